@@ -1,0 +1,50 @@
+"""The contestants: one file each, behind the protocol of :mod:`bench.peers.protocol`.
+
+Each is imported only in the process that measures it, so nobody pays for another's imports.
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import NamedTuple
+
+__all__ = ["CONTESTANTS", "SUBJECT", "Contestant", "importable"]
+
+SUBJECT = "meshrt"
+"""The contestant whose ratio to every other one is printed, and whom the bars bind."""
+
+
+def importable(package: str) -> bool:
+    """Say whether a package is there. A mere folder of that name has no origin and does not count."""
+    spec = find_spec(package)
+    return spec is not None and spec.origin is not None
+
+
+class Contestant(NamedTuple):
+    """A column of the table: the module ``bench.peers.<name>`` and what it needs to be there."""
+
+    name: str
+    package: str
+    distribution: str | None = None
+
+    def installed(self) -> bool:
+        """Say whether the package can be imported, without importing it."""
+        return importable(self.package)
+
+    def version(self) -> str:
+        """Return the installed version; ``checkout`` when the package is not installed but there."""
+        if self.distribution is None:
+            return "standard library"
+        try:
+            return version(self.distribution)
+        except PackageNotFoundError:
+            return "checkout"
+
+
+CONTESTANTS = (
+    Contestant("meshrt", "meshrt", "meshrt"),
+    Contestant("mp", "multiprocessing"),
+    Contestant("floor", "socket"),
+    Contestant("monarch", "monarch", "torchmonarch"),
+    Contestant("ray", "ray", "ray"),
+    Contestant("xoscar", "xoscar", "xoscar"),
+)

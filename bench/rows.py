@@ -1,0 +1,102 @@
+"""The rows of the table: what each is called, which scenario yields it, and the bars that it has to hold.
+
+The bars are those of ``docs/benchmarks.md``. A bar against a peer compares within a round and takes the
+median over the rounds, so load that comes and goes weighs on both sides.
+"""
+
+from typing import NamedTuple
+
+__all__ = ["Bar", "Row", "choose", "table_rows"]
+
+UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "/s": 1.0, "MiB": 1.0, "": 1.0}
+"""Factor from the value that a scenario yields (seconds, MiB, a count) to the unit that is shown."""
+
+
+class Bar(NamedTuple):
+    """A limit: of the ratio meshrt / peer, or, without a peer, of the value itself in the shown unit."""
+
+    relation: str
+    limit: float
+    peer: str | None = None
+
+    def met(self, found: float) -> bool:
+        """Say whether the ratio or value holds the bar."""
+        return found <= self.limit if self.relation == "<=" else found >= self.limit
+
+    def text(self, unit: str) -> str:
+        """Return the bar as it is shown, such as ``<= 1/4 monarch``."""
+        if self.peer is None:
+            return f"{self.relation} {self.limit:g} {unit}".strip()
+        size = f"{self.limit:g}x" if self.limit >= 1 else f"1/{1 / self.limit:g}"
+        return f"{self.relation} {size} {self.peer}"
+
+
+class Row(NamedTuple):
+    """One line of the table; ``value`` is the key under which its scenario yields it."""
+
+    key: str
+    label: str
+    unit: str
+    scenario: str
+    ranks: int
+    value: str
+    bars: tuple[Bar, ...] = ()
+
+    def shown(self, value: float) -> float:
+        """Convert a value of the scenario into the unit of this row."""
+        return value * UNITS[self.unit]
+
+
+def table_rows(sizes: tuple[int, ...], ranks: int) -> list[Row]:
+    """Return all rows, in order: cold start at each of ``sizes``, the rest with ``ranks`` actors."""
+    cold_bars = (Bar("<=", 1.3, "mp"), Bar("<=", 1 / 4, "monarch"))
+    rows = [
+        Row(f"cold_{n}", f"cold start of {n}, to exit", "s", "cold", n, "cold", cold_bars if n == 16 else ())
+        for n in sizes
+    ]
+
+    def add(scenario: str, value: str, label: str, unit: str, *bars: Bar) -> None:
+        rows.append(Row(value, label, unit, scenario, ranks, value, bars))
+
+    add(
+        "calls", "one_p50", "call to one, p50", "us",
+        Bar("<=", 2, "mp"), Bar("<=", 1 / 8, "monarch"), Bar("<=", 1 / 3, "xoscar"),
+    )  # fmt: skip
+    add("calls", "one_p99", "call to one, p99", "us")
+    add("calls", "all_p50", f"call to {ranks}, p50", "us", Bar("<=", 2, "floor"), Bar("<=", 0.1, "monarch"))
+    add("calls", "all_p99", f"call to {ranks}, p99", "us")
+    add(
+        "calls", "rate_one", "calls to one, 1000 in flight", "/s",
+        Bar(">=", 10, "monarch"), Bar(">=", 5, "xoscar"),
+    )  # fmt: skip
+    add("calls", "rate_all", f"calls to {ranks}, 1000 in flight", "/s")
+    for size in ("1", "64"):
+        bars = (Bar("<=", 1, "ray"), Bar("<=", 1 / 6, "monarch")) if size == "64" else ()
+        add("payload", f"put_one_{size}m", f"{size} MiB to one", "ms")
+        add("payload", f"put_all_{size}m", f"{size} MiB to {ranks}", "ms", *bars)
+        add("payload", f"get_one_{size}m", f"{size} MiB from one", "ms")
+    add("idle", "pss_rank", "memory of a rank, PSS", "MiB", Bar("<=", 12))
+    add("idle", "pss_total", f"memory of all, {ranks} ranks, PSS", "MiB")
+    add("idle", "stop", f"stop() of {ranks}, to all gone", "s", Bar("<=", 0.2))
+    add("orphans", "orphans_0.5", "orphans 0.5 s after kill -9", "")
+    add("orphans", "orphans_1", "orphans 1 s after kill -9", "", Bar("<=", 0))
+    add("orphans", "orphans_2", "orphans 2 s after kill -9", "")
+    bar = Bar("<=", 20)
+    rows.append(Row("death", "death during a call, to the error", "ms", "death", 4, "death", (bar,)))
+    return rows
+
+
+def choose(rows: list[Row], names: tuple[str, ...]) -> list[Row]:
+    """Return the rows with one of the names: a key, a scenario, or how keys begin (``put``, ``one``).
+
+    Raises:
+        ValueError: A name that no row has.
+    """
+    chosen: set[str] = set()
+    for name in names:
+        found = {row.key for row in rows if name in (row.key, row.scenario) or row.key.startswith(f"{name}_")}
+        if not found:
+            known = ", ".join(dict.fromkeys(key for row in rows for key in (row.scenario, row.key)))
+            raise ValueError(f"no row is called {name!r}; there are {known}")
+        chosen |= found
+    return [row for row in rows if row.key in chosen]

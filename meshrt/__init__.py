@@ -1,0 +1,134 @@
+"""meshrt: a Python program on many processes, and a debugger for all of them at once.
+
+    from meshrt import Actor, endpoint, proc_mesh
+
+Names are loaded when they are first used: importing meshrt costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+if not sys.platform.startswith("linux"):
+    raise ImportError(f"meshrt runs on Linux only (it needs pidfd, memfd and prctl); this is {sys.platform}")
+
+if TYPE_CHECKING:
+    from meshrt.actor.actor import Actor
+    from meshrt.actor.context import Context, context, current_actor_name, current_rank, current_size
+    from meshrt.actor.endpoint import endpoint
+    from meshrt.debug.entry import debug_client
+    from meshrt.engine.local import LocalEngine
+    from meshrt.errors import (
+        ActorError,
+        ArgumentNotSerializable,
+        AuthenticationError,
+        CallTimeout,
+        ForkedMeshError,
+        HostLost,
+        LinkLost,
+        MeshError,
+        MeshStopped,
+        NotAnEndpointError,
+        ProcessDied,
+        ProtocolError,
+        ResultNotSerializable,
+        SelectionError,
+        ShutdownError,
+        SpawnError,
+        SupervisionError,
+        UsageError,
+    )
+    from meshrt.mesh.actor_mesh import ActorMesh
+    from meshrt.mesh.future import Future
+    from meshrt.mesh.proc_mesh import HostMesh, ProcMesh, proc_mesh, this_host
+    from meshrt.mesh.program import shutdown_context
+    from meshrt.mesh.this_proc import this_proc
+    from meshrt.mesh.value_mesh import ValueMesh
+    from meshrt.selection import Extent, MeshTrait, Point, Shape, Slice
+
+_HOME = {
+    "Actor": "meshrt.actor.actor",
+    "ActorMesh": "meshrt.mesh.actor_mesh",
+    "Context": "meshrt.actor.context",
+    "Extent": "meshrt.selection",
+    "Future": "meshrt.mesh.future",
+    "HostMesh": "meshrt.mesh.proc_mesh",
+    "LocalEngine": "meshrt.engine.local",
+    "MeshTrait": "meshrt.selection",
+    "Point": "meshrt.selection",
+    "ProcMesh": "meshrt.mesh.proc_mesh",
+    "Shape": "meshrt.selection",
+    "Slice": "meshrt.selection",
+    "ValueMesh": "meshrt.mesh.value_mesh",
+    "context": "meshrt.actor.context",
+    "current_actor_name": "meshrt.actor.context",
+    "current_rank": "meshrt.actor.context",
+    "current_size": "meshrt.actor.context",
+    "debug_client": "meshrt.debug.entry",
+    "endpoint": "meshrt.actor.endpoint",
+    "proc_mesh": "meshrt.mesh.proc_mesh",
+    "shutdown_context": "meshrt.mesh.program",
+    "this_host": "meshrt.mesh.proc_mesh",
+    "this_proc": "meshrt.mesh.this_proc",
+}
+_ERRORS = "meshrt.errors"
+
+__all__ = [
+    "Actor",
+    "ActorError",
+    "ActorMesh",
+    "ArgumentNotSerializable",
+    "AuthenticationError",
+    "CallTimeout",
+    "Context",
+    "Extent",
+    "ForkedMeshError",
+    "Future",
+    "HostLost",
+    "HostMesh",
+    "LinkLost",
+    "LocalEngine",
+    "MeshError",
+    "MeshStopped",
+    "MeshTrait",
+    "NotAnEndpointError",
+    "Point",
+    "ProcMesh",
+    "ProcessDied",
+    "ProtocolError",
+    "ResultNotSerializable",
+    "SelectionError",
+    "Shape",
+    "ShutdownError",
+    "Slice",
+    "SpawnError",
+    "SupervisionError",
+    "UsageError",
+    "ValueMesh",
+    "context",
+    "current_actor_name",
+    "current_rank",
+    "current_size",
+    "debug_client",
+    "endpoint",
+    "proc_mesh",
+    "shutdown_context",
+    "this_host",
+    "this_proc",
+]
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'meshrt' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME.get(name, _ERRORS)), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

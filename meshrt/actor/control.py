@@ -1,0 +1,267 @@
+"""The control thread of a rank: the tree, new callers, and whatever must work while user code does not.
+
+It never runs user code, never unpickles and never waits for another thread. It serves
+
+* the control link to the host agent: operations for this rank, answers to its requests, ``stop``,
+* the listening socket: a caller proves the secret, names its actor, and its socket goes to that actor's mailbox,
+* the driver in the background, when somebody asked for that.
+
+An unproved connection costs 256 bytes and `HANDSHAKE_SECONDS`; at most `UNPROVED_MAX` are kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from meshrt.errors import MeshError, ProtocolError
+from meshrt.hooks import Body, RankServices, hooks, plugin_of
+from meshrt.transport.fate import Fate
+from meshrt.transport.link import Link, same_user
+from meshrt.wire.frames import CONTROL_MAX, Frame, FrameDecoder
+from meshrt.wire.handshake import ROLE_DATA, ServerHandshake
+from meshrt.wire.messages import control_frame, unpack_control
+
+__all__ = ["ControlThread"]
+
+HANDSHAKE_SECONDS = 2.0
+UNPROVED_MAX = 64
+
+_log = logging.getLogger("meshrt")
+
+
+class ControlThread:
+    """Serves until the process ends. `start` begins it; the other methods may be called from any thread.
+
+    Args:
+        listener: Where callers connect.
+        control: The socket to the host agent, or None (an actor host in the root: callers only).
+        secret: What callers prove.
+        endpoint: ``"<mesh id>/<rank>/"``, the beginning of what callers may ask for.
+        deliver: ``deliver(actor, link, leftover)`` for a proved caller.
+        on_stop: ``on_stop(drain)``.
+        operations: name -> handler.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        control: socket.socket | None,
+        secret: bytes,
+        endpoint: str,
+        deliver: Callable[[str, Link, bytes], None],
+        on_stop: Callable[[bool], None],
+        operations: dict[str, Callable[[Body], Body | None]],
+    ) -> None:
+        self._listener = listener
+        self._link = Link(control, FrameDecoder(CONTROL_MAX + 64)) if control is not None else None
+        self._secret = secret
+        self._endpoint = endpoint
+        self._deliver = deliver
+        self._on_stop = on_stop
+        self._operations = operations
+        self._services: RankServices | None = None
+        self._selector = selectors.DefaultSelector()
+        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._requests: dict[int, Callable[[Body | None, str], None]] = {}
+        self._request_id = 0
+        self._lock = threading.Lock()
+        self._unproved: dict[socket.socket, float] = {}
+        self._driver: Any = None
+        self._driver_wanted = False
+        self._driver_on = False
+        self._closing = False
+        self.thread = threading.Thread(target=self._run, name="meshrt-control", daemon=True)
+
+    def start(self, services: RankServices | None, driver: Any) -> None:
+        """Begin to serve."""
+        self._services = services
+        self._driver = driver
+        self._listener.setblocking(False)
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._selector.register(self._wake_fd, selectors.EVENT_READ, self._woken)
+        if self._link is not None:
+            self._selector.register(self._link.sock, selectors.EVENT_READ, self._from_agent)
+        self.thread.start()
+
+    # -- any thread
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message up the tree; never blocks."""
+        if self._link is not None and not self._link.send([control_frame(message)]):
+            self._wake()
+
+    def request(self, operation: str, body: Body, answered: Callable[[Body | None, str], None]) -> int:
+        """Ask the root; ``answered(body, "")`` or ``answered(None, refusal)`` is called on the control thread."""
+        with self._lock:
+            self._request_id += 1
+            number = self._request_id
+            self._requests[number] = answered
+        self.send({"t": "op", "id": number, "op": operation, "body": body})
+        return number
+
+    def forget_request(self, number: int) -> None:
+        """Drop a request whose answer nobody waits for any more."""
+        self._requests.pop(number, None)
+
+    def switch(self, on: bool) -> None:
+        """Serve the driver in the background, or no longer."""
+        self._driver_wanted = on
+        self._wake()
+
+    def close(self) -> None:
+        """End the thread and close the listening socket (an actor host in the root; a rank just exits)."""
+        self._closing = True
+        self._wake()
+        self.thread.join(2.0)
+
+    def _wake(self) -> None:
+        os.eventfd_write(self._wake_fd, 1)
+
+    # -- the thread
+
+    def _run(self) -> None:
+        while not self._closing:
+            timeout = None
+            if self._unproved:
+                timeout = max(0.0, min(self._unproved.values()) - time.monotonic())
+            for key, events in self._selector.select(timeout):
+                try:
+                    key.data(events)
+                except ProtocolError as error:
+                    _log.warning("control thread: %s", error)
+                except Exception:
+                    # One bad request must not take away the only thread that answers.
+                    _log.exception("control thread")
+            self._expire()
+        self._selector.close()
+        self._listener.close()
+        os.close(self._wake_fd)
+
+    def _woken(self, _events: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._wake_fd)
+        if self._driver_wanted != self._driver_on:
+            self._driver_on = self._driver_wanted
+            if self._driver_on:
+                self._selector.register(self._driver.fileno(), selectors.EVENT_READ, self._drive)
+            else:
+                self._selector.unregister(self._driver.fileno())
+        if self._link is not None and self._link.backlog:
+            with contextlib.suppress(KeyError):
+                self._selector.modify(
+                    self._link.sock, selectors.EVENT_READ | selectors.EVENT_WRITE, self._from_agent
+                )
+
+    def _drive(self, _events: int) -> None:
+        self._driver.poll_nowait()
+
+    # -- callers
+
+    def _accept(self, _events: int) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionError):
+            return
+        except OSError as error:
+            # No descriptor left: the caller waits in the backlog; do not spin over it.
+            _log.error("a caller cannot be accepted: %s", error.strerror)
+            time.sleep(0.05)
+            return
+        if not same_user(sock):
+            sock.close()
+            return
+        if len(self._unproved) >= UNPROVED_MAX:
+            self._refuse(next(iter(self._unproved)))
+        sock.setblocking(False)
+        handshake = ServerHandshake(self._secret, ROLE_DATA)
+        self._unproved[sock] = time.monotonic() + HANDSHAKE_SECONDS
+        self._selector.register(sock, selectors.EVENT_READ, lambda _events: self._prove(sock, handshake))
+
+    def _prove(self, sock: socket.socket, handshake: ServerHandshake) -> None:
+        try:
+            data = sock.recv(4096)
+            answer = handshake.receive_data(data) if data else b""
+            if answer:
+                sock.send(answer)
+        except BlockingIOError:
+            return
+        except (OSError, ProtocolError) as error:
+            _log.warning("a connection was refused: %s", error)
+            self._refuse(sock)
+            return
+        if not data or (handshake.endpoint and not handshake.endpoint.startswith(self._endpoint)):
+            self._refuse(sock)
+        elif handshake.done:
+            self._selector.unregister(sock)
+            del self._unproved[sock]
+            self._deliver(handshake.endpoint[len(self._endpoint) :], Link(sock), handshake.leftover)
+
+    def _refuse(self, sock: socket.socket) -> None:
+        del self._unproved[sock]
+        self._selector.unregister(sock)
+        sock.close()
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for sock, deadline in tuple(self._unproved.items()):
+            if deadline <= now:
+                self._refuse(sock)
+
+    # -- the tree
+
+    def _from_agent(self, events: int) -> None:
+        link = self._link
+        if link is None:
+            return
+        if events & selectors.EVENT_WRITE and link.flush():
+            self._selector.modify(link.sock, selectors.EVENT_READ, self._from_agent)
+        if events & selectors.EVENT_READ:
+            frames = link.read()
+            if frames is None:
+                # The agent is gone and the kernel's signal is on its way; or user code closed our descriptors.
+                os._exit(1)
+            for frame in frames:
+                self._on_frame(frame)
+
+    def _on_frame(self, frame: Frame) -> None:
+        message = unpack_control(frame.payload)
+        kind = message["t"]
+        if kind == "op":
+            self._serve(message)
+        elif kind in ("ok", "no"):
+            answered = self._requests.pop(message["id"], None)
+            if answered is not None:
+                answered(message.get("body") or {}, "") if kind == "ok" else answered(None, message["why"])
+        elif kind == "stop":
+            self._on_stop(message["drain"])
+        else:
+            raise ProtocolError(f"an unknown control message {kind!r}")
+
+    def _serve(self, message: dict[str, Any]) -> None:
+        name = message["op"]
+        try:
+            handler = self._operations.get(name)
+            if handler is None and self._services is not None:
+                hooks.load(plugin_of(name), self._services, in_root=False)
+                handler = self._operations.get(name)
+            if handler is None:
+                raise MeshError(f"a rank has no operation {name!r}")
+            answer = {"t": "ok", "id": message["id"], "body": handler(message["body"])}
+        except Exception as error:
+            # Whatever goes wrong is the answer; who asked knows what to do with it.
+            answer = {"t": "no", "id": message["id"], "why": f"{type(error).__name__}: {error}"}
+        if message["id"]:
+            self.send(answer)
+
+
+def fate_of(body: Body | None, refusal: str) -> Fate:
+    """Return the fate in the root's answer to a ``watch``."""
+    return Fate.from_wire(body) if body else Fate("link", hint=refusal)

@@ -1,0 +1,95 @@
+"""``@endpoint``: which methods of an actor class can be called through a mesh."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, overload
+
+from meshrt.errors import NotAnEndpointError, UsageError
+
+__all__ = ["EndpointSpec", "endpoint", "endpoints_of", "explain_missing"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+_MARK = "__meshrt_endpoint__"
+
+
+@overload
+def endpoint(method: F) -> F: ...
+
+
+@overload
+def endpoint(method: None = None) -> Callable[[F], F]: ...
+
+
+def endpoint(method: F | None = None) -> F | Callable[[F], F]:
+    """Mark a method, sync or async, as callable through a mesh.
+
+    Inside the actor it stays an ordinary method. Both kinds may be mixed in one class.
+
+    Raises:
+        UsageError: What is decorated is no function.
+    """
+    if method is None:
+        return endpoint
+    if not inspect.isfunction(method):
+        raise UsageError(f"@endpoint decorates a method (def or async def), not {type(method).__name__}")
+    setattr(method, _MARK, True)
+    return method
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSpec:
+    """One endpoint of an actor class."""
+
+    name: str
+    is_async: bool
+    signature: inspect.Signature
+    #: Every argument list fits (``*args, **kwargs``): nothing to check.
+    takes_anything: bool
+
+    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise Python's own TypeError if the arguments do not fit."""
+        if not self.takes_anything:
+            try:
+                self.signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{self.name}() {error}") from None
+
+
+def endpoints_of(cls: type) -> dict[str, EndpointSpec]:
+    """Return the endpoints of a class by name, inherited ones included."""
+    return _endpoints_of(cls)
+
+
+@functools.cache
+def _endpoints_of(cls: type) -> dict[str, EndpointSpec]:
+    specs = {}
+    for name in dir(cls):
+        method = inspect.getattr_static(cls, name, None)
+        if not getattr(method, _MARK, False):
+            continue
+        function = getattr(cls, name)
+        signature = inspect.signature(function)
+        signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+        kinds = [parameter.kind for parameter in signature.parameters.values()]
+        takes_anything = kinds == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]
+        specs[name] = EndpointSpec(name, inspect.iscoroutinefunction(function), signature, takes_anything)
+    return specs
+
+
+def explain_missing(cls: type, name: str) -> Exception:
+    """Return the error for ``mesh.name`` when ``name`` is no endpoint of ``cls``."""
+    if name in dir(cls) and not name.startswith("__"):
+        if callable(getattr(cls, name, None)):
+            return NotAnEndpointError(
+                f"{cls.__name__}.{name} is a method but no endpoint: decorate it with @endpoint to call it on a mesh"
+            )
+        return NotAnEndpointError(f"{cls.__name__}.{name} is no endpoint; an actor's data is read through an endpoint")
+    names = sorted(endpoints_of(cls))
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names) or 'none'}"
+    return AttributeError(f"{cls.__name__} has no endpoint {name!r}; {hint}", name=name)

@@ -1,0 +1,69 @@
+"""An exception of user code as data: type, text, notes, causes, and a traceback without the runtime's own frames."""
+
+from __future__ import annotations
+
+import os
+import traceback
+
+from meshrt.errors import RemoteException
+
+__all__ = ["RUNTIME_FILES", "describe_exception", "type_name"]
+
+#: Files below this directory are the runtime's.
+RUNTIME_FILES = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_TEXT_MAX = 1 << 18
+
+
+def type_name(error: BaseException) -> str:
+    """Return the name of an exception's type as a traceback shows it."""
+    kind = type(error)
+    module = kind.__module__
+    return kind.__qualname__ if module in ("builtins", "__main__") else f"{module}.{kind.__qualname__}"
+
+
+def describe_exception(error: BaseException) -> RemoteException:
+    """Return ``error`` as plain data. Never raises, whatever the exception's own methods do."""
+    try:
+        formatted = traceback.TracebackException.from_exception(error, compact=True)
+        _without_runtime(formatted)
+        text = "".join(formatted.format())
+    except Exception as failure:  # an exception class may do anything in its methods
+        text = f"(the traceback could not be formatted: {type(failure).__name__})"
+    return _describe(error, _cut(text), 0)
+
+
+def _describe(error: BaseException, text: str, depth: int) -> RemoteException:
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    notes = getattr(error, "__notes__", ())
+    return RemoteException(
+        type_name(error),
+        _cut(_text_of(error)),
+        text,
+        tuple(_text_of(note) for note in notes) if isinstance(notes, list) else (),
+        _describe(cause, "", depth + 1) if cause is not None and depth < 20 else None,
+    )
+
+
+def _text_of(value: object) -> str:
+    try:
+        return str(value)
+    except Exception as failure:  # see above
+        return f"<{type(value).__name__}: its text could not be made: {type(failure).__name__}>"
+
+
+def _cut(text: str) -> str:
+    text = text.encode(errors="backslashreplace").decode()
+    if len(text) <= _TEXT_MAX:
+        return text
+    half = _TEXT_MAX // 2
+    return f"{text[:half]}\n... {len(text) - _TEXT_MAX} characters left out ...\n{text[-half:]}"
+
+
+def _without_runtime(formatted: traceback.TracebackException, depth: int = 0) -> None:
+    kept = [frame for frame in formatted.stack if not frame.filename.startswith(RUNTIME_FILES)]
+    if kept:
+        formatted.stack[:] = kept
+    linked = [formatted.__cause__, formatted.__context__, *(formatted.exceptions or ())]
+    for other in linked:
+        if other is not None and depth < 20:
+            _without_runtime(other, depth + 1)

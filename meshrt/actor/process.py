@@ -1,0 +1,290 @@
+"""A rank: what the freshly forked process becomes.
+
+::
+
+    main thread      the first actor's mailbox (user code)
+    further actors   a thread each
+    meshrt-control   the control thread
+
+The process ends when it is told to stop and its actors have ended, when its agent dies (PDEATHSIG), or by itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import types
+from collections.abc import Callable
+from typing import Any
+
+from meshrt.actor.context import CallContext, current_call
+from meshrt.actor.control import ControlThread, fate_of
+from meshrt.actor.execute import Executor
+from meshrt.actor.mailbox import Mailbox
+from meshrt.actor.output import LineOutput, install_output
+from meshrt.errors import MeshError, RemoteException
+from meshrt.hooks import Body, EndpointCall, hooks
+from meshrt.host.child import Birth, Plumbing
+from meshrt.transport.fate import Fate
+from meshrt.transport.link import Link
+from meshrt.transport.process import ProcessRuntime, set_runtime
+from meshrt.wire import codec
+from meshrt.wire.messages import error_to_wire
+
+__all__ = ["ActorHost", "RankProcess", "rank_main"]
+
+
+class ActorHost:
+    """The actors of one process: mailboxes by name, and the threads that serve them.
+
+    Args:
+        mesh_id, rank: Whose actors these are.
+        send: Sends a message up the control tree.
+        on_main: Takes the mailbox that is to be served on the main thread; returns False to decline.
+    """
+
+    def __init__(
+        self, mesh_id: str, rank: int, send: Callable[[dict[str, Any]], None], on_main: Callable[[Mailbox], bool]
+    ) -> None:
+        self.mesh_id = mesh_id
+        self.rank = rank
+        self.mailboxes: dict[str, Mailbox] = {}
+        self.threads: list[threading.Thread] = []
+        self._send = send
+        self._on_main = on_main
+        self._setup_lock = threading.Lock()
+        self._setup_done: bytes | None = None
+
+    def deliver(self, actor: str, link: Link, leftover: bytes) -> None:
+        """Give a proved caller to the mailbox of its actor; the first caller brings the mailbox to life."""
+        mailbox = self.mailboxes.get(actor)
+        if mailbox is None:
+            executor = Executor(self.mesh_id, self.rank, actor, self._run_setup, self._unhandled)
+            mailbox = self.mailboxes[actor] = Mailbox(executor)
+            if not self._on_main(mailbox):
+                thread = threading.Thread(target=mailbox.serve, name=f"meshrt-{actor}", daemon=True)
+                self.threads.append(thread)
+                thread.start()
+            self._send({"t": "ev", "ev": "actor", "body": {"name": actor}})
+        mailbox.add_link(link, leftover)
+
+    def stop(self, drain: bool) -> None:
+        """Tell every actor to end."""
+        for mailbox in tuple(self.mailboxes.values()):
+            mailbox.stop(drain=drain)
+
+    def _run_setup(self, encoded: bytes) -> None:
+        with self._setup_lock:
+            if self._setup_done != encoded:
+                codec.decode(encoded, [len(encoded)])()
+                self._setup_done = encoded
+
+    def _unhandled(self, context: CallContext, remote: RemoteException) -> None:
+        body = {"actor": context.instance.name, "endpoint": context.endpoint, "error": error_to_wire(remote)}
+        self._send({"t": "ev", "ev": "unhandled", "body": body})
+
+
+class RankProcess:
+    """The services of this rank (`meshrt.hooks.RankServices`), and its life."""
+
+    def __init__(self, birth: Birth, plumbing: Plumbing) -> None:
+        self.mesh_id = birth.mesh_id
+        self.rank = birth.rank
+        self.pid = os.getpid()
+        self.operations: dict[str, Callable[[Body], Body | None]] = {
+            "ping": lambda body: {"pid": self.pid},
+            "hold": self._on_hold,
+        }
+        self._birth = birth
+        self._main_queue: queue.SimpleQueue[Mailbox | None] = queue.SimpleQueue()
+        self._main_mailbox: Mailbox | None = None
+        self._stopping = False
+        self._drain = True
+        self._outputs: tuple[LineOutput, LineOutput] | None = None
+        self._plumbing = plumbing
+        self.host = ActorHost(birth.mesh_id, birth.rank, self._send, self._take_main)
+        self.control = ControlThread(
+            plumbing.listener,
+            plumbing.control,
+            birth.secret,
+            f"{birth.mesh_id}/{birth.rank}/",
+            self.host.deliver,
+            self._on_stop,
+            self.operations,
+        )
+
+    # -- life
+
+    def run(self) -> None:
+        """Serve until stopped. Main thread."""
+        self._prepare()
+        self.control.start(self, self.runtime.driver)
+        mailbox = self._main_queue.get()
+        if mailbox is not None:
+            mailbox.serve()
+        for thread in tuple(self.host.threads):
+            thread.join()
+        atexit._run_exitfuncs()
+        self.flush_output()
+
+    def _prepare(self) -> None:
+        birth = self._birth
+        self._outputs = install_output()
+        self._fault_file = os.fdopen(self._plumbing.fault_file, "w", buffering=1)
+        faulthandler.enable(self._fault_file, all_threads=True)
+        main = types.ModuleType("__main__")
+        main.__dict__["__builtins__"] = __builtins__
+        sys.modules["__main__"] = main
+        self.runtime = ProcessRuntime(birth.run_id, birth.directory, birth.secret, self, is_root=False)
+        self.runtime.host = birth.host
+        self.runtime.mesh_id = birth.mesh_id
+        self.runtime.rank = birth.rank
+        set_runtime(self.runtime, on_fork=self._in_forked_child)
+        signal.signal(signal.SIGTERM, self._on_term)
+        sys.breakpointhook = self._breakpointhook
+        threading.excepthook = self._thread_excepthook
+
+    def _send(self, message: dict[str, Any]) -> None:
+        self.control.send(message)
+
+    def _take_main(self, mailbox: Mailbox) -> bool:
+        if self._main_mailbox is not None:
+            return False
+        self._main_mailbox = mailbox
+        for raw in self._outputs or ():
+            raw.first_actor = mailbox.name
+        self._main_queue.put(mailbox)
+        return True
+
+    def _on_stop(self, drain: bool) -> None:
+        self._stopping = True
+        self._drain = drain
+        if hooks.proc_closing:
+            hooks.run(hooks.proc_closing)
+        self.host.stop(drain)
+        self._main_queue.put(None)
+        if not drain and self._main_mailbox is not None and self._main_mailbox.running is not None:
+            os.kill(self.pid, signal.SIGTERM)
+
+    def _on_term(self, _number: int, _frame: Any) -> None:
+        """The first one ends this rank after its messages; when it is ending already, user code is interrupted."""
+        if not self._stopping:
+            self._on_stop(True)
+        elif self._main_mailbox is not None and self._main_mailbox.running is not None:
+            raise SystemExit("the mesh is stopping")
+
+    def _in_forked_child(self) -> None:
+        """A fork of user code must not hold the sockets of this rank: their end would not be seen."""
+        with contextlib.suppress(OSError):
+            for mailbox in self.host.mailboxes.values():
+                mailbox.abandon()
+            self._plumbing.control.close()
+            self._plumbing.listener.close()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        sys.breakpointhook = sys.__breakpointhook__
+        hooks.clear()
+
+    def _thread_excepthook(self, args: Any) -> None:
+        threading.__excepthook__(args)
+
+    def _breakpointhook(self, *args: Any, **kwargs: Any) -> Any:
+        """The first ``breakpoint()`` loads the debugger, which takes this hook over."""
+        hooks.load("debug", self, in_root=False)
+        return sys.breakpointhook(*args, **kwargs)
+
+    # -- RankServices
+
+    def current_call(self) -> EndpointCall | None:
+        """Return the endpoint call that runs on the calling thread, or None."""
+        context = current_call()
+        return None if context is None else context.call
+
+    def current_calls(self) -> list[EndpointCall]:
+        """Return the endpoint calls that run on this rank now."""
+        running = [mailbox.running for mailbox in tuple(self.host.mailboxes.values())]
+        return [execution.context.call for execution in running if execution is not None]
+
+    def notify(self, event: str, body: Body) -> None:
+        """Send an event to the root's side of a plug-in."""
+        self._send({"t": "ev", "ev": event, "body": body})
+
+    def request(self, operation: str, body: Body, timeout: float) -> Body:
+        """Ask the root and wait. Raises TimeoutError, or MeshError if the root refuses."""
+        answers: queue.SimpleQueue[tuple[Body | None, str]] = queue.SimpleQueue()
+        number = self.control.request(operation, body, lambda answer, why: answers.put((answer, why)))
+        try:
+            answer, why = answers.get(timeout=timeout)
+        except queue.Empty:
+            self.control.forget_request(number)
+            raise TimeoutError(f"the root did not answer {operation!r} within {timeout:g} s") from None
+        if answer is None:
+            raise MeshError(why)
+        return answer
+
+    def set_held(self, held: bool) -> None:
+        """Say that a thread of this rank was stopped, or let go, by a person."""
+        self._send({"t": "ev", "ev": "held", "body": {"held": held}})
+
+    def flush_output(self) -> None:
+        """Push out what user code printed so far."""
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        for raw in self._outputs or ():
+            with contextlib.suppress(OSError):
+                raw.push()
+
+    # -- Tree (for the calls that this rank makes)
+
+    def watch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> None:
+        """Call back when another rank ends."""
+
+        def answered(answer: Body | None, why: str) -> None:
+            callback(fate_of(answer, why))
+            self.runtime.driver.execute()
+
+        self.control.request("mesh.watch", {"mesh": mesh_id, "rank": rank}, answered)
+
+    def when_born(self, mesh_id: str, rank: int, callback: Callable[[], None]) -> None:
+        """Call back when another rank listens."""
+        self.control.request("mesh.born", {"mesh": mesh_id, "rank": rank}, lambda _answer, _why: callback())
+
+    def switch(self, on: bool) -> None:
+        """Lend the control thread to the driver, or take it back."""
+        self.control.switch(on)
+
+    def request_root(self, operation: str, body: Body, timeout: float) -> Body:
+        """Ask the root."""
+        return self.request(operation, body, timeout)
+
+    def ask_root(self, operation: str, body: Body, answered: Callable[[Body | None, str], None]) -> None:
+        """Ask the root without waiting."""
+        self.control.request(operation, body, answered)
+
+    def unhandled(self, body: Body) -> None:
+        """Report an error that no caller waits for."""
+        self._send({"t": "ev", "ev": "unhandled", "body": body})
+
+    def _on_hold(self, body: Body) -> None:
+        self.runtime.driver.clock.hold(body["held"])
+        self.runtime.driver.wake()
+
+
+def rank_main(birth: Birth, plumbing: Plumbing) -> None:
+    """Be a rank; returns when it is to exit."""
+    RankProcess(birth, plumbing).run()
+
+
+def listening_socket(path: str) -> socket.socket:
+    """Return a socket that listens at ``path``."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    listener.listen(4096)
+    return listener

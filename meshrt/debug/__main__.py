@@ -1,0 +1,86 @@
+"""``python -m meshrt.debug``: open the debugger on a running program of this user."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+
+from meshrt.debug.entry import run_lines, run_prompt
+from meshrt.debug.protocol import since
+from meshrt.errors import MeshError
+from meshrt.transport.tools import Program, programs
+
+_EXIT_USAGE = 2
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m meshrt.debug",
+        description="Look into a running meshrt program: which ranks are stopped, and what they hold.",
+        epilog="Without -c a prompt opens; `help` there shows its commands. Without a terminal, commands are read from "
+        "standard input. Exit code: 0, or 1 when a command could not be obeyed, or 2 when there is no program.",
+    )
+    parser.add_argument("--pid", type=int, help="the program to look into, if several run")
+    parser.add_argument(
+        "-c", dest="commands", metavar="COMMAND", action="append", help="obey this command and leave (may be repeated)"
+    )
+    return parser.parse_args(argv)
+
+
+def _describe(program: Program) -> str:
+    command = shlex.join(program.argv)
+    if len(command) > 100:
+        command = command[:97] + "..."
+    return f"pid {program.pid}: {command} (in {program.cwd}, since {since(program.started)})"
+
+
+def _choose(pid: int | None) -> Program | None:
+    found = sorted(programs(), key=lambda program: -program.started)
+    if pid is not None:
+        for program in found:
+            if program.pid == pid:
+                return program
+        running = "; ".join(map(_describe, found)) or "none runs"
+        print(f"process {pid} is no meshrt program of this user; {running}", file=sys.stderr)
+        return None
+    if not found:
+        print("no meshrt program of this user is running", file=sys.stderr)
+        return None
+    if len(found) == 1:
+        return found[0]
+    for number, program in enumerate(found, 1):
+        print(f"{number}  {_describe(program)}", file=sys.stderr)
+    if not (sys.stdin and sys.stdin.isatty()):
+        print("several programs are running; choose one with --pid", file=sys.stderr)
+        return None
+    while True:
+        answer = input("which one? ").strip()
+        if answer.isdigit():
+            for number, program in enumerate(found, 1):
+                if int(answer) in (number, program.pid):
+                    return program
+        print(f"a number from 1 to {len(found)}, or a pid", file=sys.stderr)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    arguments = _arguments(argv)
+    try:
+        program = _choose(arguments.pid)
+        if program is None:
+            return _EXIT_USAGE
+        if arguments.commands is not None:
+            return run_lines(program, arguments.commands)
+        return run_prompt(program)
+    except (MeshError, OSError) as error:
+        print(f"the program cannot be reached: {error}", file=sys.stderr)
+        return _EXIT_USAGE
+    except (KeyboardInterrupt, EOFError):
+        print(file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""Root side: what people are told without asking, once per wave and grouped.
+
+A wave is what happens with no more than `QUIET_SECONDS` between two events, and no longer than `LONGEST_SECONDS`. It
+becomes one line per actor, on the program's own terminal and in every terminal of the debugger. While ranks stand and
+nobody looks at them, a reminder is printed now and then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from meshrt.debug.protocol import STOPPED, since
+from meshrt.debug.sessions import Session, SessionTable, places
+from meshrt.debug.targets import Actor, Targets
+from meshrt.hooks import RootServices, ToolClient
+from meshrt.selection import fold_ranks
+
+__all__ = ["HOW_TO", "Notices", "summarize"]
+
+HOW_TO = "python -m meshrt.debug"
+QUIET_SECONDS = 0.1
+LONGEST_SECONDS = 0.8
+FIRST_REMINDER_SECONDS = 30.0
+LONGEST_REMINDER_SECONDS = 600.0
+
+
+class Notices:
+    """Gathers stops and deaths into waves.
+
+    Args:
+        audience: returns the terminals of the debugger at which a person sits.
+        on_wave: called after each wave in which ranks stopped.
+    """
+
+    def __init__(
+        self,
+        services: RootServices,
+        table: SessionTable,
+        targets: Targets,
+        audience: Callable[[], Sequence[ToolClient]],
+        on_wave: Callable[[], None],
+        own_pid: int,
+    ) -> None:
+        self._services = services
+        self._table = table
+        self._targets = targets
+        self._audience = audience
+        self._on_wave = on_wave
+        self._own_pid = own_pid
+        self._stopped: list[Session] = []
+        self._ended: dict[tuple[str, str], list[int]] = {}
+        self._first = self._last = 0.0
+        self._scheduled = False
+        self._reminder = FIRST_REMINDER_SECONDS
+        self._reminding = False
+
+    def stopped(self, session: Session) -> None:
+        """A rank has stopped by itself."""
+        self._stopped.append(session)
+        self._event()
+
+    def ended(self, label: str, rank: int, how: str) -> None:
+        """The process of a rank with a session has ended."""
+        self._ended.setdefault((label, how), []).append(rank)
+        self._event()
+
+    def _event(self) -> None:
+        self._last = time.monotonic()
+        if not self._scheduled:
+            self._scheduled = True
+            self._first = self._last
+            self._services.call_later(QUIET_SECONDS, self._tick)
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        quiet = self._last + QUIET_SECONDS - now
+        if quiet > 0.001 and now - self._first < LONGEST_SECONDS:
+            self._services.call_later(quiet, self._tick)
+            return
+        self._scheduled = False
+        stops = [session for session in self._stopped if session.state == STOPPED]
+        self._stopped.clear()
+        lines = [
+            f"{_count(ranks)} of {label} {'is' if len(ranks) == 1 else 'are'} gone: {how}"
+            for (label, how), ranks in self._ended.items()
+        ]
+        self._ended.clear()
+        lines += summarize(stops, self._targets.actors())
+        self._publish(lines)
+        if stops:
+            self._remind_later()
+            self._on_wave()
+
+    def _publish(self, lines: Sequence[str]) -> None:
+        audience = self._audience()
+        for client in audience:
+            for line in lines:
+                client.push("debug.notice", {"text": line})
+        if not any(client.pid == self._own_pid for client in audience):
+            for line in lines:
+                self._services.announce(line if audience else f"{line}; {HOW_TO}")
+
+    def _remind_later(self) -> None:
+        self._reminder = FIRST_REMINDER_SECONDS
+        if not self._reminding:
+            self._reminding = True
+            self._services.call_later(self._reminder, self._remind)
+
+    def _remind(self) -> None:
+        stopped = [session for session in self._table if session.state == STOPPED]
+        self._reminding = bool(stopped)
+        if not stopped:
+            return
+        if not self._audience():
+            longest = since(min(session.since for session in stopped))
+            for line in summarize(stopped, self._targets.actors()):
+                self._services.announce(f"still: {line}, for {longest}; {HOW_TO}")
+        self._reminder = min(2 * self._reminder, LONGEST_REMINDER_SECONDS)
+        self._services.call_later(self._reminder, self._remind)
+
+
+def summarize(sessions: Iterable[Session], actors: Sequence[Actor]) -> list[str]:
+    """Return one line per actor: ``"16 ranks of debugee stopped at my_actors.py:16 (to_debug)"``."""
+    by_label: dict[str, list[Session]] = {}
+    labels = {(actor.mesh.mesh_id, actor.name, actor.thread): actor for actor in actors}
+    whole: dict[str, int] = {}
+    for session in sessions:
+        actor = labels.get((session.key.mesh_id, session.key.actor, session.key.thread))
+        label = actor.label if actor is not None else session.name
+        by_label.setdefault(label, []).append(session)
+        whole[label] = len(actor.mesh.shape.ranks()) if actor is not None else 0
+    return [_line(label, members, whole[label]) for label, members in sorted(by_label.items())]
+
+
+def _line(label: str, sessions: list[Session], whole: int) -> str:
+    parts = []
+    groups = sorted(places(sessions).items(), key=lambda item: -len(item[1]))
+    for index, ((place, reason), members) in enumerate(groups):
+        ranks = sorted(session.key.rank for session in members)
+        verb = "failed" if reason == "post-mortem" else "stopped"
+        if index == 0:
+            parts.append(f"{_count(ranks, whole)} of {label} {verb} at {place}")
+        else:
+            parts.append(f"{_count(ranks, whole, noun=False)} {verb} at {place}")
+    return ", ".join(parts)
+
+
+def _count(ranks: Sequence[int], whole: int = 0, *, noun: bool = True) -> str:
+    folded = fold_ranks(ranks)
+    if len(ranks) == 1:
+        return f"rank {folded}"
+    text = f"{len(ranks)} ranks" if noun else str(len(ranks))
+    return text if len(ranks) == whole or len(folded) > 60 else f"{text} ({folded})"

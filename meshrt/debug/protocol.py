@@ -1,0 +1,111 @@
+"""What the rank side, the broker and the terminals say to each other: names, states and records as plain data.
+
+The life of one stop, as events of the rank::
+
+    (nothing) --stopped--> at a prompt --[input]--> busy --stopped--> at a prompt again, with the answer
+                                                     |
+                                                     '--resumed(how)--> running --stopped--> at a prompt, a new stop
+                                                                            '----ended----> (nothing)
+
+Every prompt has a number (``seq``). An input names the prompt it answers, so that a line that comes too late is dropped
+and never reaches a prompt that it was not meant for.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+__all__ = [
+    "ABORTED",
+    "BUSY",
+    "INPUT",
+    "PDB_PROMPT",
+    "RUNNING",
+    "STEPPING",
+    "STOPPED",
+    "TEXT_LIMIT",
+    "Place",
+    "SessionKey",
+    "address",
+    "cap",
+    "since",
+]
+
+#: Control operation of a rank: ``{actor, thread, seq, line | action}``.
+INPUT = "debug.input"
+
+#: What pdb's own prompt looks like; any other prompt is shown as it comes.
+PDB_PROMPT = "(Pdb) "
+
+# States of a session.
+STOPPED = "stopped"
+BUSY = "busy"  # got a line, has not answered yet
+STEPPING = "stepping"  # resumed by a stepping command: expected back
+RUNNING = "running"  # resumed by continue: may never stop again
+
+#: The most text of one prompt that crosses the control plane, in characters.
+TEXT_LIMIT = 200_000
+
+ABORTED = "a person aborted this endpoint from the debugger (q)"
+
+
+class SessionKey(NamedTuple):
+    """Who is stopped. Never a label or a number of a view: two meshes with equal names are two keys."""
+
+    mesh_id: str
+    actor: str
+    rank: int
+    thread: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of code."""
+
+    file: str = ""
+    line: int = 0
+    function: str = ""
+
+    @property
+    def module(self) -> str:
+        """The file's name without folder and suffix."""
+        name = self.file.rpartition("/")[2]
+        return name.removesuffix(".py")
+
+    def __str__(self) -> str:
+        return f"{self.file.rpartition('/')[2]}:{self.line} ({self.function})"
+
+    def to_wire(self) -> list[Any]:
+        """Return a form that msgpack can carry."""
+        return [self.file, self.line, self.function]
+
+    @classmethod
+    def from_wire(cls, wire: Any) -> Place:
+        """Return the place that `to_wire` wrote."""
+        return cls(str(wire[0]), int(wire[1]), str(wire[2])) if wire else cls()
+
+
+def address(actor: str, thread: str = "", mesh: str = "") -> str:
+    """Return how a person names these sessions: ``debugee``, ``debugee@mesh`` or ``debugee/thread``."""
+    return actor + (f"@{mesh}" if mesh else "") + (f"/{thread}" if thread else "")
+
+
+def cap(text: str, limit: int = TEXT_LIMIT) -> str:
+    """Return ``text``, with its middle left out when it is longer than ``limit`` characters."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    left_out = len(text) - 2 * half
+    return f"{text[:half]}\n... {left_out} characters left out ...\n{text[-half:]}"
+
+
+def since(start: float, now: float | None = None) -> str:
+    """Return how long ago ``start`` (epoch seconds) was: ``"4 s"``, ``"12 min"``."""
+    seconds = max(0.0, (time.time_ns() / 1e9 if now is None else now) - start)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"

@@ -1,0 +1,77 @@
+"""Rank side: the source of code that exists only in the program.
+
+A class that was typed, piped, or shipped by value from the script has a file name that means nothing on this rank. Its
+text is fetched from the root once per session and put into `linecache`, where pdb, `inspect` and tracebacks look.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from collections.abc import Iterable
+from types import FrameType
+
+from meshrt.errors import MeshError
+from meshrt.hooks import RankServices
+
+__all__ = ["SourceFetcher"]
+
+#: Seconds to wait for the root; the stop is shown without source when it is slower.
+_TIMEOUT = 5.0
+
+
+class SourceFetcher:
+    """Fetches source texts from the root. Call it on the stopped thread."""
+
+    def __init__(self, services: RankServices) -> None:
+        self._services = services
+        self._asked: set[str] = set()
+        self._fetched: set[str] = set()
+
+    def new_session(self) -> None:
+        """Ask again for what was fetched: what is typed at a prompt can change under the same name."""
+        self._asked.clear()
+
+    def ensure_stack(self, stack: Iterable[tuple[FrameType, int]]) -> None:
+        """Make the source of every stack frame available."""
+        for filename in {frame.f_code.co_filename: None for frame, _ in stack}:
+            self.ensure(filename)
+
+    def ensure(self, filename: str) -> bool:
+        """Make the source of ``filename`` available; returns whether there is one."""
+        if filename in self._asked or filename.startswith("<frozen "):
+            return bool(linecache.getlines(filename))
+        self._asked.add(filename)
+        if os.path.exists(filename):
+            return True
+        if filename not in self._fetched and linecache.getlines(filename):
+            return True  # the runtime, or a loader, has put it there
+        text = self._request(filename)
+        if text is None:
+            return bool(linecache.getlines(filename))
+        lines = text.splitlines(keepends=True)
+        linecache.cache[filename] = (len(text), None, lines, filename)
+        self._fetched.add(filename)
+        return True
+
+    def _request(self, filename: str) -> str | None:
+        try:
+            answer = self._services.request("debug.source", {"filename": filename}, _TIMEOUT)
+        except (MeshError, TimeoutError, OSError):
+            return None
+        text = answer.get("text")
+        return text if isinstance(text, str) else None
+
+    def find(self, name: str, stack: Iterable[tuple[FrameType, int]]) -> str | None:
+        """Return the full file name that a person means by ``name`` (``"train.py"``, ``"pkg.train"``), or None."""
+        wanted = name if name.endswith(".py") else name.replace(".", "/") + ".py"
+        candidates = [frame.f_code.co_filename for frame, _ in stack]
+        candidates += list(linecache.cache)
+        candidates += [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
+        for filename in candidates:
+            if filename in (name, wanted) or filename.endswith("/" + wanted.lstrip("/")):
+                return filename
+        if os.path.isabs(wanted) and self.ensure(wanted):
+            return wanted
+        return None

@@ -1,0 +1,353 @@
+"""The exceptions of meshrt, split by who can mend the matter.
+
+::
+
+    MeshError
+    |- UsageError                 the caller's own mistake, nothing was sent
+    |  |- NotAnEndpointError      (RuntimeError) the method carries no @endpoint
+    |  |- SelectionError          (ValueError) a set of ranks that does not parse or does not exist
+    |  |- ForkedMeshError         a mesh was used in a forked child of its owner
+    |  `- ArgumentNotSerializable (TypeError) an argument cannot be pickled
+    |- ActorError                 user code on a rank raised
+    |  `- ResultNotSerializable   the endpoint ran, its result cannot be pickled or read
+    |- SupervisionError           (RuntimeError) a rank, an actor or a host is gone
+    |  |- ProcessDied             the process ended: exit code or signal
+    |  |- HostLost                the host agent ended, and its ranks with it
+    |  |- LinkLost                the connection broke although the process lives
+    |  `- MeshStopped             stop() was called
+    |- SpawnError                 (RuntimeError) the processes could not be started
+    |- CallTimeout                (TimeoutError) ranks that have not answered
+    |- ProtocolError              foreign, broken or oversized bytes
+    |  `- AuthenticationError     the peer does not hold the secret
+    `- ShutdownError              the runtime is closing
+
+Facts are attributes, text is made in ``__str__``. Every class survives pickling. This module imports nothing of meshrt.
+"""
+
+from __future__ import annotations
+
+import signal as _signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "ActorError",
+    "ArgumentNotSerializable",
+    "AuthenticationError",
+    "CallTimeout",
+    "ForkedMeshError",
+    "HostLost",
+    "LinkLost",
+    "MeshError",
+    "MeshStopped",
+    "NotAnEndpointError",
+    "ProcessDied",
+    "ProtocolError",
+    "RankPlace",
+    "RemoteException",
+    "ResultNotSerializable",
+    "SelectionError",
+    "ShutdownError",
+    "SpawnError",
+    "SupervisionError",
+    "UsageError",
+    "describe_exit",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlace:
+    """Where something happened: the identity of one rank, as a person wants to read it.
+
+    ``rank`` is the base rank; ``coordinates`` are those of the view through which the call came.
+    """
+
+    mesh_id: str
+    actor: str
+    rank: int
+    coordinates: tuple[tuple[str, int], ...] = ()
+    host: str = ""
+    pid: int = 0
+
+    @property
+    def where(self) -> str:
+        """The place without the actor: ``"rank 13 (hosts=3, gpus=1) on node7, pid 4711"``."""
+        coords = ", ".join(f"{label}={index}" for label, index in self.coordinates)
+        text = f"rank {self.rank}" + (f" ({coords})" if coords else "")
+        details = [part for part in (self.host, f"pid {self.pid}" if self.pid else "") if part]
+        return text + (f" on {', '.join(details)}" if details else "")
+
+    def __str__(self) -> str:
+        return f"{self.actor} {self.where}" if self.actor else self.where
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteException:
+    """An exception as plain data: what crosses the wire whatever pickle can do with the object itself."""
+
+    type: str
+    message: str
+    traceback: str
+    notes: tuple[str, ...] = ()
+    cause: RemoteException | None = None
+
+
+def _rebuild(cls: type[MeshError], args: tuple[Any, ...], state: dict[str, Any]) -> MeshError:
+    error = cls.__new__(cls)
+    Exception.__init__(error, *args)
+    error.__dict__.update(state)
+    return error
+
+
+class MeshError(Exception):
+    """Root of everything that meshrt raises by itself."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+class UsageError(MeshError):
+    """The caller asked for something that cannot be; nothing was sent."""
+
+
+class NotAnEndpointError(UsageError, RuntimeError):
+    """The attribute exists on the actor class, but carries no ``@endpoint``."""
+
+
+class ForkedMeshError(UsageError):
+    """A mesh belongs to the process that made it; this is a forked child."""
+
+
+class ArgumentNotSerializable(UsageError, TypeError):
+    """An argument of a call cannot be pickled; nothing was sent."""
+
+
+class SelectionError(UsageError, ValueError):
+    """A selection of ranks is malformed, or names what does not exist.
+
+    Attributes:
+        problem: What is wrong, in the user's words.
+        text: The whole text that was parsed ("" when there was none).
+        span: ``(start, end)`` offsets in ``text`` that the problem points at.
+        expected: What would have been accepted there, e.g. ``("a rank", "a dimension")``.
+    """
+
+    def __init__(
+        self, problem: str, *, text: str = "", span: tuple[int, int] = (0, 0), expected: Sequence[str] = ()
+    ) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.text = text
+        self.span = span
+        self.expected = tuple(expected)
+
+    def __str__(self) -> str:
+        lines = [self.problem]
+        if self.text:
+            start, end = self.span
+            lines += [f"  {self.text}", "  " + " " * start + "^" * max(1, end - start)]
+        if self.expected:
+            lines.append("  expected " + _one_of(self.expected))
+        return "\n".join(lines)
+
+
+def _one_of(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]
+
+
+class ActorError(MeshError):
+    """An endpoint, an ``__init__`` or a set-up function raised on a rank.
+
+    Attributes:
+        place: Which rank.
+        endpoint: ``"step"``, ``"__init__"`` ...
+        remote: The exception as data, always there.
+        exception: The exception object itself, or None where it could not be pickled.
+    """
+
+    def __init__(
+        self, place: RankPlace, endpoint: str, remote: RemoteException, exception: BaseException | None = None
+    ) -> None:
+        super().__init__(str(place), endpoint, remote.type, remote.message)
+        self.place = place
+        self.endpoint = endpoint
+        self.remote = remote
+        self.exception = exception
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The original may be a class that pickles here and fails to load there; the data never does.
+        return _rebuild, (type(self), self.args, {**self.__dict__, "exception": None})
+
+    @property
+    def rank(self) -> int:
+        """The base rank that raised."""
+        return self.place.rank
+
+    def __str__(self) -> str:
+        head = f"{self.place.actor or 'actor'}.{self.endpoint}() raised on {self.place.where}: {_headline(self.remote)}"
+        return f"{head}\n\n{self.remote.traceback.rstrip()}" if self.remote.traceback else head
+
+
+def _headline(remote: RemoteException) -> str:
+    return f"{remote.type}: {remote.message}" if remote.message else remote.type
+
+
+class ResultNotSerializable(ActorError, TypeError):
+    """The endpoint ran to its end, but what it returned cannot be pickled, or cannot be read here."""
+
+    def __str__(self) -> str:
+        call = f"{self.place.actor}.{self.endpoint}()"
+        return f"{call} ran on {self.place.where}, but its result could not be sent: {_headline(self.remote)}"
+
+
+class SupervisionError(MeshError, RuntimeError):
+    """A rank cannot answer any more.
+
+    Attributes:
+        place: Which rank.
+        may_have_run: False when the call surely never started there.
+        log_tail: The last lines that the rank printed.
+        others: The further ranks lost at the same time, if any.
+    """
+
+    def __init__(
+        self,
+        place: RankPlace,
+        *,
+        endpoint: str = "",
+        may_have_run: bool = True,
+        log_tail: Sequence[str] = (),
+        others: Sequence[RankPlace] = (),
+    ) -> None:
+        super().__init__(str(place), endpoint)
+        self.place = place
+        self.endpoint = endpoint
+        self.may_have_run = may_have_run
+        self.log_tail = tuple(log_tail)
+        self.others = tuple(others)
+
+    @property
+    def rank(self) -> int:
+        """The base rank that is lost."""
+        return self.place.rank
+
+    def _what(self) -> str:
+        return "is gone"
+
+    def __str__(self) -> str:
+        text = f"{self.place} {self._what()}"
+        if self.endpoint:
+            ran = "may have run" if self.may_have_run else "did not run"
+            text = f"{self.endpoint}() failed: {text} (the call {ran})"
+        if self.others:
+            text += f"; also lost: {', '.join(f'rank {place.rank}' for place in self.others)}"
+        if self.log_tail:
+            text += "\nits last lines:\n" + "\n".join(f"  | {line}" for line in self.log_tail)
+        return text
+
+
+class ProcessDied(SupervisionError):
+    """The process of a rank ended.
+
+    Attributes:
+        exit_code: The exit code, or None when a signal ended it.
+        signal: The signal's number, or None.
+        stack: What faulthandler wrote when it crashed ("" if nothing).
+        hint: Further evidence, such as a risen out-of-memory counter.
+    """
+
+    def __init__(
+        self,
+        place: RankPlace,
+        *,
+        exit_code: int | None = None,
+        signal: int | None = None,
+        stack: str = "",
+        hint: str = "",
+        **facts: Any,
+    ) -> None:
+        super().__init__(place, **facts)
+        self.exit_code = exit_code
+        self.signal = signal
+        self.stack = stack
+        self.hint = hint
+
+    def _what(self) -> str:
+        return describe_exit(self.exit_code, self.signal) + (f" ({self.hint})" if self.hint else "")
+
+    def __str__(self) -> str:
+        return super().__str__() + (f"\nits stack:\n{self.stack.rstrip()}" if self.stack else "")
+
+
+def describe_exit(exit_code: int | None, signal: int | None) -> str:
+    """Say how a process ended: ``"was killed by SIGKILL"``, ``"exited with code 3"``."""
+    if signal is not None:
+        try:
+            return f"was killed by {_signal.Signals(signal).name}"
+        except ValueError:
+            return f"was killed by signal {signal}"
+    return f"exited with code {exit_code}"
+
+
+class HostLost(SupervisionError):
+    """The agent of a host ended; every rank of that host ended with it."""
+
+    def _what(self) -> str:
+        return f"was lost: the agent of host {self.place.host or '?'} is gone"
+
+
+class LinkLost(SupervisionError):
+    """The connection to a rank broke although its process lives."""
+
+    def _what(self) -> str:
+        return "closed its connection (its process lives; was the socket closed by user code?)"
+
+
+class MeshStopped(SupervisionError):
+    """The mesh or the actor was stopped."""
+
+    def _what(self) -> str:
+        return "was stopped"
+
+
+class SpawnError(MeshError, RuntimeError):
+    """The processes of a mesh could not be started; those that had started were stopped."""
+
+
+class CallTimeout(MeshError, TimeoutError):
+    """``get(timeout=...)`` ran out. Nothing was cancelled: a later ``get`` may still succeed.
+
+    Attributes:
+        missing: The places that have not answered.
+        total: How many were asked.
+        seconds: The time-out that ran out.
+    """
+
+    def __init__(self, what: str, seconds: float, missing: Sequence[RankPlace], total: int, folded: str = "") -> None:
+        super().__init__(what, seconds)
+        self.what = what
+        self.seconds = seconds
+        self.missing = tuple(missing)
+        self.total = total
+        self.folded = folded
+
+    def __str__(self) -> str:
+        ranks = self.folded or ",".join(str(place.rank) for place in self.missing)
+        noun = "rank" if len(self.missing) == 1 else "ranks"
+        return (
+            f"{self.what}: no answer within {self.seconds:g} s from {len(self.missing)} of {self.total} "
+            f"({noun} {ranks}); the call goes on, get() may be called again"
+        )
+
+
+class ProtocolError(MeshError):
+    """A peer sent what the protocol does not allow; its link is closed."""
+
+
+class AuthenticationError(ProtocolError):
+    """The peer could not prove that it holds the secret, or speaks another protocol."""
+
+
+class ShutdownError(MeshError, RuntimeError):
+    """The interpreter or the runtime is closing; no new work is taken."""

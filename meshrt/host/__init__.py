@@ -1,0 +1,22 @@
+"""The host agent: one process per host that forks the ranks, watches them, keeps their output and cleans up.
+
+It is started with exec, stays single-threaded and never runs user code. Messages between root and agent, each a
+CONTROL frame with address nil (all others are passed on between root and rank)::
+
+    root -> agent
+      hello    secret, run_id, directory, run_directory, sys_path, argv, host, root_pid
+      spawn    mesh, name, ranks, labels, sizes, env {rank: {..}} or {}, common_env, preload
+      stop     mesh, grace (seconds), drain (finish what was sent before?)
+      kill     mesh, ranks, signal
+    agent -> root
+      started  mesh, rank, pid
+      gone     mesh, rank, fate (Fate.to_wire)
+      stopped  mesh                 every rank of the mesh on this host has ended
+      output   mesh, rank, err (bool), actor, lines
+      warning  text
+
+A rank: ``forked -> running -> stopping -> gone``; its exit is seen by pidfd, then its output is read to the end, then
+``gone`` is sent.
+"""
+
+__all__: list[str] = []

@@ -1,0 +1,444 @@
+"""The agent's loop: one thread, one selector.
+
+It lives as long as the root: when the root's end of the control link closes, or the root's pidfd says that it is gone,
+every rank and every descendant of a rank is killed, and the agent ends. As subreaper it inherits the orphans of its
+ranks, so nothing escapes by starting a session of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from meshrt.host import osutil
+from meshrt.host.child import Birth, Child, become_rank
+from meshrt.host.zygote import fork_through_zygote
+from meshrt.transport.fate import Fate
+from meshrt.transport.link import Link
+from meshrt.wire.frames import CONTROL_MAX, Frame, FrameDecoder
+from meshrt.wire.messages import Address, control_frame, unpack_control
+
+__all__ = ["Agent"]
+
+#: Bytes of output that may wait for a root that does not read; beyond, lines go to the files only.
+_OUTPUT_LIMIT = 4 << 20
+#: Seconds between the interrupt of a rank that does not end and its SIGKILL.
+_KILL_AFTER = 0.5
+#: Seconds that the end of a rank's output may take after its death (a grandchild may hold the pipe).
+_OUTPUT_GRACE = 0.05
+_OUTPUT_BATCH = 256 << 10
+
+
+class Agent:
+    """The host agent.
+
+    Args:
+        control: The link to the root.
+        main: What a rank runs, given its `Birth` and plumbing (handed in, so that this floor knows nothing of actors).
+    """
+
+    def __init__(self, control: socket.socket, main: Callable[..., None]) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._root = Link(control, FrameDecoder(CONTROL_MAX + 64))
+        self._main = main
+        self._pid = os.getpid()
+        self._children: dict[Address, Child] = {}
+        self._zygotes: dict[int, str] = {}
+        self._stopping: set[str] = set()
+        self._timers: list[tuple[float, Callable[[], None]]] = []
+        self._dropped = 0
+        self._facts: dict[str, Any] = {}
+        self._root_pidfd = -1
+        self._selector.register(control, selectors.EVENT_READ, self._from_root)
+
+    def run(self) -> None:
+        """Serve until the root is gone; then kill everything and exit."""
+        try:
+            while True:
+                for key, events in self._selector.select(self._next_timer()):
+                    key.data(events)
+                self._run_timers()
+        except _RootGoneError:
+            pass
+        finally:
+            self._kill_everything()
+
+    # -- root
+
+    def _from_root(self, events: int) -> None:
+        if events & selectors.EVENT_WRITE:
+            self._flush_root()
+        if not events & selectors.EVENT_READ:
+            return
+        frames = self._root.read()
+        if frames is None:
+            raise _RootGoneError
+        for frame in frames:
+            if frame.header is not None:
+                self._to_rank((frame.header[0], frame.header[1]), frame)
+                continue
+            message = unpack_control(frame.payload)
+            getattr(self, f"_on_{message['t']}")(message)
+
+    def _tell_root(self, message: dict[str, Any]) -> None:
+        self._write_root(control_frame(message))
+
+    def _write_root(self, data: bytes) -> None:
+        if not self._root.send([data]):
+            self._selector.modify(self._root.sock, selectors.EVENT_READ | selectors.EVENT_WRITE, self._from_root)
+
+    def _flush_root(self) -> None:
+        if self._root.flush():
+            self._selector.modify(self._root.sock, selectors.EVENT_READ, self._from_root)
+            if self._dropped:
+                count, self._dropped = self._dropped, 0
+                self._tell_root({"t": "warning", "text": f"{count} lines of output were too fast; they are in the files"})
+
+    def _on_hello(self, message: dict[str, Any]) -> None:
+        self._facts = message
+        sys.path[:] = message["sys_path"]
+        sys.argv[:] = message["argv"]
+        self._root_pidfd = os.pidfd_open(message["root_pid"])
+        self._selector.register(self._root_pidfd, selectors.EVENT_READ, self._on_root_exit)
+
+    def _on_root_exit(self, _events: int) -> None:
+        raise _RootGoneError
+
+    # -- starting
+
+    def _on_spawn(self, message: dict[str, Any]) -> None:
+        births = [self._birth(message, rank) for rank in message["ranks"]]
+        prepared = []
+        for birth in births:
+            log_path = Path(self._facts["run_directory"]) / f"{birth.mesh_name}-{birth.mesh_id}.{birth.rank}.log"
+            try:
+                prepared.append(Child.prepare(birth, log_path, self._warn))
+            except OSError as error:
+                self._not_started(birth, f"no socket or pipe for it: {error.strerror} (see ulimit -n)")
+        if message["preload"]:
+            self._fork_preloaded(message, prepared)
+            return
+        for child, plumbing in prepared:
+            try:
+                pid = os.fork()
+            except OSError as error:
+                plumbing.close()
+                self._discard(child)
+                self._not_started(child.birth, f"fork failed: {error.strerror} (see ulimit -u, and memory)")
+                continue
+            if pid == 0:
+                become_rank(child.birth, plumbing, self._main)
+            plumbing.close()
+            self._adopt(child, pid)
+
+    def _birth(self, message: dict[str, Any], rank: int) -> Birth:
+        env = {**message["common_env"], **message["env"].get(str(rank), {})}
+        facts = self._facts
+        return Birth(
+            message["mesh"],
+            message["name"],
+            rank,
+            message["labels"],
+            message["sizes"],
+            env,
+            facts["run_id"],
+            facts["directory"],
+            facts["secret"],
+            facts["host"],
+            facts["argv"],
+            self._pid,
+        )
+
+    def _fork_preloaded(self, message: dict[str, Any], prepared: list[Any]) -> None:
+        for child, _ in prepared:
+            self._children[self._address(child)] = child
+        zygote, pipe = fork_through_zygote(prepared, message["preload"], message["common_env"], self._main)
+        for _, plumbing in prepared:
+            plumbing.close()
+        self._zygotes[zygote] = message["mesh"]
+        os.set_blocking(pipe, False)
+        buffer = b""
+
+        def on_report(_events: int) -> None:
+            nonlocal buffer
+            data = os.read(pipe, 1 << 16)
+            buffer += data
+            *lines, buffer = buffer.split(b"\n")
+            for line in lines:
+                rank, _, pid = line.partition(b" ")
+                child = self._children.get((message["mesh"], int(rank)))
+                if child is not None:
+                    self._adopt(child, int(pid))
+            if not data:
+                self._selector.unregister(pipe)
+                os.close(pipe)
+                self._reap(zygote)
+                self._zygotes.pop(zygote, None)
+                reason = buffer.decode(errors="replace") or "the process that preloads modules died"
+                for child, _ in prepared:
+                    if not child.pid:
+                        self._discard(child)
+                        self._not_started(child.birth, reason)
+
+        self._selector.register(pipe, selectors.EVENT_READ, on_report)
+
+    @staticmethod
+    def _address(child: Child) -> Address:
+        return child.birth.mesh_id, child.birth.rank
+
+    def _adopt(self, child: Child, pid: int) -> None:
+        child.pid = pid
+        child.pidfd = os.pidfd_open(pid)
+        address = self._address(child)
+        self._children[address] = child
+        register = self._selector.register
+        register(child.pidfd, selectors.EVENT_READ, lambda _events: self._on_exit(child))
+        register(child.link.sock, selectors.EVENT_READ, lambda events: self._from_rank(child, events))
+        for stream in child.streams:
+            register(stream.fd, selectors.EVENT_READ, lambda _events, s=stream: self._on_output(child, s))
+        self._tell_root({"t": "started", "mesh": address[0], "rank": address[1], "pid": pid})
+
+    def _not_started(self, birth: Birth, reason: str) -> None:
+        fate = Fate("unborn", host=birth.host, hint=reason)
+        self._tell_root({"t": "gone", "mesh": birth.mesh_id, "rank": birth.rank, "fate": fate.to_wire()})
+        self._check_stopped(birth.mesh_id)
+
+    def _discard(self, child: Child) -> None:
+        self._children.pop(self._address(child), None)
+        child.link.close()
+        for stream in child.streams:
+            stream.end()
+        os.close(child.fault_file)
+        with contextlib.suppress(OSError):
+            os.unlink(child.path)
+
+    # -- ranks
+
+    def _to_rank(self, address: Address, frame: Frame) -> None:
+        child = self._children.get(address)
+        if child is not None and child.pid:
+            self._send_rank(child, control_frame(unpack_control(frame.payload)))
+
+    def _send_rank(self, child: Child, data: bytes) -> None:
+        if not child.link.send([data]):
+            self._want(child, selectors.EVENT_READ | selectors.EVENT_WRITE)
+
+    def _want(self, child: Child, events: int) -> None:
+        with contextlib.suppress(KeyError):
+            self._selector.modify(child.link.sock, events, lambda events: self._from_rank(child, events))
+
+    def _from_rank(self, child: Child, events: int) -> None:
+        if events & selectors.EVENT_WRITE and child.link.flush():
+            self._want(child, selectors.EVENT_READ)
+        if events & selectors.EVENT_READ:
+            frames = child.link.read()
+            if frames is None:
+                # Closed by user code, or the rank is about to end: only its pidfd tells.
+                self._selector.unregister(child.link.sock)
+                return
+            self._pass_on(child, frames)
+
+    def _pass_on(self, child: Child, frames: list[Frame]) -> None:
+        for frame in frames:
+            self._write_root(control_frame(unpack_control(frame.payload), self._address(child)))
+
+    def _on_output(self, child: Child, stream: Any) -> None:
+        lines = stream.read()
+        if lines is None:
+            self._selector.unregister(stream.fd)
+            child.streams.remove(stream)
+            lines = stream.end()
+        self._forward(child, stream.err, lines)
+
+    def _forward(self, child: Child, err: bool, lines: list[tuple[str, str]]) -> None:
+        if not lines:
+            return
+        if self._root.backlog_bytes > _OUTPUT_LIMIT:
+            self._dropped += len(lines)
+            return
+        batch: list[tuple[str, str]] = []
+        size = 0
+        for line in lines:
+            batch.append(line)
+            size += len(line[1])
+            if size > _OUTPUT_BATCH:
+                self._send_output(child, err, batch)
+                batch, size = [], 0
+        if batch:
+            self._send_output(child, err, batch)
+
+    def _send_output(self, child: Child, err: bool, lines: list[tuple[str, str]]) -> None:
+        mesh, rank = self._address(child)
+        self._tell_root({"t": "output", "mesh": mesh, "rank": rank, "err": err, "lines": lines})
+
+    def _on_exit(self, child: Child) -> None:
+        """The process has ended: read what it left, reap it, and tell."""
+        self._selector.unregister(child.pidfd)
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(child.link.sock)
+            self._pass_on(child, child.link.drain())
+        self._kill_strays(child)
+        self._last_output(child)
+        status = self._reap(child.pid)
+        os.close(child.pidfd)
+        fate = Fate(
+            "died",
+            host=child.birth.host,
+            pid=child.pid,
+            exit_code=os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else None,
+            signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
+            stack=child.fault_text(),
+            log_tail=tuple(child.log.tail),
+        )
+        if child.birth.mesh_id in self._stopping:
+            fate = Fate("stopped", host=child.birth.host, pid=child.pid, exit_code=fate.exit_code, signal=fate.signal)
+        child.log.close()
+        self._discard(child)
+        mesh, rank = self._address(child)
+        self._tell_root({"t": "gone", "mesh": mesh, "rank": rank, "fate": fate.to_wire()})
+        self._check_stopped(mesh)
+
+    def _last_output(self, child: Child) -> None:
+        deadline = time.monotonic() + _OUTPUT_GRACE
+        for stream in tuple(child.streams):
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(stream.fd)
+            lines: list[tuple[str, str]] | None = []
+            while lines is not None and time.monotonic() < deadline:
+                before = lines
+                lines = stream.read()
+                if lines is None or (lines == [] and before == []):
+                    break
+                self._forward(child, stream.err, lines)
+            self._forward(child, stream.err, stream.end())
+        child.streams.clear()
+
+    def _reap(self, pid: int) -> int:
+        try:
+            return os.waitpid(pid, 0)[1]
+        except ChildProcessError:
+            return 0
+
+    def _kill_strays(self, gone: Child | None) -> None:
+        """Kill what a dead rank left: its session, and orphans that have become children of this agent."""
+        ranks = {child.pid for child in self._children.values()} | set(self._zygotes)
+        sessions = {child.pid for child in self._children.values() if child is not gone}
+        for pid in osutil.children_of(self._pid):
+            if pid in ranks or _session_of(pid) in sessions:
+                continue
+            for member in [pid, *osutil.family_of(pid)]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(member, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+    # -- stopping
+
+    def _on_stop(self, message: dict[str, Any]) -> None:
+        mesh = message["mesh"]
+        grace = message["grace"]
+        self._stopping.add(mesh)
+        request = control_frame({"t": "stop", "drain": message["drain"]})
+        for child in self._of(mesh):
+            if child.pid:
+                self._send_rank(child, request)
+        if grace > 0:
+            self._later(grace, lambda: self._signal(mesh, signal.SIGTERM))
+        self._later(grace + _KILL_AFTER, lambda: self._signal(mesh, signal.SIGKILL))
+        self._check_stopped(mesh)
+
+    def _of(self, mesh: str) -> list[Child]:
+        return [child for (owner, _), child in self._children.items() if owner == mesh]
+
+    def _signal(self, mesh: str, number: int) -> None:
+        for child in self._of(mesh):
+            if child.pidfd >= 0:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(child.pidfd, number)
+
+    def _on_kill(self, message: dict[str, Any]) -> None:
+        for rank in message["ranks"]:
+            child = self._children.get((message["mesh"], rank))
+            if child is not None and child.pidfd >= 0:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(child.pidfd, message["signal"])
+
+    def _check_stopped(self, mesh: str) -> None:
+        if mesh in self._stopping and not self._of(mesh):
+            self._stopping.discard(mesh)
+            if not self._children:
+                self._kill_strays(None)
+            self._tell_root({"t": "stopped", "mesh": mesh})
+
+    def _kill_everything(self) -> None:
+        """Leave nothing: ranks, their descendants, and strays with the mark of this program."""
+        for _ in range(50):
+            for pid in osutil.family_of(self._pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            if not osutil.children_of(self._pid):
+                break
+            time.sleep(0.01)
+        if self._facts:
+            osutil.kill_run(self._facts["run_id"])
+            _remove_sockets(self._facts["directory"])
+
+    # -- timers and the rest
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        self._timers.append((time.monotonic() + seconds, action))
+        self._timers.sort(key=lambda timer: timer[0])
+
+    def _next_timer(self) -> float | None:
+        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+
+    def _run_timers(self) -> None:
+        while self._timers and self._timers[0][0] <= time.monotonic():
+            self._timers.pop(0)[1]()
+
+    def _warn(self, text: str) -> None:
+        self._tell_root({"t": "warning", "text": text})
+
+
+class _RootGoneError(Exception):
+    pass
+
+
+def _session_of(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return 0
+
+
+def _remove_sockets(directory: str) -> None:
+    from meshrt.transport.directories import remove_tree  # start-up: only when the root died
+
+    remove_tree(Path(directory))
+
+
+def serve(descriptor: int, main: Callable[..., None]) -> None:
+    """Be the agent whose control link is ``descriptor``; returns when everything is gone."""
+    osutil.set_name("meshrt-agent")
+    osutil.set_subreaper()
+    osutil.raise_file_limit()
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        # The root decides; a scheduler that signals the whole job must not take the agent away before it.
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        Agent(socket.socket(fileno=descriptor), main).run()
+    except Exception:
+        traceback.print_exc()
+        raise SystemExit(1) from None

@@ -1,0 +1,153 @@
+"""One rank as its host agent knows it, and how it is forked."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from meshrt.host.osutil import die_with_parent, set_name
+from meshrt.host.output import RankLog, Stream
+from meshrt.transport.link import Link
+from meshrt.transport.process import socket_path
+from meshrt.wire.frames import CONTROL_MAX, FrameDecoder
+
+__all__ = ["Birth", "Child", "Plumbing", "become_rank", "keep_only"]
+
+
+@dataclass
+class Birth:
+    """What a rank is born with."""
+
+    mesh_id: str
+    mesh_name: str
+    rank: int
+    labels: list[str]
+    sizes: list[int]
+    env: dict[str, str]
+    run_id: str
+    directory: str
+    secret: bytes
+    host: str
+    argv: list[str]
+    agent_pid: int
+
+
+@dataclass
+class Plumbing:
+    """The rank's ends of its sockets and pipes."""
+
+    control: socket.socket
+    listener: socket.socket
+    stdout: int
+    stderr: int
+    fault_file: int
+
+    def descriptors(self) -> set[int]:
+        return {self.control.fileno(), self.listener.fileno(), self.stdout, self.stderr, self.fault_file}
+
+    def close(self) -> None:
+        """Close them in the agent once the rank has them."""
+        self.control.close()
+        self.listener.close()
+        os.close(self.stdout)
+        os.close(self.stderr)
+
+
+@dataclass
+class Child:
+    """The agent's side of one rank."""
+
+    birth: Birth
+    link: Link
+    log: RankLog
+    streams: list[Stream]
+    fault_file: int
+    path: str
+    pid: int = 0
+    pidfd: int = -1
+    started: bool = False
+    env: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def prepare(cls, birth: Birth, log_path: Path, warn: Callable[[str], None]) -> tuple[Child, Plumbing]:
+        """Make both ends of the plumbing. Raises OSError when descriptors run out; nothing is left then."""
+        cleanup: list[Callable[[], Any]] = []
+        try:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            cleanup += [ours.close, theirs.close]
+            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            cleanup.append(listener.close)
+            path = socket_path(birth.directory, birth.mesh_id, birth.rank)
+            listener.bind(path)
+            cleanup.append(lambda: os.unlink(path))
+            listener.listen(4096)
+            pipes = []
+            for _ in range(2):
+                pipe = os.pipe2(os.O_CLOEXEC)
+                pipes.append(pipe)
+                cleanup += [lambda fd=fd: os.close(fd) for fd in pipe]  # type: ignore[misc]
+            fault_file = os.memfd_create(f"meshrt-fault-{birth.rank}", os.MFD_CLOEXEC)
+        except OSError:
+            for close in reversed(cleanup):
+                close()
+            raise
+        log = RankLog(log_path, warn)
+        streams = [Stream(pipes[0][0], log, err=False), Stream(pipes[1][0], log, err=True)]
+        child = cls(birth, Link(ours, FrameDecoder(CONTROL_MAX + 64)), log, streams, fault_file, path)
+        return child, Plumbing(theirs, listener, pipes[0][1], pipes[1][1], fault_file)
+
+    def fault_text(self) -> str:
+        """Return what faulthandler wrote."""
+        size = os.fstat(self.fault_file).st_size
+        return os.pread(self.fault_file, min(size, 1 << 16), 0).decode(errors="replace")
+
+
+def keep_only(descriptors: set[int]) -> None:
+    """Close every descriptor from 3 on that is not in ``descriptors``."""
+    low = 3
+    for fd in sorted(descriptors):
+        if fd >= low:
+            os.closerange(low, fd)
+            low = fd + 1
+    os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+
+
+def become_rank(birth: Birth, plumbing: Plumbing, main: Callable[[Birth, Plumbing], None]) -> None:
+    """Turn this freshly forked process into a rank and run it; never returns.
+
+    The agent's Python objects stay referenced (and frozen) for ever, so that none of them closes a descriptor number
+    that the rank has taken over.
+    """
+    try:
+        gc.freeze()
+        os.setsid()
+        die_with_parent(birth.agent_pid)
+        keep_only(plumbing.descriptors())
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
+        os.dup2(plumbing.stdout, 1)
+        os.dup2(plumbing.stderr, 2)
+        os.close(plumbing.stdout)
+        os.close(plumbing.stderr)
+        for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        os.environ.update(birth.env)
+        set_name(f"mesh:{birth.mesh_name[:5]}:{birth.rank}")
+        main(birth, plumbing)
+    except BaseException:
+        import traceback  # start-up: only when everything is lost
+
+        os.write(2, traceback.format_exc().encode(errors="replace"))
+        os._exit(1)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)

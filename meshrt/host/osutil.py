@@ -1,0 +1,97 @@
+"""Linux calls that Python lacks, and what the kernel tells about processes."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+from pathlib import Path
+
+__all__ = [
+    "RUN_VARIABLE",
+    "children_of",
+    "die_with_parent",
+    "family_of",
+    "kill_run",
+    "raise_file_limit",
+    "set_name",
+    "set_subreaper",
+]
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+
+#: In the environment of every process of a program, so that strays can be found whoever their parent is.
+RUN_VARIABLE = "MESHRT_RUN"
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _prctl(option: int, argument: int | bytes) -> None:
+    if _libc.prctl(option, argument, 0, 0, 0) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"prctl({option}): {os.strerror(error)}")
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to kill this process when ``parent`` ends; exits at once if it has ended already."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def set_subreaper() -> None:
+    """Become the parent of every orphan below this process."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def set_name(name: str) -> None:
+    """Set the name that ps and top show (15 bytes)."""
+    with contextlib.suppress(OSError):
+        _prctl(_PR_SET_NAME, name.encode()[:15])
+
+
+def raise_file_limit() -> int:
+    """Raise the soft limit of open files to the hard one; returns it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the pids of the children of every thread of a process."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError, ValueError):
+                found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+    return found
+
+
+def family_of(pid: int) -> list[int]:
+    """Return every descendant of a process, nearest first."""
+    found: list[int] = []
+    todo = children_of(pid)
+    while todo:
+        child = todo.pop(0)
+        found.append(child)
+        todo += children_of(child)
+    return found
+
+
+def kill_run(run_id: str) -> int:
+    """Kill every process that carries the mark of this program, except this one. Returns how many."""
+    mark = f"{RUN_VARIABLE}={run_id}".encode()
+    count = 0
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            if mark in Path(f"/proc/{entry}/environ").read_bytes().split(b"\0"):
+                os.kill(int(entry), signal.SIGKILL)
+                count += 1
+    return count

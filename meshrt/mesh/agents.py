@@ -1,0 +1,131 @@
+"""The root's end of the control tree: one `AgentLink` per host agent."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from meshrt.errors import ProtocolError
+from meshrt.transport.link import Link
+from meshrt.wire.frames import CONTROL_MAX, FrameDecoder
+from meshrt.wire.messages import Address, control_frame, unpack_control
+
+__all__ = ["AgentLink", "Engine", "Placed"]
+
+
+class Placed(Protocol):
+    """A host agent that an engine has started."""
+
+    host: str
+    process: subprocess.Popen[bytes]
+    link_socket: Any
+    #: What marks every process of this agent, see `meshrt.host.osutil.RUN_VARIABLE`.
+    mark: str
+
+
+class Engine(Protocol):
+    """Places one host agent per host; everything else is the same for all engines."""
+
+    def place(self, run_id: str) -> list[Placed]:
+        """Start the agents and return them; does not wait until they serve."""
+
+
+class AgentLink:
+    """A host agent as the root sees it. Sends from any thread, reads on the root's loop.
+
+    Args:
+        placed: The started agent.
+        on_message: ``on_message(self, message)`` for the agent's own messages.
+        on_rank: ``on_rank(address, message)`` for messages of ranks.
+        on_gone: ``on_gone(self)`` once, when the agent has ended.
+    """
+
+    def __init__(
+        self,
+        placed: Placed,
+        on_message: Callable[[AgentLink, dict[str, Any]], None],
+        on_rank: Callable[[Address, dict[str, Any]], None],
+        on_gone: Callable[[AgentLink], None],
+    ) -> None:
+        self.host = placed.host
+        self.mark = placed.mark
+        self.process = placed.process
+        self._link = Link(placed.link_socket, FrameDecoder(CONTROL_MAX + 64))
+        self._on_message = on_message
+        self._on_rank = on_rank
+        self._on_gone = on_gone
+        self._loop: Any = None
+        self.gone = False
+
+    def attach(self, loop: Any) -> None:
+        """Begin to read; on the loop's thread."""
+        self._loop = loop
+        loop.add_reader(self._link.fileno(), self._readable)
+        self._arm()
+
+    def send(self, message: dict[str, Any], address: Address | None = None) -> None:
+        """Send a message to the agent, or to one of its ranks. Never blocks; any thread."""
+        if not self._link.send([control_frame(message, address)]) and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._arm)
+
+    def _arm(self) -> None:
+        if self._link.backlog and not self._link.closed:
+            self._loop.add_writer(self._link.fileno(), self._writable)
+
+    def _writable(self) -> None:
+        if self._link.flush():
+            self._loop.remove_writer(self._link.fileno())
+
+    def _readable(self) -> None:
+        try:
+            frames = self._link.read()
+        except ProtocolError:
+            # An agent that speaks garbage is as good as dead, and must not stay half alive.
+            self.kill()
+            frames = None
+        if frames is None:
+            self._end()
+            return
+        for frame in frames:
+            message = unpack_control(frame.payload)
+            if frame.header is None:
+                self._on_message(self, message)
+            else:
+                self._on_rank((frame.header[0], frame.header[1]), message)
+
+    def _end(self) -> None:
+        if not self.gone:
+            self.gone = True
+            self._loop.remove_reader(self._link.fileno())
+            self._loop.remove_writer(self._link.fileno())
+            self._link.close()
+            self._on_gone(self)
+
+    def close(self) -> None:
+        """Let go of the agent: it sees the end of its link, kills what is left, and ends. On the loop's thread."""
+        if not self.gone:
+            self.gone = True
+            self._loop.remove_reader(self._link.fileno())
+            self._loop.remove_writer(self._link.fileno())
+            self._link.close()
+
+    def abandon(self) -> None:
+        """Close the descriptor in a forked child."""
+        self._link.sock.close()
+
+    def kill(self) -> None:
+        """Kill the agent itself; its ranks die with it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal.SIGKILL)
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for its end and reap it; any thread but the loop's. Returns whether it has ended."""
+        try:
+            self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return False
+        return True

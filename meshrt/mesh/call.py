@@ -1,0 +1,306 @@
+"""One call on a mesh: it is pickled once, sent to every rank, and collects the answers."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+from meshrt.errors import (
+    ActorError,
+    ArgumentNotSerializable,
+    CallTimeout,
+    MeshError,
+    RankPlace,
+    RemoteException,
+    ResultNotSerializable,
+    UsageError,
+)
+from meshrt.mesh.future import Future
+from meshrt.mesh.target import Target
+from meshrt.mesh.value_mesh import ValueMesh
+from meshrt.selection import fold_ranks
+from meshrt.transport.driver import Driver
+from meshrt.transport.fate import Fate
+from meshrt.transport.process import ProcessRuntime, current_runtime
+from meshrt.wire import codec
+from meshrt.wire.frames import Frame, split_frames
+from meshrt.wire.messages import CALL, INIT, NO_REPLY, RESULT, STOP, error_from_wire
+
+__all__ = ["MeshCall", "OneCall", "StreamCall", "broadcast", "send_call", "send_init", "send_stop"]
+
+R = TypeVar("R")
+T = TypeVar("T")
+_NO_ARGUMENTS = codec.encode(((), {}))
+
+
+class _Answers(Future[T]):
+    """The answers of the ranks of a target; finished when all are there, or at the first failure."""
+
+    __slots__ = ("_endpoint", "_failed", "_frames", "_left", "_lost", "_target")
+
+    def __init__(self, driver: Driver, target: Target, endpoint: str) -> None:
+        super().__init__(driver)
+        self._target = target
+        self._endpoint = endpoint
+        self._left = len(target.shape)
+        self._frames: list[Frame | None] = [None] * self._left
+        self._failed: tuple[int, Frame] | None = None
+        self._lost: list[tuple[int, Fate, bool]] = []
+
+    def deliver(self, position: int, frame: Frame) -> None:
+        """An answer has come (`meshrt.transport.driver.Receiver`)."""
+        if frame.kind == RESULT:
+            self._frames[position] = frame
+            self._left -= 1
+            if not self._left:
+                self.finish()
+        elif self._failed is None and not self.finished:
+            self._failed = (position, frame)
+            self.finish()
+
+    def lose(self, position: int, fate: Fate, sent: bool) -> None:
+        """A rank will not answer (`meshrt.transport.driver.Receiver`)."""
+        self._lost.append((position, fate, sent))
+        self.finish()
+
+    def _check(self) -> None:
+        """Raise the failure, if there is one."""
+        if self._failed is not None:
+            position, frame = self._failed
+            raise remote_error(self._target.place(position), self._endpoint, frame)
+        if self._lost:
+            position, fate, sent = self._lost[0]
+            others = [self._target.place(other) for other, _, _ in self._lost[1:]]
+            raise fate.error(self._target.place(position), self._endpoint, may_have_run=sent, others=others)
+
+    def _load(self, position: int) -> Any:
+        frame = self._frames[position]
+        if frame is None or frame.header[1] is None:
+            return None
+        try:
+            return codec.decode(frame.payload, frame.header[1])
+        except Exception as error:
+            # The rank did its part; what it sent cannot be rebuilt in this process.
+            remote = RemoteException(type(error).__name__, f"the result cannot be read here: {error}", "")
+            raise ResultNotSerializable(self._target.place(position), self._endpoint, remote, error) from error
+
+    def _timeout_error(self, seconds: float) -> CallTimeout:
+        missing = [position for position, frame in enumerate(self._frames) if frame is None]
+        places = [self._target.place(position) for position in missing]
+        folded = fold_ranks([place.rank for place in places])
+        return CallTimeout(f"{self._target.name}.{self._endpoint}()", seconds, places, len(self._frames), folded)
+
+
+class MeshCall(_Answers[ValueMesh[Any]]):
+    """The answers of all ranks, as a `ValueMesh`."""
+
+    __slots__ = ()
+
+    def _produce(self) -> ValueMesh[Any]:
+        self._check()
+        values = [self._load(position) for position in range(len(self._frames))]
+        self._frames = [None] * len(values)
+        return ValueMesh(self._target.shape, values)
+
+
+class OneCall(_Answers[Any]):
+    """The answer of a single rank."""
+
+    __slots__ = ()
+
+    def _produce(self) -> Any:
+        self._check()
+        value = self._load(0)
+        self._frames = [None]
+        return value
+
+
+class InitCall(_Answers[None]):
+    """Done when every ``__init__`` has run."""
+
+    __slots__ = ()
+
+    def _produce(self) -> None:
+        self._check()
+
+
+class _OneOfMany(Future[R]):
+    """One answer of a stream, in order of arrival."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, driver: Driver, stream: StreamCall[R]) -> None:
+        super().__init__(driver)
+        self._stream = stream
+
+    def _produce(self) -> R:
+        return self._stream.take(self)
+
+    def _timeout_error(self, seconds: float) -> CallTimeout:
+        return self._stream.timeout_error(seconds)
+
+
+class StreamCall(Generic[R]):
+    """A future for each answer, the first to come first. Iterate over it once."""
+
+    def __init__(self, driver: Driver, target: Target, endpoint: str) -> None:
+        self._target = target
+        self._endpoint = endpoint
+        self._futures: list[_OneOfMany[R]] = [_OneOfMany(driver, self) for _ in range(len(target.shape))]
+        self._waiting = deque(self._futures)
+        self._arrived: dict[int, tuple[int, Frame | Fate, bool]] = {}
+        self._answered: set[int] = set()
+
+    def __iter__(self) -> Iterator[Future[R]]:
+        return iter(self._futures)
+
+    def __len__(self) -> int:
+        return len(self._futures)
+
+    def deliver(self, position: int, frame: Frame) -> None:
+        """An answer has come."""
+        self._arrive(position, frame, True)
+
+    def lose(self, position: int, fate: Fate, sent: bool) -> None:
+        """A rank will not answer."""
+        self._arrive(position, fate, sent)
+
+    def _arrive(self, position: int, what: Frame | Fate, sent: bool) -> None:
+        future = self._waiting.popleft()
+        self._answered.add(position)
+        self._arrived[id(future)] = (position, what, sent)
+        future.finish()
+
+    def take(self, future: _OneOfMany[R]) -> R:
+        """Return what arrived for this future, or raise it."""
+        position, what, sent = self._arrived.pop(id(future))
+        place = self._target.place(position)
+        if isinstance(what, Fate):
+            raise what.error(place, self._endpoint, may_have_run=sent)
+        if what.kind != RESULT:
+            raise remote_error(place, self._endpoint, what)
+        lengths = what.header[1]
+        value: R = None if lengths is None else codec.decode(what.payload, lengths)
+        return value
+
+    def timeout_error(self, seconds: float) -> CallTimeout:
+        """Say who has not answered."""
+        total = len(self._futures)
+        places = [self._target.place(position) for position in range(total) if position not in self._answered]
+        folded = fold_ranks([place.rank for place in places])
+        return CallTimeout(f"{self._target.name}.{self._endpoint}()", seconds, places, total, folded)
+
+
+def remote_error(place: RankPlace, endpoint: str, frame: Frame) -> MeshError:
+    """Make the exception that an ERROR frame stands for."""
+    _, chain, lengths, kind = frame.header
+    if kind == "stopped":
+        return Fate("stopped").error(place, endpoint, may_have_run=False)
+    remote = error_from_wire(chain)
+    if kind == "exists":
+        return UsageError(remote.message)
+    if kind == "result":
+        return ResultNotSerializable(place, endpoint, remote)
+    exception = None
+    if lengths:
+        try:
+            exception = codec.decode(frame.payload, lengths)
+        except Exception:
+            # Its class needs other arguments, or lives only there: the data says what happened.
+            exception = None
+    error = ActorError(place, "__init__" if kind == "init" else endpoint, remote, exception)
+    for note in remote.notes:
+        error.add_note(note)
+    return error
+
+
+# -- sending
+
+
+def on_event_loop() -> bool:
+    """Whether this thread runs an event loop now."""
+    asyncio_events = sys.modules.get("asyncio.events")
+    return asyncio_events is not None and asyncio_events._get_running_loop() is not None
+
+
+def _send(target: Target, runtime: ProcessRuntime, frame: list[Any], call_id: int, receiver: Any) -> None:
+    driver = runtime.driver
+    outs = target.links(driver)
+    driver.shield.close()
+    try:
+        for position, out in enumerate(outs):
+            driver.send(out, frame, call_id, receiver, position)
+    finally:
+        driver.shield.open()
+    driver.settle(outs, frame, block=not on_event_loop())
+
+
+def send_call(
+    target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict[str, Any], kind: Any
+) -> Any:
+    """Send a CALL and return its future: ``kind`` is `MeshCall`, `OneCall` or `StreamCall`."""
+    runtime = current_runtime()
+    call_id = next(runtime.call_ids)
+    parts, lengths = _encode_arguments(target, endpoint, args, kwargs)
+    frame = split_frames(CALL, [call_id, endpoint, target.view, lengths, 0], parts)
+    receiver = kind(runtime.driver, target, endpoint)
+    _send(target, runtime, frame, call_id, receiver)
+    return receiver
+
+
+def broadcast(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Send a CALL whose answer nobody wants; an exception is reported by the root."""
+    runtime = current_runtime()
+    call_id = next(runtime.call_ids)
+    parts, lengths = _encode_arguments(target, endpoint, args, kwargs)
+    frame = split_frames(CALL, [call_id, endpoint, target.view, lengths, NO_REPLY], parts)
+    _send(target, runtime, frame, call_id, None)
+
+
+def _encode_arguments(
+    target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[list[bytes | memoryview], list[int]]:
+    if not args and not kwargs:
+        return _NO_ARGUMENTS
+    try:
+        return codec.encode((args, kwargs))
+    except codec.EncodeError as error:
+        raise ArgumentNotSerializable(_name_culprit(target, endpoint, args, kwargs, error)) from error.__cause__
+
+
+def _name_culprit(target: Target, endpoint: str, args: Any, kwargs: Any, error: codec.EncodeError) -> str:
+    named = [(f"argument {index + 1}", value) for index, value in enumerate(args)]
+    named += [(f"argument {name!r}", value) for name, value in kwargs.items()]
+    for label, value in named:
+        try:
+            codec.encode(value)
+        except codec.EncodeError as own:
+            return f"{target.name}.{endpoint}(): {label}: {own}"
+    return f"{target.name}.{endpoint}(): {error}"
+
+
+def send_init(
+    target: Target, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], setup: bytes | None
+) -> InitCall:
+    """Send an INIT: build the actor on every rank of the target."""
+    runtime = current_runtime()
+    call_id = next(runtime.call_ids)
+    try:
+        parts, lengths = codec.encode((setup, cls, args, kwargs))
+    except codec.EncodeError as error:
+        raise ArgumentNotSerializable(_name_culprit(target, "__init__", args, kwargs, error)) from error.__cause__
+    frame = split_frames(INIT, [call_id, cls.__qualname__, target.view, lengths], parts)
+    receiver = InitCall(runtime.driver, target, "__init__")
+    _send(target, runtime, frame, call_id, receiver)
+    return receiver
+
+
+def send_stop(target: Target) -> InitCall:
+    """Send a STOP: end the actor behind what was sent before."""
+    runtime = current_runtime()
+    call_id = next(runtime.call_ids)
+    receiver = InitCall(runtime.driver, target, "stop")
+    _send(target, runtime, split_frames(STOP, [call_id], []), call_id, receiver)
+    return receiver

@@ -1,0 +1,161 @@
+"""``Future``: the answer to a call, for threads, event loops and callbacks alike."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import threading
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar, cast
+
+from meshrt.errors import CallTimeout
+from meshrt.transport.driver import Driver, Pending
+
+__all__ = ["Future"]
+
+T = TypeVar("T")
+_UNSET: Any = object()
+
+
+class Future(Pending, Generic[T]):
+    """Something that will be there: get it, await it, or be called back. From any thread, as often as you like.
+
+    Made by meshrt only. A time-out consumes nothing: the call goes on, and ``get`` may be called again.
+    """
+
+    __slots__ = ("_error", "_lock", "_value")
+
+    def __init__(self, driver: Driver) -> None:
+        super().__init__(driver)
+        self._lock = threading.Lock()
+        self._value: T = _UNSET
+        self._error: BaseException | None = None
+
+    # -- made by subclasses
+
+    def _produce(self) -> T:
+        """Return the value, or raise. Called once, by the first who asks, when the future is finished."""
+        raise NotImplementedError
+
+    def _timeout_error(self, seconds: float) -> CallTimeout:
+        return CallTimeout("the operation", seconds, (), 1)
+
+    # -- for everybody
+
+    def get(self, timeout: float | None = None) -> T:
+        """Wait and return the value, or raise the error (the same object each time).
+
+        Args:
+            timeout: Seconds, >= 0. Time during which a person holds a rank at a breakpoint does not count.
+        Raises:
+            CallTimeout: A TimeoutError that names the ranks that have not answered.
+            ValueError: ``timeout`` is negative or not finite.
+        """
+        if not self.finished:
+            if timeout is not None and not (timeout >= 0 and math.isfinite(timeout)):
+                raise ValueError(f"invalid timeout {timeout}: expected a non-negative, finite number of seconds")
+            if not self._driver.wait(self, timeout):
+                raise self._timeout_error(cast(float, timeout))
+        return self._settle()
+
+    result = get
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait and return the error, or None. A time-out is returned, not raised."""
+        try:
+            self.get(timeout)
+        except Exception as error:
+            return error
+        return None
+
+    def done(self) -> bool:
+        """Whether the value (or the error) is there; looks at what has arrived, never waits."""
+        if not self.finished:
+            self._driver.poll_nowait()
+        return self.finished
+
+    def add_done_callback(self, function: Callable[[Future[T]], object]) -> None:
+        """Call ``function(self)`` when done: on the thread that completes it, or at once. Its errors are logged."""
+
+        def run() -> None:
+            try:
+                function(self)
+            except Exception:
+                logging.getLogger("meshrt").exception("a done-callback raised")
+
+        self.when_done(run, background=True)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        if not self.finished:
+            yield from self._wait_on_loop().__await__()
+        return self._settle()
+
+    async def _wait_on_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        thread = threading.get_ident()
+        waiter = loop.create_future()
+
+        def wake() -> None:
+            if not waiter.done():
+                waiter.set_result(None)
+
+        def from_anywhere() -> None:
+            if threading.get_ident() == thread:
+                wake()
+            else:
+                # The loop may be closed by now: then nobody waits.
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(wake)
+
+        self._driver.enter_loop(loop)
+        try:
+            self.when_done(from_anywhere, background=False)
+            await waiter
+        finally:
+            self._driver.leave_loop(loop)
+
+    def _settle(self) -> T:
+        if self._value is _UNSET and self._error is None:
+            with self._lock:
+                if self._value is _UNSET and self._error is None:
+                    try:
+                        self._value = self._produce()
+                    except BaseException as error:
+                        self._error = error
+        if self._error is not None:
+            # The same exception object may be raised many times; its traceback must not grow.
+            raise self._error.with_traceback(None)
+        return self._value
+
+    def __repr__(self) -> str:
+        state = "pending" if not self.finished else "failed" if self._error is not None else "done"
+        return f"<{type(self).__name__} {state}>"
+
+
+class Settled(Future[T]):
+    """A future that somebody else completes: `resolve` or `reject`."""
+
+    __slots__ = ("_what",)
+
+    def __init__(self, driver: Driver, what: str) -> None:
+        super().__init__(driver)
+        self._what = what
+
+    def resolve(self, value: T) -> None:
+        """Complete it with a value; later completions are ignored."""
+        if not self.finished:
+            self._value = value
+            self.finish()
+            self._driver.wake()
+
+    def reject(self, error: BaseException) -> None:
+        """Complete it with an error; later completions are ignored."""
+        if not self.finished:
+            self._error = error
+            self.finish()
+            self._driver.wake()
+
+    def _timeout_error(self, seconds: float) -> CallTimeout:
+        return CallTimeout(self._what, seconds, (), 1)

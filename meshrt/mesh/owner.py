@@ -1,0 +1,123 @@
+"""Who starts and stops meshes for the calling code: the root itself in the script, the root by request in a rank."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from meshrt.errors import UsageError
+from meshrt.hooks import Body
+from meshrt.mesh.future import Future, Settled
+from meshrt.mesh.root import owner_of, start_root
+from meshrt.mesh.spec import MeshSpec
+from meshrt.selection import Shape
+from meshrt.transport.process import ProcessRuntime, current_runtime, has_runtime
+
+__all__ = ["MeshOwner", "about", "owner_for_new", "owner_for_old"]
+
+#: Seconds for the root to begin a mesh on behalf of a rank.
+_SPAWN_SECONDS = 30.0
+
+
+class MeshOwner(Protocol):
+    """What a `ProcMesh` needs of its owner."""
+
+    directory: str
+
+    def spawn(self, spec: MeshSpec, engine: Any = None) -> str: ...
+    def name_of(self, mesh_id: str) -> str: ...
+    def initialized(self, mesh_id: str) -> Future[None]: ...
+    def check_whole(self, mesh_id: str, shape: Shape) -> None: ...
+    def stop(self, mesh_id: str, grace: float) -> Future[None]: ...
+
+
+class RankOwner:
+    """A rank that owns meshes: the root starts them, and stops them when this rank ends."""
+
+    def __init__(self, runtime: ProcessRuntime) -> None:
+        self.directory = runtime.directory
+        self._runtime = runtime
+        self._names: dict[str, str] = {}
+        self._sizes: dict[str, int] = {}
+        self._stopped: dict[str, Settled[None]] = {}
+
+    def owns(self, mesh_id: str) -> bool:
+        """Whether this rank made the mesh."""
+        return mesh_id in self._names
+
+    def spawn(self, spec: MeshSpec, engine: Any = None) -> str:
+        """Ask the root to start the ranks. Raises MeshError with its refusal."""
+        if engine is not None:
+            raise UsageError("a mesh made inside a rank is placed as its program's meshes are: engine= is for the script")
+        answer = self._runtime.tree.request_root("mesh.spawn", spec.to_wire(), _SPAWN_SECONDS)
+        mesh_id: str = answer["mesh_id"]
+        self._names[mesh_id] = answer["name"]
+        self._sizes[mesh_id] = spec.extent.nelements
+        return mesh_id
+
+    def name_of(self, mesh_id: str) -> str:
+        """Return the name of a mesh."""
+        return self._names[mesh_id]
+
+    def initialized(self, mesh_id: str) -> Future[None]:
+        """Done when every rank listens (or has ended)."""
+        future: Settled[None] = Settled(self._runtime.driver, f"starting the ranks of {self._names[mesh_id]}")
+        left = set(range(self._sizes[mesh_id]))
+
+        def born(rank: int) -> None:
+            left.discard(rank)
+            if not left:
+                future.resolve(None)
+
+        for rank in tuple(left):
+            self._runtime.tree.when_born(mesh_id, rank, lambda rank=rank: born(rank))  # type: ignore[misc]
+        return future
+
+    def check_whole(self, mesh_id: str, shape: Shape) -> None:
+        """Raise UsageError if ``shape`` is a part of the mesh only."""
+        if len(shape) != self._sizes[mesh_id]:
+            raise UsageError(f"{self._names[mesh_id]} is stopped as a whole, this is a slice of it ({shape})")
+
+    def stop(self, mesh_id: str, grace: float) -> Future[None]:
+        """Ask the root to end the mesh."""
+        future = self._stopped.get(mesh_id)
+        if future is None:
+            future = self._stopped[mesh_id] = Settled(self._runtime.driver, f"stopping {self._names[mesh_id]}")
+            done = future
+
+            def answered(_body: Body | None, _why: str) -> None:
+                done.resolve(None)
+
+            self._runtime.tree.ask_root("mesh.stop", {"mesh": mesh_id, "grace": grace}, answered)
+        return future
+
+
+_rank_owner: RankOwner | None = None
+
+
+def owner_for_new() -> MeshOwner:
+    """Return who starts a mesh for the calling process."""
+    global _rank_owner
+    if has_runtime():
+        runtime = current_runtime()
+        if not runtime.is_root:
+            if _rank_owner is None:
+                _rank_owner = RankOwner(runtime)
+            return _rank_owner
+    return start_root()
+
+
+def owner_for_old(mesh_id: str, name: str) -> MeshOwner:
+    """Return the owner of a mesh if it is this process. Raises UsageError."""
+    if _rank_owner is not None and _rank_owner.owns(mesh_id):
+        return _rank_owner
+    root = owner_of(mesh_id)
+    if root is None:
+        current_runtime()  # a forked child is told that it is one
+        raise UsageError(f"{name} is not owned by this process; the one that made it stops it")
+    return root
+
+
+def about(mesh_id: str, rank: int) -> tuple[str, int]:
+    """Return host and pid of a rank, as far as this process knows."""
+    root = owner_of(mesh_id)
+    return ("", 0) if root is None else root.about(mesh_id, rank)

@@ -1,0 +1,241 @@
+"""``ProcMesh``: processes, one per point; and ``HostMesh``, the hosts that they are started on."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Generator, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from meshrt.actor.actor import Actor
+from meshrt.actor.endpoint import endpoints_of
+from meshrt.errors import ArgumentNotSerializable, UsageError
+from meshrt.mesh.actor_mesh import ActorMesh, reserved_names
+from meshrt.mesh.call import on_event_loop, send_init
+from meshrt.mesh.future import Future
+from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old
+from meshrt.mesh.spec import EnvOption, MeshSpec, check_name, default_sizes
+from meshrt.mesh.target import Target
+from meshrt.selection import MeshTrait, Shape
+from meshrt.wire import codec
+
+__all__ = ["HostMesh", "ProcMesh", "proc_mesh", "this_host"]
+
+A = TypeVar("A", bound=Actor)
+
+
+def proc_mesh(
+    *,
+    name: str = "",
+    env: EnvOption = None,
+    setup: Callable[[], object] | None = None,
+    preload: Iterable[str] = (),
+    engine: Any = None,
+    **sizes: int,
+) -> ProcMesh:
+    """Start one process per point of a mesh and return it; does not wait for them.
+
+    ``proc_mesh(hosts=4, gpus=4)``: dimensions in the order given, row-major. Without any: the GPUs of this machine
+    (dimension ``gpus``), or a single rank where there are none.
+
+    Args:
+        name: Shown in listings; a short one is made up.
+        env: Environment variables for the ranks: a dict, or a function of the `Point` that returns one.
+        setup: Runs once in every rank before the first actor is built.
+        preload: Modules imported once, before the ranks are forked.
+        engine: Places the host agents; this machine by default. See `meshrt.engine`.
+        **sizes: Dimension to size, each >= 1.
+    Raises:
+        UsageError: A size, a name or an option is none.
+        SpawnError: This machine cannot hold so many processes.
+    """
+    extent = default_sizes() if not sizes else sizes
+    return _spawn(MeshSpec.make(name, extent, env, setup, preload), engine)
+
+
+def this_host() -> HostMesh:
+    """Return the host that this script runs on, as a mesh without dimensions."""
+    return HostMesh(None)
+
+
+class HostMesh(MeshTrait):
+    """Hosts that processes can be started on."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    @property
+    def _shape(self) -> Shape:
+        return Shape.unity()
+
+    def _with_shape(self, shape: Shape) -> Self:
+        return self
+
+    def spawn_procs(
+        self,
+        per_host: Mapping[str, int] | None = None,
+        bootstrap: Callable[[], object] | None = None,
+        name: str = "",
+        *,
+        env: EnvOption = None,
+        preload: Iterable[str] = (),
+    ) -> ProcMesh:
+        """Start processes on every host: ``this_host().spawn_procs(per_host={"gpus": 4})``.
+
+        Args:
+            per_host: Dimension to size; none means one process.
+            bootstrap: As ``setup`` of `proc_mesh`.
+            name, env, preload: As in `proc_mesh`.
+        """
+        return _spawn(MeshSpec.make(name, dict(per_host or {}), env, bootstrap, preload), self._engine)
+
+    def __repr__(self) -> str:
+        return "<HostMesh of this host>"
+
+
+def _spawn(spec: MeshSpec, engine: Any) -> ProcMesh:
+    owner = owner_for_new()
+    setup = None
+    if spec.setup is not None:
+        try:
+            parts, _ = codec.encode(spec.setup)
+            setup = b"".join(parts[:1])
+        except codec.EncodeError as error:
+            raise ArgumentNotSerializable(f"proc_mesh(setup=...): {error}") from error.__cause__
+    mesh_id = owner.spawn(spec, engine)
+    return ProcMesh(mesh_id, owner.name_of(mesh_id), Shape.from_extent(spec.extent), owner.directory, setup)
+
+
+class ProcMesh(MeshTrait):
+    """A handle on processes. Slices are handles on some of them; the process that made the mesh owns it."""
+
+    def __init__(self, mesh_id: str, name: str, shape: Shape, directory: str, setup: bytes | None) -> None:
+        self._mesh_id = mesh_id
+        self._name = name
+        self._own_shape = shape
+        self._directory = directory
+        self._setup = setup
+
+    @property
+    def _shape(self) -> Shape:
+        return self._own_shape
+
+    def _with_shape(self, shape: Shape) -> Self:
+        return type(self)(self._mesh_id, self._name, shape, self._directory, self._setup)
+
+    @property
+    def name(self) -> str:
+        """The mesh's name."""
+        return self._name
+
+    @property
+    def mesh_id(self) -> str:
+        """The mesh's identity: unique, and the same for all its slices."""
+        return self._mesh_id
+
+    @property
+    def initialized(self) -> Future[None]:
+        """Done when every process of the mesh has been started; SpawnError if one could not be."""
+        return self._owner().initialized(self._mesh_id)
+
+    def spawn(self, name: str, cls: type[A], /, *args: Any, **kwargs: Any) -> ActorMesh[A]:
+        """Build an actor on every rank and return its mesh at once.
+
+        Calls made before ``__init__`` has run wait for it. ``.get()``, ``await`` or ``.initialized`` say when it has.
+
+        Args:
+            name: Letters, digits, ``_`` and ``-``; one actor of a name at a time.
+            cls: A subclass of `Actor`.
+        Raises:
+            UsageError: The name or the class is none.
+            ValueError: An endpoint has a name that every mesh has (``slice``, ``size`` ...).
+            TypeError: The arguments do not fit ``cls.__init__``.
+            ArgumentNotSerializable: The class or an argument cannot be pickled.
+        """
+        check_name("an actor", name)
+        if not (isinstance(cls, type) and issubclass(cls, Actor)):
+            raise UsageError(f"{getattr(cls, '__name__', cls)!r} must be a subclass of meshrt.Actor to be spawned")
+        taken = sorted(reserved_names() & set(endpoints_of(cls)))
+        if taken:
+            raise ValueError(f"{cls.__name__}: every mesh has {taken[0]!r} already; give the endpoint another name")
+        try:
+            inspect.signature(cls).bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{cls.__name__}() {error}") from None
+        _ship_if_needed(cls)
+        target = Target(self._mesh_id, name, self._directory, self._own_shape, about)
+        return ActorMesh(cls, target, send_init(target, cls, args, kwargs, self._setup))
+
+    def stop(self, grace: float = 5.0) -> Future[None]:
+        """End the processes: what was sent before is served for up to ``grace`` seconds, then they are killed.
+
+        Returns a future; off an event loop it has been waited for already. Twice is fine.
+
+        Raises:
+            UsageError: This process does not own the mesh, or this is a slice of it.
+        """
+        owner = self._owner()
+        owner.check_whole(self._mesh_id, self._own_shape)
+        future = owner.stop(self._mesh_id, grace)
+        if not on_event_loop():
+            future.get()
+        return future
+
+    def _owner(self) -> MeshOwner:
+        return owner_for_old(self._mesh_id, self._name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._owner().stop(self._mesh_id, 5.0 if kind is None else 0.0).get()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._owner().stop(self._mesh_id, 5.0 if kind is None else 0.0)
+
+    def get(self, timeout: float | None = None) -> Self:
+        """Wait until every process has been started and return this mesh."""
+        self.initialized.get(timeout)
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        yield from self.initialized.__await__()
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ProcMesh, (self._mesh_id, self._name, self._own_shape, self._directory, self._setup)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ProcMesh):
+            return NotImplemented
+        return (self._mesh_id, self._own_shape) == (other._mesh_id, other._own_shape)
+
+    def __hash__(self) -> int:
+        return hash((self._mesh_id, self._own_shape))
+
+    def __repr__(self) -> str:
+        return f"<ProcMesh {self._name} on {self._own_shape}>"
+
+
+def _ship_if_needed(cls: type) -> None:
+    """Pickle the module of ``cls`` by value when a rank could not import it (a test module, a notebook's helper)."""
+    module = sys.modules.get(cls.__module__)
+    if module is None or module.__name__ == "__main__":
+        return
+    try:
+        spec = importlib.util.find_spec(module.__name__)
+    except (ImportError, ValueError):
+        spec = None
+    own = getattr(module, "__file__", None)
+    if spec is None or (own is not None and spec.origin is not None and spec.origin != own):
+        codec.ship_by_value(module)
+

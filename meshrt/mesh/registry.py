@@ -1,0 +1,138 @@
+"""What the root knows of every mesh: which rank lives where, how it ended, who wants to be told.
+
+A rank: ``asked -> born -> gone``. All methods may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from meshrt.mesh.agents import AgentLink
+from meshrt.mesh.future import Settled
+from meshrt.mesh.spec import MeshSpec
+from meshrt.selection import Shape
+from meshrt.transport.driver import Driver
+from meshrt.transport.fate import Fate
+
+__all__ = ["MeshRecord", "Registry"]
+
+
+class MeshRecord:
+    """One mesh."""
+
+    def __init__(self, mesh_id: str, name: str, spec: MeshSpec, agents: list[AgentLink], driver: Driver) -> None:
+        self.mesh_id = mesh_id
+        self.name = name
+        self.shape = Shape.from_extent(spec.extent)
+        #: The agent of each rank; hosts take contiguous blocks, so the leading dimension runs over them.
+        count = len(self.shape)
+        self.agent_of = [agents[rank * len(agents) // count] for rank in range(count)]
+        self.pids: dict[int, int] = {}
+        self.fates: dict[int, Fate] = {}
+        self.actors: list[str] = []
+        self.initialized: Settled[None] = Settled(driver, f"starting the ranks of {name}")
+        self.stopped: Settled[None] | None = None
+        self.stopped_agents: set[AgentLink] = set()
+        self.born_callbacks: dict[int, list[Callable[[], None]]] = {}
+        self.gone_callbacks: dict[int, list[Callable[[Fate], None]]] = {}
+
+    @property
+    def agents(self) -> list[AgentLink]:
+        """The agents that have ranks of this mesh, each once."""
+        return list(dict.fromkeys(self.agent_of))
+
+    def alive(self) -> list[int]:
+        """Return the ranks that have not ended."""
+        return [rank for rank in range(len(self.shape)) if rank not in self.fates]
+
+
+class Registry:
+    """The meshes of a program, by id; those that ended stay, so that late questions get the right answer."""
+
+    #: Stopped meshes that are remembered.
+    KEPT = 200
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self.meshes: dict[str, MeshRecord] = {}
+
+    def add(self, record: MeshRecord) -> None:
+        """Add a mesh; forgets the oldest that was stopped when there are many."""
+        with self._lock:
+            self.meshes[record.mesh_id] = record
+            ended = [mesh_id for mesh_id, mesh in self.meshes.items() if mesh.stopped and mesh.stopped.finished]
+            for mesh_id in ended[: max(0, len(ended) - self.KEPT)]:
+                del self.meshes[mesh_id]
+
+    def when_born(self, mesh_id: str, rank: int, callback: Callable[[], None]) -> None:
+        """Call back when the rank listens, or has ended."""
+        with self._lock:
+            record = self.meshes.get(mesh_id)
+            if record is not None and rank not in record.pids and rank not in record.fates:
+                record.born_callbacks.setdefault(rank, []).append(callback)
+                return
+        callback()
+
+    def watch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> bool:
+        """Call back with the rank's fate when it ends. Returns True if that was now."""
+        with self._lock:
+            record = self.meshes.get(mesh_id)
+            fate = Fate("stopped") if record is None else record.fates.get(rank)
+            if fate is None and record is not None:
+                record.gone_callbacks.setdefault(rank, []).append(callback)
+                return False
+        if fate is not None:
+            callback(fate)
+        return True
+
+    def born(self, mesh_id: str, rank: int, pid: int) -> list[Callable[[], None]]:
+        """The rank listens. Returns whom to call."""
+        with self._lock:
+            record = self.meshes[mesh_id]
+            record.pids[rank] = pid
+            return record.born_callbacks.pop(rank, [])
+
+    def gone(self, mesh_id: str, rank: int, fate: Fate) -> list[Callable[[], None]]:
+        """The rank has ended. Returns whom to call; nobody the second time."""
+        with self._lock:
+            record = self.meshes[mesh_id]
+            if rank in record.fates:
+                return []
+            record.fates[rank] = fate
+            born = record.born_callbacks.pop(rank, [])
+            return [*born, *(_bind(callback, fate) for callback in record.gone_callbacks.pop(rank, []))]
+
+    def of_agent(self, agent: AgentLink) -> list[tuple[MeshRecord, list[int]]]:
+        """Return the ranks that live below an agent, by mesh."""
+        with self._lock:
+            return [
+                (record, [rank for rank in record.alive() if record.agent_of[rank] is agent])
+                for record in self.meshes.values()
+            ]
+
+    def running(self) -> list[MeshRecord]:
+        """Return the meshes that are not stopped."""
+        with self._lock:
+            return [record for record in self.meshes.values() if record.stopped is None or not record.stopped.finished]
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return plain data on every running mesh (`meshrt.hooks.RootServices.meshes`)."""
+        with self._lock:
+            return [
+                {
+                    "mesh_id": record.mesh_id,
+                    "name": record.name,
+                    "shape": record.shape.to_wire(),
+                    "host": {rank: agent.host for rank, agent in enumerate(record.agent_of)},
+                    "pid": dict(record.pids),
+                    "alive": record.alive(),
+                    "actors": [{"name": name} for name in record.actors],
+                }
+                for record in self.running()
+            ]
+
+
+def _bind(callback: Callable[[Fate], None], fate: Fate) -> Callable[[], None]:
+    return lambda: callback(fate)

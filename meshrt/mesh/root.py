@@ -1,0 +1,518 @@
+"""The root: one per program, in the process that makes the first mesh.
+
+::
+
+    thread meshrt-root      uvloop: host agents, terminals, the driver in the background
+    thread meshrt-terminal  writes what ranks print
+
+``stop()`` of a mesh ends its ranks; at exit (or with `shutdown`) everything ends: meshes, agents, threads, directory.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import json
+import os
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from meshrt.errors import MeshError, ShutdownError, SpawnError, UsageError
+from meshrt.hooks import Body, hooks
+from meshrt.host.osutil import kill_run, raise_file_limit
+from meshrt.mesh.agents import AgentLink, Engine
+from meshrt.mesh.future import Future, Settled
+from meshrt.mesh.registry import MeshRecord, Registry
+from meshrt.mesh.services import Services
+from meshrt.mesh.spec import MeshSpec, check_limits
+from meshrt.mesh.terminal import Progress, Terminal
+from meshrt.mesh.toolserver import ToolServer
+from meshrt.selection import Shape
+from meshrt.transport import directories
+from meshrt.transport.fate import Fate
+from meshrt.transport.process import ProcessRuntime, set_runtime
+from meshrt.wire.messages import Address
+
+__all__ = ["Root", "owner_of", "running_root", "shutdown", "start_root"]
+
+#: Loaded by name: an engine stands above this floor.
+_DEFAULT_ENGINE = ("meshrt.engine.local", "LocalEngine")
+#: Ranks in one spawn message, so that it stays below the limit of a control frame.
+_SPAWN_BATCH = 64
+
+
+class Root:
+    """The program's root. Methods may be called from any thread unless said otherwise."""
+
+    def __init__(self) -> None:
+        self.run_id = secrets.token_hex(4)
+        self.pid = os.getpid()
+        self._runtime_directory = directories.create_runtime(self.run_id)
+        self.directory = str(self._runtime_directory)
+        self.run_directory = directories.create_run(self.run_id)
+        self._secret = secrets.token_bytes(32)
+        self.runtime = ProcessRuntime(self.run_id, self.directory, self._secret, self, is_root=True)
+        self.driver = self.runtime.driver
+        self.registry = Registry()
+        self.terminal = Terminal()
+        self.services = Services(self.run_id, self.registry, self.driver, self.terminal)
+        self.services.deferred_operations.update(
+            {
+                "mesh.watch": self._op_watch,
+                "mesh.born": self._op_born,
+                "mesh.spawn": self._op_spawn,
+                "mesh.stop": self._op_stop,
+            }
+        )
+        self._agents: dict[Any, list[AgentLink]] = {}
+        self._owners: dict[Address, list[str]] = {}
+        self._progress: dict[str, Progress] = {}
+        self._names = 0
+        self._lock = threading.RLock()
+        self._loop: Any = None
+        self._posted: list[Callable[[], None]] = []
+        self._end: Any = None
+        self._driving = False
+        self._executing = False
+        self.closed = False
+        self._last: list[Callable[[], object]] = []
+        self._thread = threading.Thread(target=self._run, name="meshrt-root", daemon=True)
+        raise_file_limit()
+        self.driver.shield.install()
+        set_runtime(self.runtime, on_fork=self._in_forked_child)
+        self._thread.start()
+
+    # -- meshes
+
+    def spawn(self, spec: MeshSpec, engine: Any = None) -> str:
+        """Start the ranks of a mesh; returns its id at once. Raises SpawnError if the machine cannot hold them."""
+        self._check_open()
+        count = spec.extent.nelements
+        check_limits(count, sum(len(record.alive()) for record in self.registry.running()))
+        agents = self._agents_of(engine)
+        with self._lock:
+            self._names += 1
+            name = spec.name or f"mesh{self._names}"
+        record = MeshRecord(secrets.token_hex(4), name, spec, agents, self.driver)
+        self._progress[record.mesh_id] = Progress(count)
+        self.registry.add(record)
+        message = {
+            "t": "spawn",
+            "mesh": record.mesh_id,
+            "name": name,
+            "labels": list(spec.extent.labels),
+            "sizes": list(spec.extent.sizes),
+            "common_env": dict(spec.env),
+            "preload": list(spec.preload),
+        }
+        for agent in record.agents:
+            ranks = [rank for rank in range(count) if record.agent_of[rank] is agent]
+            batch = len(ranks) if spec.preload else _SPAWN_BATCH
+            for start in range(0, len(ranks), batch):
+                part = ranks[start : start + batch]
+                env = {str(rank): dict(spec.rank_env[rank]) for rank in part if rank in spec.rank_env}
+                agent.send({**message, "ranks": part, "env": env})
+        return record.mesh_id
+
+    def name_of(self, mesh_id: str) -> str:
+        """Return the name of a mesh."""
+        return self.registry.meshes[mesh_id].name
+
+    def initialized(self, mesh_id: str) -> Future[None]:
+        """Return the future that is done when every rank runs."""
+        return self.registry.meshes[mesh_id].initialized
+
+    def about(self, mesh_id: str, rank: int) -> tuple[str, int]:
+        """Return host and pid of a rank, as far as known."""
+        record = self.registry.meshes[mesh_id]
+        return record.agent_of[rank].host, record.pids.get(rank, 0)
+
+    def check_whole(self, mesh_id: str, shape: Shape) -> None:
+        """Raise UsageError if ``shape`` is a part of the mesh only."""
+        record = self.registry.meshes[mesh_id]
+        if len(shape) != len(record.shape):
+            raise UsageError(
+                f"{record.name} is stopped as a whole: this is a slice of it ({shape} of {record.shape}); "
+                "stop an actor on a slice with its own stop()"
+            )
+
+    def stop(self, mesh_id: str, grace: float) -> Future[None]:
+        """End a mesh; the same future for everybody who asks."""
+        record = self.registry.meshes[mesh_id]
+        with self._lock:
+            if record.stopped is not None:
+                if grace <= 0 and not record.stopped.finished:
+                    self._send_stop(record, 0.0)
+                return record.stopped
+            record.stopped = Settled(self.driver, f"stopping {record.name}")
+        self._send_stop(record, grace)
+        self.post(lambda: self._check_stopped(record))
+        return record.stopped
+
+    def _send_stop(self, record: MeshRecord, grace: float) -> None:
+        for agent in record.agents:
+            if not agent.gone:
+                agent.send({"t": "stop", "mesh": record.mesh_id, "grace": grace, "drain": grace > 0})
+
+    def _agents_of(self, engine: Any) -> list[AgentLink]:
+        with self._lock:
+            agents = self._agents.get(engine)
+            if agents is None or any(agent.gone for agent in agents):
+                placer = engine if engine is not None else _default_engine()
+                agents = self._agents[engine] = self._place(placer)
+            return agents
+
+    def _place(self, engine: Engine) -> list[AgentLink]:
+        links = []
+        for placed in engine.place(self.run_id):
+            link = AgentLink(placed, self._on_agent, self._on_rank, self._on_agent_gone)
+            link.send(
+                {
+                    "t": "hello",
+                    "secret": self._secret,
+                    "run_id": placed.mark,
+                    "directory": self.directory,
+                    "run_directory": str(self.run_directory),
+                    "sys_path": [entry or os.getcwd() for entry in sys.path],
+                    "argv": sys.argv or [""],
+                    "host": placed.host,
+                    "root_pid": self.pid,
+                }
+            )
+            self.post(lambda link=link: link.attach(self._loop))  # type: ignore[misc]
+            links.append(link)
+        return links
+
+    def _check_open(self) -> None:
+        if self.closed or sys.is_finalizing():
+            raise ShutdownError("the program is ending: no new mesh can be started")
+
+    # -- loop
+
+    def post(self, function: Callable[[], None]) -> None:
+        """Run ``function`` on the loop, in order."""
+        with self._lock:
+            if self._loop is None:
+                self._posted.append(function)
+                return
+        with contextlib.suppress(RuntimeError):  # the loop has been closed: so has what it would act on
+            self._loop.call_soon_threadsafe(function)
+
+    def _run(self) -> None:
+        import uvloop  # start-up: `import meshrt` stays light, and this loads beside the agent's own start
+
+        loop = uvloop.new_event_loop()
+        try:
+            loop.run_until_complete(self._serve(loop))
+        finally:
+            loop.close()
+
+    async def _serve(self, loop: Any) -> None:
+        import asyncio  # start-up: as above
+
+        self._end = asyncio.Event()
+        self.services.attach(loop)
+        token = secrets.token_bytes(32)
+        tools = ToolServer(f"{self.directory}/tools", token, self.services.serve_tool, self.services.tool_gone)
+        self._tools = tools
+        await tools.start()
+        self._publish(token)
+        with self._lock:
+            self._loop = loop
+            posted, self._posted = self._posted, []
+        for function in posted:
+            function()
+        await self._end.wait()
+        hooks.run(self.services.closing)
+        tools.close()
+        for agents in self._agents.values():
+            for agent in agents:
+                agent.close()
+        if self._driving:
+            loop.remove_reader(self.driver.fileno())
+        await asyncio.sleep(0.01 if tools.clients else 0)
+
+    def _publish(self, token: bytes) -> None:
+        directories.write_atomic(self._runtime_directory / "tools.token", token.hex())
+        facts = {
+            "pid": self.pid,
+            "start": directories.process_start(self.pid),
+            "run_id": self.run_id,
+            "argv": sys.orig_argv,
+            "cwd": os.getcwd(),
+            "started": _wall_clock(),
+            "run_directory": str(self.run_directory),
+        }
+        directories.write_atomic(self._runtime_directory / "program.json", json.dumps(facts))
+
+    # -- agents
+
+    def _on_agent(self, agent: AgentLink, message: dict[str, Any]) -> None:
+        match message["t"]:
+            case "started":
+                self._on_started(message["mesh"], message["rank"], message["pid"])
+            case "gone":
+                self._on_gone(message["mesh"], message["rank"], Fate.from_wire(message["fate"]))
+            case "stopped":
+                record = self.registry.meshes[message["mesh"]]
+                record.stopped_agents.add(agent)
+                self._check_stopped(record)
+            case "output":
+                self._on_output(message)
+            case "warning":
+                self.services.announce(message["text"])
+
+    def _on_rank(self, address: Address, message: dict[str, Any]) -> None:
+        self.services.on_rank(address, message)
+
+    def _on_started(self, mesh_id: str, rank: int, pid: int) -> None:
+        record = self.registry.meshes[mesh_id]
+        for callback in self.registry.born(mesh_id, rank, pid):
+            callback()
+        self._progress[mesh_id].update(len(record.pids))
+        if len(record.pids) == len(record.shape):
+            record.initialized.resolve(None)
+
+    def _on_gone(self, mesh_id: str, rank: int, fate: Fate) -> None:
+        record = self.registry.meshes[mesh_id]
+        for callback in self.registry.gone(mesh_id, rank, fate):
+            callback()
+        if not self._executing:
+            # Many ranks may end together: tell the callers once, so that their error can name all of them.
+            self._executing = True
+            self._loop.call_soon(self._execute)
+        self.services.on_gone(mesh_id, rank, fate)
+        if fate.kind == "unborn":
+            self._progress[mesh_id].update(len(record.shape))
+            place = f"rank {rank} of {record.name}"
+            record.initialized.reject(SpawnError(f"{place} {fate}"))
+        elif fate.kind == "died" and record.stopped is None:
+            coords = ", ".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
+            where = f"rank {rank}" + (f" ({coords})" if coords else "")
+            self.services.announce(f"{record.name} {where} on {fate.host}, pid {fate.pid} {fate}")
+        for owned in self._owners.pop((mesh_id, rank), ()):
+            self.stop(owned, 0.0)
+
+    def _execute(self) -> None:
+        self._executing = False
+        self.driver.execute()
+
+    def _on_agent_gone(self, agent: AgentLink) -> None:
+        with self._lock:
+            for key, agents in tuple(self._agents.items()):
+                if agent in agents:
+                    del self._agents[key]
+        for record, ranks in self.registry.of_agent(agent):
+            if ranks:
+                stopping = record.stopped is not None
+                for rank in ranks:
+                    fate = Fate("stopped" if stopping else "host", host=agent.host, pid=record.pids.get(rank, 0))
+                    self._on_gone(record.mesh_id, rank, fate)
+                if not stopping:
+                    self.services.announce(f"the agent of host {agent.host} is gone, and {len(ranks)} ranks of {record.name}")
+            record.stopped_agents.add(agent)
+            self._check_stopped(record)
+        # Its ranks die with it; what they had detached carries the mark.
+        threading.Thread(target=self._bury, args=(agent,), name="meshrt-bury", daemon=True).start()
+
+    @staticmethod
+    def _bury(agent: AgentLink) -> None:
+        agent.wait(2.0)
+        kill_run(agent.mark)
+
+    def _check_stopped(self, record: MeshRecord) -> None:
+        stopped = record.stopped
+        if stopped is None or stopped.finished:
+            return
+        if all(agent in record.stopped_agents or agent.gone for agent in record.agents) and not record.alive():
+            self.driver.execute()
+            self.driver.forget(record.mesh_id)
+            self._progress.pop(record.mesh_id, None)
+            stopped.resolve(None)
+
+    def _on_output(self, message: dict[str, Any]) -> None:
+        record = self.registry.meshes.get(message["mesh"])
+        if record is None:
+            return
+        rank = message["rank"]
+        coords = ",".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
+        first = record.actors[0] if record.actors else record.name
+        text = "".join(f"[{' '.join(filter(None, (actor or first, coords)))}] {line}\n" for actor, line in message["lines"])
+        self.terminal.write(text, err=message["err"])
+
+    # -- what ranks ask for
+
+    def _op_watch(self, _address: Address, body: Body, answer: Callable[[Body | None, str], None]) -> None:
+        self.registry.watch(body["mesh"], body["rank"], lambda fate: answer(fate.to_wire(), ""))
+
+    def _op_born(self, _address: Address, body: Body, answer: Callable[[Body | None, str], None]) -> None:
+        self.registry.when_born(body["mesh"], body["rank"], lambda: answer({}, ""))
+
+    def _op_spawn(self, address: Address, body: Body, answer: Callable[[Body | None, str], None]) -> None:
+        def work() -> None:
+            # Placing agents may take a moment: not on the loop.
+            try:
+                mesh_id = self.spawn(MeshSpec.from_wire(body))
+            except MeshError as error:
+                answer(None, str(error))
+                return
+            self._owners.setdefault(address, []).append(mesh_id)
+            answer({"mesh_id": mesh_id, "name": self.name_of(mesh_id)}, "")
+
+        threading.Thread(target=work, name="meshrt-spawn", daemon=True).start()
+
+    def _op_stop(self, _address: Address, body: Body, answer: Callable[[Body | None, str], None]) -> None:
+        if body["mesh"] not in self.registry.meshes:
+            answer({}, "")
+            return
+        self.stop(body["mesh"], body["grace"]).when_done(lambda: answer({}, ""), background=False)
+
+    # -- Tree
+
+    def watch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> None:
+        """Call back when a rank ends."""
+        if self.registry.watch(mesh_id, rank, callback):
+            self.post(self.driver.execute)
+
+    def when_born(self, mesh_id: str, rank: int, callback: Callable[[], None]) -> None:
+        """Call back when a rank listens."""
+        self.registry.when_born(mesh_id, rank, callback)
+
+    def switch(self, on: bool) -> None:
+        """Drive the links from the loop, or no longer."""
+
+        def apply() -> None:
+            if on != self._driving and not self.driver.closed:
+                self._driving = on
+                if on:
+                    self._loop.add_reader(self.driver.fileno(), self.driver.poll_nowait)
+                else:
+                    self._loop.remove_reader(self.driver.fileno())
+
+        self.post(apply)
+
+    def request_root(self, operation: str, body: Body, timeout: float) -> Body:
+        """The root asks itself nothing."""
+        raise UsageError(f"{operation} is for ranks")
+
+    def ask_root(self, operation: str, body: Body, answered: Callable[[Body | None, str], None]) -> None:
+        """As `request_root`."""
+        raise UsageError(f"{operation} is for ranks")
+
+    def unhandled(self, body: Body) -> None:
+        """Report an error of this process that no caller waits for."""
+        self.on_own_actor({"t": "ev", "ev": "unhandled", "body": body})
+
+    # -- actors in this process (`meshrt.mesh.this_proc`)
+
+    def on_own_actor(self, message: dict[str, Any]) -> None:
+        """An actor of this process has something to tell."""
+        self.post(lambda: self.services.on_rank(("", 0), message))
+
+    def at_end(self, function: Callable[[], object]) -> None:
+        """Run ``function`` when the program ends."""
+        self._last.append(function)
+
+    # -- the end
+
+    def shutdown(self, grace: float = 5.0) -> None:
+        """Stop everything; Ctrl-C skips the grace, a second one kills at once."""
+        if self.closed or os.getpid() != self.pid:
+            return
+        self.closed = True
+        for wait in (grace, 0.0):
+            try:
+                for future in [self.stop(record.mesh_id, wait) for record in self.registry.running()]:
+                    future.get(wait + 2.0)
+                break
+            except (KeyboardInterrupt, TimeoutError):
+                continue
+        with contextlib.suppress(KeyboardInterrupt):
+            self._finish()
+
+    def _finish(self) -> None:
+        for function in self._last:
+            function()
+        self.post(lambda: self._end.set())
+        self._thread.join(5.0)
+        for agents in self._agents.values():
+            for agent in agents:
+                if not agent.wait(2.0):
+                    agent.kill()
+                    agent.wait(1.0)
+                    kill_run(agent.mark)
+        self.terminal.close()
+        self.driver.shield.uninstall()
+        self.driver.close()
+        set_runtime(None)
+        directories.remove_tree(self._runtime_directory)
+        if not any(self.run_directory.iterdir()):
+            self.run_directory.rmdir()
+
+    def _in_forked_child(self) -> None:
+        """A fork of the script must not keep the agents' links open: their end would not be seen."""
+        for agents in self._agents.values():
+            for agent in agents:
+                agent.abandon()
+
+
+def _wall_clock() -> float:
+    # For people only; every deadline uses the monotonic clock.
+    return time.clock_gettime(time.CLOCK_REALTIME)
+
+
+def _default_engine() -> Engine:
+    module, name = _DEFAULT_ENGINE
+    engine: Engine = getattr(importlib.import_module(module), name)()
+    return engine
+
+
+_root: Root | None = None
+_root_lock = threading.Lock()
+
+
+def start_root() -> Root:
+    """Return the root of this process; the first call starts it. Raises ShutdownError at the end of the program."""
+    global _root
+    with _root_lock:
+        if _root is None or _root.pid != os.getpid():
+            if sys.is_finalizing():
+                raise ShutdownError("the interpreter is ending: no new mesh can be started")
+            first = _root is None
+            _root = Root()
+            if first:
+                atexit.register(_at_exit)
+        return _root
+
+
+def running_root() -> Root | None:
+    """Return the root of this process, or None."""
+    root = _root
+    return root if root is not None and not root.closed and root.pid == os.getpid() else None
+
+
+def owner_of(mesh_id: str) -> Root | None:
+    """Return the root if it owns the mesh."""
+    root = _root
+    if root is None or root.pid != os.getpid() or mesh_id not in root.registry.meshes:
+        return None
+    return root
+
+
+def _at_exit() -> None:
+    shutdown(0.5 if sys.exc_info()[0] is None and not hasattr(sys, "last_type") else 0.0)
+
+
+def shutdown(grace: float = 5.0) -> None:
+    """End every mesh, the agents and the threads of meshrt; a later mesh starts anew."""
+    global _root
+    with _root_lock:
+        root, _root = _root, None
+    if root is not None:
+        root.shutdown(grace)
+

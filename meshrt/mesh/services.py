@@ -1,0 +1,220 @@
+"""What the root offers to plug-ins and to ranks: events, operations, requests to ranks, and the deadline clock.
+
+Implements `meshrt.hooks.RootServices`. On the root's loop unless a method says otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from meshrt.errors import MeshError, RankPlace
+from meshrt.hooks import Body, ToolClient, Waited, hooks, plugin_of
+from meshrt.mesh.registry import MeshRecord, Registry
+from meshrt.mesh.terminal import Terminal
+from meshrt.transport.driver import Driver
+from meshrt.transport.fate import Fate
+from meshrt.wire.messages import Address, error_from_wire
+
+__all__ = ["Services"]
+
+
+class Services:
+    """The services of one program.
+
+    Args:
+        run_id: The program.
+        registry: Its meshes.
+        driver: The root's links.
+        terminal: Where `announce` writes.
+    """
+
+    def __init__(self, run_id: str, registry: Registry, driver: Driver, terminal: Terminal) -> None:
+        self.run_id = run_id
+        self.tool_operations: dict[str, Callable[[ToolClient, Body], Awaitable[Body | None]]] = {}
+        self.rank_events: dict[str, Callable[[str, int, Body], None]] = {
+            "actor": self._on_actor,
+            "held": self._on_held,
+            "unhandled": self._on_unhandled,
+        }
+        self.rank_operations: dict[str, Callable[[str, int, Body], Body | None]] = {}
+        #: Like `rank_operations`, for answers that come later: fn(address, body, answer).
+        self.deferred_operations: dict[str, Callable[[Address, Body, Callable[[Body | None, str], None]], None]] = {}
+        self.client_gone: list[Callable[[ToolClient], None]] = []
+        self.rank_gone: list[Callable[[str, int, str], None]] = []
+        self.closing: list[Callable[[], None]] = []
+        #: Errors that nobody waited for, as text.
+        self.unhandled: list[str] = []
+        self._registry = registry
+        self._driver = driver
+        self._terminal = terminal
+        self._loop: Any = None
+        self._requests: dict[int, tuple[Address, asyncio.Future[Body]]] = {}
+        self._request_id = 0
+        self._holds: dict[Address, int] = {}
+
+    def attach(self, loop: Any) -> None:
+        """The loop runs."""
+        self._loop = loop
+
+    # -- for plug-ins
+
+    def meshes(self) -> Sequence[dict[str, Any]]:
+        """Describe what runs. Any thread."""
+        return self._registry.describe()
+
+    def request_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> Awaitable[Body]:
+        """Run a control operation on a rank."""
+        record = self._registry.meshes.get(mesh_id)
+        answer: asyncio.Future[Body] = self._loop.create_future()
+        if record is None or rank in record.fates:
+            fate = Fate("stopped") if record is None else record.fates[rank]
+            answer.set_exception(fate.error(RankPlace(mesh_id, "", rank), operation, may_have_run=False))
+            return answer
+        self._request_id += 1
+        number = self._request_id
+        self._requests[number] = ((mesh_id, rank), answer)
+        answer.add_done_callback(lambda _: self._requests.pop(number, None))
+        self._send(record, rank, {"t": "op", "id": number, "op": operation, "body": body})
+        return answer
+
+    def send_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> None:
+        """Run a control operation on a rank and want no answer. Any thread."""
+        record = self._registry.meshes.get(mesh_id)
+        if record is not None and rank not in record.fates:
+            self._send(record, rank, {"t": "op", "id": 0, "op": operation, "body": body})
+
+    @staticmethod
+    def _send(record: MeshRecord, rank: int, message: dict[str, Any]) -> None:
+        record.agent_of[rank].send(message, (record.mesh_id, rank))
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
+        """Run ``function`` on the loop after ``seconds``."""
+        self._loop.call_later(seconds, function)
+
+    def announce(self, text: str) -> None:
+        """Print a line of the runtime's own. Any thread."""
+        self._terminal.write(f"meshrt: {text}\n", err=True)
+
+    def interject(self, function: Callable[[Waited], None]) -> bool:
+        """Run ``function`` on the main thread if it waits. Any thread."""
+        return self._driver.interject(function)
+
+    def main_thread_waits(self) -> bool:
+        """Whether the main thread waits in a ``get()``. Any thread."""
+        return self._driver.main_waits is not None
+
+    # -- messages
+
+    async def serve_tool(self, client: ToolClient, operation: str, body: Body) -> Body | None:
+        """Serve a request of a terminal. Raises MeshError for an unknown operation."""
+        handler = self.tool_operations.get(operation)
+        if handler is None:
+            self._load(operation)
+            handler = self.tool_operations.get(operation)
+        if handler is None:
+            raise MeshError(f"this program has no operation {operation!r} (is the terminal of another version?)")
+        return await handler(client, body)
+
+    def tool_gone(self, client: ToolClient) -> None:
+        """A terminal has disconnected."""
+        hooks.run(self.client_gone, client)
+
+    def on_rank(self, address: Address, message: dict[str, Any]) -> None:
+        """A rank sent something."""
+        kind = message["t"]
+        if kind == "ev":
+            self._on_event(address, message["ev"], message["body"])
+        elif kind == "op":
+            self._on_request(address, message)
+        elif kind in ("ok", "no"):
+            _, answer = self._requests.pop(message["id"], (None, None))
+            if answer is not None and not answer.done():
+                if kind == "ok":
+                    answer.set_result(message.get("body") or {})
+                else:
+                    answer.set_exception(MeshError(message["why"]))
+
+    def _on_event(self, address: Address, name: str, body: Body) -> None:
+        handler = self.rank_events.get(name)
+        if handler is None:
+            self._load(name)
+            handler = self.rank_events.get(name)
+        if handler is None:
+            self.announce(f"rank {address[1]} sent an unknown event {name!r}")
+            return
+        handler(*address, body)
+
+    def _on_request(self, address: Address, message: dict[str, Any]) -> None:
+        name = message["op"]
+        record = self._registry.meshes.get(address[0])
+
+        def answer(body: Body | None, why: str) -> None:
+            if record is not None and address[1] not in record.fates:
+                kind = {"t": "no", "why": why} if why else {"t": "ok", "body": body}
+                self._send(record, address[1], {"id": message["id"], **kind})
+
+        deferred = self.deferred_operations.get(name)
+        try:
+            if deferred is not None:
+                deferred(address, message["body"], answer)
+                return
+            if name not in self.rank_operations:
+                self._load(name)
+            if name not in self.rank_operations:
+                raise MeshError(f"the root has no operation {name!r}")
+            body = self.rank_operations[name](*address, message["body"])
+        except Exception as error:
+            # The rank waits: whatever went wrong is its answer.
+            answer(None, str(error) or type(error).__name__)
+            return
+        answer(body, "")
+
+    def _load(self, name: str) -> None:
+        hooks.load(plugin_of(name), self, in_root=True)
+
+    # -- what ranks tell
+
+    def _on_actor(self, mesh_id: str, _rank: int, body: Body) -> None:
+        record = self._registry.meshes.get(mesh_id)
+        if record is not None and body["name"] not in record.actors:
+            record.actors.append(body["name"])
+
+    def _on_held(self, mesh_id: str, rank: int, body: Body) -> None:
+        address = (mesh_id, rank)
+        before = bool(self._holds)
+        count = self._holds.get(address, 0) + (1 if body["held"] else -1)
+        if count > 0:
+            self._holds[address] = count
+        else:
+            self._holds.pop(address, None)
+        self._holds_changed(before)
+
+    def _holds_changed(self, before: bool) -> None:
+        if before == bool(self._holds):
+            return
+        self._driver.clock.hold(not before)
+        self._driver.wake()
+        for record in self._registry.running():
+            for rank in record.alive():
+                self.send_rank(record.mesh_id, rank, "hold", {"held": not before})
+
+    def _on_unhandled(self, mesh_id: str, rank: int, body: Body) -> None:
+        remote = error_from_wire(body["error"])
+        record = self._registry.meshes.get(mesh_id)
+        coords = tuple(record.shape.coordinates(rank).items()) if record is not None else ()
+        place = RankPlace(mesh_id, body["actor"], rank, coords)
+        text = f"{body['endpoint']} raised on {place}, and nobody waits for it\n{remote.traceback.rstrip()}"
+        self.unhandled.append(text)
+        self.announce(text)
+
+    def on_gone(self, mesh_id: str, rank: int, fate: Fate) -> None:
+        """A rank has ended: nothing waits for it any more."""
+        before = bool(self._holds)
+        self._holds.pop((mesh_id, rank), None)
+        self._holds_changed(before)
+        for address, answer in tuple(self._requests.values()):
+            if address == (mesh_id, rank) and not answer.done():
+                answer.set_exception(fate.error(RankPlace(mesh_id, "", rank), "", may_have_run=True))
+        hooks.run(self.rank_gone, mesh_id, rank, str(fate))

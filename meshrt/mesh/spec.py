@@ -1,0 +1,173 @@
+"""What a mesh is asked to be, checked before anything is started; and whether this machine can hold it."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import re
+import resource
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from meshrt.errors import SpawnError, UsageError
+from meshrt.selection import Extent, Point
+
+__all__ = ["EnvOption", "MeshSpec", "check_limits", "check_name", "default_sizes"]
+
+EnvOption = Mapping[str, str] | Callable[[Point], Mapping[str, str]] | None
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+#: Descriptors that the host agent needs for one rank, and private memory of an idle rank, bytes.
+_FILES_PER_RANK = 6
+_MEMORY_PER_RANK = 12 << 20
+
+
+def check_name(what: str, name: object) -> str:
+    """Return ``name`` if it can be typed at a prompt and stand in a file name. Raises UsageError."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{what} is named with a letter or '_', then letters, digits, '_' or '-' (64 at most), not {name!r}"
+        )
+    return name
+
+
+def default_sizes() -> dict[str, int]:
+    """Return the GPUs of this machine as dimension ``gpus``, or no dimension at all."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        count = len([device for device in visible.split(",") if device.strip() not in ("", "-1")])
+    else:
+        count = len(glob.glob("/proc/driver/nvidia/gpus/*"))
+    return {"gpus": count} if count else {}
+
+
+@dataclass(frozen=True)
+class MeshSpec:
+    """A checked request for processes."""
+
+    name: str
+    extent: Extent
+    env: Mapping[str, str]
+    #: Per rank, where ``env`` was a function.
+    rank_env: Mapping[int, Mapping[str, str]]
+    setup: Callable[[], object] | None
+    preload: tuple[str, ...]
+
+    @classmethod
+    def make(
+        cls,
+        name: str,
+        sizes: Mapping[str, int],
+        env: EnvOption,
+        setup: Callable[[], object] | None,
+        preload: Iterable[str],
+    ) -> MeshSpec:
+        """Check what the user gave. Raises UsageError."""
+        for label, size in sizes.items():
+            if type(size) is not int or size < 1:
+                raise UsageError(
+                    f"{label}={size!r}: a dimension has a size, an integer of 1 or more "
+                    "(options are name, env, setup, preload, engine)"
+                )
+        try:
+            extent = Extent(tuple(sizes), tuple(sizes.values()))
+        except (TypeError, ValueError) as error:
+            raise UsageError(str(error)) from None
+        if setup is not None and not callable(setup):
+            raise UsageError(f"setup is a function without arguments, not {type(setup).__name__}")
+        if isinstance(preload, str):
+            raise UsageError(f"preload is a list of module names, not the string {preload!r}")
+        modules = tuple(preload)
+        for module in modules:
+            if not isinstance(module, str):
+                raise UsageError(f"preload is a list of module names, not of {type(module).__name__}")
+        rank_env: dict[int, Mapping[str, str]] = {}
+        common: Mapping[str, str] = {}
+        if callable(env):
+            for rank in range(extent.nelements):
+                rank_env[rank] = _checked_env(env(extent.point(rank)))
+        elif env is not None:
+            common = _checked_env(env)
+        return cls(check_name("a mesh", name) if name else "", extent, common, rank_env, setup, modules)
+
+
+    def to_wire(self) -> dict[str, object]:
+        """Return plain data, without the set-up function (it travels with the handle)."""
+        return {
+            "name": self.name,
+            "sizes": list(self.extent.items()),
+            "env": dict(self.env),
+            "rank_env": [[rank, dict(env)] for rank, env in self.rank_env.items()],
+            "preload": list(self.preload),
+        }
+
+    @classmethod
+    def from_wire(cls, wire: Mapping[str, Any]) -> MeshSpec:
+        """Inverse of `to_wire`. Raises UsageError."""
+        spec = cls.make(wire["name"], dict(wire["sizes"]), wire["env"], None, wire["preload"])
+        return replace(spec, rank_env={rank: _checked_env(env) for rank, env in wire["rank_env"]})
+
+
+def _checked_env(env: object) -> dict[str, str]:
+    if not isinstance(env, Mapping):
+        raise UsageError(f"env is a dict of strings, or a function of the point that returns one, not {env!r}")
+    for key, value in env.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise UsageError(f"env: names and values are strings, not {key!r}: {value!r}")
+        if "=" in key or "\0" in key + value or not key:
+            raise UsageError(f"env: {key!r} is no name of an environment variable")
+    return dict(env)
+
+
+def check_limits(ranks: int, running: int) -> None:
+    """Raise SpawnError if this machine cannot hold ``ranks`` more processes beside ``running`` ones.
+
+    It looks at open files, at processes and at free memory; it is an early, readable no, not a reservation.
+    """
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = (ranks + running) * _FILES_PER_RANK + 64
+    if files != resource.RLIM_INFINITY and needed > files:
+        raise SpawnError(
+            f"{ranks} ranks need about {needed} open files in the host agent, the limit is {files}: "
+            f"raise it (ulimit -Hn) or start at most {max(0, (files - 64) // _FILES_PER_RANK - running)}"
+        )
+    processes, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    if processes != resource.RLIM_INFINITY and os.geteuid() != 0:
+        used = _threads_of_user()
+        if used + 3 * ranks > processes:
+            raise SpawnError(
+                f"{ranks} ranks need about {3 * ranks} threads, {used} of {processes} are in use: raise it (ulimit -u)"
+            )
+    free = _free_memory()
+    if free is not None and ranks * _MEMORY_PER_RANK > free:
+        raise SpawnError(
+            f"{ranks} idle ranks need about {ranks * _MEMORY_PER_RANK >> 20} MiB, {free >> 20} MiB are free: "
+            f"start at most {free // _MEMORY_PER_RANK}"
+        )
+
+
+def _threads_of_user() -> int:
+    count = 0
+    uid = os.geteuid()
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if entry.stat().st_uid == uid:
+                    count += len(os.listdir(f"/proc/{entry.name}/task"))
+    return count
+
+
+def _free_memory() -> int | None:
+    found = []
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        line = next(line for line in lines if line.startswith("MemAvailable:"))
+        found.append(int(line.split()[1]) << 10)
+    with contextlib.suppress(OSError, ValueError):
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        if limit != "max":
+            found.append(int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text()))
+    return min(found) if found else None

@@ -1,0 +1,66 @@
+"""Whom a call goes to: an actor, on the ranks of a view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgpack
+
+from meshrt.errors import RankPlace
+from meshrt.selection import Shape, Slice
+from meshrt.transport.driver import Driver, OutLink
+from meshrt.transport.process import socket_path
+
+__all__ = ["Target"]
+
+
+class Target:
+    """An actor on the ranks of ``shape``; finds (and keeps) the links to them.
+
+    Args:
+        mesh_id, name: The identity of the actor.
+        directory: Where its ranks listen.
+        shape: The view: labels, and a slice of base ranks.
+        about: ``about(rank) -> (host, pid)`` where this process knows it.
+    """
+
+    __slots__ = ("_about", "_links", "_links_of", "directory", "mesh_id", "name", "shape", "view")
+
+    def __init__(
+        self,
+        mesh_id: str,
+        name: str,
+        directory: str,
+        shape: Shape,
+        about: Callable[[str, int], tuple[str, int]],
+    ) -> None:
+        self.mesh_id = mesh_id
+        self.name = name
+        self.directory = directory
+        self.shape = shape
+        self.view: bytes = msgpack.packb(shape.to_wire())
+        self._about = about
+        self._links: list[OutLink] = []
+        self._links_of: Driver | None = None
+
+    def links(self, driver: Driver) -> list[OutLink]:
+        """Return the links to the ranks, in the order of the view."""
+        if self._links_of is not driver:
+            self._links = [
+                driver.link_to((self.mesh_id, rank, self.name), socket_path(self.directory, self.mesh_id, rank))
+                for rank in self.shape.ranks()
+            ]
+            self._links_of = driver
+        return self._links
+
+    def place(self, position: int) -> RankPlace:
+        """Say which rank stands at a position of the view."""
+        point = self.shape.extent.point(position)
+        rank = self.shape.ndslice[position]
+        host, pid = self._about(self.mesh_id, rank)
+        return RankPlace(self.mesh_id, self.name, rank, tuple(point.items()), host, pid)
+
+    def one(self, position: int) -> Target:
+        """Return the target that is the rank at ``position`` alone (a view without dimensions)."""
+        rank = self.shape.ndslice[position]
+        return Target(self.mesh_id, self.name, self.directory, Shape((), Slice(offset=rank, sizes=(), strides=())), self._about)

@@ -1,0 +1,111 @@
+"""The program's terminal: output of ranks and the runtime's own lines, whole lines only, from one thread.
+
+A terminal that does not take its text (paused, or slow) must not stop the root: lines wait in memory up to a limit,
+beyond it they are counted and left out; the files of the run directory have them all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections import deque
+
+__all__ = ["Progress", "Terminal"]
+
+_LIMIT = 8 << 20
+
+
+class Terminal:
+    """Writes to ``sys.stdout`` and ``sys.stderr`` as they are at that time. Any thread may call `write`."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._lines: deque[tuple[bool, str]] = deque()
+        self._size = 0
+        self._dropped = 0
+        self._busy = False
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="meshrt-terminal", daemon=True)
+        self._thread.start()
+
+    def write(self, text: str, *, err: bool) -> None:
+        """Write whole lines (``text`` ends with a newline)."""
+        with self._condition:
+            if self._size > _LIMIT:
+                self._dropped += text.count("\n")
+                return
+            self._lines.append((err, text))
+            self._size += len(text)
+            self._condition.notify()
+
+    def flush(self, timeout: float = 2.0) -> None:
+        """Wait until everything is written, at most ``timeout`` seconds."""
+        deadline = time.monotonic() + timeout
+        with self._condition:
+            while (self._lines or self._busy) and time.monotonic() < deadline:
+                self._condition.wait(deadline - time.monotonic())
+
+    def close(self) -> None:
+        """Write what is left and end the thread."""
+        self.flush()
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+        self._thread.join(1.0)
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                self._busy = False
+                self._condition.notify_all()
+                while not self._lines and not self._closed:
+                    self._condition.wait()
+                if not self._lines:
+                    return
+                err = self._lines[0][0]
+                texts = []
+                while self._lines and self._lines[0][0] == err:
+                    texts.append(self._lines.popleft()[1])
+                self._size -= sum(map(len, texts))
+                if self._dropped and not self._lines:
+                    texts.append(f"meshrt: {self._dropped} lines left out here; the files in the run directory have them\n")
+                    self._dropped = 0
+                self._busy = True
+            self._emit("".join(texts), err)
+
+    def _emit(self, text: str, err: bool) -> None:
+        # A closed or broken terminal takes the text nowhere; the files have it.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream = sys.stderr if err else sys.stdout
+            stream.write(text)
+            stream.flush()
+
+
+class Progress:
+    """A line on standard error while many ranks start; on a terminal only."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._begin = time.monotonic()
+        self._shown = False
+        self._wanted = total >= 8 and sys.stderr is not None and sys.stderr.isatty() and not os.environ.get("CI")
+
+    def update(self, done: int) -> None:
+        """``done`` ranks run."""
+        if not self._wanted:
+            return
+        if done < self._total:
+            if time.monotonic() - self._begin > 0.3:
+                self._shown = True
+                self._put(f"\rmeshrt: {done}/{self._total} ranks started")
+        elif self._shown:
+            self._put("\r\x1b[K")
+
+    @staticmethod
+    def _put(text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(text)
+            sys.stderr.flush()

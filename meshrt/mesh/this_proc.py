@@ -1,0 +1,59 @@
+"""``this_proc()``: the running process as a mesh of one. Actors spawned on it live here, on threads of their own."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+
+from meshrt.actor.context import current_call
+from meshrt.actor.control import ControlThread
+from meshrt.actor.process import ActorHost, listening_socket
+from meshrt.mesh.proc_mesh import ProcMesh
+from meshrt.mesh.root import Root, start_root
+from meshrt.selection import Shape, Slice
+from meshrt.transport.process import current_runtime, has_runtime, socket_path
+
+__all__ = ["this_proc"]
+
+_lock = threading.Lock()
+_here: tuple[Root, ProcMesh] | None = None
+
+
+def this_proc() -> ProcMesh:
+    """Return the process that calls, as a mesh without dimensions.
+
+    In a rank: that rank. In the script: the script's own process; its actors end with the program, and other ranks
+    may call them.
+    """
+    call = current_call()
+    if call is not None:
+        rank = Shape((), Slice(offset=call.base_rank, sizes=(), strides=()))
+        return ProcMesh(call.instance.mesh_id, "this_proc", rank, current_runtime().directory, None)
+    if has_runtime() and not current_runtime().is_root:
+        runtime = current_runtime()
+        rank = Shape((), Slice(offset=runtime.rank, sizes=(), strides=()))
+        return ProcMesh(runtime.mesh_id, "this_proc", rank, runtime.directory, None)
+    return _of_root(start_root())
+
+
+def _of_root(root: Root) -> ProcMesh:
+    global _here
+    with _lock:
+        if _here is not None and _here[0] is root:
+            return _here[1]
+        mesh_id = secrets.token_hex(4)
+        host = ActorHost(mesh_id, 0, lambda message: root.on_own_actor(message), lambda _mailbox: False)
+        control = ControlThread(
+            listening_socket(socket_path(root.directory, mesh_id, 0)),
+            None,
+            root.runtime.secret,
+            f"{mesh_id}/0/",
+            host.deliver,
+            host.stop,
+            {},
+        )
+        control.start(None, root.driver)
+        root.at_end(lambda: (host.stop(False), control.close()))
+        mesh = ProcMesh(mesh_id, "this_proc", Shape.unity(), root.directory, None)
+        _here = (root, mesh)
+        return mesh

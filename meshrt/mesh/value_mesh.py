@@ -1,0 +1,114 @@
+"""``ValueMesh``: one value per rank, with the shape of the mesh that was called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Generic, Self, TypeVar
+
+from meshrt.selection import MeshTrait, Point, Shape, fold_ranks, group_by_value
+
+__all__ = ["ValueMesh"]
+
+R = TypeVar("R")
+_REPR_ROWS = 20
+_REPR_WIDTH = 400
+
+
+class ValueMesh(MeshTrait, Generic[R]):
+    """Values in row-major order of ``shape``; slicing it slices the values.
+
+    Args:
+        shape: Labels and sizes.
+        values: As many as the shape has ranks.
+    Raises:
+        ValueError: There are more or fewer.
+    """
+
+    def __init__(self, shape: Shape, values: Iterable[R]) -> None:
+        self._values: Sequence[R] = list(values)
+        if len(self._values) != len(shape):
+            raise ValueError(
+                f"invalid value mesh: {shape} needs {len(shape)} values, but {len(self._values)} were given"
+            )
+        self._own_shape = shape
+
+    @classmethod
+    def from_indexed(cls, shape: Shape, pairs: Iterable[tuple[int, R]]) -> Self:
+        """Make one from ``(rank, value)`` pairs in any order; the last of a rank counts, none may be missing."""
+        found = dict(pairs)
+        missing = [rank for rank in range(len(shape)) if rank not in found]
+        if missing:
+            raise ValueError(f"invalid value mesh: no value for ranks {fold_ranks(missing)} of {shape}")
+        return cls(shape, [found[rank] for rank in range(len(shape))])
+
+    @property
+    def _shape(self) -> Shape:
+        return self._own_shape
+
+    def _with_shape(self, shape: Shape) -> Self:
+        own = self._own_shape.ndslice
+        return type(self)(shape, [self._values[own.index(rank)] for rank in shape.ndslice])
+
+    def values(self) -> list[R]:
+        """Return the values in rank order."""
+        return list(self._values)
+
+    def items(self) -> list[tuple[Point, R]]:
+        """Return ``(point, value)`` pairs in rank order; the points count from 0 in this mesh."""
+        extent = self._own_shape.extent
+        return [(extent.point(rank), value) for rank, value in enumerate(self._values)]
+
+    def __iter__(self) -> Iterator[tuple[Point, R]]:
+        return iter(self.items())
+
+    def item(self, **coordinates: int) -> R:
+        """Return the value at a point: every dimension must be given.
+
+        Raises:
+            KeyError: A dimension is missing, or does not exist.
+            IndexError: A coordinate is outside its dimension.
+        """
+        extent = self._own_shape.extent
+        extra = [label for label in coordinates if label not in extent]
+        if extra:
+            raise KeyError(f"item has extra dimensions: {extra}; this mesh has {self._own_shape}")
+        rank = 0
+        for label, size in extent.items():
+            if label not in coordinates:
+                raise KeyError(f"item needs every dimension of {self._own_shape}, {label!r} is missing")
+            index = coordinates[label]
+            if not 0 <= index < size:
+                raise IndexError(f"{label}={index} is outside {self._own_shape}")
+            rank = rank * size + index
+        return self._values[rank]
+
+    def get(self, rank: int) -> R:
+        """Return the value of a rank of this mesh. Raises IndexError."""
+        if not 0 <= rank < len(self._values):
+            raise IndexError(f"rank {rank} is out of range: {self._own_shape} has {len(self._values)} ranks")
+        return self._values[rank]
+
+    def __repr__(self) -> str:
+        """Equal values stand once, with the ranks that have them."""
+        groups = group_by_value((rank, _Shown(value)) for rank, value in enumerate(self._values))
+        rows = [f"  [{fold_ranks(ranks)}] {shown.text}" for ranks, shown in groups[:_REPR_ROWS]]
+        if len(groups) > _REPR_ROWS:
+            left = sum(len(ranks) for ranks, _ in groups[_REPR_ROWS:])
+            rows.append(f"  ... {left} more ranks, {len(groups) - _REPR_ROWS} more values")
+        return "\n".join([f"ValueMesh{self._own_shape}:", *rows])
+
+
+class _Shown:
+    """A value as its text: what looks equal is folded, whatever ``==`` of the value would do (arrays, NaN)."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, value: Any) -> None:
+        text = repr(value)
+        self.text = text if len(text) <= _REPR_WIDTH else f"{text[:_REPR_WIDTH]}... ({len(text)} characters)"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Shown) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)

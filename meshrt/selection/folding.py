@@ -1,0 +1,156 @@
+"""Sets of ranks in few characters: ``0-7,9-15``, ``1-31:2``, ``hosts=*, gpus=3``; and equal answers folded together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from meshrt.selection.shape import Shape
+
+__all__ = ["fold_coordinates", "fold_ranks", "group_by_value", "parse_folded", "spacing"]
+
+T = TypeVar("T")
+
+_PART = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?::([0-9]{1,18}))?)?")
+_MOST = 1 << 24  # ranks in one part; no mesh is as large
+_STRIDED = 4  # from so many ranks on, first-last:step is shorter than the list
+
+
+def fold_ranks(ranks: Iterable[int]) -> str:
+    """Return ``ranks`` (any order, each >= 0) as text: runs as ``0-7``, even spacing as ``1-31:2``, "" for none."""
+    ordered = sorted(set(ranks))
+    if ordered and ordered[0] < 0:
+        raise ValueError(f"ranks are not negative, got {ordered[0]}")
+    parts = []
+    start = 0
+    while start < len(ordered):
+        end = _end_of_run(ordered, start)
+        first, last = ordered[start], ordered[end - 1]
+        if end - start == 1:
+            parts.append(str(first))
+        else:
+            step = ordered[start + 1] - first
+            parts.append(f"{first}-{last}" if step == 1 else f"{first}-{last}:{step}")
+        start = end
+    return ",".join(parts)
+
+
+def parse_folded(text: str) -> tuple[int, ...]:
+    """Return the ranks that ``fold_ranks`` wrote, ascending; ValueError for other text."""
+    ranks: set[int] = set()
+    for part in text.split(",") if text else ():
+        found = _PART.fullmatch(part)
+        if not found:
+            raise ValueError(f"{part!r} is neither a rank nor first-last nor first-last:step")
+        first = int(found[1])
+        last = int(found[2] or first)
+        step = int(found[3] or 1)
+        if step < 1 or last < first or (last - first) // step >= _MOST:
+            raise ValueError(f"{part!r} is no set of ranks")
+        ranks.update(range(first, last + 1, step))
+    return tuple(sorted(ranks))
+
+
+def fold_coordinates(ranks: Iterable[int], shape: Shape) -> str:
+    """Return base ``ranks`` by the dims of ``shape``, as in ``"hosts=*, gpus=0:2"``; else as ``fold_ranks`` does.
+
+    The first form is used when the ranks are a slice of the shape. It is in the grammar, so it can be typed back.
+    """
+    members = set(ranks)
+    by_dims = _by_dims(members, shape)
+    return fold_ranks(members) if by_dims is None else by_dims
+
+
+def group_by_value(pairs: Iterable[tuple[int, T]]) -> list[tuple[tuple[int, ...], T]]:
+    """Return ``(ranks, value)`` for each distinct value: the largest group first, then that of the lowest rank.
+
+    Values are equal when their types are the same and ``==`` says so, or when both are NaN; 1 and True differ. Values
+    that cannot be hashed are compared with each other one by one.
+    """
+    hashed: dict[object, tuple[set[int], T]] = {}
+    others: list[tuple[set[int], T]] = []
+    for rank, value in pairs:
+        group = _group_of(value, hashed, others)
+        group.add(rank)
+    groups = [(tuple(sorted(ranks)), value) for ranks, value in (*hashed.values(), *others)]
+    return sorted(groups, key=lambda group: (-len(group[0]), group[0][0]))
+
+
+def spacing(ordered: Sequence[int]) -> int | None:
+    """Return the step between ascending numbers where it is the same everywhere (1 for a lone one), else None."""
+    if len(ordered) < 2:
+        return 1 if ordered else None
+    step = ordered[1] - ordered[0]
+    return step if ordered[-1] - ordered[0] == step * (len(ordered) - 1) and _is_even(ordered, step) else None
+
+
+def _is_even(ordered: Sequence[int], step: int) -> bool:
+    return all(ordered[index + 1] - ordered[index] == step for index in range(len(ordered) - 1))
+
+
+def _end_of_run(ordered: Sequence[int], start: int) -> int:
+    """Return the end of the evenly spaced run from ``start`` that is worth one part."""
+    end = start + 1
+    if end == len(ordered):
+        return end
+    step = ordered[end] - ordered[start]
+    while end < len(ordered) and ordered[end] - ordered[end - 1] == step:
+        end += 1
+    return end if step == 1 or end - start >= _STRIDED else start + 1
+
+
+def _by_dims(members: set[int], shape: Shape) -> str | None:
+    if not members or not shape.labels:
+        return None
+    found: list[set[int]] = [set() for _ in shape.labels]
+    for rank in members:
+        try:
+            coordinates = shape.ndslice.coordinates(rank)
+        except ValueError:
+            return None
+        for indices, coordinate in zip(found, coordinates, strict=True):
+            indices.add(coordinate)
+    product = 1
+    for indices in found:
+        product *= len(indices)
+    if product != len(members):
+        return None
+    cells = []
+    for label, size, indices in zip(shape.labels, shape.ndslice.sizes, found, strict=True):
+        cell = _cell(sorted(indices), size)
+        if cell is None:
+            return None
+        cells.append(f"{label}={cell}")
+    return ", ".join(cells)
+
+
+def _cell(indices: Sequence[int], size: int) -> str | None:
+    step = spacing(indices)
+    if step is None:
+        return None
+    if len(indices) == 1:
+        return str(indices[0])
+    if len(indices) == size:
+        return "*"
+    return f"{indices[0]}:{indices[-1] + 1}" + (f":{step}" if step > 1 else "")
+
+
+def _group_of(value: T, hashed: dict[object, tuple[set[int], T]], others: list[tuple[set[int], T]]) -> set[int]:
+    key: object = (type(value), "nan" if isinstance(value, float) and value != value else value)
+    try:
+        return hashed.setdefault(key, (set(), value))[0]
+    except TypeError:
+        pass  # the value cannot be hashed
+    for ranks, known in others:
+        if type(known) is type(value) and _equal(known, value):
+            return ranks
+    others.append((set(), value))
+    return others[-1][0]
+
+
+def _equal(left: object, right: object) -> bool:
+    try:
+        return left is right or bool(left == right)
+    except Exception:  # the == of foreign types may refuse, as that of arrays does; then they count as different
+        return False

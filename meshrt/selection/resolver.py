@@ -1,0 +1,164 @@
+"""From a parsed selection to base ranks. Dims are sliced by the code that slices meshes; the rest is set algebra."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from meshrt.errors import SelectionError
+from meshrt.selection.ast import (
+    All,
+    And,
+    Dim,
+    Index,
+    Item,
+    Node,
+    Not,
+    Or,
+    Place,
+    Range,
+    RankSet,
+    Selection,
+    Span,
+    State,
+)
+from meshrt.selection.complaints import complain, near_miss
+from meshrt.selection.folding import fold_ranks
+from meshrt.selection.shape import Shape
+from meshrt.selection.views import slice_shape
+
+__all__ = ["RankFacts", "pick", "resolve", "selector_of"]
+
+
+class RankFacts(Protocol):
+    """What is known about the ranks of a running mesh. The answers are base ranks; those of other meshes do no harm."""
+
+    def in_state(self, word: str, /) -> Iterable[int]:
+        """Return the ranks in the state ``word``, one of ``STATE_WORDS``."""
+        ...
+
+    def at(self, file: str, line: int, /) -> Iterable[int]:
+        """Return the ranks that stand at ``file:line``; ``file`` is as the user typed it."""
+        ...
+
+
+def resolve(
+    selection: Selection,
+    shape: Shape,
+    *,
+    numbering: Shape | None = None,
+    facts: RankFacts | None = None,
+    allow_empty: bool = False,
+) -> tuple[int, ...]:
+    """Return the base ranks that ``selection`` denotes inside ``shape``.
+
+    Args:
+        selection: Parsed expression; a negative number counts from the end, bounds of ranges clamp as Python's do.
+        shape: The view: where dims are looked up, and what the result is confined to. Sizes ``(d0, ..., dk)``.
+        numbering: What plain rank numbers are positions in, row-major; ``shape`` when left out. Dims that ``shape``
+            does not have are looked up here too, so that the names before a rename or a slice keep working.
+        facts: What states and places are asked of.
+        allow_empty: Return ``()`` instead of raising when no rank is left.
+    Returns:
+        Ranks, ascending, unique; length ``1 <= n <= prod(sizes)``, or 0 with ``allow_empty``.
+    Raises:
+        SelectionError: A number is outside its dimension or mesh, a dimension is unknown, a state or place cannot be
+            told, or no rank is selected. ``.span`` points at the part of ``selection.text``.
+    Source: docs/grammar.md; row-major order and slices as in MeshTrait.slice.
+    """
+    resolver = _Resolver(selection.text, shape, shape if numbering is None else numbering, facts)
+    found = resolver.ranks_of(selection.expr)
+    inside = found & resolver.view
+    if not inside and not allow_empty:
+        raise _nothing(selection, shape, found)
+    return tuple(sorted(inside))
+
+
+class _Resolver:
+    """One resolution: the shapes and facts that every node is evaluated with."""
+
+    def __init__(self, text: str, shape: Shape, numbering: Shape, facts: RankFacts | None) -> None:
+        self._text = text
+        self._shape = shape
+        self._numbering = numbering
+        self._facts = facts
+        self.view = frozenset(shape.ndslice)
+
+    def ranks_of(self, node: Node) -> frozenset[int]:
+        """Return the base ranks of ``node``; those outside the view are still among them."""
+        match node:
+            case All():
+                return self.view
+            case RankSet(items):
+                return self._numbered(items)
+            case Dim(name, items, _, name_span):
+                return frozenset(pick(self._home_of(name, name_span), name, items, self._text))
+            case State(word, span):
+                return frozenset(self._known(f"which ranks are {word!r}", span).in_state(word))
+            case Place(file, line, span):
+                return frozenset(self._known(f"which ranks are at {file}:{line}", span).at(file, line))
+            case Not(operand):
+                return self.view - self.ranks_of(operand)
+            case And(operands):
+                return frozenset.intersection(*map(self.ranks_of, operands))
+            case Or(operands):
+                return frozenset.union(*map(self.ranks_of, operands))
+
+    def _numbered(self, items: Sequence[Item]) -> frozenset[int]:
+        ranks = self._numbering.ranks()
+        positions = Shape.from_extent({"rank": len(ranks)})
+        return frozenset(ranks[position] for position in pick(positions, "rank", items, self._text))
+
+    def _home_of(self, name: str, span: Span) -> Shape:
+        for shape in (self._shape, self._numbering):
+            if name in shape.labels:
+                return shape
+        labels = dict.fromkeys((*self._shape.labels, *self._numbering.labels))
+        problem = f"no dimension {name!r} in {self._shape}{near_miss(name, labels)}"
+        sizes = {**self._numbering.extent, **self._shape.extent}
+        expected = [f"{label} (size {sizes[label]})" for label in labels]
+        raise complain(problem, self._text, span, expected or ["a rank number"])
+
+    def _known(self, what: str, span: Span) -> RankFacts:
+        if self._facts is None:
+            expected = ("rank numbers", "dimensions such as hosts=0")
+            raise complain(f"{what} is not known here; only a running mesh can tell", self._text, span, expected)
+        return self._facts
+
+
+def pick(shape: Shape, label: str, items: Iterable[Item], text: str) -> set[int]:
+    """Return the base ranks of ``shape`` whose index in ``label`` is any of ``items``; SelectionError if outside."""
+    picked: set[int] = set()
+    for item in items:
+        selector = selector_of(shape, label, item, text)
+        if selector is not None:
+            picked.update(slice_shape(shape, {label: selector}).ndslice)
+    return picked
+
+
+def selector_of(shape: Shape, label: str, item: Item, text: str) -> int | slice | None:
+    """Return what ``item`` is as an argument of ``MeshTrait.slice``, or None when it is a range without any index."""
+    size = shape.extent[label]
+    match item:
+        case Index(value, span):
+            if not -size <= value < size:
+                problem = f"{label} {value} does not exist" if label == "rank" else f"{label}={value} does not exist"
+                raise complain(f"{problem}: {_sizes(label, size)}", text, span, _accepted(size))
+            return value + size if value < 0 else value
+        case Range(start, stop, step):
+            selector = slice(start, stop, step)
+            return selector if range(size)[selector] else None
+
+
+def _sizes(label: str, size: int) -> str:
+    return f"there are {size} ranks" if label == "rank" else f"{label} has size {size}"
+
+
+def _accepted(size: int) -> tuple[str, ...]:
+    return (f"0 to {size - 1}", f"-{size} to -1 to count from the end") if size else ()
+
+
+def _nothing(selection: Selection, shape: Shape, found: Iterable[int]) -> SelectionError:
+    outside = fold_ranks(found)
+    why = f": {shape} does not contain {outside}" if outside else f" of {shape}"
+    return complain(f"this selects no rank{why}", selection.text, selection.expr.span)

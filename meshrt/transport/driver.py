@@ -1,0 +1,582 @@
+"""The outgoing links of a process, read by whoever waits.
+
+Rules:
+
+* One thread at a time **leads**: it polls all links and completes everybody's calls. A thread that waits while another
+  leads **follows**: it sleeps until its own call is done or the lead is free.
+* Nobody waiting: answers stay in the kernel. ``await`` lends the caller's event loop; a done-callback, and bytes that a
+  socket did not take, borrow the **background** (the root's loop, or the control thread of a rank).
+* A link: ``handshake -> open -> gone``. Frames sent before it is open are queued on it.
+* End of stream is no death: the link becomes a **suspect**, and its calls fail when its rank's fate is known (the
+  caller is told through the control tree), or as LinkLost after `SUSPECT_SECONDS`.
+* Death first: what the rank wrote before it died is read and delivered, then the rest fails.
+* Deadlines run on `HoldClock`, which stands still while a person holds a rank at a breakpoint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from meshrt.errors import AuthenticationError, ProtocolError
+from meshrt.transport.fate import Fate
+from meshrt.transport.interrupts import Shield
+from meshrt.transport.link import Link, same_user
+from meshrt.wire.frames import Frame
+from meshrt.wire.handshake import ROLE_DATA, ClientHandshake
+
+__all__ = ["SUSPECT_SECONDS", "Driver", "HoldClock", "OutLink", "Pending", "Receiver", "Tree"]
+
+#: How long a closed connection may stay without a word about its rank's death.
+SUSPECT_SECONDS = 2.0
+#: Bytes that may wait for a slow rank without making the caller wait.
+_QUEUE_LIMIT = 1 << 20
+#: Seconds that a `connect` may wait for a place in the rank's backlog.
+_CONNECT_SECONDS = 10.0
+
+
+class Receiver(Protocol):
+    """Who gets the answers of one call."""
+
+    def deliver(self, position: int, frame: Frame) -> None:
+        """An answer of the rank at ``position``. Called by the leading thread; short, runs no user code."""
+
+    def lose(self, position: int, fate: Fate, sent: bool) -> None:
+        """The rank at ``position`` will not answer; ``sent`` tells whether the call may have reached it."""
+
+
+class Tree(Protocol):
+    """The control tree, as far as the links need it."""
+
+    def when_born(self, mesh_id: str, rank: int, callback: Callable[[], None]) -> None:
+        """Call back when a rank listens (at once if it does, or has ended). Any thread."""
+
+    def watch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> None:
+        """Call back with the fate of a rank when it ends (at once if it has), then call `Driver.execute`. Any thread."""
+
+    def switch(self, on: bool) -> None:
+        """Lend or take back a thread that calls `Driver.poll_nowait` when `Driver.fileno` is ready. Any thread."""
+
+
+class HoldClock:
+    """A monotonic clock, seconds, that stands still while anything is held."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holds = 0
+        self._since = 0.0
+        self._lost = 0.0
+
+    def now(self) -> float:
+        with self._lock:
+            return (self._since if self._holds else time.monotonic()) - self._lost
+
+    def hold(self, held: bool) -> None:
+        """Begin or end one hold; they count."""
+        with self._lock:
+            if held:
+                if not self._holds:
+                    self._since = time.monotonic()
+                self._holds += 1
+            elif self._holds:
+                self._holds -= 1
+                if not self._holds:
+                    self._lost += time.monotonic() - self._since
+
+    def release_all(self) -> None:
+        """End every hold (the one who held them is gone)."""
+        with self._lock:
+            if self._holds:
+                self._holds = 0
+                self._lost += time.monotonic() - self._since
+
+
+class Pending:
+    """Something that becomes done once; threads and event loops may wait for it through the driver."""
+
+    __slots__ = ("_callbacks", "_driver", "finished")
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._callbacks: list[Callable[[], None]] | None = None
+        self.finished = False
+
+    def finish(self) -> None:
+        """Mark it done and wake who waits. Any thread; the second time is a no-op."""
+        if self.finished:
+            return
+        self.finished = True
+        driver = self._driver
+        if driver.followers:
+            driver.wake_followers()
+        if self._callbacks is not None:
+            with driver.callback_lock:
+                callbacks, self._callbacks = self._callbacks, None
+            driver.run_later(callbacks)
+            driver.background(self, False)
+
+    def when_done(self, callback: Callable[[], None], *, background: bool) -> None:
+        """Run ``callback`` when done, on the thread that completes it (at once if done already).
+
+        ``background`` asks for somebody to read the links although nobody waits.
+        """
+        driver = self._driver
+        with driver.callback_lock:
+            if not self.finished:
+                if self._callbacks is None:
+                    self._callbacks = []
+                self._callbacks.append(callback)
+                if background:
+                    driver.background(self, True)
+                return
+        callback()
+
+
+class OutLink:
+    """A connection from this process to one actor on one rank."""
+
+    __slots__ = ("early", "eof", "fate", "handshake", "key", "link", "outstanding", "path", "writing")
+
+    def __init__(self, key: tuple[str, int, str], path: str) -> None:
+        self.key = key
+        self.path = path
+        self.link: Link | None = None
+        #: Not None until the link is open.
+        self.handshake: ClientHandshake | None = None
+        #: Sent before the link was open.
+        self.early: list[list[Any]] | None = []
+        #: call id -> (receiver, position) of the calls that have not been answered.
+        self.outstanding: dict[int, tuple[Receiver, int]] = {}
+        self.writing = False
+        self.eof = False
+        self.fate: Fate | None = None
+
+    def waiting_bytes(self) -> int:
+        """Bytes that were sent but not written yet."""
+        early = sum(len(part) for parts in self.early or () for part in parts)
+        return early + (self.link.backlog_bytes if self.link is not None else 0)
+
+
+class Driver:
+    """All outgoing links of this process. Any thread.
+
+    Args:
+        secret: What each side of a link proves to hold.
+        tree: Tells of births and deaths, and lends the background.
+    """
+
+    def __init__(self, secret: bytes, tree: Tree) -> None:
+        self._secret = secret
+        self._tree = tree
+        self.clock = HoldClock()
+        self.shield = Shield()
+        self.followers = 0
+        self.callback_lock = threading.RLock()
+        self._epoll = select.epoll()
+        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._epoll.register(self._wake_fd, select.EPOLLIN)
+        self._lead = threading.Lock()
+        self._follow = threading.Condition()
+        self._links: dict[tuple[str, int, str], OutLink] = {}
+        self._by_fd: dict[int, OutLink] = {}
+        self._links_lock = threading.Lock()
+        self._condemned: deque[tuple[OutLink, Fate]] = deque()
+        self._suspects: dict[OutLink, float] = {}
+        self._later: deque[Callable[[], None]] = deque()
+        self._wanted: set[int] = set()
+        self._loops: dict[Any, int] = {}
+        self._interjections: deque[Callable[[Any], None]] = deque()
+        self._main_waits: Any = None
+        self.closed = False
+
+    # -- sending
+
+    def link_to(self, key: tuple[str, int, str], path: str) -> OutLink:
+        """Return the link to ``key`` (mesh id, rank, actor), whose rank listens (or will listen) at ``path``."""
+        out = self._links.get(key)
+        if out is not None:
+            return out
+        with self._links_lock:
+            out = self._links.get(key)
+            if out is not None:
+                return out
+            out = self._links[key] = OutLink(key, path)
+        if not self._connect(out):
+            # Not born yet, or gone: the tree knows which.
+            self._tree.when_born(key[0], key[1], lambda: self._connect_again(out))
+        self._tree.watch(key[0], key[1], lambda fate: self.condemn(out, fate))
+        return out
+
+    def _connect(self, out: OutLink) -> bool:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        handshake = ClientHandshake(self._secret, ROLE_DATA, "/".join(map(str, out.key)))
+        try:
+            sock.settimeout(_CONNECT_SECONDS)
+            sock.connect(out.path)
+            if not same_user(sock):
+                raise AuthenticationError(f"{out.path} is served by another user")
+            sock.send(handshake.hello())
+        except OSError:
+            sock.close()
+            return False
+        with self._links_lock:
+            out.handshake = handshake
+            out.link = Link(sock)
+            self._by_fd[out.link.fileno()] = out
+            self._epoll.register(out.link.fileno(), select.EPOLLIN)
+        return True
+
+    def _connect_again(self, out: OutLink) -> None:
+        if out.fate is None and not self._connect(out):
+            self._suspect(out)
+            self.wake()
+
+    def send(self, out: OutLink, parts: list[Any], call_id: int, receiver: Receiver | None, position: int) -> None:
+        """Send one call; its answer goes to ``receiver``. Never blocks (see `settle`)."""
+        if receiver is not None:
+            out.outstanding[call_id] = (receiver, position)
+        if out.fate is not None:
+            if receiver is not None and out.outstanding.pop(call_id, None) is not None:
+                receiver.lose(position, out.fate, sent=False)
+            return
+        if out.early is not None:
+            with self._links_lock:
+                if out.early is not None:
+                    out.early.append(parts)
+                    self.background(out, True)
+                    return
+        if out.link is not None and not out.link.send(parts):
+            self._want_write(out)
+
+    def _want_write(self, out: OutLink) -> None:
+        with self._links_lock:
+            if out.link is not None and not out.writing and out.link.fileno() in self._by_fd:
+                out.writing = True
+                self._epoll.modify(out.link.fileno(), select.EPOLLIN | select.EPOLLOUT)
+                self.background(out, True)
+
+    def settle(self, outs: list[OutLink], parts: list[Any], *, block: bool) -> None:
+        """Make the caller's buffers its own again: wait until they are written, or copy what is left of them.
+
+        Args:
+            block: Whether this thread may wait (it may not on an event loop).
+        """
+        slow = [out for out in outs if out.early or (out.link is not None and out.link.backlog)]
+        if not slow:
+            return
+        if block and any(out.waiting_bytes() > _QUEUE_LIMIT for out in slow):
+            self.wait(_Written(slow), None)
+        elif len(parts) > 1:
+            for out in slow:
+                with self._links_lock:
+                    if out.early:
+                        out.early = [[b"".join(early)] for early in out.early]
+                if out.link is not None:
+                    out.link.keep_backlog()
+
+    # -- waiting
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when `poll_nowait` has something to do."""
+        return self._epoll.fileno()
+
+    def wait(self, pending: Any, timeout: float | None) -> bool:
+        """Drive the links until ``pending.finished``. Returns False when ``timeout`` (seconds) ran out."""
+        if pending.finished:
+            return True
+        deadline = None if timeout is None else self.clock.now() + timeout
+        if threading.current_thread() is threading.main_thread():
+            outer, self._main_waits = self._main_waits, pending
+            try:
+                return self._wait(pending, deadline, main=True)
+            finally:
+                self._main_waits = outer
+        return self._wait(pending, deadline, main=False)
+
+    def _wait(self, pending: Any, deadline: float | None, *, main: bool) -> bool:
+        while not pending.finished:
+            left = None
+            if deadline is not None:
+                left = deadline - self.clock.now()
+                if left <= 0:
+                    # One more look at what has arrived already.
+                    self.poll_nowait()
+                    return bool(pending.finished)
+            if main and self._interjections:
+                self._interrupt_wait(pending)
+            elif self._lead.acquire(blocking=False):
+                try:
+                    self._poll(left)
+                finally:
+                    self._lead.release()
+                    if self.followers:
+                        self.wake_followers()
+                self._run_callbacks()
+            else:
+                with self._follow:
+                    self.followers += 1
+                    try:
+                        if not pending.finished and self._lead.locked() and not (main and self._interjections):
+                            self._follow.wait(left)
+                    finally:
+                        self.followers -= 1
+        return True
+
+    def _interrupt_wait(self, pending: Any) -> None:
+        function = self._interjections.popleft()
+        self.background(function, True)
+        try:
+            function(pending)
+        finally:
+            self.background(function, False)
+
+    def poll_nowait(self) -> None:
+        """Read what has arrived. A no-op while another thread leads."""
+        if not self._lead.acquire(blocking=False):
+            return
+        try:
+            self._poll(0)
+        finally:
+            self._lead.release()
+            if self.followers:
+                self.wake_followers()
+        self._run_callbacks()
+
+    def wake_followers(self) -> None:
+        """Let the threads that follow look again."""
+        with self._follow:
+            self._follow.notify_all()
+
+    def wake(self) -> None:
+        """Make the leader return from its poll, and the followers look again."""
+        if not self.closed:
+            os.eventfd_write(self._wake_fd, 1)
+        if self.followers:
+            self.wake_followers()
+
+    def run_later(self, callbacks: list[Callable[[], None]]) -> None:
+        """Run callbacks once the lead is given up; they may be user code."""
+        self._later.extend(callbacks)
+        if not self._lead.locked():
+            self._run_callbacks()
+
+    def _run_callbacks(self) -> None:
+        while self._later:
+            try:
+                callback = self._later.popleft()
+            except IndexError:
+                return
+            callback()
+
+    # -- event loops, background, interjections
+
+    def enter_loop(self, loop: Any) -> None:
+        """Let ``loop`` (the running one) read the links until `leave_loop`; they count."""
+        count = self._loops.get(loop, 0)
+        if not count:
+            loop.add_reader(self._epoll.fileno(), self.poll_nowait)
+        self._loops[loop] = count + 1
+
+    def leave_loop(self, loop: Any) -> None:
+        """Undo one `enter_loop`."""
+        count = self._loops.pop(loop) - 1
+        if count:
+            self._loops[loop] = count
+        else:
+            loop.remove_reader(self._epoll.fileno())
+
+    def background(self, reason: object, wanted: bool) -> None:
+        """Want (or no longer want) the background to read the links, for ``reason``."""
+        with self.callback_lock:
+            before = bool(self._wanted)
+            if wanted:
+                self._wanted.add(id(reason))
+            else:
+                self._wanted.discard(id(reason))
+            if before != bool(self._wanted):
+                self._tree.switch(not before)
+
+    def interject(self, function: Callable[[Any], None]) -> bool:
+        """Run ``function(pending)`` on the main thread if it waits now; see `meshrt.hooks.RootServices.interject`."""
+        if self._main_waits is None:
+            return False
+        self._interjections.append(function)
+        self.wake()
+        return True
+
+    @property
+    def main_waits(self) -> Any:
+        """What the main thread waits for, or None."""
+        return self._main_waits
+
+    # -- reading (the lead is held)
+
+    def _poll(self, timeout: float | None) -> None:
+        if self._suspects:
+            soonest = max(0.0, min(self._suspects.values()) - time.monotonic())
+            timeout = soonest if timeout is None else min(timeout, soonest)
+        if self._condemned:
+            timeout = 0
+        events = self._epoll.poll(timeout)
+        shield = self.shield
+        shield.close()
+        try:
+            for fd, event in events:
+                out = self._by_fd.get(fd)
+                if out is None:
+                    if fd == self._wake_fd:
+                        with contextlib.suppress(BlockingIOError):
+                            os.eventfd_read(fd)
+                    continue
+                if event & select.EPOLLOUT:
+                    self._writable(out)
+                if event & ~select.EPOLLOUT:
+                    self._readable(out)
+            if self._condemned or self._suspects:
+                self._sentence()
+        finally:
+            shield.open()
+
+    def _readable(self, out: OutLink) -> None:
+        link = out.link
+        if link is None:
+            return
+        try:
+            frames = link.read() if out.handshake is None else self._shake(out, link, out.handshake)
+        except ProtocolError:
+            frames = None
+        if frames is None:
+            self._suspect(out)
+            return
+        self._dispatch(out, frames)
+
+    @staticmethod
+    def _dispatch(out: OutLink, frames: list[Frame]) -> None:
+        outstanding = out.outstanding
+        for frame in frames:
+            entry = outstanding.pop(frame.header[0], None)
+            if entry is not None:
+                entry[0].deliver(entry[1], frame)
+
+    def _shake(self, out: OutLink, link: Link, handshake: ClientHandshake) -> list[Frame] | None:
+        try:
+            data = link.sock.recv(256)
+        except BlockingIOError:
+            return []
+        except OSError:
+            return None
+        if not data:
+            return None
+        proof = handshake.receive_data(data)
+        if not handshake.done:
+            return []
+        with self._links_lock:
+            written = link.send([proof])
+            for parts in out.early or ():
+                written = link.send(parts)
+            out.handshake = out.early = None
+        if written:
+            self.background(out, False)
+        else:
+            self._want_write(out)
+        return link.feed(handshake.leftover) if handshake.leftover else []
+
+    def _writable(self, out: OutLink) -> None:
+        link = out.link
+        if link is not None and link.flush():
+            with self._links_lock:
+                if out.writing and not link.backlog:
+                    out.writing = False
+                    self._epoll.modify(link.fileno(), select.EPOLLIN)
+                    self.background(out, False)
+
+    def _forget_fd(self, out: OutLink) -> None:
+        if out.link is not None and self._by_fd.pop(out.link.fileno(), None) is not None:
+            with contextlib.suppress(OSError):
+                self._epoll.unregister(out.link.fileno())
+        self.background(out, False)
+
+    def _suspect(self, out: OutLink) -> None:
+        self._forget_fd(out)
+        if not out.eof and out.fate is None:
+            out.eof = True
+            self._suspects[out] = time.monotonic() + SUSPECT_SECONDS
+
+    def condemn(self, out: OutLink, fate: Fate) -> None:
+        """The rank of this link is gone. Takes effect with `execute`, so that many are told at once. Any thread."""
+        self._condemned.append((out, fate))
+
+    def execute(self) -> None:
+        """Deliver what condemned ranks wrote, then fail what they owe. Any thread."""
+        if self._condemned and not self.closed:
+            self.wake()
+            self.poll_nowait()
+
+    def _sentence(self) -> None:
+        now = time.monotonic()
+        for out, deadline in tuple(self._suspects.items()):
+            if deadline <= now:
+                self._condemned.append((out, Fate("link")))
+        while self._condemned:
+            out, fate = self._condemned.popleft()
+            self._suspects.pop(out, None)
+            if out.fate is None:
+                self._end(out, fate)
+
+    def _end(self, out: OutLink, fate: Fate) -> None:
+        opened = out.early is None
+        if opened and not out.eof and out.link is not None:
+            self._dispatch(out, out.link.drain())
+        self._forget_fd(out)
+        with self._links_lock:
+            out.fate = fate
+            out.early = None
+        if out.link is not None:
+            out.link.close()
+        while out.outstanding:
+            _, (receiver, position) = out.outstanding.popitem()
+            receiver.lose(position, fate, sent=opened)
+
+    def forget(self, mesh_id: str) -> None:
+        """Drop the links to a mesh that is stopped; their calls have failed before. Any thread."""
+        with self._links_lock:
+            for key in [key for key in self._links if key[0] == mesh_id]:
+                del self._links[key]
+
+    def close(self) -> None:
+        """Close every link at the end of the process's part in the program."""
+        self.closed = True
+        for out in list(self._links.values()):
+            if out.link is not None:
+                out.link.close()
+        self._links.clear()
+        self._by_fd.clear()
+        self._epoll.close()
+        os.close(self._wake_fd)
+
+    def abandon(self) -> None:
+        """Close the descriptors in a forked child, where every lock may be held by a thread that is not there."""
+        for out in list(self._links.values()):
+            if out.link is not None:
+                out.link.sock.close()
+        self._epoll.close()
+        with contextlib.suppress(OSError):
+            os.close(self._wake_fd)
+
+
+class _Written:
+    """Finished when these links have written what they had."""
+
+    def __init__(self, outs: list[OutLink]) -> None:
+        self._outs = outs
+
+    @property
+    def finished(self) -> bool:
+        return not any(out.waiting_bytes() and out.fate is None for out in self._outs)

@@ -1,0 +1,57 @@
+"""Ctrl-C that never cuts a frame in two.
+
+Python raises KeyboardInterrupt between any two bytecodes of the main thread: also between reading bytes from a socket
+and storing them, which would lose an answer. While the shield is closed the interrupt is remembered; it is raised when
+the shield opens. The handler is installed only in place of Python's own, never over a user's.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from threading import get_ident
+from types import FrameType
+
+__all__ = ["Shield"]
+
+
+class Shield:
+    """Call `close` before a short section and `open` after it; both are no-ops off the main thread."""
+
+    __slots__ = ("_active", "_main", "_pending")
+
+    def __init__(self) -> None:
+        self._main = threading.main_thread().ident
+        self._active = False
+        self._pending = False
+
+    def install(self) -> None:
+        """Take over SIGINT if Python's default handler is in place and this is the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._on_interrupt)
+
+    def uninstall(self) -> None:
+        """Give SIGINT back."""
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == self._on_interrupt:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self._active:
+            self._pending = True
+        else:
+            signal.default_int_handler(number, frame)
+
+    def close(self) -> None:
+        """Begin a section that Ctrl-C does not cut."""
+        if get_ident() == self._main:
+            self._active = True
+
+    def open(self) -> None:
+        """End the section; raises the KeyboardInterrupt that arrived meanwhile."""
+        if get_ident() == self._main:
+            self._active = False
+            if self._pending:
+                self._pending = False
+                raise KeyboardInterrupt

@@ -1,0 +1,166 @@
+"""One connection: a non-blocking unix socket, a frame decoder, and what could not be written yet.
+
+Rules:
+
+* One thread reads at a time (its owner); any thread may send.
+* A frame is written whole or queued behind what is queued: the order of sends is the order on the wire.
+* ``send`` never blocks. What the socket did not take stays in ``backlog``; whoever drives the link calls `flush` when
+  the socket is writable.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import threading
+from collections import deque
+
+from meshrt.errors import ProtocolError
+from meshrt.wire.frames import Frame, FrameDecoder
+
+__all__ = ["Link", "peer_of", "same_user"]
+
+_RECV = 1 << 18
+_IOV = 64
+
+
+class Link:
+    """A connected socket that speaks frames."""
+
+    __slots__ = ("_decoder", "_fd", "_lock", "backlog", "backlog_bytes", "closed", "reader_gone", "sock", "tag")
+
+    def __init__(self, sock: socket.socket, decoder: FrameDecoder | None = None) -> None:
+        sock.setblocking(False)
+        self.sock = sock
+        self._fd = sock.fileno()
+        self._decoder = decoder or FrameDecoder()
+        self._lock = threading.Lock()
+        self.backlog: deque[memoryview | bytes] = deque()
+        self.backlog_bytes = 0
+        self.closed = False
+        #: The peer does not read any more; what is sent is dropped, what it sent before can still be read.
+        self.reader_gone = False
+        self.tag: object = None
+
+    def fileno(self) -> int:
+        """Return the descriptor; the same number after `close`."""
+        return self._fd
+
+    def send(self, parts: list[bytes | bytearray | memoryview]) -> bool:
+        """Write the parts, or queue what the socket does not take now. Returns True when all is written."""
+        with self._lock:
+            if self.closed or self.reader_gone:
+                return True
+            if not self.backlog:
+                if len(parts) == 1:
+                    data = parts[0]
+                    try:
+                        sent = self.sock.send(data)
+                    except (BlockingIOError, InterruptedError):
+                        sent = 0
+                    except OSError:
+                        self.reader_gone = True
+                        return True
+                    if sent == len(data):
+                        return True
+                    parts = [memoryview(data)[sent:]]
+                self.backlog.extend(memoryview(part) for part in parts)
+                self.backlog_bytes += sum(len(part) for part in parts)
+                return self._flush()
+            self.backlog.extend(memoryview(part) for part in parts)
+            self.backlog_bytes += sum(len(part) for part in parts)
+            return False
+
+    def keep_backlog(self) -> None:
+        """Copy what is queued, so that its owners may change their buffers."""
+        with self._lock:
+            if self.backlog:
+                joined = b"".join(self.backlog)
+                self.backlog.clear()
+                self.backlog.append(memoryview(joined))
+
+    def flush(self) -> bool:
+        """Write what is queued as far as the socket takes it. Returns True when nothing is left."""
+        with self._lock:
+            return self._flush()
+
+    def _flush(self) -> bool:
+        backlog = self.backlog
+        try:
+            while backlog:
+                batch = [backlog[index] for index in range(min(len(backlog), _IOV))]
+                sent = self.sock.sendmsg(batch)
+                self.backlog_bytes -= sent
+                while sent:
+                    part = backlog[0]
+                    if len(part) <= sent:
+                        sent -= len(part)
+                        backlog.popleft()
+                    else:
+                        backlog[0] = part[sent:]
+                        sent = 0
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            self.reader_gone = True
+            backlog.clear()
+            self.backlog_bytes = 0
+        return True
+
+    def read(self) -> list[Frame] | None:
+        """Read once. Returns the frames completed (maybe none), or None at the end of the stream.
+
+        Raises:
+            ProtocolError: Foreign bytes; close the link.
+        """
+        try:
+            return self._receive()
+        except (BlockingIOError, InterruptedError):
+            return []
+        except OSError:
+            return None
+
+    def drain(self) -> list[Frame]:
+        """Read all that is there now, to the end of the stream or to an empty socket."""
+        frames: list[Frame] = []
+        while True:
+            try:
+                new = self._receive()
+            except (OSError, ProtocolError):
+                return frames
+            if new is None:
+                return frames
+            frames.extend(new)
+
+    def _receive(self) -> list[Frame] | None:
+        target = self._decoder.get_buffer()
+        if target is None:
+            data = self.sock.recv(_RECV)
+            return self._decoder.receive_data(data) if data else None
+        count = self.sock.recv_into(target)
+        return self._decoder.buffer_updated(count) if count else None
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Take bytes that were read from the socket before this link existed (after a handshake)."""
+        return self._decoder.receive_data(data)
+
+    def close(self) -> None:
+        """Close the socket; twice is fine."""
+        with self._lock:
+            if not self.closed:
+                self.closed = True
+                self.backlog.clear()
+                self.backlog_bytes = 0
+                self.sock.close()
+
+
+def peer_of(sock: socket.socket) -> tuple[int, int]:
+    """Return (pid, uid) of the process at the other end of a unix socket, as the kernel knows them."""
+    pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return pid, uid
+
+
+def same_user(sock: socket.socket) -> bool:
+    """Whether the other end belongs to this user."""
+    return peer_of(sock)[1] == os.geteuid()

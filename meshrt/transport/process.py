@@ -1,0 +1,116 @@
+"""What this process has of the running program: its secret, its directories, its driver. One per process.
+
+The root makes it when the first mesh is made; a rank is born with it. A forked child of either has none: whatever it
+inherited is closed there, and using it raises `ForkedMeshError`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from meshrt.errors import ForkedMeshError, UsageError
+from meshrt.hooks import Body
+from meshrt.transport.driver import Driver, Tree
+
+__all__ = ["ProcessRuntime", "ProgramTree", "current_runtime", "has_runtime", "set_runtime", "socket_path"]
+
+
+class ProgramTree(Tree, Protocol):
+    """The control tree as a process of the program sees it."""
+
+    def request_root(self, operation: str, body: Body, timeout: float) -> Body:
+        """Ask the root. Not from the thread that serves the tree."""
+
+    def ask_root(self, operation: str, body: Body, answered: Callable[[Body | None, str], None]) -> None:
+        """Ask the root; ``answered(body, "")`` or ``answered(None, refusal)`` comes later, on another thread."""
+
+    def unhandled(self, body: Body) -> None:
+        """Tell the root of an error that no caller waits for. Any thread."""
+
+
+class ProcessRuntime:
+    """The program, seen from this process.
+
+    Args:
+        run_id: The program's id.
+        directory: Its runtime directory.
+        secret: What links prove.
+        tree: How this process reaches the control tree.
+    """
+
+    def __init__(self, run_id: str, directory: str, secret: bytes, tree: ProgramTree, *, is_root: bool) -> None:
+        self.run_id = run_id
+        self.directory = directory
+        self.secret = secret
+        self.tree = tree
+        self.is_root = is_root
+        self.host = socket.gethostname()
+        #: Which rank this is; "" and 0 in the root.
+        self.mesh_id = ""
+        self.rank = 0
+        self.pid = os.getpid()
+        self.driver = Driver(secret, tree)
+        self.call_ids = itertools.count(1)
+
+    def close(self) -> None:
+        """Close the links of this process."""
+        self.driver.close()
+
+
+_runtime: ProcessRuntime | None = None
+_forked = False
+_after_fork: list[Callable[[], None]] = []
+
+
+def socket_path(directory: str, mesh_id: str, rank: int) -> str:
+    """Return where a rank listens for callers."""
+    return f"{directory}/{mesh_id}.{rank}"
+
+
+def set_runtime(runtime: ProcessRuntime | None, *, on_fork: Callable[[], Any] | None = None) -> None:
+    """Install the runtime of this process; ``on_fork`` runs in forked children, to close what they inherited."""
+    global _runtime, _forked
+    _runtime = runtime
+    _forked = False
+    _after_fork.clear()
+    if on_fork is not None:
+        _after_fork.append(on_fork)
+
+
+def has_runtime() -> bool:
+    """Whether this process belongs to a running program."""
+    return _runtime is not None
+
+
+def current_runtime() -> ProcessRuntime:
+    """Return the runtime of this process.
+
+    Raises:
+        ForkedMeshError: This is a forked child of the process that owns it.
+        UsageError: There is none: no mesh was made here.
+    """
+    if _runtime is None:
+        if _forked:
+            raise ForkedMeshError(
+                f"process {os.getpid()} was forked from a program with meshes and cannot use them; "
+                "use the meshes in the parent, or start this work as an actor"
+            )
+        raise UsageError("no program runs in this process: make a mesh with proc_mesh() first")
+    return _runtime
+
+
+def _in_forked_child() -> None:
+    global _runtime, _forked
+    runtime, _runtime = _runtime, None
+    if runtime is not None:
+        _forked = True
+        runtime.driver.abandon()
+        for function in _after_fork:
+            function()
+
+
+os.register_at_fork(after_in_child=_in_forked_child)

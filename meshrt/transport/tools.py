@@ -1,0 +1,202 @@
+"""A terminal's end of the control socket: find the running programs of this user, connect, ask.
+
+Any thread may call `ToolConnection.request`; events come on the connection's own reader thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from meshrt.errors import AuthenticationError, MeshError, ProtocolError
+from meshrt.hooks import Body
+from meshrt.transport import directories
+from meshrt.transport.link import same_user
+from meshrt.transport.process import current_runtime, has_runtime
+from meshrt.wire.frames import CONTROL_MAX, FrameDecoder
+from meshrt.wire.handshake import ROLE_TOOL, ClientHandshake
+from meshrt.wire.messages import control_frame, unpack_control
+
+__all__ = ["Program", "ToolConnection", "connect", "own_program", "programs"]
+
+_CONNECT_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Program:
+    """A running program: its root process."""
+
+    run_id: str
+    pid: int
+    argv: list[str]
+    cwd: str
+    #: Seconds since the epoch, wall clock.
+    started: float
+    directory: Path
+    run_directory: Path
+
+
+def _read(directory: Path) -> Program | None:
+    try:
+        facts = json.loads((directory / "program.json").read_text())
+        if not directories.alive(facts):
+            return None
+        return Program(
+            facts["run_id"],
+            facts["pid"],
+            list(facts["argv"]),
+            facts["cwd"],
+            facts["started"],
+            directory,
+            Path(facts["run_directory"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        # Not published yet, removed meanwhile, or no file of ours: no program to talk to.
+        return None
+
+
+def programs() -> list[Program]:
+    """Return the running programs of this user, the oldest first. Raises UsageError if their directory is not safe."""
+    base = directories.runtime_base()
+    try:
+        directories.verify_private(base)
+    except FileNotFoundError:
+        return []
+    found = [_read(entry) for entry in base.iterdir()]
+    return sorted((program for program in found if program is not None), key=lambda program: program.started)
+
+
+def own_program() -> Program | None:
+    """Return the program that this process is the root of, or None."""
+    if not has_runtime() or not current_runtime().is_root:
+        return None
+    return _read(Path(current_runtime().directory))
+
+
+class ToolConnection:
+    """A proved connection to a program's root. Made by `connect`."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        leftover: bytes,
+        pid: int,
+        on_event: Callable[[str, Body], None],
+        on_close: Callable[[], None],
+    ) -> None:
+        self.pid = pid
+        self._sock = sock
+        self._decoder = FrameDecoder(CONTROL_MAX + 64)
+        self._leftover = leftover
+        self._on_event = on_event
+        self._on_close = on_close
+        self._ids = itertools.count(1)
+        self._lock = threading.Lock()
+        self._waiting: dict[int, tuple[threading.Event, list[dict[str, Any]]]] = {}
+        self.closed = False
+        self._thread = threading.Thread(target=self._read_loop, name="meshrt-tool", daemon=True)
+        self._thread.start()
+
+    def request(self, operation: str, body: Body, timeout: float | None = 10.0) -> Body:
+        """Ask and wait.
+
+        Raises:
+            MeshError: The program refuses; the text says why.
+            ConnectionError: The program is gone.
+            TimeoutError: No answer within ``timeout`` seconds.
+        """
+        number = next(self._ids)
+        event = threading.Event()
+        answers: list[dict[str, Any]] = []
+        with self._lock:
+            if self.closed:
+                raise ConnectionError("the program has ended")
+            self._waiting[number] = (event, answers)
+        try:
+            self._sock.sendall(control_frame({"t": "op", "id": number, "op": operation, "body": body}))
+            if not event.wait(timeout):
+                raise TimeoutError(f"no answer to {operation} within {timeout:g} s")
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise ConnectionError("the program has ended") from error
+        finally:
+            self._waiting.pop(number, None)
+        if not answers:
+            raise ConnectionError("the program has ended")
+        if answers[0]["t"] == "no":
+            raise MeshError(answers[0]["why"])
+        return answers[0].get("body") or {}
+
+    def close(self) -> None:
+        """Disconnect; the program goes on."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(2.0)
+
+    def _read_loop(self) -> None:
+        data = self._leftover
+        try:
+            while True:
+                for frame in self._decoder.receive_data(data) if data else ():
+                    self._on_message(unpack_control(frame.payload))
+                data = self._sock.recv(1 << 16)
+                if not data:
+                    break
+        except (OSError, ProtocolError):
+            pass  # as good as its end: said below
+        with self._lock:
+            self.closed = True
+            waiting, self._waiting = self._waiting, {}
+        for event, _ in waiting.values():
+            event.set()
+        self._sock.close()
+        self._on_close()
+
+    def _on_message(self, message: dict[str, Any]) -> None:
+        if message["t"] == "ev":
+            self._on_event(message["ev"], message["body"])
+            return
+        event, answers = self._waiting.get(message["id"], (None, []))
+        if event is not None:
+            answers.append(message)
+            event.set()
+
+
+def connect(
+    program: Program, on_event: Callable[[str, Body], None], on_close: Callable[[], None]
+) -> ToolConnection:
+    """Connect to a program.
+
+    Raises:
+        ConnectionError: It has ended, or does not answer.
+        AuthenticationError: Whoever listens there does not hold the token.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        token = bytes.fromhex((program.directory / "tools.token").read_text())
+        sock.settimeout(_CONNECT_SECONDS)
+        sock.connect(str(program.directory / "tools"))
+        if not same_user(sock):
+            raise AuthenticationError(f"{program.directory} is served by another user")
+        handshake = ClientHandshake(token, ROLE_TOOL, "tools")
+        sock.sendall(handshake.hello())
+        while not handshake.done:
+            data = sock.recv(4096)
+            if not data:
+                raise ConnectionError("the program closed the connection")
+            sock.sendall(handshake.receive_data(data))
+        sock.settimeout(None)
+    except (OSError, ValueError) as error:
+        sock.close()
+        raise ConnectionError(f"the program {program.pid} does not answer: {error}") from error
+    except BaseException:
+        sock.close()
+        raise
+    return ToolConnection(sock, handshake.leftover, program.pid, on_event, on_close)

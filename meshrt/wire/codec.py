@@ -1,0 +1,143 @@
+"""Objects to bytes and back: the only module that pickles and unpickles.
+
+Plain pickle (protocol 5, large buffers out of band) first, cloudpickle where it cannot: for lambdas and closures, and
+for whatever lives in ``__main__``, which a rank does not have. The in-band pickle names the module of everything that
+it refers to, so finding ``__main__`` in it is enough to know; a false alarm costs only time.
+
+Encoded form: a list of parts (the pickle, then its buffers, each aligned for numpy) and their lengths.
+"""
+
+from __future__ import annotations
+
+import collections
+import io
+import pickle
+import sys
+import types
+from typing import Any
+
+from meshrt.wire import source
+
+__all__ = ["EncodeError", "decode", "describe", "encode", "ship_by_value", "warm_up"]
+
+Part = bytes | memoryview
+
+_ALIGN = 64
+_PADDING = bytes(_ALIGN)
+#: Buffers below this stay inside the pickle: a part of their own costs more than copying them.
+_OUT_OF_BAND = 1 << 10
+
+
+class EncodeError(Exception):
+    """An object that neither pickle nor cloudpickle takes. ``text`` says which and why, without the object."""
+
+
+def encode(value: Any) -> tuple[list[Part], list[int]]:
+    """Pickle ``value``.
+
+    Returns:
+        The parts to send, padding included, and the lengths of the pickle and of each buffer.
+    Raises:
+        EncodeError: It cannot be pickled.
+    """
+    buffers: list[memoryview] = []
+
+    def out_of_band(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes < _OUT_OF_BAND:
+            return True
+        buffers.append(raw)
+        return False
+
+    data: bytes | None
+    try:
+        data = pickle.dumps(value, 5, buffer_callback=out_of_band)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # a __reduce__ may do anything, even sys.exit
+        data = None
+    if data is None or b"__main__" in data or _by_value_modules():
+        buffers.clear()
+        data = _cloudpickle(value, out_of_band)
+    if not buffers:
+        return [data], [len(data)]
+    parts: list[Part] = [data]
+    lengths = [len(data)]
+    for raw in buffers:
+        gap = -lengths[-1] % _ALIGN
+        if gap:
+            parts.append(_PADDING[:gap])
+        parts.append(raw)
+        lengths.append(raw.nbytes)
+    return parts, lengths
+
+
+def decode(payload: memoryview | bytes, lengths: list[int]) -> Any:
+    """Unpickle what `encode` made. Runs foreign code: only for authenticated peers, never on a control thread."""
+    if len(lengths) == 1:
+        return pickle.loads(payload)
+    view = memoryview(payload)
+    buffers = []
+    position = 0
+    for length in lengths:
+        buffers.append(view[position : position + length])
+        position += length + -length % _ALIGN
+    return pickle.loads(buffers[0], buffers=buffers[1:])
+
+
+def describe(value: Any) -> str:
+    """Name the type of ``value`` for an error text; never runs user code."""
+    kind = type(value)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def ship_by_value(module: types.ModuleType) -> None:
+    """From now on pickle what ``module`` defines by value, because ranks cannot import it."""
+    import cloudpickle  # start-up: imported where plain pickle does not do
+
+    cloudpickle.register_pickle_by_value(module)
+
+
+def _by_value_modules() -> bool:
+    cloudpickle = sys.modules.get("cloudpickle")
+    return cloudpickle is not None and bool(cloudpickle.list_registry_pickle_by_value())
+
+
+_pickler_class: type | None = None
+
+
+def _cloudpickle(value: Any, out_of_band: Any) -> bytes:
+    global _pickler_class
+    if _pickler_class is None:
+        _pickler_class = _make_pickler()
+    file = io.BytesIO()
+    try:
+        _pickler_class(file, protocol=5, buffer_callback=out_of_band).dump(value)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise EncodeError(f"{describe(value)} cannot be pickled: {type(error).__name__}: {error}") from error
+    return file.getvalue()
+
+
+def _make_pickler() -> type:
+    import cloudpickle.cloudpickle as cp  # start-up: imported where plain pickle does not do
+
+    def reduce_code(code: types.CodeType) -> Any:
+        alias = source.alias_of(code)
+        if alias is not None:
+            code = code.replace(co_filename=alias)
+        return cp._code_reduce(code)
+
+    class SourcePickler(cp.Pickler):  # type: ignore[misc]
+        """cloudpickle that gives code without a file a name under which its source can be asked for."""
+
+        dispatch_table = collections.ChainMap({types.CodeType: reduce_code}, cp.Pickler.dispatch_table)
+
+    return SourcePickler
+
+
+def warm_up() -> None:
+    """Load cloudpickle now: in the process that ranks are forked from, so that none of them has to."""
+    global _pickler_class
+    _pickler_class = _make_pickler()

@@ -1,0 +1,231 @@
+"""Frames: the unit on every link. Sans-IO: bytes in, frames out.
+
+::
+
+    frame   := u32 length of (header + payload) | u8 kind | u32 header length | header | payload
+    header  := one msgpack value
+    chunked := frame(kind | MORE, u64 total + header, part) frame(kind | MORE, "", part)* frame(kind, "", part)
+
+A payload larger than `CHUNK` travels in several frames of the same kind; only the first has a header, and it announces
+the total, so that the receiver takes memory once. Lengths are checked before memory is taken.
+
+A decoder is used by one thread at a time.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgpack
+
+from meshrt.errors import ProtocolError
+
+__all__ = ["CHUNK", "CONTROL_MAX", "DATA_MAX", "PAYLOAD_MAX", "Frame", "FrameDecoder", "pack_header", "split_frames"]
+
+#: Largest frame on a control link, bytes.
+CONTROL_MAX = 1 << 20
+#: Largest frame on a data link, bytes.
+DATA_MAX = 64 << 20
+#: Payload bytes of one frame of a chunked message.
+CHUNK = 32 << 20
+#: Largest payload of one message, bytes.
+PAYLOAD_MAX = 64 << 30
+
+MORE = 0x80
+_PREFIX = struct.Struct(">IBI")
+_TOTAL = struct.Struct(">Q")
+#: From this size on a payload is received straight into memory of its own.
+_DIRECT = 64 << 10
+_ANONYMOUS = 1 << 20
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Frame(NamedTuple):
+    """One message as received. ``payload`` is the receiver's own memory."""
+
+    kind: int
+    header: Any
+    payload: memoryview | bytes
+
+
+def pack_header(kind: int, header: Any, payload_length: int = 0) -> bytes:
+    """Return the bytes that precede a payload of ``payload_length`` bytes (at most `CHUNK`)."""
+    packed: bytes = msgpack.packb(header)
+    return _PREFIX.pack(len(packed) + payload_length, kind, len(packed)) + packed
+
+
+def split_frames(kind: int, header: Any, parts: Sequence[Buffer]) -> list[Buffer]:
+    """Return the buffers to write for a message whose payload is the concatenation of ``parts``.
+
+    Payload parts are not copied, except that small ones may be joined with the header.
+    """
+    total = sum(map(len, parts))
+    if total <= CHUNK:
+        prefix = pack_header(kind, header, total)
+        if total < _DIRECT:
+            return [b"".join((prefix, *parts))]
+        return [prefix, *parts]
+    out: list[Buffer] = []
+    packed = _TOTAL.pack(total) + msgpack.packb(header)
+    sent = 0
+    for pieces, size in _chunks(parts):
+        sent += size
+        flag = MORE if sent < total else 0
+        out.append(_PREFIX.pack(len(packed) + size, kind | flag, len(packed)) + packed)
+        out.extend(pieces)
+        packed = b""
+    return out
+
+
+def _chunks(parts: Sequence[Buffer]) -> Iterator[tuple[list[Buffer], int]]:
+    pieces: list[Buffer] = []
+    size = 0
+    for part in parts:
+        view = memoryview(part)
+        while len(view):
+            take = view[: CHUNK - size]
+            pieces.append(take)
+            size += len(take)
+            view = view[len(take) :]
+            if size == CHUNK:
+                yield pieces, size
+                pieces, size = [], 0
+    if size:
+        yield pieces, size
+
+
+class _Assembly:
+    """A payload that is being received into memory of its own."""
+
+    __slots__ = ("filled", "frame_left", "header", "kind", "more", "view")
+
+    def __init__(self, kind: int, header: Any, total: int, frame_left: int, more: bool) -> None:
+        memory: Any = mmap.mmap(-1, total) if total >= _ANONYMOUS else bytearray(total)
+        self.kind = kind
+        self.header = header
+        self.view = memoryview(memory)
+        self.filled = 0
+        self.frame_left = frame_left
+        self.more = more
+
+
+class FrameDecoder:
+    """Turns the bytes of one link into frames.
+
+    Args:
+        max_frame: Longest frame accepted, bytes.
+        max_payload: Longest (chunked) payload accepted, bytes.
+    """
+
+    __slots__ = ("_assembly", "_max_frame", "_max_payload", "_tail")
+
+    def __init__(self, max_frame: int = DATA_MAX, max_payload: int = PAYLOAD_MAX) -> None:
+        self._max_frame = max_frame
+        self._max_payload = max_payload
+        self._tail: bytes = b""
+        self._assembly: _Assembly | None = None
+
+    @property
+    def idle(self) -> bool:
+        """True between two messages: an end of stream here cuts nothing."""
+        return not self._tail and self._assembly is None
+
+    def get_buffer(self) -> memoryview | None:
+        """Return where the next bytes belong when a long payload is under way, else None (use `receive_data`)."""
+        assembly = self._assembly
+        if assembly is None or not assembly.frame_left:
+            return None
+        return assembly.view[assembly.filled : assembly.filled + assembly.frame_left]
+
+    def buffer_updated(self, count: int) -> list[Frame]:
+        """``count`` bytes were written into `get_buffer`; return the frames that this completed."""
+        frames: list[Frame] = []
+        self._advance(count, frames)
+        return frames
+
+    def receive_data(self, data: bytes) -> list[Frame]:
+        """Take the next bytes of the link and return the frames that they complete.
+
+        Raises:
+            ProtocolError: The bytes are no frames, or exceed a limit; the link must be closed.
+        """
+        if self._tail:
+            data = self._tail + data
+            self._tail = b""
+        frames: list[Frame] = []
+        position = 0
+        size = len(data)
+        while position < size:
+            assembly = self._assembly
+            if assembly is not None and assembly.frame_left:
+                count = min(assembly.frame_left, size - position)
+                assembly.view[assembly.filled : assembly.filled + count] = data[position : position + count]
+                position += count
+                self._advance(count, frames)
+                continue
+            if size - position < 9:
+                break
+            length, kind, header_length = _PREFIX.unpack_from(data, position)
+            if length > self._max_frame or header_length > length:
+                raise ProtocolError(f"a frame of {length} bytes with a header of {header_length} is not allowed here")
+            start = position + 9
+            body = start + header_length
+            if assembly is not None:
+                self._continue(assembly, length, kind, header_length)
+                position = start
+                continue
+            if size < body:
+                break
+            end = start + length
+            if kind & MORE or (end > size and length >= _DIRECT):
+                self._begin(data[start:body], kind, length - header_length)
+                position = body
+            elif end > size:
+                break
+            else:
+                frames.append(Frame(kind, _unpack(data[start:body]), data[body:end]))
+                position = end
+        if position < size:
+            self._tail = data[position:] if position else data
+        return frames
+
+    def _begin(self, header: bytes, kind: int, frame_left: int) -> None:
+        more = bool(kind & MORE)
+        total = frame_left
+        if more:
+            if len(header) < 8:
+                raise ProtocolError("a chunked message without a total")
+            (total,) = _TOTAL.unpack_from(header)
+            header = header[8:]
+            if not frame_left < total <= self._max_payload:
+                raise ProtocolError(f"a chunked message of {total} bytes is not allowed here")
+        self._assembly = _Assembly(kind & ~MORE, _unpack(header), total, frame_left, more)
+
+    def _continue(self, assembly: _Assembly, length: int, kind: int, header_length: int) -> None:
+        missing = len(assembly.view) - assembly.filled
+        last = not kind & MORE
+        if kind & ~MORE != assembly.kind or header_length or length == 0 or length > missing or last != (length == missing):
+            raise ProtocolError("a chunked message was interrupted by another frame")
+        assembly.frame_left = length
+        assembly.more = not last
+
+    def _advance(self, count: int, frames: list[Frame]) -> None:
+        assembly = self._assembly
+        if assembly is None:
+            raise ProtocolError("no payload is under way")
+        assembly.filled += count
+        assembly.frame_left -= count
+        if not assembly.frame_left and not assembly.more:
+            self._assembly = None
+            frames.append(Frame(assembly.kind, assembly.header, assembly.view))
+
+
+def _unpack(header: bytes) -> Any:
+    try:
+        return msgpack.unpackb(header, strict_map_key=False, max_array_len=65536, max_map_len=65536, max_ext_len=0)
+    except Exception as error:  # msgpack has no common root for "these are not my bytes"
+        raise ProtocolError(f"a frame whose header is no msgpack: {error}") from None

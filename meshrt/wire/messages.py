@@ -1,0 +1,98 @@
+"""The messages: kinds of frames and the layout of their headers.
+
+Data links (caller to actor, one link per pair; both directions in the order sent)::
+
+    CALL    [call id, endpoint, view, lengths, flags]     payload: pickled (args, kwargs)
+    INIT    [call id, class label, view, lengths]         payload: pickled (class, args, kwargs, set-up)
+    STOP    [call id]                                     end the actor after what was sent before
+    RESULT  [call id, lengths or nil]                     payload: pickled value; nil stands for None
+    ERROR   [call id, error, lengths]                     payload: the pickled exception, may be missing
+
+``view`` is msgpack of ``[labels, offset, sizes, strides]``: one encoding serves all ranks, each finds its own point.
+``lengths`` are those of the pickle and of its out-of-band buffers, see `meshrt.wire.codec`.
+
+Control links (root, agent, rank; and terminals to the root)::
+
+    CONTROL [mesh id, rank] or nil                        payload: msgpack map, never a pickle
+
+The address says whom a message is for (root to rank) or from (rank to root); nil is the peer itself. The maps have a
+key ``"t"``: ``op`` (request: id, op, body), ``ok`` / ``no`` (its answer), ``ev`` (event: ev, body), and those between
+root and agent that `meshrt.host` documents.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+
+from meshrt.errors import ProtocolError, RemoteException
+from meshrt.wire.frames import pack_header
+
+__all__ = [
+    "CALL",
+    "CONTROL",
+    "ERROR",
+    "INIT",
+    "NO_REPLY",
+    "RESULT",
+    "STOP",
+    "Address",
+    "control_frame",
+    "error_from_wire",
+    "error_to_wire",
+    "unpack_control",
+]
+
+CALL = 1
+INIT = 2
+STOP = 3
+RESULT = 4
+ERROR = 5
+CONTROL = 16
+
+#: Flag of a CALL whose answer nobody wants (`broadcast`).
+NO_REPLY = 1
+
+Address = tuple[str, int]
+"""A rank on the control tree: (mesh id, base rank)."""
+
+
+def control_frame(message: dict[str, Any], address: Address | None = None) -> bytes:
+    """Encode a control message."""
+    payload: bytes = msgpack.packb(message)
+    return pack_header(CONTROL, address, len(payload)) + payload
+
+
+def unpack_control(payload: memoryview | bytes) -> dict[str, Any]:
+    """Decode the payload of a CONTROL frame. Raises ProtocolError."""
+    try:
+        message = msgpack.unpackb(payload, max_array_len=1 << 20, max_map_len=65536, max_ext_len=0)
+    except Exception as error:  # msgpack has no common root for "these are not my bytes"
+        raise ProtocolError(f"a control message that is no msgpack: {error}") from None
+    if not isinstance(message, dict) or not isinstance(message.get("t"), str):
+        raise ProtocolError("a control message without a type")
+    return message
+
+
+def error_to_wire(remote: RemoteException) -> list[Any]:
+    """Return plain data for a `RemoteException`, with its causes (at most 20)."""
+    chain: list[RemoteException] = []
+    link: RemoteException | None = remote
+    while link is not None and len(chain) < 20:
+        chain.append(link)
+        link = link.cause
+    return [[item.type, item.message, item.traceback, list(item.notes)] for item in chain]
+
+
+def error_from_wire(chain: list[Any]) -> RemoteException:
+    """Inverse of `error_to_wire`. Raises ProtocolError for foreign data."""
+    remote: RemoteException | None = None
+    try:
+        for type_name, message, traceback, notes in reversed(chain):
+            remote = RemoteException(str(type_name), str(message), str(traceback), tuple(map(str, notes)), remote)
+    except (TypeError, ValueError):
+        remote = None
+    if remote is None:
+        raise ProtocolError("an error message that cannot be read")
+    return remote

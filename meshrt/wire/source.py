@@ -1,0 +1,152 @@
+"""The source text of code that is shipped by value, so that a debugger on another process can show it.
+
+Code of a script, a module or a notebook cell has a file name that `linecache` knows here. Code from ``python -c``, from
+standard input or typed at ``>>>`` has none: its text is found where it still exists (the command line, standard input,
+the line editor's history), and where many statements share the name ``<stdin>`` each gets an alias of its own, which
+`meshrt.wire.codec` writes into the code that it ships.
+
+Used in the process that ships; any thread.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import linecache
+import os
+import stat
+import sys
+import threading
+import types
+from collections.abc import Iterator
+
+__all__ = ["alias_of", "source_text"]
+
+_lock = threading.Lock()
+_texts: dict[str, str] = {}
+_aliases: dict[types.CodeType, str | None] = {}
+_STDIN = "<stdin>"
+
+
+def source_text(filename: str) -> str | None:
+    """Return the text of ``filename`` as it stands in this process, or None when it is not known."""
+    with _lock:
+        text = _texts.get(filename)
+    if text is not None:
+        return text
+    if filename == "<string>":
+        return _command_text()
+    if filename == _STDIN:
+        return _stdin_text()
+    lines = linecache.getlines(filename)
+    return "".join(lines) if lines else None
+
+
+def alias_of(code: types.CodeType) -> str | None:
+    """Return the name under which `source_text` finds the source of ``code``, or None to keep its own.
+
+    Only code typed at ``>>>`` needs one.
+    """
+    if code.co_filename != _STDIN or not _interactive():
+        return None
+    with _lock:
+        if code in _aliases:
+            return _aliases[code]
+    found = _in_history(code)
+    with _lock:
+        if found is None:
+            _aliases[code] = None
+            return None
+        statement, siblings = found
+        alias = f"<typed-{len(_texts) + 1}>"
+        _texts[alias] = statement
+        for sibling in siblings:
+            _aliases[sibling] = alias
+        _aliases[code] = alias
+        return alias
+
+
+def _interactive() -> bool:
+    return hasattr(sys, "ps1") or bool(sys.flags.interactive)
+
+
+def _command_text() -> str | None:
+    """The argument of ``python -c``."""
+    arguments = list(sys.orig_argv[1:])
+    for index, argument in enumerate(arguments):
+        if argument == "-c" and index + 1 < len(arguments):
+            return arguments[index + 1]
+        if argument.startswith("-") and not argument.startswith("--") and "c" in argument:
+            # Flags may be joined, as in `-Ic CODE` or `-c'CODE'`.
+            return argument.partition("c")[2] or (arguments[index + 1] if index + 1 < len(arguments) else None)
+    return None
+
+
+def _stdin_text() -> str | None:
+    """The script that came through standard input: read again from a file, or from what stdio still holds of a pipe."""
+    try:
+        mode = os.fstat(0).st_mode
+        if stat.S_ISREG(mode):
+            size = os.fstat(0).st_size
+            return os.pread(0, min(size, 16 << 20), 0).decode(errors="replace")
+        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+            return _stdio_buffer()
+    except OSError:
+        return None
+    return None
+
+
+def _stdio_buffer() -> str | None:
+    # The interpreter has read the whole pipe through C stdio; a script that fits into its buffer is still there.
+    # glibc: struct _IO_FILE { int flags; char *read_{ptr,end,base}, *write_{base,ptr,end}, *buf_base, *buf_end; ... }
+    try:
+        file = ctypes.c_void_p.in_dll(ctypes.CDLL(None), "stdin").value
+        if file is None:
+            return None
+        *_, base, end = (ctypes.c_void_p * 9).from_address(file)
+        if not base or not end or end <= base:
+            return None
+        text = ctypes.string_at(base, end - base).partition(b"\0")[0].decode()
+        tree = ast.parse(text)
+    except (ValueError, SyntaxError, OSError):
+        # Longer than the buffer: what is left of it is no program, or not the beginning of one.
+        return None
+    return text if tree.body else None
+
+
+def _in_history(code: types.CodeType) -> tuple[str, list[types.CodeType]] | None:
+    """Find the typed statement that compiles to ``code``; the newest one wins."""
+    readline = sys.modules.get("readline")
+    if readline is None:
+        return None
+    lines = [readline.get_history_item(index + 1) or "" for index in range(readline.get_current_history_length())]
+    for start in range(len(lines) - 1, -1, -1):
+        if not lines[start] or lines[start][0].isspace():
+            continue
+        for text in _statements(lines, start):
+            inner = list(_inner_codes(compile(text, _STDIN, "exec")))
+            if code in inner:
+                return text, inner
+    return None
+
+
+def _statements(lines: list[str], start: int) -> Iterator[str]:
+    """Yield the texts that begin at ``lines[start]`` and parse as one statement; history drops empty lines."""
+    for end in range(start + 1, min(len(lines), start + 2000) + 1):
+        if end < len(lines) and lines[end][:1].isspace():
+            continue
+        text = "\n".join(lines[start:end]) + "\n"
+        try:
+            tree = ast.parse(text)
+        except SyntaxError:
+            continue
+        if len(tree.body) == 1:
+            yield text
+        return
+
+
+def _inner_codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield const
+            yield from _inner_codes(const)

@@ -1,0 +1,506 @@
+"""The floors of the design, and what code in ``meshrt/`` never does; checked on the syntax trees.
+
+A module imports only from the rows above its own, at module level, inside a function and under ``TYPE_CHECKING`` alike.
+A rule is a function from a `Source` to its `Finding`s, so each one is also tried here on small sources that break it.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+
+__all__: list[str] = []
+
+ROOT = Path(__file__).resolve().parent.parent
+
+#: Top row first. A row may hold several packages: they do not import each other.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("errors", "hooks"),
+    ("selection",),
+    ("wire",),
+    ("transport", "store"),
+    ("host",),
+    ("actor",),
+    ("mesh",),
+    ("failure",),
+    ("engine",),
+    ("inspect",),
+    ("debug",),
+    ("cli",),
+    ("testing", "__main__"),
+)
+ROW = {package: row for row, packages in enumerate(LAYERS) for package in packages}
+
+#: The public facade: it names every package, by dotted string or under TYPE_CHECKING, and stands outside the floors.
+FACADE = "meshrt/__init__.py"
+#: Typed against what plug-ins will see, so its TYPE_CHECKING imports may go in any direction.
+HOOKS = "meshrt/hooks.py"
+#: Who may write the debugger's dotted name (to load it on first use); nobody may import it.
+NAMES_DEBUGGER = (FACADE, HOOKS, "meshrt/cli/")
+#: The only places that may turn bytes into objects.
+CODECS = ("meshrt/wire/codec.py",)
+OBJECT_CODECS = {"pickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve"}
+
+MAX_LINES = 700
+REASON = re.compile(r"#.*\b(optional|start-up):")
+
+#: None of these may be loaded by a bare ``import meshrt``.
+HEAVY = ("asyncio", "bdb", "cloudpickle", "meshrt.debug", "pdb", "prompt_toolkit", "psutil", "tabulate", "uvloop")
+
+
+# ---- reading sources -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One broken rule, where an editor can jump to."""
+
+    path: str
+    line: int
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.problem}"
+
+
+@dataclass(frozen=True)
+class Imported:
+    """One module that an import names (``from a import b`` counts as ``a.b``: it may be a module)."""
+
+    name: str
+    alias: str
+    node: ast.stmt | ast.expr
+    in_function: bool
+    type_checking: bool
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file: its path from the root of the project, with slashes, and its text."""
+
+    path: str
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, self.path)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
+
+    @property
+    def package(self) -> str:
+        """First name below ``meshrt``: ``wire`` for meshrt/wire/codec.py, ``errors`` for meshrt/errors.py."""
+        return self.path.split("/")[1].removesuffix(".py")
+
+    @cached_property
+    def imports(self) -> tuple[Imported, ...]:
+        return tuple(self._imports(self.tree, in_function=False, type_checking=False))
+
+    def _imports(self, parent: ast.AST, *, in_function: bool, type_checking: bool) -> Iterator[Imported]:
+        for node in ast.iter_child_nodes(parent):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield Imported(alias.name, alias.asname or alias.name, node, in_function, type_checking)
+            elif isinstance(node, ast.ImportFrom):
+                base = self._absolute(node)
+                for alias in node.names:
+                    yield Imported(f"{base}.{alias.name}", alias.asname or alias.name, node, in_function, type_checking)
+            elif isinstance(node, ast.Call) and (name := _imported_by_call(node)):
+                yield Imported(name, "", node, in_function, type_checking)
+            inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            if isinstance(node, ast.If) and _is_type_checking(node.test):
+                body, orelse = (ast.Module(body=branch, type_ignores=[]) for branch in (node.body, node.orelse))
+                yield from self._imports(body, in_function=inside, type_checking=True)
+                yield from self._imports(orelse, in_function=inside, type_checking=type_checking)
+            else:
+                yield from self._imports(node, in_function=inside, type_checking=type_checking)
+
+    def _absolute(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        folder = self.path.split("/")[:-1]
+        parts = folder[: len(folder) - node.level + 1]
+        return ".".join([*parts, node.module] if node.module else parts)
+
+    def finding(self, node: ast.AST, problem: str) -> Finding:
+        return Finding(self.path, getattr(node, "lineno", 1), problem)
+
+
+def _imported_by_call(node: ast.Call) -> str:
+    """The module that ``importlib.import_module("x")`` or ``__import__("x")`` names, or ""."""
+    if (isinstance(node.func, ast.Name) and node.func.id in ("__import__", "import_module")) or (
+        isinstance(node.func, ast.Attribute) and node.func.attr == "import_module"
+    ):
+        match node.args:
+            case [ast.Constant(value=str(name)), *_]:
+                return name
+    return ""
+
+
+def _is_type_checking(test: ast.expr) -> bool:
+    return "TYPE_CHECKING" in (getattr(test, "id", ""), getattr(test, "attr", ""))
+
+
+def _texts(tree: ast.Module) -> Iterator[tuple[ast.Constant, str]]:
+    """The string constants of a module, the fixed parts of f-strings among them; its documentation is left out."""
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+            yield node, node.value
+
+
+def _within(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
+
+
+def read_sources(*folders: str) -> list[Source]:
+    """Every Python file below these folders of the project."""
+    paths = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return [Source(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")) for path in paths]
+
+
+RUNTIME = read_sources("meshrt")
+PROJECT = RUNTIME + read_sources("tests", "examples", "bench")
+
+Rule = Callable[[Source], Iterator[Finding]]
+
+
+def check(rule: Rule, sources: list[Source] = RUNTIME) -> None:
+    """Fail with one line for each place that breaks ``rule``."""
+    findings = [finding for source in sources for finding in rule(source)]
+    if findings:
+        pytest.fail("\n".join(["", *map(str, findings)]), pytrace=False)
+
+
+# ---- the rules -------------------------------------------------------------------------------------------------------
+
+
+def imports_go_up(source: Source) -> Iterator[Finding]:
+    """Imports name rows above, or the module's own package."""
+    if source.path == FACADE:
+        return
+    if source.package not in ROW:
+        yield Finding(source.path, 1, f"meshrt.{source.package} has no row; decide which floor it is on (LAYERS)")
+        return
+    own = ROW[source.package]
+    for imported in source.imports:
+        if not _within(imported.name, "meshrt") or imported.name == "meshrt.__version__":
+            continue
+        if imported.type_checking and source.path == HOOKS:
+            continue
+        target = imported.name.removeprefix("meshrt").removeprefix(".").split(".")[0]
+        if target not in ROW:
+            yield source.finding(imported.node, f"imports {imported.name} from the facade; name its own module")
+        elif target != source.package and ROW[target] >= own:
+            where = "beside" if ROW[target] == own else "below"
+            yield source.finding(
+                imported.node, f"imports {imported.name}; meshrt.{target} is {where} meshrt.{source.package}"
+            )
+
+
+def function_imports_say_why(source: Source) -> Iterator[Finding]:
+    """An import inside a function has a comment ``# optional: ...`` or ``# start-up: ...`` on its line or above it."""
+    for imported in source.imports:
+        if not imported.in_function or not isinstance(imported.node, ast.Import | ast.ImportFrom):
+            continue
+        first, last = imported.node.lineno, imported.node.end_lineno or imported.node.lineno
+        above = source.lines[first - 2].strip() if first > 1 else ""
+        if not any(map(REASON.search, source.lines[first - 1 : last])) and not REASON.match(above):
+            yield source.finding(
+                imported.node, f"imports {imported.name} inside a function without '# optional:' or '# start-up:'"
+            )
+
+
+def debugger_is_not_imported(source: Source) -> Iterator[Finding]:
+    """Outside ``meshrt/debug`` the debugger is a dotted string, and only the places that load plug-ins hold it."""
+    if source.package == "debug" or source.path == FACADE:
+        return
+    for imported in source.imports:
+        if _within(imported.name, "meshrt.debug"):
+            yield source.finding(imported.node, f"imports {imported.name}; the debugger is a plug-in")
+    if source.path.startswith(NAMES_DEBUGGER):
+        return
+    for node, text in _texts(source.tree):
+        if re.fullmatch(r"meshrt\.debug(\.\w+)*(:\w+)?", text):
+            yield source.finding(node, f"holds the dotted name {text!r}; only hooks.py loads plug-ins")
+
+
+def objects_are_decoded_in_the_codec(source: Source) -> Iterator[Finding]:
+    """Nothing but the codec can unpickle, so nothing on the control plane ever is."""
+    if source.path in CODECS:
+        return
+    for imported in source.imports:
+        if imported.name.split(".")[0] in OBJECT_CODECS:
+            yield source.finding(imported.node, f"imports {imported.name}; only {', '.join(CODECS)} may")
+
+
+def no_eval(source: Source) -> Iterator[Finding]:
+    """Text becomes code in the debugger only, where a person typed it."""
+    if source.package == "debug":
+        return
+    for node in ast.walk(source.tree):
+        name = ""
+        if isinstance(node, ast.Name):
+            name = node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "builtins":
+            name = node.attr
+        if name in ("eval", "exec"):
+            yield source.finding(node, f"uses {name}()")
+
+
+def no_assert(source: Source) -> Iterator[Finding]:
+    """``python -O`` removes assertions, so they guard nothing."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Assert):
+            yield source.finding(node, "asserts; raise an error that says what was expected")
+
+
+def no_wall_clock(source: Source) -> Iterator[Finding]:
+    """A clock that can be set back measures nothing."""
+    names = {imported.alias for imported in source.imports if imported.name == "time"}
+    advice = "durations: time.monotonic(); stamps of records: time.time_ns()"
+    for imported in source.imports:
+        if imported.name == "time.time":
+            yield source.finding(imported.node, f"imports time.time; {advice}")
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr="time") if name in names:
+                yield source.finding(node, f"uses time.time(); {advice}")
+
+
+def no_shell(source: Source) -> Iterator[Finding]:
+    """Arguments are lists; no string is ever parsed by a shell."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call):
+            for keyword in node.keywords:
+                if keyword.arg == "shell" and not (
+                    isinstance(keyword.value, ast.Constant) and keyword.value.value is False
+                ):
+                    yield source.finding(node, "passes shell=")
+            match node.func:
+                case ast.Attribute(value=ast.Name(id="os"), attr="system" | "popen" as name):
+                    yield source.finding(node, f"calls os.{name}()")
+
+
+def no_open_interface(source: Source) -> Iterator[Finding]:
+    """A socket is bound to one explicit address."""
+    for constant, text in _texts(source.tree):
+        if "0.0.0.0" in text:
+            yield source.finding(constant, "names the address of all interfaces; to refuse it, ask is_unspecified")
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Attribute) and node.attr == "INADDR_ANY":
+            yield source.finding(node, "names the address of all interfaces")
+
+
+def is_short(source: Source) -> Iterator[Finding]:
+    """Above 700 lines a file is several things."""
+    if len(source.lines) > MAX_LINES:
+        yield Finding(source.path, MAX_LINES + 1, f"has {len(source.lines)} lines, more than {MAX_LINES}; split it")
+
+
+def has_all(source: Source) -> Iterator[Finding]:
+    """Every module says what it offers, in a literal that tools can read."""
+    if source.path.endswith("__main__.py"):
+        return
+    for node in source.tree.body:
+        value: ast.expr | None
+        match node:
+            case ast.Assign(targets=[ast.Name(id="__all__")], value=value):
+                pass
+            case ast.AnnAssign(target=ast.Name(id="__all__"), value=value):
+                pass
+            case _:
+                continue
+        names = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
+        texts = [name.value for name in names if isinstance(name, ast.Constant) and isinstance(name.value, str)]
+        if len(texts) != len(names):
+            yield source.finding(node, "has an __all__ that is no plain list of strings")
+        elif len(set(texts)) != len(texts):
+            yield source.finding(node, "names something twice in __all__")
+        return
+    yield Finding(source.path, 1, "has no __all__")
+
+
+# ---- the project obeys them ------------------------------------------------------------------------------------------
+
+
+def test_there_are_sources() -> None:
+    paths = {source.path for source in RUNTIME}
+    assert {FACADE, HOOKS, *CODECS} <= paths
+
+
+def test_imports_go_up() -> None:
+    check(imports_go_up)
+
+
+def test_function_imports_say_why() -> None:
+    check(function_imports_say_why)
+
+
+def test_debugger_is_not_imported() -> None:
+    check(debugger_is_not_imported)
+
+
+def test_objects_are_decoded_in_the_codec() -> None:
+    check(objects_are_decoded_in_the_codec)
+
+
+def test_no_eval_outside_the_debugger() -> None:
+    check(no_eval)
+
+
+def test_no_assert() -> None:
+    check(no_assert)
+
+
+def test_no_wall_clock() -> None:
+    check(no_wall_clock)
+
+
+def test_no_shell() -> None:
+    check(no_shell)
+
+
+def test_no_open_interface() -> None:
+    check(no_open_interface)
+
+
+def test_files_are_short() -> None:
+    check(is_short, PROJECT)
+
+
+def test_every_module_has_all() -> None:
+    check(has_all)
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The modules that a fresh interpreter loads for ``statement``."""
+    code = f"import sys; before = set(sys.modules); {statement}; print(*(set(sys.modules) - before))"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "COVERAGE"))}
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+    )
+    if result.returncode:
+        pytest.fail(f"{statement!r} failed:\n{result.stderr}", pytrace=False)
+    return set(result.stdout.split())
+
+
+def heavy(modules: set[str]) -> list[str]:
+    return [name for name in HEAVY if any(_within(module, name) for module in modules)]
+
+
+def test_import_is_light() -> None:
+    modules = loaded_by("import meshrt")
+    assert "meshrt" in modules
+    assert not heavy(modules), f"`import meshrt` loads {', '.join(heavy(modules))}"
+
+
+def test_a_heavy_import_is_seen() -> None:
+    assert heavy(loaded_by("import meshrt, pdb, asyncio")) == ["asyncio", "bdb", "pdb"]
+
+
+# ---- each rule can fail ----------------------------------------------------------------------------------------------
+
+CASES: list[tuple[Rule, str, str, list[int]]] = [
+    (imports_go_up, "meshrt/wire/a.py", "import os\nfrom meshrt.errors import MeshError\nfrom meshrt import hooks", []),
+    (imports_go_up, "meshrt/wire/a.py", "from meshrt.wire.b import x\nfrom . import b\nfrom .b import x", []),
+    (imports_go_up, "meshrt/wire/a.py", "import meshrt.mesh.future", [1]),
+    (imports_go_up, "meshrt/wire/a.py", "\nfrom meshrt.host import agent", [2]),
+    (imports_go_up, "meshrt/wire/a.py", "from ..store import arena", [1]),
+    (imports_go_up, "meshrt/wire/a/__init__.py", "from ...store import arena", [1]),
+    (imports_go_up, "meshrt/wire/__init__.py", "from .. import host, errors", [1]),
+    (imports_go_up, "meshrt/transport/a.py", "from meshrt.store import arena", [1]),
+    (imports_go_up, "meshrt/errors.py", "from meshrt.hooks import hooks", [1]),
+    (imports_go_up, "meshrt/wire/a.py", "def f():\n    from meshrt.mesh import Future  # start-up: large", [2]),
+    (imports_go_up, "meshrt/wire/a.py", "async def f():\n    if 1:\n        import meshrt.mesh", [3]),
+    (imports_go_up, "meshrt/wire/a.py", "if TYPE_CHECKING:\n    from meshrt.mesh import Future", [2]),
+    (imports_go_up, "meshrt/wire/a.py", "if not x:\n    pass\nelse:\n    from meshrt.mesh import Future", [4]),
+    (imports_go_up, "meshrt/wire/a.py", "import importlib\nimportlib.import_module('meshrt.mesh')", [2]),
+    (imports_go_up, "meshrt/wire/a.py", "__import__('meshrt.mesh')", [1]),
+    (imports_go_up, "meshrt/cli/a.py", "from meshrt import Actor", [1]),
+    (imports_go_up, "meshrt/cli/a.py", "import meshrt", [1]),
+    (imports_go_up, "meshrt/cli/a.py", "from meshrt import __version__", []),
+    (imports_go_up, "meshrt/cli/a.py", "import meshrt_extra, wire", []),
+    (imports_go_up, "meshrt/hooks.py", "if TYPE_CHECKING:\n    from meshrt.mesh import Future", []),
+    (imports_go_up, "meshrt/hooks.py", "if typing.TYPE_CHECKING:\n    pass\nelse:\n    import meshrt.mesh", [4]),
+    (imports_go_up, "meshrt/hooks.py", "import meshrt.mesh", [1]),
+    (imports_go_up, "meshrt/surprise.py", "", [1]),
+    (imports_go_up, "meshrt/surprise/a.py", "", [1]),
+    (imports_go_up, "meshrt/__init__.py", "from meshrt.mesh import Future", []),
+    (function_imports_say_why, "meshrt/wire/a.py", "import os\nif os:\n    import re", []),
+    (function_imports_say_why, "meshrt/wire/a.py", "def f():\n    import re", [2]),
+    (function_imports_say_why, "meshrt/wire/a.py", "def f():\n    import re  # start-up: 3 ms", []),
+    (function_imports_say_why, "meshrt/wire/a.py", "def f():\n    # optional: only with numpy\n    import numpy", []),
+    (function_imports_say_why, "meshrt/wire/a.py", "def f():\n    from re import (\n        a,  # optional: b\n)", []),
+    (function_imports_say_why, "meshrt/wire/a.py", "class A:\n    async def f():\n        import re  # why", [3]),
+    (debugger_is_not_imported, "meshrt/mesh/a.py", "import meshrt.debug", [1]),
+    (debugger_is_not_imported, "meshrt/cli/a.py", "from meshrt.debug.repl import main", [1]),
+    (debugger_is_not_imported, "meshrt/cli/a.py", "from meshrt import debug", [1]),
+    (debugger_is_not_imported, "meshrt/cli/a.py", "from .. import debug", [1]),
+    (debugger_is_not_imported, "meshrt/hooks.py", "if TYPE_CHECKING:\n    import meshrt.debug.rank", [2]),
+    (debugger_is_not_imported, "meshrt/mesh/a.py", "x = 'meshrt.debug.rank'", [1]),
+    (debugger_is_not_imported, "meshrt/mesh/a.py", "'run python -m meshrt.debug'", []),
+    (debugger_is_not_imported, "meshrt/hooks.py", "x = 'meshrt.debug.rank'", []),
+    (debugger_is_not_imported, "meshrt/debug/a.py", "from meshrt.debug import rank", []),
+    (objects_are_decoded_in_the_codec, "meshrt/wire/a.py", "import pickle", [1]),
+    (objects_are_decoded_in_the_codec, "meshrt/wire/a.py", "from cloudpickle.cloudpickle import dumps", [1]),
+    (objects_are_decoded_in_the_codec, "meshrt/debug/a.py", "def f():\n    import marshal", [2]),
+    (objects_are_decoded_in_the_codec, "meshrt/wire/codec.py", "import pickle", []),
+    (objects_are_decoded_in_the_codec, "meshrt/wire/a.py", "import picklejar", []),
+    (no_eval, "meshrt/wire/a.py", "x = 1\neval('x')", [2]),
+    (no_eval, "meshrt/wire/a.py", "import builtins\nrun = builtins.exec", [2]),
+    (no_eval, "meshrt/wire/a.py", "model.eval()\ndef evaluate(): pass", []),
+    (no_eval, "meshrt/debug/a.py", "eval('1')", []),
+    (no_assert, "meshrt/wire/a.py", "def f(x):\n    assert x", [2]),
+    (no_assert, "meshrt/wire/a.py", "'assert x'", []),
+    (no_wall_clock, "meshrt/wire/a.py", "import time\ntime.time()", [2]),
+    (no_wall_clock, "meshrt/wire/a.py", "import time as t\nnow = t.time", [2]),
+    (no_wall_clock, "meshrt/wire/a.py", "from time import time", [1]),
+    (no_wall_clock, "meshrt/wire/a.py", "import time\ntime.time_ns(); time.monotonic(); loop.time()", []),
+    (no_shell, "meshrt/wire/a.py", "subprocess.run('x', shell=True)", [1]),
+    (no_shell, "meshrt/wire/a.py", "subprocess.run('x', shell=maybe)", [1]),
+    (no_shell, "meshrt/wire/a.py", "os.system('x')", [1]),
+    (no_shell, "meshrt/wire/a.py", "subprocess.run(['x'], shell=False)", []),
+    (no_open_interface, "meshrt/wire/a.py", "HOST = '0.0.0.0'", [1]),
+    (no_open_interface, "meshrt/wire/a.py", "f'tcp://0.0.0.0:{port}'", [1]),
+    (no_open_interface, "meshrt/wire/a.py", "socket.INADDR_ANY", [1]),
+    (no_open_interface, "meshrt/wire/a.py", "'''Refuses 0.0.0.0.'''\nHOST = '127.0.0.1'", []),
+    (is_short, "meshrt/wire/a.py", "x = 1\n" * 701, [701]),
+    (is_short, "meshrt/wire/a.py", "x = 1\n" * 700, []),
+    (has_all, "meshrt/wire/a.py", "x = 1", [1]),
+    (has_all, "meshrt/wire/a.py", "x = 1\n__all__ = ['x', 'x']", [2]),
+    (has_all, "meshrt/wire/a.py", "__all__ = list(names)", [1]),
+    (has_all, "meshrt/wire/a.py", "__all__ = [x]", [1]),
+    (has_all, "meshrt/wire/a.py", "__all__: list[str] = []", []),
+    (has_all, "meshrt/wire/a.py", "__all__ = ('x',)", []),
+    (has_all, "meshrt/wire/__main__.py", "", []),
+]
+
+
+@pytest.mark.parametrize(("rule", "path", "text", "lines"), CASES)
+def test_the_rule_sees(rule: Rule, path: str, text: str, lines: list[int]) -> None:
+    findings = list(rule(Source(path, text)))
+    assert [finding.line for finding in findings] == lines, [str(finding) for finding in findings]
+    assert all(str(finding).startswith(f"{path}:{finding.line}: ") for finding in findings)
+
+
+def test_check_fails_with_file_and_line() -> None:
+    with pytest.raises(pytest.fail.Exception, match=re.escape("meshrt/wire/a.py:1: asserts")):
+        check(no_assert, [Source("meshrt/wire/a.py", "assert 1")])
+
+
+def test_every_rule_is_tried() -> None:
+    rules = {rule for rule, _, _, lines in CASES if lines}
+    signature = no_assert.__annotations__
+    assert rules == {value for value in globals().values() if getattr(value, "__annotations__", None) == signature}
