@@ -1,7 +1,5 @@
 """The actor of ``debugging.py``: every rank stops at a breakpoint."""
 
-from __future__ import annotations
-
 from meshrt import Actor, current_rank, endpoint
 
 
@@ -14,6 +12,7 @@ class DebugeeActor(Actor):
     @endpoint
     def to_debug(self) -> int:
         rank = current_rank().rank
+        total = 50
         breakpoint()
-        share = share_of(100, rank)
+        share = share_of(total, rank)
         return share

@@ -53,7 +53,11 @@ __all__ = [
     "SupervisionError",
     "UsageError",
     "describe_exit",
+    "user_stack",
 ]
+
+
+_PACKAGE = __file__.rpartition("/")[0] + "/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,10 +240,12 @@ class SupervisionError(MeshError, RuntimeError):
         return "is gone"
 
     def __str__(self) -> str:
-        text = f"{self.place} {self._what()}"
         if self.endpoint:
             ran = "may have run" if self.may_have_run else "did not run"
-            text = f"{self.endpoint}() failed: {text} (the call {ran})"
+            call = f"{self.place.actor}.{self.endpoint}()" if self.place.actor else f"{self.endpoint}()"
+            text = f"{call} failed: {self.place.where} {self._what()} (the call {ran})"
+        else:
+            text = f"{self.place} {self._what()}"
         if self.others:
             text += f"; also lost: {', '.join(f'rank {place.rank}' for place in self.others)}"
         if self.log_tail:
@@ -277,7 +283,17 @@ class ProcessDied(SupervisionError):
         return describe_exit(self.exit_code, self.signal) + (f" ({self.hint})" if self.hint else "")
 
     def __str__(self) -> str:
-        return super().__str__() + (f"\nits stack:\n{self.stack.rstrip()}" if self.stack else "")
+        return super().__str__() + (f"\n{user_stack(self.stack)}" if self.stack else "")
+
+
+def user_stack(stack: str) -> str:
+    """Return the crashed thread's user frames out of what faulthandler wrote."""
+    head, _, rest = stack.partition("Current thread ")
+    if not rest:
+        return stack.rstrip()
+    lines = rest.partition("\n\n")[0].splitlines()
+    frames = [line for line in lines[1:] if _PACKAGE not in line]
+    return "\n".join([head.partition("\n")[0] + " (most recent call first)", *(frames or lines[1:])])
 
 
 def describe_exit(exit_code: int | None, signal: int | None) -> str:

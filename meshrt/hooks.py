@@ -76,7 +76,7 @@ class RankServices(Protocol):
         """Send an event to the root's side of the plug-in; returns at once, keeps the order."""
 
     def request(self, operation: str, body: Body, timeout: float) -> Body:
-        """Ask the root and wait (not from the control thread). Raises TimeoutError, or MeshError if the root refuses."""
+        """Ask the root and wait (not on the control thread). Raises TimeoutError, or MeshError with a refusal."""
 
     def set_held(self, held: bool) -> None:
         """Say that a thread of this rank was stopped (or let go) by a person: deadlines stand still. Counts."""

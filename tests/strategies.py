@@ -81,7 +81,7 @@ def selections(shape: Shape | None = None, numbers: int | None = None) -> st.Sea
         st.builds(All),
         st.builds(RankSet, _items(rank)),
         st.builds(State, st.sampled_from(STATE_WORDS)),
-        st.builds(Place, st.text(min_size=1, max_size=6), st.integers(1, 999)),
+        st.builds(Place, st.text(min_size=1, max_size=6) | st.text('a". ,(:-', min_size=1), st.integers(1, 999)),
         *dims,
     ]
     return st.builds(Selection, st.recursive(st.one_of(leaves), _branches, max_leaves=6))

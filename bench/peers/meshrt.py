@@ -2,10 +2,9 @@
 
 import os
 import time
-from typing import Any
 
 from bench.peers.protocol import Array, Peer, announce, filled, touch
-from meshrt import Actor, endpoint, proc_mesh
+from meshrt import Actor, endpoint, proc_mesh, shutdown_context
 
 __all__ = ["PEER", "Echo"]
 
@@ -44,9 +43,9 @@ class Mesh:
     """A running proc mesh with an :class:`Echo` on every rank."""
 
     def __init__(self, count: int) -> None:
-        self._procs: Any = proc_mesh(gpus=count)
-        self._all: Any = self._procs.spawn("echo", Echo).get()
-        self._one: Any = self._all.slice(gpus=0)
+        self._procs = proc_mesh(gpus=count)
+        self._all = self._procs.spawn("echo", Echo).get()
+        self._one = self._all.slice(gpus=0)
 
     async def pids(self) -> list[int]:
         return list(self._all.pid.call().get().values())
@@ -84,6 +83,7 @@ class Mesh:
 
     async def stop(self) -> None:
         self._procs.stop()
+        shutdown_context()
 
 
 async def start(count: int) -> Mesh:

@@ -138,4 +138,3 @@ def current_size() -> dict[str, int]:
 def current_actor_name() -> str:
     """Return the name of the actor that runs here. Raises UsageError in the script."""
     return context().actor_instance.name
-

@@ -156,9 +156,7 @@ class ControlThread:
                 self._selector.unregister(self._driver.fileno())
         if self._link is not None and self._link.backlog:
             with contextlib.suppress(KeyError):
-                self._selector.modify(
-                    self._link.sock, selectors.EVENT_READ | selectors.EVENT_WRITE, self._from_agent
-                )
+                self._selector.modify(self._link.sock, selectors.EVENT_READ | selectors.EVENT_WRITE, self._from_agent)
 
     def _drive(self, _events: int) -> None:
         self._driver.poll_nowait()

@@ -1,7 +1,7 @@
 """The broker: the hub between ranks and terminals, in the root's process and on its loop.
 
-It is told by the ranks and never waits for one. Ranks' events change the table of sessions; terminals' requests read it,
-or send a line to ranks and come back at once, and what becomes of the line is pushed later. The state of a session::
+It is told by the ranks and never waits for one. Ranks' events change the table of sessions; terminals' requests read it
+or send a line to ranks, and come back at once; what becomes of the line is pushed later. The state of a session::
 
     stopped --line sent--> busy --stopped--> stopped
                              |--resumed(step)--> stepping --stopped--> stopped

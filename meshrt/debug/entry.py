@@ -32,10 +32,10 @@ def _prompt(client: Client, may_leave: Callable[[], bool]) -> tuple[Repl, Termin
     return repls[0], terminal
 
 
-def _greet(terminal: Terminal, client: Client) -> None:
+def _greet(terminal: Terminal, client: Client, *, empty: str = "") -> None:
     if terminal.interactive:
         terminal.write(BANNER + "\n")
-        for line in client.stops or ["nothing is stopped yet; stops are announced here"]:
+        for line in client.stops or ([empty] if empty else []):
             terminal.notice(line)
 
 
@@ -44,7 +44,7 @@ def run_prompt(program: tools.Program) -> int:
     client = _connect(program, person=True)
     repl, terminal = _prompt(client, lambda: False)
     try:
-        _greet(terminal, client)
+        _greet(terminal, client, empty="nothing is stopped yet; stops are announced here")
         return repl.run()
     finally:
         client.close()

@@ -244,9 +244,29 @@ class RankPdb(pdb.Pdb):
         return result
 
     def default(self, line: str) -> None:
-        super().default(line)
-        if sys.version_info < (3, 13) and self.curframe is not None:
-            _write_back(self.curframe)
+        with self._assigning():
+            super().default(line)
+
+    def _getval(self, arg: str) -> Any:
+        with self._assigning() if ":=" in arg else contextlib.nullcontext():
+            return super()._getval(arg)
+
+    @contextlib.contextmanager
+    def _assigning(self) -> Iterator[None]:
+        """Let assignments of a command reach the variables of the current stack frame."""
+        frame = self.curframe
+        if frame is None or sys.version_info >= (3, 13):
+            yield
+            return
+        # Before 3.13 f_locals is a copy. Reading it takes the variables out, and only what was taken out is written
+        # back. By itself that happens for the frame of a trace event alone, once.
+        import ctypes  # start-up: needed only for an assignment at the prompt
+
+        self.curframe_locals = frame.f_locals
+        try:
+            yield
+        finally:
+            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(1))
 
     def lookupmodule(self, filename: str) -> str | None:
         # The user's own files first: a file that exists only in the program has no place on sys.path.
@@ -346,10 +366,3 @@ class _Interpreter(code.InteractiveConsole):
 
     def write(self, data: str) -> None:
         standard_out.write(data)
-
-
-def _write_back(frame: FrameType) -> None:
-    # Before 3.13 f_locals is a copy, and only the frame of a trace event is written back by itself.
-    import ctypes  # start-up: needed only for an assignment at the prompt
-
-    ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(1))

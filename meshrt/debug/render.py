@@ -166,7 +166,7 @@ class Answers:
         for (label, kind), pairs in self._kinds.items():
             for ranks, text in _grouped(pairs):
                 if kind != "answered":
-                    lines += _outcome(_of(label, True), kind, list(ranks), text)
+                    lines += _outcome(label, kind, list(ranks), text)
         return clean("\n".join(lines))
 
 
@@ -186,20 +186,21 @@ def _answer(who: str, text: str) -> str:
 
 _OUTCOMES = {
     "resumed": "resumed",
-    "ended": "resumed to the end of the endpoint",
+    "ended": "went on to the end of the endpoint",
     "aborted": "aborted",
     "gone": "gone",
-    "held": "not sent",
-    "busy": "not sent",
-    "running": "not stopped (resumed before)",
+    "held": "not asked",
+    "busy": "not asked",
+    "running": "not stopped, resumed before",
     "missing": "not stopped",
 }
 
 
-def _outcome(who: str, kind: str, ranks: list[int], text: str) -> list[str]:
+def _outcome(label: str, kind: str, ranks: list[int], text: str) -> list[str]:
     lines = []
     if kind in ("resumed", "ended", "aborted") and text:
         lines.append(_answer(fold_ranks(ranks), text))
     why = f" ({text})" if kind in ("gone", "held", "busy") and text else ""
-    lines.append(f"{who}{count_ranks(ranks)} {'-' if len(ranks) > 1 else 'is'} {_OUTCOMES[kind]}{why}")
+    who = f"rank {ranks[0]} of {label}:" if len(ranks) == 1 else f"{len(ranks)} ranks of {label} ({fold_ranks(ranks)}):"
+    lines.append(f"{who} {_OUTCOMES[kind]}{why}")
     return lines

@@ -228,13 +228,13 @@ class Repl:
         if self._attached is not None:
             return ["detach"] if len(words) == 1 else []
         if len(words) == 1:
-            return [command.name for command in COMMANDS]
+            return [command.name + (" " if " " in command.usage else "") for command in COMMANDS]
         if words[0] in ("help", "h"):
             return [command.name for command in COMMANDS] if len(words) == 2 else []
         if words[0] not in ("attach", "a", "cast", "wait"):
             return []
         if len(words) == 2:
-            return self._actors()
+            return [f"{name} " for name in self._actors()]
         return ["ranks("] if words[0] in ("cast", "wait") and len(words) == 3 else []
 
     def _actors(self) -> list[str]:

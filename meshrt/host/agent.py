@@ -101,7 +101,9 @@ class Agent:
             self._selector.modify(self._root.sock, selectors.EVENT_READ, self._from_root)
             if self._dropped:
                 count, self._dropped = self._dropped, 0
-                self._tell_root({"t": "warning", "text": f"{count} lines of output were too fast; they are in the files"})
+                self._tell_root(
+                    {"t": "warning", "text": f"{count} lines of output were too fast; they are in the files"}
+                )
 
     def _on_hello(self, message: dict[str, Any]) -> None:
         self._facts = message

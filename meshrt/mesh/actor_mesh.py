@@ -106,7 +106,7 @@ class ActorMesh(MeshTrait, Generic[A]):
 
     @property
     def initialized(self) -> Future[None]:
-        """Done when every ``__init__`` has run, or failed as one of them did. Raises UsageError on a received handle."""
+        """Done when every ``__init__`` has run, or failed as one did. Raises UsageError on a received handle."""
         if self._init is None:
             raise UsageError(f"{self.name} was received from another process: only its owner waits for its __init__")
         return self._init

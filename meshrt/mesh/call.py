@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from meshrt.errors import (
     ActorError,
@@ -182,8 +182,8 @@ class StreamCall(Generic[R]):
         if what.kind != RESULT:
             raise remote_error(place, self._endpoint, what)
         lengths = what.header[1]
-        value: R = None if lengths is None else codec.decode(what.payload, lengths)
-        return value
+        value: Any = None if lengths is None else codec.decode(what.payload, lengths)
+        return cast(R, value)
 
     def timeout_error(self, seconds: float) -> CallTimeout:
         """Say who has not answered."""
@@ -237,9 +237,7 @@ def _send(target: Target, runtime: ProcessRuntime, frame: list[Any], call_id: in
     driver.settle(outs, frame, block=not on_event_loop())
 
 
-def send_call(
-    target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict[str, Any], kind: Any
-) -> Any:
+def send_call(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict[str, Any], kind: Any) -> Any:
     """Send a CALL and return its future: ``kind`` is `MeshCall`, `OneCall` or `StreamCall`."""
     runtime = current_runtime()
     call_id = next(runtime.call_ids)

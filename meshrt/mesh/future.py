@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import math
@@ -93,6 +92,8 @@ class Future(Pending, Generic[T]):
         return self._settle()
 
     async def _wait_on_loop(self) -> None:
+        import asyncio  # start-up: whoever awaits has loaded it
+
         loop = asyncio.get_running_loop()
         thread = threading.get_ident()
         waiter = loop.create_future()

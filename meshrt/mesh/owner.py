@@ -47,7 +47,9 @@ class RankOwner:
     def spawn(self, spec: MeshSpec, engine: Any = None) -> str:
         """Ask the root to start the ranks. Raises MeshError with its refusal."""
         if engine is not None:
-            raise UsageError("a mesh made inside a rank is placed as its program's meshes are: engine= is for the script")
+            raise UsageError(
+                "a mesh made inside a rank is placed as its program's meshes are: engine= is for the script"
+            )
         answer = self._runtime.tree.request_root("mesh.spawn", spec.to_wire(), _SPAWN_SECONDS)
         mesh_id: str = answer["mesh_id"]
         self._names[mesh_id] = answer["name"]

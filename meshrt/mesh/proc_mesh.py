@@ -51,8 +51,7 @@ def proc_mesh(
         UsageError: A size, a name or an option is none.
         SpawnError: This machine cannot hold so many processes.
     """
-    extent = default_sizes() if not sizes else sizes
-    return _spawn(MeshSpec.make(name, extent, env, setup, preload), engine)
+    return _spawn(MeshSpec.make(name, sizes or default_sizes(), env, setup, preload), engine)
 
 
 def this_host() -> HostMesh:
@@ -155,8 +154,9 @@ class ProcMesh(MeshTrait):
             ArgumentNotSerializable: The class or an argument cannot be pickled.
         """
         check_name("an actor", name)
-        if not (isinstance(cls, type) and issubclass(cls, Actor)):
-            raise UsageError(f"{getattr(cls, '__name__', cls)!r} must be a subclass of meshrt.Actor to be spawned")
+        given: Any = cls
+        if not (isinstance(given, type) and issubclass(given, Actor)):
+            raise UsageError(f"{getattr(given, '__name__', given)!r} must be a subclass of meshrt.Actor to be spawned")
         taken = sorted(reserved_names() & set(endpoints_of(cls)))
         if taken:
             raise ValueError(f"{cls.__name__}: every mesh has {taken[0]!r} already; give the endpoint another name")
@@ -238,4 +238,3 @@ def _ship_if_needed(cls: type) -> None:
     own = getattr(module, "__file__", None)
     if spec is None or (own is not None and spec.origin is not None and spec.origin != own):
         codec.ship_by_value(module)
-

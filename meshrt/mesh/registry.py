@@ -57,6 +57,8 @@ class Registry:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self.meshes: dict[str, MeshRecord] = {}
+        #: Meshes of one rank that is the root process itself: they last as long as the program.
+        self.own: set[str] = set()
 
     def add(self, record: MeshRecord) -> None:
         """Add a mesh; forgets the oldest that was stopped when there are many."""
@@ -78,6 +80,8 @@ class Registry:
     def watch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> bool:
         """Call back with the rank's fate when it ends. Returns True if that was now."""
         with self._lock:
+            if mesh_id in self.own:
+                return False
             record = self.meshes.get(mesh_id)
             fate = Fate("stopped") if record is None else record.fates.get(rank)
             if fate is None and record is not None:

@@ -280,6 +280,8 @@ class Root:
 
     def _on_gone(self, mesh_id: str, rank: int, fate: Fate) -> None:
         record = self.registry.meshes[mesh_id]
+        # A caller who waits is told by the error of the call.
+        waited_for = self.driver.owed_by(mesh_id, rank)
         for callback in self.registry.gone(mesh_id, rank, fate):
             callback()
         if not self._executing:
@@ -291,7 +293,7 @@ class Root:
             self._progress[mesh_id].update(len(record.shape))
             place = f"rank {rank} of {record.name}"
             record.initialized.reject(SpawnError(f"{place} {fate}"))
-        elif fate.kind == "died" and record.stopped is None:
+        elif fate.kind == "died" and record.stopped is None and not waited_for:
             coords = ", ".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
             where = f"rank {rank}" + (f" ({coords})" if coords else "")
             self.services.announce(f"{record.name} {where} on {fate.host}, pid {fate.pid} {fate}")
@@ -314,7 +316,9 @@ class Root:
                     fate = Fate("stopped" if stopping else "host", host=agent.host, pid=record.pids.get(rank, 0))
                     self._on_gone(record.mesh_id, rank, fate)
                 if not stopping:
-                    self.services.announce(f"the agent of host {agent.host} is gone, and {len(ranks)} ranks of {record.name}")
+                    self.services.announce(
+                        f"the agent of host {agent.host} is gone, and {len(ranks)} ranks of {record.name}"
+                    )
             record.stopped_agents.add(agent)
             self._check_stopped(record)
         # Its ranks die with it; what they had detached carries the mark.
@@ -342,7 +346,9 @@ class Root:
         rank = message["rank"]
         coords = ",".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
         first = record.actors[0] if record.actors else record.name
-        text = "".join(f"[{' '.join(filter(None, (actor or first, coords)))}] {line}\n" for actor, line in message["lines"])
+        text = "".join(
+            f"[{' '.join(filter(None, (actor or first, coords)))}] {line}\n" for actor, line in message["lines"]
+        )
         self.terminal.write(text, err=message["err"])
 
     # -- what ranks ask for
@@ -515,4 +521,3 @@ def shutdown(grace: float = 5.0) -> None:
         root, _root = _root, None
     if root is not None:
         root.shutdown(grace)
-

@@ -23,6 +23,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 #: Descriptors that the host agent needs for one rank, and private memory of an idle rank, bytes.
 _FILES_PER_RANK = 6
 _MEMORY_PER_RANK = 12 << 20
+#: From so many ranks on, processes and memory are looked at.
+_WORTH_A_LOOK = 32
 
 
 def check_name(what: str, name: object) -> str:
@@ -93,7 +95,6 @@ class MeshSpec:
             common = _checked_env(env)
         return cls(check_name("a mesh", name) if name else "", extent, common, rank_env, setup, modules)
 
-
     def to_wire(self) -> dict[str, object]:
         """Return plain data, without the set-up function (it travels with the handle)."""
         return {
@@ -134,40 +135,31 @@ def check_limits(ranks: int, running: int) -> None:
             f"{ranks} ranks need about {needed} open files in the host agent, the limit is {files}: "
             f"raise it (ulimit -Hn) or start at most {max(0, (files - 64) // _FILES_PER_RANK - running)}"
         )
+    if ranks < _WORTH_A_LOOK:
+        return
+    import psutil  # start-up: a small mesh does without the look
+
     processes, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if processes != resource.RLIM_INFINITY and os.geteuid() != 0:
-        used = _threads_of_user()
+        uid = os.geteuid()
+        own = (process for process in psutil.process_iter(["uids", "num_threads"]) if process.info["uids"])
+        used = sum(process.info["num_threads"] or 0 for process in own if process.info["uids"].real == uid)
         if used + 3 * ranks > processes:
             raise SpawnError(
                 f"{ranks} ranks need about {3 * ranks} threads, {used} of {processes} are in use: raise it (ulimit -u)"
             )
-    free = _free_memory()
-    if free is not None and ranks * _MEMORY_PER_RANK > free:
+    free = min([psutil.virtual_memory().available, *_free_in_group()])
+    if ranks * _MEMORY_PER_RANK > free:
         raise SpawnError(
             f"{ranks} idle ranks need about {ranks * _MEMORY_PER_RANK >> 20} MiB, {free >> 20} MiB are free: "
             f"start at most {free // _MEMORY_PER_RANK}"
         )
 
 
-def _threads_of_user() -> int:
-    count = 0
-    uid = os.geteuid()
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if entry.stat().st_uid == uid:
-                    count += len(os.listdir(f"/proc/{entry.name}/task"))
-    return count
-
-
-def _free_memory() -> int | None:
-    found = []
-    with contextlib.suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        line = next(line for line in lines if line.startswith("MemAvailable:"))
-        found.append(int(line.split()[1]) << 10)
+def _free_in_group() -> list[int]:
+    """What the control group of this process leaves, where there is a limit."""
     with contextlib.suppress(OSError, ValueError):
         limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
         if limit != "max":
-            found.append(int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text()))
-    return min(found) if found else None
+            return [int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text())]
+    return []

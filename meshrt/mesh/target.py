@@ -63,4 +63,6 @@ class Target:
     def one(self, position: int) -> Target:
         """Return the target that is the rank at ``position`` alone (a view without dimensions)."""
         rank = self.shape.ndslice[position]
-        return Target(self.mesh_id, self.name, self.directory, Shape((), Slice(offset=rank, sizes=(), strides=())), self._about)
+        return Target(
+            self.mesh_id, self.name, self.directory, Shape((), Slice(offset=rank, sizes=(), strides=())), self._about
+        )

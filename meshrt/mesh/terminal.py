@@ -71,7 +71,9 @@ class Terminal:
                     texts.append(self._lines.popleft()[1])
                 self._size -= sum(map(len, texts))
                 if self._dropped and not self._lines:
-                    texts.append(f"meshrt: {self._dropped} lines left out here; the files in the run directory have them\n")
+                    texts.append(
+                        f"meshrt: {self._dropped} lines left out here; the files in the run directory have them\n"
+                    )
                     self._dropped = 0
                 self._busy = True
             self._emit("".join(texts), err)

@@ -42,6 +42,7 @@ def _of_root(root: Root) -> ProcMesh:
         if _here is not None and _here[0] is root:
             return _here[1]
         mesh_id = secrets.token_hex(4)
+        root.registry.own.add(mesh_id)
         host = ActorHost(mesh_id, 0, lambda message: root.on_own_actor(message), lambda _mailbox: False)
         control = ControlThread(
             listening_socket(socket_path(root.directory, mesh_id, 0)),
@@ -53,7 +54,8 @@ def _of_root(root: Root) -> ProcMesh:
             {},
         )
         control.start(None, root.driver)
-        root.at_end(lambda: (host.stop(False), control.close()))
+        root.at_end(lambda: host.stop(False))
+        root.at_end(control.close)
         mesh = ProcMesh(mesh_id, "this_proc", Shape.unity(), root.directory, None)
         _here = (root, mesh)
         return mesh

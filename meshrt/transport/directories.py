@@ -2,7 +2,7 @@
 
 * The **runtime directory** holds sockets, the tools' token and ``program.json``. It lives under ``$XDG_RUNTIME_DIR`` or
   the system's temporary directory, is private (0700, verified), and goes when the program ends.
-* The **run directory** holds what a person reads afterwards: the output of every rank. It stays; the oldest are removed.
+* The **run directory** holds what a person reads afterwards: the output of every rank. It stays; the oldest go.
 
 A socket's path may have 107 bytes, so the runtime directory is kept short.
 """
@@ -23,7 +23,7 @@ from meshrt.errors import UsageError
 
 __all__ = [
     "alive",
-    "create_run", 
+    "create_run",
     "create_runtime",
     "process_start",
     "remove_tree",
@@ -107,7 +107,7 @@ def process_start(pid: int) -> str:
 
 
 def create_run(run_id: str) -> Path:
-    """Make the directory for what outlives the program; falls back to the temporary directory when home is read-only."""
+    """Make the directory for what outlives the program; in the temporary directory when home is read-only."""
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{run_id}"
     base = runs_base()
     try:

@@ -59,7 +59,7 @@ class Tree(Protocol):
         """Call back when a rank listens (at once if it does, or has ended). Any thread."""
 
     def watch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> None:
-        """Call back with the fate of a rank when it ends (at once if it has), then call `Driver.execute`. Any thread."""
+        """Call back with a rank's fate when it ends (at once if it has), then call `Driver.execute`. Any thread."""
 
     def switch(self, on: bool) -> None:
         """Lend or take back a thread that calls `Driver.poll_nowait` when `Driver.fileno` is ready. Any thread."""
@@ -543,6 +543,10 @@ class Driver:
         while out.outstanding:
             _, (receiver, position) = out.outstanding.popitem()
             receiver.lose(position, fate, sent=opened)
+
+    def owed_by(self, mesh_id: str, rank: int) -> bool:
+        """Whether a call of this process waits for an answer of a rank. Any thread."""
+        return any(out.outstanding for key, out in tuple(self._links.items()) if key[:2] == (mesh_id, rank))
 
     def forget(self, mesh_id: str) -> None:
         """Drop the links to a mesh that is stopped; their calls have failed before. Any thread."""

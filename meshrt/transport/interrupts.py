@@ -34,7 +34,7 @@ class Shield:
 
     def uninstall(self) -> None:
         """Give SIGINT back."""
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == self._on_interrupt:
+        if get_ident() == self._main and signal.getsignal(signal.SIGINT) == self._on_interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _on_interrupt(self, number: int, frame: FrameType | None) -> None:

@@ -169,9 +169,7 @@ class ToolConnection:
             event.set()
 
 
-def connect(
-    program: Program, on_event: Callable[[str, Body], None], on_close: Callable[[], None]
-) -> ToolConnection:
+def connect(program: Program, on_event: Callable[[str, Body], None], on_close: Callable[[], None]) -> ToolConnection:
     """Connect to a program.
 
     Raises:

@@ -14,7 +14,7 @@ import io
 import pickle
 import sys
 import types
-from typing import Any
+from typing import Any, ClassVar
 
 from meshrt.wire import source
 
@@ -132,7 +132,7 @@ def _make_pickler() -> type:
     class SourcePickler(cp.Pickler):  # type: ignore[misc]
         """cloudpickle that gives code without a file a name under which its source can be asked for."""
 
-        dispatch_table = collections.ChainMap({types.CodeType: reduce_code}, cp.Pickler.dispatch_table)
+        dispatch_table: ClassVar = collections.ChainMap({types.CodeType: reduce_code}, cp.Pickler.dispatch_table)
 
     return SourcePickler
 

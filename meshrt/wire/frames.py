@@ -208,7 +208,8 @@ class FrameDecoder:
     def _continue(self, assembly: _Assembly, length: int, kind: int, header_length: int) -> None:
         missing = len(assembly.view) - assembly.filled
         last = not kind & MORE
-        if kind & ~MORE != assembly.kind or header_length or length == 0 or length > missing or last != (length == missing):
+        fits = 0 < length <= missing and last == (length == missing)
+        if kind & ~MORE != assembly.kind or header_length or not fits:
             raise ProtocolError("a chunked message was interrupted by another frame")
         assembly.frame_left = length
         assembly.more = not last

@@ -110,6 +110,22 @@ def test_assignment_reaches_every_frame(rank: FakeRank) -> None:
     assert rank.result == 40
 
 
+def test_every_assignment_of_many_counts(rank: FakeRank) -> None:
+    rank.start(endpoints.simple, 4)
+    rank.stopped()
+    rank.step("n")
+    rank.step("s")
+    rank.step("n")
+    rank.ask("z = 3")
+    rank.ask("!x = 50")
+    rank.ask("!x = 100")
+    assert rank.ask("p (x := x + 1)") == "101\n"
+    rank.ask("u")
+    rank.step("r")
+    rank.end()
+    assert rank.result == 202
+
+
 def test_jump(rank: FakeRank) -> None:
     rank.start(endpoints.simple, 4)
     rank.stopped()

@@ -33,6 +33,7 @@ def test_parse_inverts_format(selection: Selection) -> None:
         ("(a=1 | b=2), !(c=3, d=4)", "ranks((a=1 | b=2) & !(c=3 & d=4))"),
         ("(1,2) & !(3,4)", "ranks((1,2) & !(3,4))"),
         ("at 'a':3", """ranks(at "'a'":3)"""),
+        ('at "a""b.py":3', 'ranks(at "a""b.py":3)'),
         ('at "plain.py":3', "ranks(at plain.py:3)"),
     ],
 )

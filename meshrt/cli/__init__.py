@@ -1,0 +1,35 @@
+"""The ``meshrt`` command: ``meshrt debug ...`` is ``python -m meshrt.debug ...``."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+__all__ = ["main"]
+
+#: Command -> (module with ``main(arguments) -> exit code``, what it does). Loaded by name: only the asked one.
+_COMMANDS = {
+    "debug": ("meshrt.debug.__main__", "look into a running program"),
+}
+
+
+def main() -> int:
+    """Run the command named by the first argument. Returns the exit code."""
+    arguments = sys.argv[1:]
+    name = arguments[0] if arguments else "--help"
+    if name in ("-h", "--help", "help"):
+        print("usage: meshrt COMMAND [ARGUMENT ...]\n\ncommands:")
+        for command, (_, text) in _COMMANDS.items():
+            print(f"  {command:10} {text}")
+        print("\n'meshrt COMMAND --help' tells more.")
+        return 0
+    if name == "--version":
+        from meshrt import __version__  # start-up: rare
+
+        print(f"meshrt {__version__}")
+        return 0
+    if name not in _COMMANDS:
+        print(f"meshrt: no command {name!r}; there is {', '.join(_COMMANDS)} (meshrt --help)", file=sys.stderr)
+        return 2
+    code: int = importlib.import_module(_COMMANDS[name][0]).main(arguments[1:])
+    return code

@@ -1,0 +1,60 @@
+"""Settings of every test run, and the check that tests with real processes leave nothing behind."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+HERE = Path(__file__).resolve().parent
+
+#: Folders whose tests start processes: each test there is checked for what it leaves.
+CHECKED = frozenset({"functional", "faults", "debug"})
+
+
+def _isolate() -> None:
+    """Give this run directories of its own: it sees no other program of this user, and none sees it.
+
+    In the environment, so that the programs that tests start are in there too. Paths of sockets have to be short.
+    """
+    base = Path(tempfile.gettempdir())
+    scratch = Path(tempfile.mkdtemp(prefix="mt", dir=base if len(str(base)) < 30 else "/tmp"))
+    pid = os.getpid()
+    atexit.register(lambda: os.getpid() == pid and shutil.rmtree(scratch, ignore_errors=True))
+    os.environ["MESHRT_RUNTIME_DIR"] = str(scratch / "r")
+    os.environ["MESHRT_RUNS"] = str(scratch / "runs")
+    os.environ["MESHRT_STRICT_HOOKS"] = "1"
+
+
+_isolate()
+
+# Times depend on the machine, so no profile has a deadline; each test has the watchdog of pyproject.toml.
+settings.register_profile("dev", deadline=None, max_examples=50)
+settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, print_blob=True, database=None)
+settings.register_profile(
+    "nightly", deadline=None, max_examples=3000, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") == "true" else "dev"))
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """End the program after the test; no descriptor, thread, process, socket file or segment may be left."""
+    if request.path.relative_to(HERE).parts[0] not in CHECKED:
+        yield
+        return
+    import meshrt  # here, so that tests of other folders decide themselves what is loaded
+    from tests.support.footprint import Footprint
+    from tests.support.waiting import holds_within
+
+    before = Footprint.now()
+    yield
+    meshrt.shutdown_context(0.5)
+    if not holds_within(10, lambda: not Footprint.now().beyond(before)):
+        pytest.fail("the test left behind: " + ", ".join(Footprint.now().beyond(before)), pytrace=False)

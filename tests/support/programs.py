@@ -1,0 +1,42 @@
+"""Programs as a user runs them: a script, ``python -c``, standard input, a terminal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["ROOT", "environment", "run_python"]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return the environment of a program: that of this run, with meshrt importable whether installed or not."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": path, **more}
+
+
+def run_python(
+    *arguments: str,
+    input: str | None = None,
+    cwd: Path | str | None = None,
+    seconds: float = 40,
+    env: dict[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run an interpreter and return what it printed; its output is shown when the test fails."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        input=input,
+        stdin=subprocess.DEVNULL if input is None else None,
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=seconds,
+        env=env or environment(),
+        check=False,
+    )
+    print(done.stdout)
+    print(done.stderr, file=sys.stderr)
+    return done
