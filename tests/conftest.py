@@ -49,10 +49,13 @@ def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.path.relative_to(HERE).parts[0] not in CHECKED:
         yield
         return
-    import meshrt  # here, so that tests of other folders decide themselves what is loaded
+    import uvloop  # here, so that tests of other folders decide themselves what is loaded
+
+    import meshrt
     from tests.support.footprint import Footprint
     from tests.support.waiting import holds_within
 
+    uvloop.new_event_loop().close()  # its library keeps one pipe for as long as the process lives
     before = Footprint.now()
     yield
     meshrt.shutdown_context(0.5)

@@ -46,7 +46,7 @@ def shapes(draw: st.DrawFn) -> Shape:
 
 @st.composite
 def views(draw: st.DrawFn, shape: Shape, *, indices: bool = True) -> Shape:
-    """Parts of ``shape``: each dimension whole, cut by a range, or (with ``indices``) fixed; some may be renamed."""
+    """Parts of ``shape``: each dimension whole, cut by a range, or (with ``indices``) fixed."""
     for label, size in shape.extent.items():
         how = draw(st.sampled_from(("whole", "range", "index") if indices else ("whole", "range")))
         if how == "index":

@@ -213,6 +213,12 @@ class ControlThread:
             if deadline <= now:
                 self._refuse(sock)
 
+    def _take_callers(self) -> None:
+        """Let those in whose proof is there already: what they sent behind it was sent before what comes now."""
+        for key, events in self._selector.select(0):
+            if key.fileobj in self._unproved:
+                key.data(events)
+
     # -- the tree
 
     def _from_agent(self, events: int) -> None:
@@ -239,6 +245,8 @@ class ControlThread:
             if answered is not None:
                 answered(message.get("body") or {}, "") if kind == "ok" else answered(None, message["why"])
         elif kind == "stop":
+            if message["drain"]:
+                self._take_callers()
             self._on_stop(message["drain"])
         else:
             raise ProtocolError(f"an unknown control message {kind!r}")

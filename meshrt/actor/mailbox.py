@@ -75,6 +75,13 @@ class Mailbox:
         for link in tuple(self._links.values()):
             link.sock.close()
 
+    def close(self) -> None:
+        """Close what it holds, when `serve` has returned and the process lives on."""
+        for link in (*self._links.values(), *(link for link, _ in self._arrivals)):
+            link.close()
+        self._epoll.close()
+        os.close(self._wake_fd)
+
     @property
     def queued(self) -> int:
         """Messages that wait, as far as they have been read."""
@@ -82,8 +89,10 @@ class Mailbox:
 
     # -- collecting
 
-    def _collect(self, timeout: float | None) -> None:
-        for fd, event in self._epoll.poll(timeout, _EVENTS):
+    def _collect(self, timeout: float | None) -> bool:
+        """Take what has come; returns whether there was anything."""
+        events = self._epoll.poll(timeout, _EVENTS)
+        for fd, event in events:
             link = self._links.get(fd)
             if link is None:
                 if fd == self._wake_fd:
@@ -94,6 +103,7 @@ class Mailbox:
                 self._flush(link)
             else:
                 self._read(link)
+        return bool(events)
 
     def _take_arrivals(self) -> None:
         while self._arrivals:
@@ -188,7 +198,8 @@ class Mailbox:
         """When stopping: look for messages that were sent before. Returns whether there is something to serve."""
         if not self._stop:
             return False
-        self._collect(0)
+        while not self._queue and self._collect(0):
+            pass  # a caller that has only just come, or a long message of which a part is there
         return bool(self._queue)
 
     def _on_stop(self, link: Link, frame: Frame) -> None:

@@ -20,6 +20,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable
 from typing import Any
@@ -79,6 +80,16 @@ class ActorHost:
         """Tell every actor to end."""
         for mailbox in tuple(self.mailboxes.values()):
             mailbox.stop(drain=drain)
+
+    def close(self, timeout: float) -> None:
+        """Close the mailboxes after `stop`, once their threads have ended (at most ``timeout`` seconds)."""
+        deadline = time.monotonic() + timeout
+        for thread in self.threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        if not any(thread.is_alive() for thread in self.threads):
+            for mailbox in self.mailboxes.values():
+                mailbox.close()
+            self.mailboxes.clear()
 
     def _run_setup(self, encoded: bytes) -> None:
         with self._setup_lock:

@@ -67,7 +67,7 @@ class _Standing:
 
     def __init__(self, client: Client, wake: Callable[[], None]) -> None:
         self._client = client
-        self._wake = wake
+        self.wake = wake
         self._last = time.monotonic()
         self._timer: threading.Timer | None = None
         self.seen = False
@@ -85,7 +85,7 @@ class _Standing:
         if not self._client.resumed or left <= 0:
             return True
         if self._timer is None or not self._timer.is_alive():
-            self._timer = threading.Timer(left + 0.05, self._wake)
+            self._timer = threading.Timer(left + 0.05, self.wake)
             self._timer.daemon = True
             self._timer.start()
         return False
@@ -138,31 +138,40 @@ class _Entered:
 
 def _wait_and_run(client: Client, interactive: bool, timeout: float | None) -> None:
     changed = threading.Event()
+    told = list(client.stops)
+
+    def notice(text: str) -> None:
+        told.append(text)
+        changed.set()
+
+    client.on_notice = notice
     client.on_change = changed.set
     standing = _Standing(client, changed.set)
-    if not client.stops and not client.standing and interactive:
+    if not told and not client.standing and interactive:
         sys.stdout.write("waiting for a rank to stop (Ctrl-C leaves) ...\n")
         sys.stdout.flush()
-    deadline = None if timeout is None else time.monotonic() + timeout
-    while not (client.stops or client.standing or client.closed()):
-        left = None if deadline is None else deadline - time.monotonic()
+    # The first stops are announced together, a moment later; without a terminal nothing is announced here.
+    begin = time.monotonic()
+    while not (told or client.closed() or (client.standing and not interactive)):
+        left = None if timeout is None else begin + timeout - time.monotonic()
         if left is not None and left <= 0:
             raise TimeoutError(f"no rank has stopped within {timeout:g} s")
         changed.wait(left)
         changed.clear()
     standing.seen = True
-    if interactive:
-        repl, terminal = _prompt(client, standing.over)
-        standing._wake = repl.look_up
-        _greet(terminal, client)
-        try:
-            repl.run()
-        finally:
-            terminal.close()
+    if not interactive:
+        while not (client.closed() or standing.over()):
+            changed.wait()
+            changed.clear()
         return
-    while not (client.closed() or standing.over()):
-        changed.wait()
-        changed.clear()
+    client.stops = told
+    repl, terminal = _prompt(client, standing.over)
+    standing.wake = repl.look_up
+    _greet(terminal, client)
+    try:
+        repl.run()
+    finally:
+        terminal.close()
 
 
 def _has_terminal() -> bool:

@@ -39,6 +39,7 @@ class Repl:
         self._attached: Attached | None = None
         self._names: list[str] = []
         self._leaving = False
+        self._reading = False
         if notices:
             client.on_notice = terminal.notice
         client.on_change = self.look_up
@@ -59,7 +60,11 @@ class Repl:
             if self._attached is None and self._may_leave():
                 self._say("nothing is stopped any more; back to the program")
                 return 0
+            # Said before the last look, so that whatever comes after it rings the bell, and nothing earlier does.
+            self._reading = True
             try:
+                if self._news():
+                    continue
                 line = self._terminal.read(self._attached.prompt if self._attached else PROMPT)
             except Woken:
                 continue
@@ -68,8 +73,11 @@ class Repl:
             except EOFError:
                 if self._attached is None or not self._terminal.interactive:
                     return 0
+                self._reading = False
                 self._attached.end_of_input()
                 continue
+            finally:
+                self._reading = False
             ok = self.execute(line)
             if self._leaving:
                 return 0
@@ -98,12 +106,18 @@ class Repl:
 
     def look_up(self) -> None:
         """Something changed: end the reading of a line if that concerns it. Any thread."""
-        if self._client.closed() or not self._client.attached.empty() or (self._attached is None and self._may_leave()):
+        if self._reading and self._news():
             self._terminal.wake()
+
+    def _news(self) -> bool:
+        if self._attached is not None:
+            return not self._client.attached.empty()
+        return self._client.closed() or self._may_leave()
 
     def _mind_attached(self) -> None:
         if self._attached is not None and not self._attached.here:
             self._attached = None
+        if self._attached is None:
             while not self._client.attached.empty():
                 self._client.attached.get_nowait()
 

@@ -86,23 +86,27 @@ class _Notices:
 
 
 class LineTerminal:
-    """Plain lines from a file descriptor, text to a stream: pipes, files, scripts. Prints no prompt."""
+    """Plain lines from a file descriptor, text to a stream: pipes, files, scripts.
 
-    interactive = False
+    With ``person``: a terminal that cannot move its cursor. Only there a prompt is shown.
+    """
 
-    def __init__(self, stdin: int, stdout: IO[str], *, echo_prompt: bool = False) -> None:
+    def __init__(self, stdin: int, stdout: IO[str], *, person: bool = False) -> None:
+        self.interactive = person
         self._stdin = stdin
         self._stdout = stdout
-        self._echo_prompt = echo_prompt
+        self._prompt = ""
         self._buffer = b""
         self._ended = False
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._notices = _Notices()
 
     def read(self, prompt: str) -> str:
-        if self._echo_prompt:
-            self.write(prompt)
-        with self._notices.reading(self._show):
+        self._heed_bell()
+        with self._notices.reading(self._show_before):
+            if self.interactive:
+                self._prompt = prompt
+                self.write(prompt)
             while b"\n" not in self._buffer:
                 if self._ended:
                     line, self._buffer = self._buffer, b""
@@ -111,23 +115,35 @@ class LineTerminal:
                     raise EOFError
                 ready, _, _ = select.select([self._bell, self._stdin], [], [])
                 if self._bell in ready:
-                    os.eventfd_read(self._bell)
-                    raise Woken
+                    if self.interactive:
+                        self.write("\n")
+                    self._heed_bell()
                 data = os.read(self._stdin, 65536)
+                if not data and self.interactive:
+                    self.write("\n")
+                    raise EOFError  # Ctrl-D: a terminal goes on after it
                 self._ended = not data
                 self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode("utf-8", "replace").rstrip("\r")
 
+    def _heed_bell(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._bell)
+            raise Woken
+
     def write(self, text: str) -> None:
         self._stdout.write(text)
         self._stdout.flush()
 
-    def _show(self, text: str) -> None:
+    def _show_before(self, text: str) -> None:
         self.write(clean(text) + "\n")
 
+    def _show_now(self, text: str) -> None:
+        self.write(f"\n{clean(text)}\n{self._prompt}" if self.interactive else f"{clean(text)}\n")
+
     def notice(self, text: str) -> None:
-        self._notices.put(text, self._show)
+        self._notices.put(text, self._show_now)
 
     def wake(self) -> None:
         with contextlib.suppress(OSError):  # closed
@@ -206,9 +222,10 @@ def make_terminal(complete: Completer) -> Terminal:
     """Return a terminal for this process's standard streams."""
     if sys.stdin is None or sys.stdout is None:
         return LineTerminal(os.open(os.devnull, os.O_RDONLY), sys.__stdout__ or open(os.devnull, "w"))
-    if sys.stdin.isatty() and sys.stdout.isatty():
+    person = sys.stdin.isatty() and sys.stdout.isatty()
+    if person and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"):
         return PromptTerminal(complete)
-    return LineTerminal(sys.stdin.fileno(), sys.stdout, echo_prompt=sys.stdin.isatty())
+    return LineTerminal(sys.stdin.fileno(), sys.stdout, person=person)
 
 
 def _history() -> Any:

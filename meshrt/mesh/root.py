@@ -85,7 +85,6 @@ class Root:
         raise_file_limit()
         self.driver.shield.install()
         set_runtime(self.runtime, on_fork=self._in_forked_child)
-        self._thread.start()
 
     # -- meshes
 
@@ -150,9 +149,22 @@ class Root:
                     self._send_stop(record, 0.0)
                 return record.stopped
             record.stopped = Settled(self.driver, f"stopping {record.name}")
-        self._send_stop(record, grace)
+        if grace > 0 and self.driver.unwritten(mesh_id):
+            deadline = time.monotonic() + grace
+            self.post(lambda: self._stop_when_written(record, grace, deadline))
+        else:
+            self._send_stop(record, grace)
         self.post(lambda: self._check_stopped(record))
         return record.stopped
+
+    def _stop_when_written(self, record: MeshRecord, grace: float, deadline: float) -> None:
+        """The request to stop takes another way than calls do, and must not arrive before them. On the loop."""
+        left = deadline - time.monotonic()
+        if left > 0 and self.driver.unwritten(record.mesh_id):
+            self.driver.poll_nowait()
+            self._loop.call_later(0.002, self._stop_when_written, record, grace, deadline)
+        else:
+            self._send_stop(record, grace)
 
     def _send_stop(self, record: MeshRecord, grace: float) -> None:
         for agent in record.agents:
@@ -165,6 +177,7 @@ class Root:
             if agents is None or any(agent.gone for agent in agents):
                 placer = engine if engine is not None else _default_engine()
                 agents = self._agents[engine] = self._place(placer)
+            self.begin()
             return agents
 
     def _place(self, engine: Engine) -> list[AgentLink]:
@@ -194,6 +207,16 @@ class Root:
 
     # -- loop
 
+    def begin(self) -> None:
+        """Start the loop's thread, once."""
+        with self._lock:
+            if not self._thread.is_alive():
+                # Loaded here, while the agent starts beside us: a thread that imports it may be overtaken by the
+                # interpreter's end, which forbids that.
+                import uvloop  # noqa: F401 - start-up: `import meshrt` stays light
+
+                self._thread.start()
+
     def post(self, function: Callable[[], None]) -> None:
         """Run ``function`` on the loop, in order."""
         with self._lock:
@@ -204,7 +227,7 @@ class Root:
             self._loop.call_soon_threadsafe(function)
 
     def _run(self) -> None:
-        import uvloop  # start-up: `import meshrt` stays light, and this loads beside the agent's own start
+        import uvloop  # start-up: see `begin`
 
         loop = uvloop.new_event_loop()
         try:
@@ -444,8 +467,9 @@ class Root:
     def _finish(self) -> None:
         for function in self._last:
             function()
-        self.post(lambda: self._end.set())
-        self._thread.join(5.0)
+        if self._thread.is_alive():
+            self.post(lambda: self._end.set())
+            self._thread.join(5.0)
         for agents in self._agents.values():
             for agent in agents:
                 if not agent.wait(2.0):

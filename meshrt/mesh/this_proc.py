@@ -41,6 +41,7 @@ def _of_root(root: Root) -> ProcMesh:
     with _lock:
         if _here is not None and _here[0] is root:
             return _here[1]
+        root.begin()
         mesh_id = secrets.token_hex(4)
         root.registry.own.add(mesh_id)
         host = ActorHost(mesh_id, 0, lambda message: root.on_own_actor(message), lambda _mailbox: False)
@@ -56,6 +57,7 @@ def _of_root(root: Root) -> ProcMesh:
         control.start(None, root.driver)
         root.at_end(lambda: host.stop(False))
         root.at_end(control.close)
+        root.at_end(lambda: host.close(2.0))
         mesh = ProcMesh(mesh_id, "this_proc", Shape.unity(), root.directory, None)
         _here = (root, mesh)
         return mesh

@@ -126,7 +126,7 @@ Node = RankSet | Dim | All | State | Place | Not | And | Or
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A parsed selection. ``text`` is what was parsed, all of it; ``str`` gives its tidy form ``ranks(...)``."""
+    """A parsed selection. ``text`` is all that was given to the parser; spans are offsets in it."""
 
     expr: Node
     text: str = field(default="", compare=False)

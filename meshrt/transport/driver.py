@@ -281,6 +281,11 @@ class Driver:
                 if out.link is not None:
                     out.link.keep_backlog()
 
+    def unwritten(self, mesh_id: str) -> bool:
+        """Whether something that was sent to a rank of this mesh has not left this process. Any thread."""
+        outs = [out for key, out in list(self._links.items()) if key[0] == mesh_id]
+        return any(out.waiting_bytes() and out.fate is None for out in outs)
+
     # -- waiting
 
     def fileno(self) -> int:

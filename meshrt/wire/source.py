@@ -10,6 +10,7 @@ Used in the process that ships; any thread.
 
 from __future__ import annotations
 
+import __future__
 import ast
 import ctypes
 import linecache
@@ -26,6 +27,9 @@ _lock = threading.Lock()
 _texts: dict[str, str] = {}
 _aliases: dict[types.CodeType, str | None] = {}
 _STDIN = "<stdin>"
+_FEATURES = 0
+for _name in __future__.all_feature_names:
+    _FEATURES |= getattr(__future__, _name).compiler_flag
 
 
 def source_text(filename: str) -> str | None:
@@ -124,7 +128,9 @@ def _in_history(code: types.CodeType) -> tuple[str, list[types.CodeType]] | None
         if not lines[start] or lines[start][0].isspace():
             continue
         for text in _statements(lines, start):
-            inner = list(_inner_codes(compile(text, _STDIN, "exec")))
+            # With the __future__ features of that code, and none of this module's.
+            flags = code.co_flags & _FEATURES
+            inner = list(_inner_codes(compile(text, _STDIN, "exec", flags, dont_inherit=True)))
             if code in inner:
                 return text, inner
     return None

@@ -1,0 +1,74 @@
+"""``this_host()`` and ``this_proc()``."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from meshrt import Actor, HostMesh, UsageError, current_rank, endpoint, proc_mesh, this_host, this_proc
+from tests.support.actors import Clock, Echo
+
+
+class Nested(Actor):
+    """Uses its own process as a mesh."""
+
+    @endpoint
+    def spawn_beside(self) -> tuple[int, int, bool]:
+        beside = this_proc().spawn("beside", Echo, "hi").get(20)
+        pid: int = beside.pid.call_one().get(20)
+        rank: int = beside.rank.call_one().get(20)
+        return pid, rank, beside.greet.call_one("you").get(20) == "hi you!"
+
+    @endpoint
+    def own_rank(self) -> int:
+        return current_rank().rank
+
+
+def test_this_host_has_no_dimensions() -> None:
+    assert isinstance(this_host(), HostMesh)
+    assert this_host().sizes == {} and len(this_host()) == 1
+
+
+def test_spawn_procs_takes_the_dimensions_per_host() -> None:
+    mesh = this_host().spawn_procs(per_host={"gpus": 2, "lanes": 2}, name="procs", env={"A": "1"})
+    assert mesh.name == "procs" and mesh.sizes == {"gpus": 2, "lanes": 2}
+    echo = mesh.spawn("echo", Echo)
+    assert echo.apply.call(os.getenv, "A").get().values() == ["1"] * 4
+
+
+def test_spawn_procs_without_dimensions_is_one_process() -> None:
+    assert len(this_host().spawn_procs()) == 1
+    with pytest.raises(UsageError, match="gpus=0"):
+        this_host().spawn_procs(per_host={"gpus": 0})
+
+
+def test_this_proc_of_the_script_is_the_script() -> None:
+    clock = this_proc().spawn("clock", Clock, 5).get(20)
+    assert clock.tick.call_one().get(20) == 6
+    echo = this_proc().spawn("echo", Echo)
+    assert echo.pid.call_one().get(20) == os.getpid()
+    assert echo.apply.call_one(threading.get_ident).get(20) != threading.get_ident()
+    assert this_proc() == this_proc() and this_proc().sizes == {}
+
+
+def test_ranks_call_an_actor_of_the_script() -> None:
+    clock = this_proc().spawn("clock", Clock)
+
+    def tick_there() -> int:
+        count: int = clock.tick.call_one().get(20)
+        return count
+
+    echo = proc_mesh(n=3).spawn("echo", Echo)
+    counts = echo.apply.call(tick_there).get(30).values()
+    assert sorted(counts) == [1, 2, 3]
+
+
+def test_this_proc_inside_a_rank_is_that_rank() -> None:
+    mesh = proc_mesh(n=2)
+    nested = mesh.spawn("nested", Nested)
+    pids = mesh.spawn("echo", Echo).pid.call().get(20).values()
+    answers = nested.spawn_beside.call().get(30).values()
+    assert [pid for pid, _, _ in answers] == pids
+    assert all(greeted for _, _, greeted in answers)

@@ -1,0 +1,157 @@
+"""Context managers and ``stop``: when a mesh ends, and that its processes are gone then."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from meshrt import MeshStopped, UsageError, proc_mesh, shutdown_context
+from tests.support.actors import Clock, Echo, Gate
+from tests.support.waiting import wait_until
+
+
+def none_alive(pids: list[int]) -> bool:
+    return not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def test_with_stops_the_mesh() -> None:
+    with proc_mesh(n=2) as mesh:
+        pids = mesh.spawn("echo", Echo).pid.call().get().values()
+        assert all(map(psutil.pid_exists, pids))
+    assert none_alive(pids)
+
+
+def test_async_with_stops_the_mesh() -> None:
+    async def main() -> list[int]:
+        async with proc_mesh(n=2) as mesh:
+            echo = await mesh.spawn("echo", Echo)
+            pids = (await echo.pid.call()).values()
+            assert all(map(psutil.pid_exists, pids))
+        return pids
+
+    assert none_alive(asyncio.run(main()))
+
+
+def test_with_serves_what_was_sent_before(tmp_path: Path) -> None:
+    with proc_mesh(n=2) as mesh:
+        echo = mesh.spawn("echo", Echo)
+        for index in range(20):
+            echo.apply.broadcast(touch_for_rank, str(tmp_path), index)
+    assert len(list(tmp_path.iterdir())) == 40
+
+
+def touch_for_rank(folder: str, index: int) -> None:
+    from meshrt import current_rank  # a function that runs in the rank
+
+    (Path(folder) / f"{current_rank().rank}-{index}").touch()
+
+
+def test_an_exception_leaves_with_without_waiting_for_busy_ranks(tmp_path: Path) -> None:
+    """The gate never opens: only giving up what was sent lets the block end."""
+    with pytest.raises(KeyError, match="mine"), proc_mesh(n=2) as mesh:  # noqa: PT012 - the block is the subject
+        gate = mesh.spawn("gate", Gate).get(20)
+        pids = mesh.spawn("echo", Echo).pid.call().get(20).values()
+        gate.wait_for.broadcast(str(tmp_path / "never"))
+        raise KeyError("mine")
+    assert none_alive(pids)
+
+
+def test_stop_ends_processes_and_later_calls_say_so() -> None:
+    mesh = proc_mesh(n=2)
+    echo = mesh.spawn("echo", Echo)
+    pids = echo.pid.call().get().values()
+    assert mesh.stop().get() is None
+    assert none_alive(pids)
+    with pytest.raises(MeshStopped) as caught:
+        echo.rank.call().get(20)
+    assert caught.value.may_have_run is False
+    assert "was stopped" in str(caught.value) and "echo.rank()" in str(caught.value)
+    with pytest.raises(MeshStopped):
+        mesh.spawn("late", Echo).get(20)
+
+
+def test_stop_twice_and_from_several_threads() -> None:
+    mesh = proc_mesh(n=2)
+    mesh.spawn("echo", Echo).get(20)
+    barrier = threading.Barrier(4)
+
+    def stop() -> None:
+        barrier.wait(20)
+        assert mesh.stop().get(20) is None
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(stop) for _ in range(4)]:
+            done.result(30)
+    assert mesh.stop().get(20) is None
+
+
+def test_a_pending_call_fails_when_the_mesh_is_stopped(tmp_path: Path) -> None:
+    mesh = proc_mesh(n=2)
+    gate = mesh.spawn("gate", Gate).get(20)
+    pending = gate.wait_for.call(str(tmp_path / "never"))
+    mesh.stop(grace=0)
+    with pytest.raises(Exception, match=r"was stopped|mesh is stopping"):
+        pending.get(20)
+
+
+def test_stop_waits_for_a_call_that_ends_within_the_grace(tmp_path: Path) -> None:
+    mesh = proc_mesh(n=2)
+    gate = mesh.spawn("gate", Gate).get(20)
+    pending = gate.wait_for.call(str(tmp_path / "open"))
+    thread = threading.Thread(target=mesh.stop)
+    thread.start()
+    (tmp_path / "open").touch()
+    assert pending.get(20).values() == [0, 1]
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def test_a_slice_is_not_stopped() -> None:
+    mesh = proc_mesh(n=2)
+    with pytest.raises(UsageError, match="as a whole"):
+        mesh.slice(n=0).stop()
+    with pytest.raises(UsageError, match="as a whole"):
+        mesh.slice(n=slice(0, 1)).stop()
+    assert len(mesh.spawn("echo", Echo).pid.call().get()) == 2
+    mesh.rename(n="m").stop()
+
+
+def test_two_meshes_live_and_end_apart() -> None:
+    one, two = proc_mesh(n=1), proc_mesh(n=2)
+    first, second = one.spawn("clock", Clock), two.spawn("clock", Clock, 10)
+    assert first.tick.call().get().values() == [1]
+    one.stop()
+    assert second.tick.call().get().values() == [11, 11]
+
+
+def test_shutdown_ends_everything_and_a_later_mesh_starts_anew() -> None:
+    echo = proc_mesh(n=2).spawn("echo", Echo)
+    pids = echo.pid.call().get().values()
+    shutdown_context()
+    wait_until(lambda: none_alive(pids))
+    shutdown_context()
+    with pytest.raises(UsageError):
+        echo.pid.call()
+    assert proc_mesh(n=1).spawn("echo", Echo).rank.call().get().values() == [0]
+    with pytest.raises(MeshStopped):
+        echo.pid.call().get(20)
+
+
+def test_fifty_meshes_in_a_row_leave_nothing() -> None:
+    """The fixture of this folder looks at descriptors, threads, processes and files afterwards; here at memory maps."""
+    maps = 0
+    for round_ in range(50):
+        with proc_mesh(n=1) as mesh:
+            assert mesh.spawn("echo", Echo).rank.call_one().get(20) == 0
+        if round_ == 9:
+            maps = len(psutil.Process().memory_maps(grouped=False))
+            fds = psutil.Process().num_fds()
+            threads = threading.active_count()
+    assert psutil.Process().num_fds() <= fds
+    assert threading.active_count() <= threads
+    assert len(psutil.Process().memory_maps(grouped=False)) < maps + 40

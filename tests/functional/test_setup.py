@@ -1,0 +1,71 @@
+"""``setup``: once in every rank, before the first actor."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshrt import Actor, ActorError, ArgumentNotSerializable, current_rank, endpoint, proc_mesh, this_host
+from tests.support.actors import Echo
+
+
+class AfterSetup(Actor):
+    """Looks at what the set-up left when it is built."""
+
+    def __init__(self) -> None:
+        self.at_init = os.environ.get("SET_UP", "")
+
+    @endpoint
+    def seen(self) -> str:
+        return self.at_init
+
+
+def mark() -> None:
+    os.environ["SET_UP"] = os.environ.get("SET_UP", "") + f"x{current_rank().rank}"
+
+
+def test_it_runs_before_the_first_actor_and_once_for_all_actors() -> None:
+    mesh = proc_mesh(n=2, setup=mark)
+    first = mesh.spawn("first", AfterSetup)
+    second = mesh.spawn("second", AfterSetup)
+    assert first.seen.call().get().values() == ["x0", "x1"]
+    assert second.seen.call().get().values() == ["x0", "x1"]
+
+
+def test_it_may_be_a_closure(tmp_path: Path) -> None:
+    def note() -> None:
+        (tmp_path / str(os.getpid())).touch()
+
+    echo = proc_mesh(n=3, setup=note).spawn("echo", Echo)
+    pids = echo.pid.call().get().values()
+    assert {path.name for path in tmp_path.iterdir()} == {str(pid) for pid in pids}
+
+
+def test_bootstrap_of_spawn_procs_is_the_same() -> None:
+    mesh = this_host().spawn_procs(per_host={"gpus": 2}, bootstrap=mark)
+    assert mesh.spawn("actor", AfterSetup).seen.call().get().values() == ["x0", "x1"]
+
+
+def test_its_exception_is_the_spawn_error_with_the_rank() -> None:
+    def only_rank_two_fails() -> None:
+        if current_rank().rank == 2:
+            raise OSError("no device here")
+
+    mesh = proc_mesh(hosts=2, gpus=2, setup=only_rank_two_fails)
+    actor = mesh.spawn("actor", Echo)
+    with pytest.raises(ActorError) as caught:
+        actor.get(20)
+    assert caught.value.rank == 2
+    assert caught.value.place.coordinates == (("hosts", 1), ("gpus", 0))
+    assert "no device here" in str(caught.value) and "only_rank_two_fails" in str(caught.value)
+    assert isinstance(caught.value.exception, OSError)
+
+
+def test_one_that_cannot_be_pickled_is_refused_at_once() -> None:
+    lock: Any = threading.Lock()
+    with pytest.raises(ArgumentNotSerializable, match="setup"):
+        proc_mesh(n=1, setup=lambda: lock.acquire())
