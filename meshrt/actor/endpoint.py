@@ -50,10 +50,12 @@ class EndpointSpec:
     signature: inspect.Signature
     #: Every argument list fits (``*args, **kwargs``): nothing to check.
     takes_anything: bool
+    #: No argument fits too.
+    takes_nothing: bool
 
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raise Python's own TypeError if the arguments do not fit."""
-        if not self.takes_anything:
+        if not (self.takes_anything or (self.takes_nothing and not args and not kwargs)):
             try:
                 self.signature.bind(*args, **kwargs)
             except TypeError as error:
@@ -77,7 +79,13 @@ def _endpoints_of(cls: type) -> dict[str, EndpointSpec]:
         signature = signature.replace(parameters=list(signature.parameters.values())[1:])
         kinds = [parameter.kind for parameter in signature.parameters.values()]
         takes_anything = kinds == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]
-        specs[name] = EndpointSpec(name, inspect.iscoroutinefunction(function), signature, takes_anything)
+        required = (parameter.default is parameter.empty for parameter in signature.parameters.values())
+        takes_nothing = not any(
+            needed and kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+            for needed, kind in zip(required, kinds, strict=True)
+        )
+        is_async = inspect.iscoroutinefunction(function)
+        specs[name] = EndpointSpec(name, is_async, signature, takes_anything, takes_nothing)
     return specs
 
 

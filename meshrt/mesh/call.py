@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar, cast
 
+import msgpack
+
 from meshrt.errors import (
     ActorError,
     ArgumentNotSerializable,
@@ -25,7 +27,7 @@ from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
 from meshrt.transport.process import ProcessRuntime, current_runtime
 from meshrt.wire import codec
-from meshrt.wire.frames import Frame, split_frames
+from meshrt.wire.frames import Frame, split_frames, split_packed
 from meshrt.wire.messages import CALL, INIT, NO_REPLY, RESULT, STOP, error_from_wire
 
 __all__ = ["MeshCall", "OneCall", "StreamCall", "broadcast", "send_call", "send_init", "send_stop"]
@@ -33,6 +35,8 @@ __all__ = ["MeshCall", "OneCall", "StreamCall", "broadcast", "send_call", "send_
 R = TypeVar("R")
 T = TypeVar("T")
 _NO_ARGUMENTS = codec.encode(((), {}))
+#: Shared by all threads: it packs integers and lists of them here, in one piece of C.
+_pack = msgpack.Packer().pack
 
 
 class _Answers(Future[T]):
@@ -228,21 +232,23 @@ def on_event_loop() -> bool:
 def _send(target: Target, runtime: ProcessRuntime, frame: list[Any], call_id: int, receiver: Any) -> None:
     driver = runtime.driver
     outs = target.links(driver)
+    send = driver.send
+    written = True
     driver.shield.close()
     try:
         for position, out in enumerate(outs):
-            driver.send(out, frame, call_id, receiver, position)
+            written = send(out, frame, call_id, receiver, position) and written
     finally:
         driver.shield.open()
-    driver.settle(outs, frame, block=not on_event_loop())
+    if not written:
+        driver.settle(outs, frame, block=not on_event_loop())
 
 
 def send_call(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict[str, Any], kind: Any) -> Any:
     """Send a CALL and return its future: ``kind`` is `MeshCall`, `OneCall` or `StreamCall`."""
     runtime = current_runtime()
     call_id = next(runtime.call_ids)
-    parts, lengths = _encode_arguments(target, endpoint, args, kwargs)
-    frame = split_frames(CALL, [call_id, endpoint, target.view, lengths, 0], parts)
+    frame = _call_frame(target, endpoint, args, kwargs, call_id, 0)
     receiver = kind(runtime.driver, target, endpoint)
     _send(target, runtime, frame, call_id, receiver)
     return receiver
@@ -252,9 +258,17 @@ def broadcast(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict
     """Send a CALL whose answer nobody wants; an exception is reported by the root."""
     runtime = current_runtime()
     call_id = next(runtime.call_ids)
-    parts, lengths = _encode_arguments(target, endpoint, args, kwargs)
-    frame = split_frames(CALL, [call_id, endpoint, target.view, lengths, NO_REPLY], parts)
+    frame = _call_frame(target, endpoint, args, kwargs, call_id, NO_REPLY)
     _send(target, runtime, frame, call_id, None)
+
+
+def _call_frame(
+    target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict[str, Any], call_id: int, flags: int
+) -> list[Any]:
+    parts, lengths = _encode_arguments(target, endpoint, args, kwargs)
+    # The header as msgpack.packb([call_id, endpoint, view, lengths, flags]), its constant middle packed once.
+    header = b"".join((b"\x95", _pack(call_id), target.middle(endpoint), _pack(lengths), _pack(flags)))
+    return split_packed(CALL, header, parts)
 
 
 def _encode_arguments(

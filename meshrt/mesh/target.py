@@ -24,7 +24,7 @@ class Target:
         about: ``about(rank) -> (host, pid)`` where this process knows it.
     """
 
-    __slots__ = ("_about", "_links", "_links_of", "directory", "mesh_id", "name", "shape", "view")
+    __slots__ = ("_about", "_links", "_links_of", "_middles", "directory", "mesh_id", "name", "shape", "view")
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class Target:
         self.shape = shape
         self.view: bytes = msgpack.packb(shape.to_wire())
         self._about = about
+        self._middles: dict[str, bytes] = {}
         self._links: list[OutLink] = []
         self._links_of: Driver | None = None
 
@@ -52,6 +53,13 @@ class Target:
             ]
             self._links_of = driver
         return self._links
+
+    def middle(self, endpoint: str) -> bytes:
+        """Return endpoint and view as they stand, packed, in the header of every CALL."""
+        packed = self._middles.get(endpoint)
+        if packed is None:
+            packed = self._middles[endpoint] = msgpack.packb(endpoint) + msgpack.packb(self.view)
+        return packed
 
     def place(self, position: int) -> RankPlace:
         """Say which rank stands at a position of the view."""

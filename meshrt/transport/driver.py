@@ -238,22 +238,24 @@ class Driver:
             self._suspect(out)
             self.wake()
 
-    def send(self, out: OutLink, parts: list[Any], call_id: int, receiver: Receiver | None, position: int) -> None:
-        """Send one call; its answer goes to ``receiver``. Never blocks (see `settle`)."""
+    def send(self, out: OutLink, parts: list[Any], call_id: int, receiver: Receiver | None, position: int) -> bool:
+        """Send one call; its answer goes to ``receiver``. Never blocks; False: `settle` has something to do."""
         if receiver is not None:
             out.outstanding[call_id] = (receiver, position)
         if out.fate is not None:
             if receiver is not None and out.outstanding.pop(call_id, None) is not None:
                 receiver.lose(position, out.fate, sent=False)
-            return
+            return True
         if out.early is not None:
             with self._links_lock:
                 if out.early is not None:
                     out.early.append(parts)
                     self.background(out, True)
-                    return
+                    return False
         if out.link is not None and not out.link.send(parts):
             self._want_write(out)
+            return False
+        return True
 
     def _want_write(self, out: OutLink) -> None:
         with self._links_lock:

@@ -23,7 +23,7 @@ import msgpack
 
 from meshrt.errors import ProtocolError
 
-__all__ = ["CHUNK", "CONTROL_MAX", "DATA_MAX", "PAYLOAD_MAX", "Frame", "FrameDecoder", "pack_header", "split_frames"]
+__all__ = ["CHUNK", "CONTROL_MAX", "DATA_MAX", "PAYLOAD_MAX", "Frame", "FrameDecoder", "pack_header", "split_frames", "split_packed"]
 
 #: Largest frame on a control link, bytes.
 CONTROL_MAX = 1 << 20
@@ -63,14 +63,19 @@ def split_frames(kind: int, header: Any, parts: Sequence[Buffer]) -> list[Buffer
 
     Payload parts are not copied, except that small ones may be joined with the header.
     """
+    return split_packed(kind, msgpack.packb(header), parts)
+
+
+def split_packed(kind: int, packed: bytes, parts: Sequence[Buffer]) -> list[Buffer]:
+    """Like `split_frames` for a header that is packed already."""
     total = sum(map(len, parts))
     if total <= CHUNK:
-        prefix = pack_header(kind, header, total)
+        prefix = _PREFIX.pack(len(packed) + total, kind, len(packed))
         if total < _DIRECT:
-            return [b"".join((prefix, *parts))]
-        return [prefix, *parts]
+            return [b"".join((prefix, packed, *parts))]
+        return [prefix + packed, *parts]
     out: list[Buffer] = []
-    packed = _TOTAL.pack(total) + msgpack.packb(header)
+    packed = _TOTAL.pack(total) + packed
     sent = 0
     for pieces, size in _chunks(parts):
         sent += size

@@ -1,0 +1,167 @@
+"""What the fault tests observe: processes by pid, and programs that are started, talked to and killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+
+from tests.support.programs import environment
+from tests.support.waiting import wait_until
+
+__all__ = ["Program", "agents", "all_gone", "descendants", "is_alive", "paused", "runtime_directories", "state_of"]
+
+#: The longest that anything in these tests is waited for, seconds: a watchdog, not a measurement.
+LONG = 20.0
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs: neither gone nor a zombie."""
+    return state_of(pid) not in ("", "Z", "X")
+
+
+def state_of(pid: int) -> str:
+    """Return the kernel's letter for the state of a process, "" when there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
+def all_gone(pids: list[int], seconds: float) -> None:
+    """Wait until no process of ``pids`` runs."""
+    wait_until(lambda: not any(map(is_alive, pids)), seconds, f"the end of {pids}")
+
+
+def descendants(pid: int) -> list[int]:
+    """Return every process below ``pid``."""
+    try:
+        return [process.pid for process in psutil.Process(pid).children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def agents(pid: int | None = None) -> list[int]:
+    """Return the host agents of a program (of this process by default), in the order of their start."""
+    found = []
+    for process in psutil.Process(pid).children():
+        with contextlib.suppress(psutil.Error):
+            if process.name() == "meshrt-agent":
+                found.append(process.pid)
+    return sorted(found)
+
+
+def runtime_directories() -> list[Path]:
+    """Return the runtime directories that exist."""
+    base = Path(os.environ["MESHRT_RUNTIME_DIR"])
+    return sorted(base.iterdir()) if base.exists() else []
+
+
+@contextlib.contextmanager
+def paused(pid: int) -> Iterator[None]:
+    """Stop a process with SIGSTOP, and let it go on at the end."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: state_of(pid) == "T", 5, f"{pid} stops")
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+class Program:
+    """A script in a process of its own that tells facts: ``tell(name=value)``; killed at the latest at the end.
+
+    Args:
+        script: Its source; ``tell`` is there.
+        folder: Where the script and its output are written.
+    """
+
+    _PRELUDE = """
+        import json, os, signal, sys, threading, time
+        from meshrt import *
+        from tests.faults.actors import *
+        def tell(**facts):
+            os.write(int(os.environ["TELL"]), (json.dumps(facts) + "\\n").encode())
+    """
+
+    def __init__(self, script: str, folder: Path, *arguments: str, env: dict[str, str] | None = None) -> None:
+        path = folder / "program.py"
+        path.write_text(textwrap.dedent(self._PRELUDE) + textwrap.dedent(script))
+        self._read_end, write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+        self._buffer = b""
+        self._facts: dict[str, Any] = {}
+        self._output = folder / "output"
+        with open(self._output, "wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, str(path), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=[write_end],
+                env=environment(TELL=str(write_end), **(env or {})),
+                start_new_session=True,
+            )
+        os.close(write_end)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def output(self) -> str:
+        """What it has printed."""
+        return self._output.read_text(errors="replace")
+
+    def told(self, name: str, seconds: float = LONG) -> Any:
+        """Wait for a fact and return it."""
+
+        def arrived() -> bool:
+            with contextlib.suppress(BlockingIOError):
+                self._buffer += os.read(self._read_end, 1 << 16)
+            *lines, self._buffer = self._buffer.split(b"\n")
+            for line in lines:
+                self._facts.update(json.loads(line))
+            return name in self._facts or self.process.poll() is not None
+
+        wait_until(arrived, seconds, f"the program tells {name!r}; it has printed:\n{self.output}")
+        if name not in self._facts:
+            arrived()
+        if name not in self._facts:
+            raise AssertionError(f"the program ended without telling {name!r}; it has printed:\n{self.output}")
+        return self._facts[name]
+
+    def ends(self, seconds: float = LONG) -> int:
+        """Wait for its end and return the exit code."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the program still runs; it has printed:\n{self.output}") from None
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the program alone."""
+        self.process.send_signal(number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(LONG)
+        os.close(self._read_end)
+        if kind is not None:
+            print(self.output)

@@ -1,0 +1,170 @@
+"""``spawn``: an actor on every rank, how its ``__init__`` is waited for, and how it fails."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from meshrt import Actor, ActorError, ActorMesh, MeshStopped, UsageError, current_rank, endpoint, proc_mesh
+from tests.support.actors import Clock, Echo, Failing, Gate
+from tests.support.waiting import wait_until
+
+
+class Slow(Actor):
+    """Its ``__init__`` waits for a file."""
+
+    def __init__(self, path: str) -> None:
+        wait_until(Path(path).exists, 20)
+        self.built_at = current_rank().rank
+
+    @endpoint
+    def built(self) -> int:
+        return self.built_at
+
+
+class Colliding(Actor):
+    """One endpoint has the name of something every mesh has."""
+
+    @endpoint
+    def size(self) -> int:
+        return 1
+
+
+class NoActor:
+    """Not a subclass of Actor."""
+
+
+def test_spawn_returns_before_init_has_run(tmp_path: Path) -> None:
+    mesh = proc_mesh(n=2)
+    slow = mesh.spawn("slow", Slow, str(tmp_path / "go"))
+    assert isinstance(slow, ActorMesh)
+    built = slow.built.call()  # waits behind __init__
+    assert not slow.initialized.done() and not built.done()
+    (tmp_path / "go").touch()
+    assert slow.get(20) is slow
+    assert slow.initialized.done() and slow.initialized.get() is None
+    assert built.get(20).values() == [0, 1]
+
+
+def test_await_gives_the_mesh() -> None:
+    async def main() -> None:
+        echo = await proc_mesh(n=2).spawn("echo", Echo, greeting="good day")
+        assert isinstance(echo, ActorMesh)
+        assert (await echo.greet.call("Ann", mark="?")).values() == ["good day Ann?"] * 2
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["get", "await", "initialized"])
+def test_a_failing_init_is_raised_with_its_rank_and_the_mesh_stays_usable(how: str) -> None:
+    mesh = proc_mesh(hosts=2, gpus=2)
+    failing = mesh.spawn("failing", Failing, (2,))
+    with pytest.raises(ActorError) as caught:
+        if how == "get":
+            failing.get(20)
+        elif how == "initialized":
+            failing.initialized.get(20)
+        else:
+            asyncio.run(awaited(failing))
+    error = caught.value
+    assert error.rank == 2 and error.place.coordinates == (("hosts", 1), ("gpus", 0)) and error.place.pid > 0
+    assert error.endpoint == "__init__"
+    assert "failing.__init__() raised on rank 2 (hosts=1, gpus=0)" in str(error)
+    assert "ValueError: rank 2 does not start" in str(error)
+    assert isinstance(error.exception, ValueError)
+
+    assert mesh.spawn("echo", Echo).rank.call().get(20).values() == [0, 1, 2, 3]
+    assert failing.slice(hosts=0).ok.call().get(20).values() == ["ok", "ok"]
+    with pytest.raises(ActorError, match=r"rank 2 does not start \(earlier, in __init__\)"):
+        failing.ok.call().get(20)
+
+
+async def awaited(mesh: ActorMesh[Failing]) -> None:
+    await mesh
+
+
+def test_a_failed_name_can_be_spawned_again() -> None:
+    mesh = proc_mesh(n=2)
+    with pytest.raises(ActorError):
+        mesh.spawn("actor", Failing, (0, 1)).get(20)
+    assert mesh.spawn("actor", Failing).ok.call().get(20).values() == ["ok", "ok"]
+
+
+def test_actors_on_one_mesh_run_beside_each_other(tmp_path: Path) -> None:
+    """The first is inside an endpoint for the whole time; the others answer."""
+    mesh = proc_mesh(n=2)
+    gate = mesh.spawn("gate", Gate)
+    waiting = gate.wait_for.call(str(tmp_path / "open"))
+    other_gate = mesh.spawn("other_gate", Gate)
+    waiting_too = other_gate.wait_for.call(str(tmp_path / "open"))
+    echo = mesh.spawn("echo", Echo)
+    assert echo.rank.call().get(20).values() == [0, 1]
+    assert not waiting.done() and not waiting_too.done()
+    (tmp_path / "open").touch()
+    assert waiting.get(20).values() == waiting_too.get(20).values() == [0, 1]
+
+
+def test_the_same_name_twice_is_refused_and_the_first_goes_on() -> None:
+    mesh = proc_mesh(n=2)
+    clock = mesh.spawn("clock", Clock)
+    clock.tick.call().get(20)
+    with pytest.raises(UsageError, match=r"'clock' runs on this mesh already"):
+        mesh.spawn("clock", Clock).get(20)
+    assert clock.tick.call().get(20).values() == [2, 2]
+
+
+def test_a_stopped_actor_can_be_spawned_again() -> None:
+    mesh = proc_mesh(n=2)
+    clock = mesh.spawn("clock", Clock)
+    clock.tick.call().get(20)
+    assert clock.stop().get(20) is None
+    with pytest.raises(MeshStopped) as caught:
+        clock.tick.call().get(20)
+    assert caught.value.may_have_run is False
+    again = mesh.spawn("clock", Clock, 100)
+    assert again.tick.call().get(20).values() == [101, 101]
+
+
+def test_stop_of_an_actor_serves_what_was_sent_before() -> None:
+    mesh = proc_mesh(n=1)
+    clock = mesh.spawn("clock", Clock)
+    ticks = [clock.tick.call_one() for _ in range(50)]
+    clock.stop()
+    assert [tick.get(20) for tick in ticks] == list(range(1, 51))
+
+
+def test_an_actor_can_be_stopped_on_a_slice() -> None:
+    clock = proc_mesh(n=3).spawn("clock", Clock).get(20)
+    clock.slice(n=1).stop()
+    with pytest.raises(MeshStopped) as caught:
+        clock.tick.call().get(20)
+    assert caught.value.rank == 1
+    assert clock.slice(n=slice(0, 3, 2)).read.call().get(20).values() == [1, 1]
+
+
+def test_wrong_arguments_of_init_fail_at_the_call() -> None:
+    mesh = proc_mesh(n=1)
+    with pytest.raises(TypeError, match=r"Clock\(\) got an unexpected keyword argument 'begin'"):
+        mesh.spawn("clock", Clock, begin=3)
+    with pytest.raises(TypeError, match=r"Slow\(\) missing a required argument: 'path'"):
+        mesh.spawn("slow", Slow)
+
+
+def test_what_is_no_actor_is_refused() -> None:
+    mesh = proc_mesh(n=1)
+    with pytest.raises(UsageError, match=r"'NoActor' must be a subclass of meshrt\.Actor"):
+        mesh.spawn("thing", NoActor)  # type: ignore[type-var]  # wrong on purpose
+    with pytest.raises(ValueError, match=r"Colliding: every mesh has 'size' already"):
+        mesh.spawn("colliding", Colliding)
+    for name in ("", "two words", "1st", "a/b", "x" * 65):
+        with pytest.raises(UsageError, match="an actor is named with"):
+            mesh.spawn(name, Echo)
+
+
+def test_repr_and_dir_of_a_handle() -> None:
+    echo = proc_mesh(hosts=2, gpus=2).spawn("echo", Echo)
+    assert repr(echo) == "<ActorMesh echo: Echo on {hosts=2,gpus=2}>"
+    assert {"greet", "slice", "stop"} <= set(dir(echo))
+    assert repr(echo.greet) == "<endpoint echo.greet(name: 'str', *, mark: 'str' = '!') -> 'str' on {hosts=2,gpus=2}>"
