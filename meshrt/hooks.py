@@ -16,8 +16,8 @@ Names are ``"<plug-in>.<operation>"``: an operation or event whose plug-in is no
 from __future__ import annotations
 
 import importlib
-import logging
 import os
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -159,7 +159,8 @@ class Hooks:
         #: Rank side, on the control thread.
         self.proc_closing: list[Callable[[], None]] = []
         self.strict = bool(os.environ.get("MESHRT_STRICT_HOOKS"))
-        self._loaded: set[str] = set()
+        self._loaded: dict[tuple[str, bool], object] = {}
+        self._loading = threading.RLock()
 
     def run(self, functions: list[Any], *args: Any) -> None:
         """Call each function with ``args``; one that fails is reported and taken out of the list."""
@@ -170,6 +171,8 @@ class Hooks:
                 if self.strict:
                     raise
                 functions.remove(function)
+                import logging  # start-up: rare
+
                 logging.getLogger("meshrt").exception("hook %r failed and was switched off", function)
 
     def clear(self) -> None:
@@ -178,14 +181,15 @@ class Hooks:
             functions.clear()
 
     def load(self, plugin: str, services: RankServices | RootServices, *, in_root: bool) -> bool:
-        """Load a plug-in by its name, once per process. Returns False when there is no such plug-in."""
-        if plugin in self._loaded:
+        """Load a plug-in by its name, once per program. Returns False when there is no such plug-in."""
+        with self._loading:  # two actors of a rank may stop at once
+            if self._loaded.get((plugin, in_root)) is services:
+                return True
+            if plugin not in PLUGINS:
+                return False
+            importlib.import_module(PLUGINS[plugin][in_root]).load(services)
+            self._loaded[plugin, in_root] = services
             return True
-        if plugin not in PLUGINS:
-            return False
-        importlib.import_module(PLUGINS[plugin][in_root]).load(services)
-        self._loaded.add(plugin)
-        return True
 
 
 def plugin_of(name: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from meshrt.selection import Extent, Selection, Shape, Slice
-from meshrt.selection.ast import (
+from meshrt.selection.grammar.ast import (
     STATE_WORDS,
     All,
     Dim,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from meshrt.errors import UsageError
 from meshrt.selection import parse_prefix
-from meshrt.selection.complaints import near_miss
+from meshrt.selection.grammar.complaints import near_miss
 
 __all__ = ["COMMANDS", "PDB_WORDS", "Command", "Invocation", "find", "help_text", "parse_line"]
 

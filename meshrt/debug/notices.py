@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from math import prod
 
-from meshrt.debug.protocol import STOPPED, since
-from meshrt.debug.sessions import Session, SessionTable, places
+from meshrt.debug.protocol import STOPPED, Place, since
+from meshrt.debug.sessions import Session, SessionTable
 from meshrt.debug.targets import Actor, Targets
 from meshrt.hooks import RootServices, ToolClient
 from meshrt.selection import fold_ranks
@@ -48,7 +49,7 @@ class Notices:
         self._audience = audience
         self._on_wave = on_wave
         self._own_pid = own_pid
-        self._stopped: list[Session] = []
+        self._stopped: dict[Session, None] = {}
         self._ended: dict[tuple[str, str], list[int]] = {}
         self._first = self._last = 0.0
         self._scheduled = False
@@ -57,7 +58,7 @@ class Notices:
 
     def stopped(self, session: Session) -> None:
         """A rank has stopped by itself."""
-        self._stopped.append(session)
+        self._stopped[session] = None
         self._event()
 
     def ended(self, label: str, rank: int, how: str) -> None:
@@ -121,29 +122,35 @@ class Notices:
 
 
 def summarize(sessions: Iterable[Session], actors: Sequence[Actor]) -> list[str]:
-    """Return one line per actor: ``"16 ranks of debugee stopped at my_actors.py:16 (to_debug)"``."""
-    by_label: dict[str, list[Session]] = {}
-    labels = {(actor.mesh.mesh_id, actor.name, actor.thread): actor for actor in actors}
-    whole: dict[str, int] = {}
+    """Return one line per actor: ``"16 ranks of debugee stopped at my_actors.py:16 (to_debug)"``.
+
+    Ranks that stand at an exception have a line of their own.
+    """
+    by_key = {(actor.mesh.mesh_id, actor.name, actor.thread): actor for actor in actors}
+    groups: dict[tuple[str, str, int], list[Session]] = {}
     for session in sessions:
-        actor = labels.get((session.key.mesh_id, session.key.actor, session.key.thread))
+        actor = by_key.get((session.key.mesh_id, session.key.actor, session.key.thread))
         label = actor.label if actor is not None else session.name
-        by_label.setdefault(label, []).append(session)
-        whole[label] = len(actor.mesh.shape.ranks()) if actor is not None else 0
-    return [_line(label, members, whole[label]) for label, members in sorted(by_label.items())]
+        size = prod(actor.mesh.shape.ndslice.sizes) if actor is not None else 0
+        verb = "failed" if session.reason == "post-mortem" else "stopped"
+        groups.setdefault((label, verb, size), []).append(session)
+    return [_line(label, verb, members, size) for (label, verb, size), members in sorted(groups.items(), key=_label)]
 
 
-def _line(label: str, sessions: list[Session], whole: int) -> str:
-    parts = []
-    groups = sorted(places(sessions).items(), key=lambda item: -len(item[1]))
-    for index, ((place, reason), members) in enumerate(groups):
-        ranks = sorted(session.key.rank for session in members)
-        verb = "failed" if reason == "post-mortem" else "stopped"
-        if index == 0:
-            parts.append(f"{_count(ranks, whole)} of {label} {verb} at {place}")
-        else:
-            parts.append(f"{_count(ranks, whole, noun=False)} {verb} at {place}")
-    return ", ".join(parts)
+def _label(group: tuple[tuple[str, str, int], list[Session]]) -> tuple[str, str]:
+    return group[0][:2]
+
+
+def _line(label: str, verb: str, sessions: list[Session], size: int) -> str:
+    by_place: dict[Place, list[int]] = {}
+    for session in sessions:
+        by_place.setdefault(session.place, []).append(session.key.rank)
+    (first, ranks), *others = sorted(by_place.items(), key=lambda item: -len(item[1]))
+    text = f"{_count(ranks, size)} of {label} {verb} at {first}"
+    for place, ranks in others:
+        text += f", {_count(ranks, noun=False)} at {place}"
+    headlines = {session.text.partition("\n")[0] for session in sessions} if verb == "failed" else set()
+    return text + (f": {headlines.pop()[:200]}" if len(headlines) == 1 else "")
 
 
 def _count(ranks: Sequence[int], whole: int = 0, *, noun: bool = True) -> str:

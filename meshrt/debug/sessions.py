@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,7 +11,7 @@ from meshrt.debug.protocol import BUSY, RUNNING, STEPPING, STOPPED, TEXT_LIMIT, 
 from meshrt.hooks import Body, ToolClient
 from meshrt.selection import Shape
 
-__all__ = ["Session", "SessionTable", "Waiter", "key_of", "places"]
+__all__ = ["Session", "SessionTable", "Waiter", "key_of"]
 
 
 class Waiter(Protocol):
@@ -157,14 +157,6 @@ class SessionTable:
 def key_of(mesh_id: str, rank: int, body: Body) -> SessionKey:
     """Return the key that an event of a rank is about."""
     return SessionKey(mesh_id, str(body["actor"]), rank, str(body.get("thread", "")))
-
-
-def places(sessions: Iterable[Session]) -> dict[tuple[Place, str], list[Session]]:
-    """Return the sessions by where and why they stand."""
-    grouped: dict[tuple[Place, str], list[Session]] = {}
-    for session in sessions:
-        grouped.setdefault((session.place, session.reason), []).append(session)
-    return grouped
 
 
 def _shape(wire: Any) -> Shape | None:

@@ -15,8 +15,8 @@ from meshrt.debug.sessions import Session, SessionTable
 from meshrt.errors import SelectionError, UsageError
 from meshrt.hooks import RootServices
 from meshrt.selection import Selection, Shape, parse, resolve
-from meshrt.selection.ast import And, Dim, Node, Not, Or
-from meshrt.selection.complaints import near_miss
+from meshrt.selection.grammar.ast import And, Dim, Node, Not, Or
+from meshrt.selection.grammar.complaints import near_miss
 
 __all__ = ["Actor", "MeshFacts", "Selected", "Targets"]
 

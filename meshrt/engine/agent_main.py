@@ -10,6 +10,7 @@ if __name__ == "__main__":
 
 from meshrt.actor.process import rank_main
 from meshrt.host.agent import serve
+from meshrt.mesh import proc_mesh as _handles  # noqa: F401 - ranks get handles: load what they are once, here
 from meshrt.wire.codec import warm_up
 
 __all__ = ["main"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import selectors
 import signal
 import socket
@@ -58,6 +59,7 @@ class Agent:
         self._dropped = 0
         self._facts: dict[str, Any] = {}
         self._root_pidfd = -1
+        self._root_died = True
         self._selector.register(control, selectors.EVENT_READ, self._from_root)
 
     def run(self) -> None:
@@ -68,7 +70,8 @@ class Agent:
                     key.data(events)
                 self._run_timers()
         except _RootGoneError:
-            pass
+            # A root that lives has closed its end on purpose, and cleans up behind itself.
+            self._root_died = _has_ended(self._root_pidfd)
         finally:
             self._kill_everything()
 
@@ -393,8 +396,7 @@ class Agent:
             if not osutil.children_of(self._pid):
                 break
             time.sleep(0.01)
-        if self._facts:
-            osutil.kill_run(self._facts["run_id"])
+        if self._facts and self._root_died:
             _remove_sockets(self._facts["directory"])
 
     # -- timers and the rest
@@ -425,10 +427,15 @@ def _session_of(pid: int) -> int:
         return 0
 
 
-def _remove_sockets(directory: str) -> None:
-    from meshrt.transport.directories import remove_tree  # start-up: only when the root died
+def _has_ended(pidfd: int) -> bool:
+    """Whether the process behind a pidfd has ended."""
+    return pidfd < 0 or bool(select.select([pidfd], [], [], 0)[0])
 
-    remove_tree(Path(directory))
+
+def _remove_sockets(directory: str) -> None:
+    import shutil  # start-up: only when the root died
+
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def serve(descriptor: int, main: Callable[..., None]) -> None:
@@ -443,4 +450,6 @@ def serve(descriptor: int, main: Callable[..., None]) -> None:
         Agent(socket.socket(fileno=descriptor), main).run()
     except Exception:
         traceback.print_exc()
-        raise SystemExit(1) from None
+        os._exit(1)
+    # Nothing is left to finalize, and the root waits for this process.
+    os._exit(0)

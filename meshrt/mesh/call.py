@@ -75,8 +75,10 @@ class _Answers(Future[T]):
             position, frame = self._failed
             raise remote_error(self._target.place(position), self._endpoint, frame)
         if self._lost:
-            position, fate, sent = self._lost[0]
-            others = [self._target.place(other) for other, _, _ in self._lost[1:]]
+            # In the order of the ranks, whatever the order in which they were found dead.
+            lost = sorted(self._lost, key=lambda entry: entry[0])
+            position, fate, sent = lost[0]
+            others = [self._target.place(other) for other, _, _ in lost[1:]]
             raise fate.error(self._target.place(position), self._endpoint, may_have_run=sent, others=others)
 
     def _load(self, position: int) -> Any:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import sys
+from typing import TYPE_CHECKING, Any, Protocol
 
 from meshrt.errors import UsageError
 from meshrt.hooks import Body
 from meshrt.mesh.future import Future, Settled
-from meshrt.mesh.root import owner_of, start_root
 from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Shape
 from meshrt.transport.process import ProcessRuntime, current_runtime, has_runtime
+
+if TYPE_CHECKING:
+    from meshrt.mesh.root import Root
 
 __all__ = ["MeshOwner", "about", "owner_for_new", "owner_for_old"]
 
@@ -93,6 +96,15 @@ class RankOwner:
         return future
 
 
+def _root_of(mesh_id: str) -> Root | None:
+    """The root, if it runs in this process and owns the mesh."""
+    if "meshrt.mesh.root" not in sys.modules:
+        return None
+    from meshrt.mesh.root import owner_of  # start-up: see `owner_for_new`
+
+    return owner_of(mesh_id)
+
+
 _rank_owner: RankOwner | None = None
 
 
@@ -105,6 +117,8 @@ def owner_for_new() -> MeshOwner:
             if _rank_owner is None:
                 _rank_owner = RankOwner(runtime)
             return _rank_owner
+    from meshrt.mesh.root import start_root  # start-up: ranks never need it
+
     return start_root()
 
 
@@ -112,7 +126,7 @@ def owner_for_old(mesh_id: str, name: str) -> MeshOwner:
     """Return the owner of a mesh if it is this process. Raises UsageError."""
     if _rank_owner is not None and _rank_owner.owns(mesh_id):
         return _rank_owner
-    root = owner_of(mesh_id)
+    root = _root_of(mesh_id)
     if root is None:
         current_runtime()  # a forked child is told that it is one
         raise UsageError(f"{name} is not owned by this process; the one that made it stops it")
@@ -121,5 +135,5 @@ def owner_for_old(mesh_id: str, name: str) -> MeshOwner:
 
 def about(mesh_id: str, rank: int) -> tuple[str, int]:
     """Return host and pid of a rank, as far as this process knows."""
-    root = owner_of(mesh_id)
+    root = _root_of(mesh_id)
     return ("", 0) if root is None else root.about(mesh_id, rank)

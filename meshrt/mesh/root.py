@@ -31,7 +31,6 @@ from meshrt.mesh.registry import MeshRecord, Registry
 from meshrt.mesh.services import Services
 from meshrt.mesh.spec import MeshSpec, check_limits
 from meshrt.mesh.terminal import Progress, Terminal
-from meshrt.mesh.toolserver import ToolServer
 from meshrt.selection import Shape
 from meshrt.transport import directories
 from meshrt.transport.fate import Fate
@@ -213,7 +212,9 @@ class Root:
             if not self._thread.is_alive():
                 # Loaded here, while the agent starts beside us: a thread that imports it may be overtaken by the
                 # interpreter's end, which forbids that.
-                import uvloop  # noqa: F401 - start-up: `import meshrt` stays light
+                import uvloop  # noqa: F401 - start-up: as said
+
+                import meshrt.mesh.toolserver  # noqa: F401 - start-up: as said
 
                 self._thread.start()
 
@@ -236,7 +237,9 @@ class Root:
             loop.close()
 
     async def _serve(self, loop: Any) -> None:
-        import asyncio  # start-up: as above
+        import asyncio  # start-up: see `begin`
+
+        from meshrt.mesh.toolserver import ToolServer  # start-up: see `begin`
 
         self._end = asyncio.Event()
         self.services.attach(loop)

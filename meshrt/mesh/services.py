@@ -5,9 +5,8 @@ Implements `meshrt.hooks.RootServices`. On the root's loop unless a method says 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meshrt.errors import MeshError, RankPlace
 from meshrt.hooks import Body, ToolClient, Waited, hooks, plugin_of
@@ -16,6 +15,9 @@ from meshrt.mesh.terminal import Terminal
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
 from meshrt.wire.messages import Address, error_from_wire
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["Services"]
 

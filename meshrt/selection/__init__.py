@@ -1,22 +1,32 @@
 """Sets of ranks: shapes and what can be done with them, and a text grammar on top.
 
-Lower floor: ``Slice``, ``Extent``, ``Point``, ``Shape``, ``MeshTrait``. Upper floor: ``parse``, ``resolve``, ``select``
-and ``format_selection`` (see ``docs/grammar.md``), and ``fold_*`` to print sets. Pure: no I/O, no runtime, no state, so
-everything here may be called from any thread.
+Lower floor: ``Slice``, ``Extent``, ``Point``, ``Shape``, ``MeshTrait``, and ``fold_*`` to print sets. Upper floor,
+`meshrt.selection.grammar`: ``parse``, ``resolve``, ``select`` and ``format_selection`` (see ``docs/grammar.md``). It is
+loaded when first used: a rank seldom needs it. Pure: no I/O, no runtime, so everything may be called from any thread.
 """
 
 from __future__ import annotations
 
-from meshrt.selection.ast import STATE_WORDS, Selection
-from meshrt.selection.blocks import select
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from meshrt.selection.extent import Extent, Point
 from meshrt.selection.folding import fold_coordinates, fold_ranks, group_by_value, parse_folded
-from meshrt.selection.format import format_selection
-from meshrt.selection.parser import parse, parse_prefix
-from meshrt.selection.resolver import RankFacts, resolve
 from meshrt.selection.shape import Shape
 from meshrt.selection.slices import Slice
 from meshrt.selection.trait import MeshTrait
+
+if TYPE_CHECKING:
+    from meshrt.selection.grammar import (
+        STATE_WORDS,
+        RankFacts,
+        Selection,
+        format_selection,
+        parse,
+        parse_prefix,
+        resolve,
+        select,
+    )
 
 __all__ = [
     "STATE_WORDS",
@@ -37,3 +47,9 @@ __all__ = [
     "resolve",
     "select",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'meshrt.selection' has no attribute {name!r}")
+    return getattr(importlib.import_module("meshrt.selection.grammar"), name)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Self
 
-from meshrt.selection import blocks, views
+from meshrt.selection import views
 from meshrt.selection.extent import Extent
 from meshrt.selection.shape import Shape
 
@@ -73,7 +73,9 @@ class MeshTrait(ABC):
             SelectionError: The text does not parse, names what does not exist, selects nothing, or selects ranks that
                 are not evenly spaced.
         """
-        return self._with_shape(blocks.select(self._shape, text))
+        from meshrt.selection.grammar import select  # start-up: only the text form needs a parser
+
+        return self._with_shape(select(self._shape, text))
 
     def size(self, dim: str | Iterable[str] | None = None) -> int:
         """Return the number of ranks, the size of one dimension, or the product of several; KeyError if unknown."""

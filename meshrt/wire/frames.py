@@ -23,7 +23,17 @@ import msgpack
 
 from meshrt.errors import ProtocolError
 
-__all__ = ["CHUNK", "CONTROL_MAX", "DATA_MAX", "PAYLOAD_MAX", "Frame", "FrameDecoder", "pack_header", "split_frames", "split_packed"]
+__all__ = [
+    "CHUNK",
+    "CONTROL_MAX",
+    "DATA_MAX",
+    "PAYLOAD_MAX",
+    "Frame",
+    "FrameDecoder",
+    "pack_header",
+    "split_frames",
+    "split_packed",
+]
 
 #: Largest frame on a control link, bytes.
 CONTROL_MAX = 1 << 20

@@ -9,8 +9,8 @@ Used in the process that ships; any thread.
 """
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 import ctypes
 import linecache

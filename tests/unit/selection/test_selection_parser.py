@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from meshrt.errors import SelectionError
 from meshrt.selection import STATE_WORDS, Shape, parse, parse_prefix, resolve
-from meshrt.selection.ast import All, And, Dim, Index, Node, Not, Or, Place, Range, RankSet, State
-from meshrt.selection.cursor import MAX_DEPTH, MAX_LENGTH
+from meshrt.selection.grammar.ast import All, And, Dim, Index, Node, Not, Or, Place, Range, RankSet, State
+from meshrt.selection.grammar.cursor import MAX_DEPTH, MAX_LENGTH
 
 __all__: list[str] = []
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from meshrt.errors import SelectionError
 from meshrt.selection import STATE_WORDS, MeshTrait, Selection, Shape, parse, resolve
-from meshrt.selection.ast import All, And, Dim, Index, Item, Node, Not, Or, Place, RankSet, State
+from meshrt.selection.grammar.ast import All, And, Dim, Index, Item, Node, Not, Or, Place, RankSet, State
 from meshrt.selection.views import rename_shape, slice_shape
 from tests.strategies import selections, shapes, views
 
@@ -199,7 +199,7 @@ def test_dims_go_through_the_code_that_slices_meshes(monkeypatch: pytest.MonkeyP
         asked.append(selectors)
         return slice_shape(shape, selectors)
 
-    monkeypatch.setattr("meshrt.selection.resolver.slice_shape", spy)
+    monkeypatch.setattr("meshrt.selection.grammar.resolver.slice_shape", spy)
     assert ranks_of("hosts=1, gpus=-1") == (7,)
     assert asked == [{"hosts": 1}, {"gpus": 3}]
     assert MeshTrait.slice.__module__ == "meshrt.selection.trait"

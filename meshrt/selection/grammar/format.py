@@ -5,7 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from meshrt.selection.ast import All, And, Dim, Index, Item, Node, Not, Or, Place, Range, RankSet, Selection, State
+from meshrt.selection.grammar.ast import (
+    All,
+    And,
+    Dim,
+    Index,
+    Item,
+    Node,
+    Not,
+    Or,
+    Place,
+    Range,
+    RankSet,
+    Selection,
+    State,
+)
 
 __all__ = ["format_selection"]
 

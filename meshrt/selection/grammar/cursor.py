@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from meshrt.errors import SelectionError
-from meshrt.selection.complaints import complain
-from meshrt.selection.scanner import Token, scan
+from meshrt.selection.grammar.complaints import complain
+from meshrt.selection.grammar.scanner import Token, scan
 
 __all__ = ["MAX_DEPTH", "MAX_LENGTH", "Cursor"]
 

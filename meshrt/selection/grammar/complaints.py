@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 
 from meshrt.errors import SelectionError
-from meshrt.selection.ast import Span
+from meshrt.selection.grammar.ast import Span
 
 __all__ = ["complain", "near_miss"]
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from meshrt.errors import SelectionError
-from meshrt.selection.ast import (
+from meshrt.selection.folding import fold_ranks
+from meshrt.selection.grammar.ast import (
     All,
     And,
     Dim,
@@ -22,8 +23,7 @@ from meshrt.selection.ast import (
     Span,
     State,
 )
-from meshrt.selection.complaints import complain, near_miss
-from meshrt.selection.folding import fold_ranks
+from meshrt.selection.grammar.complaints import complain, near_miss
 from meshrt.selection.shape import Shape
 from meshrt.selection.views import slice_shape
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from meshrt.selection.ast import All, And, Dim, Node, Selection
-from meshrt.selection.complaints import complain
 from meshrt.selection.folding import fold_ranks, spacing
-from meshrt.selection.parser import parse
-from meshrt.selection.resolver import pick, resolve, selector_of
+from meshrt.selection.grammar.ast import All, And, Dim, Node, Selection
+from meshrt.selection.grammar.complaints import complain
+from meshrt.selection.grammar.parser import parse
+from meshrt.selection.grammar.resolver import pick, resolve, selector_of
 from meshrt.selection.shape import Shape
 from meshrt.selection.slices import Slice
 from meshrt.selection.views import slice_shape

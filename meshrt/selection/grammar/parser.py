@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshrt.errors import SelectionError
-from meshrt.selection.ast import (
+from meshrt.selection.grammar.ast import (
     STATE_WORDS,
     All,
     Dim,
@@ -26,9 +26,9 @@ from meshrt.selection.ast import (
     conjunction,
     disjunction,
 )
-from meshrt.selection.complaints import complain, near_miss
-from meshrt.selection.cursor import Cursor
-from meshrt.selection.scanner import scan_place
+from meshrt.selection.grammar.complaints import complain, near_miss
+from meshrt.selection.grammar.cursor import Cursor
+from meshrt.selection.grammar.scanner import scan_place
 
 __all__ = ["parse", "parse_prefix"]
 

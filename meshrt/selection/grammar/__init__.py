@@ -1,0 +1,20 @@
+"""The upper floor: sets of ranks as text. Parsed to a small tree, which is evaluated by slicing shapes."""
+
+from __future__ import annotations
+
+from meshrt.selection.grammar.ast import STATE_WORDS, Selection
+from meshrt.selection.grammar.blocks import select
+from meshrt.selection.grammar.format import format_selection
+from meshrt.selection.grammar.parser import parse, parse_prefix
+from meshrt.selection.grammar.resolver import RankFacts, resolve
+
+__all__ = [
+    "STATE_WORDS",
+    "RankFacts",
+    "Selection",
+    "format_selection",
+    "parse",
+    "parse_prefix",
+    "resolve",
+    "select",
+]

@@ -1,0 +1,96 @@
+"""A person at the debugger, played by a test: the real prompt and the real connection, with a terminal that records."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from meshrt.debug.client import Client
+from meshrt.debug.repl import Repl
+from meshrt.hooks import Body
+from meshrt.transport import tools
+from tests.support.waiting import wait_until
+
+__all__ = ["Person", "person"]
+
+
+class Recorder:
+    """A terminal of a test."""
+
+    interactive = True
+
+    def __init__(self) -> None:
+        self.shown = ""
+        self.notices: list[str] = []
+        self.answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def read(self, prompt: str) -> str:
+        self.write(prompt)
+        return self.answers.get(timeout=10)
+
+    def write(self, text: str) -> None:
+        self.shown += text
+
+    def notice(self, text: str) -> None:
+        self.notices.append(text)
+
+    def wake(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Person:
+    """Types lines, and reads what comes."""
+
+    def __init__(self, program: tools.Program) -> None:
+        self.terminal = Recorder()
+        self.client = Client(lambda on_event, on_close: tools.connect(program, on_event, on_close), person=True)
+        self.repl = Repl(self.client, self.terminal)
+        self.ok = True
+
+    @property
+    def prompt(self) -> str:
+        """The prompt that would be shown now."""
+        attached = self.repl._attached
+        if attached is not None:
+            attached.drain()
+            self.repl._mind_attached()
+        return self.repl._attached.prompt if self.repl._attached else "meshrt_dbg> "
+
+    def __call__(self, line: str) -> str:
+        """Type ``line``; return what is shown for it."""
+        self.terminal.shown = ""
+        self.ok = self.repl.execute(line)
+        return self.terminal.shown
+
+    def wait(self, actor: str, ranks: str = "", seconds: float = 20) -> None:
+        """Wait until these ranks are stopped."""
+        shown = self(f"wait {actor} {ranks} {seconds}")
+        assert self.ok, shown
+
+    def rows(self) -> list[Body]:
+        """What stands, as data."""
+        return list(self.client.ask("debug.list")["rows"])
+
+    def heard(self, text: str) -> None:
+        """Wait for a notice with ``text`` in it."""
+        wait_until(lambda: any(text in notice for notice in self.terminal.notices), 10, f"no notice {text!r}")
+
+    def close(self) -> None:
+        self.client.mute()
+        self.client.close()
+
+
+@contextmanager
+def person() -> Iterator[Person]:
+    """A person at a terminal of this very program."""
+    program = tools.own_program()
+    assert program is not None
+    someone = Person(program)
+    try:
+        yield someone
+    finally:
+        someone.close()

@@ -1,0 +1,203 @@
+"""Exceptions that are none of the ordinary kind, and code that cannot be loaded: the rank lives, the caller is told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshrt import Actor, ActorError, ProcMesh, endpoint, proc_mesh
+from tests.faults.actors import AsyncVictim, BornDead, Victim
+from tests.faults.watch import LONG, Program
+from tests.support.programs import environment
+from tests.support.waiting import wait_until
+
+RAISED = {
+    "sys.exit": ("SystemExit", "3"),
+    "KeyboardInterrupt": ("KeyboardInterrupt", "by hand"),
+    "GeneratorExit": ("GeneratorExit", "by hand"),
+    "CancelledError": ("asyncio.exceptions.CancelledError", "by hand"),
+    "StopIteration": ("StopIteration", "by hand"),
+    "BaseExceptionGroup": ("BaseExceptionGroup", "by hand (2 sub-exceptions)"),
+}
+
+
+@pytest.mark.parametrize("kind", RAISED)
+@pytest.mark.parametrize("actor", [Victim, AsyncVictim])
+def test_what_an_endpoint_raises_reaches_the_caller_and_the_rank_lives(actor: type[Actor], kind: str) -> None:
+    victims: Any = proc_mesh(n=2).spawn("victim", actor)
+    pids = victims.pid.call().get(LONG).values()
+    with pytest.raises(ActorError) as caught:
+        victims.misbehave.call(kind).get(LONG)
+    name, message = RAISED[kind]
+    if kind == "StopIteration" and actor is AsyncVictim:
+        name, message = "RuntimeError", "coroutine raised StopIteration"
+    assert (caught.value.remote.type, caught.value.remote.message) == (name, message)
+    assert "raise_kind" in caught.value.remote.traceback and str(caught.value.rank) in str(caught.value)
+    assert victims.pid.call().get(LONG).values() == pids
+
+
+@pytest.mark.parametrize("kind", ["error", *RAISED])
+def test_what_init_raises_is_the_spawn_error(kind: str) -> None:
+    mesh = proc_mesh(hosts=2, gpus=2)
+    pids = mesh.spawn("probe", Victim).pid.call().get(LONG).values()
+    born = mesh.spawn("born", BornDead, kind, (3,))
+    with pytest.raises(ActorError) as caught:
+        born.get(LONG)
+    assert caught.value.rank == 3 and caught.value.endpoint == "__init__"
+    assert caught.value.remote.type == ("LookupError" if kind == "error" else RAISED[kind][0])
+    assert "in __init__" in caught.value.remote.traceback
+    with pytest.raises(ActorError, match="earlier, in __init__"):
+        born.pid.call().get(LONG)
+    assert born.slice(hosts=0).pid.call().get(LONG).values() == pids[:2]
+
+
+def test_deep_recursion_is_an_ordinary_error() -> None:
+    victims = proc_mesh(n=1).spawn("victim", Victim)
+    with pytest.raises(ActorError) as caught:
+        victims.recurse.call().get(LONG)
+    assert caught.value.remote.type == "RecursionError"
+    assert victims.echo.call_one(1).get(LONG) == 1
+
+
+@pytest.mark.parametrize("kind", ["error", "sys.exit"])
+def test_an_exception_in_a_thread_harms_no_call(kind: str, capfd: pytest.CaptureFixture[str]) -> None:
+    victims = proc_mesh(n=1).spawn("victim", Victim)
+    assert victims.in_thread.call_one(kind).get(LONG) == "fine"
+    assert victims.echo.call_one(1).get(LONG) == 1
+    if kind == "error":
+        printed_within(capfd, "ValueError: from a thread")
+
+
+def test_what_python_can_only_report_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
+    victims = proc_mesh(n=1).spawn("victim", Victim)
+    assert victims.unraisable.call_one().get(LONG) == "fine"
+    printed_within(capfd, "ValueError: from __del__")
+
+
+def printed_within(capfd: pytest.CaptureFixture[str], text: str) -> None:
+    seen = ""
+
+    def arrived() -> bool:
+        nonlocal seen
+        seen += "".join(capfd.readouterr())
+        return text in seen
+
+    wait_until(arrived, LONG, f"{text!r} on the terminal, not {seen!r}")
+
+
+BROKEN_MODULES = {
+    "missing": ("", "ModuleNotFoundError", "No module named 'vanishing'"),
+    "syntax": ("def broken(:\n", "SyntaxError", "invalid syntax"),
+    "raising": ("raise LookupError('at import')\n", "LookupError", "at import"),
+    "exiting": ("import sys\nsys.exit('at import')\n", "SystemExit", "at import"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN_MODULES)
+def test_a_module_that_loads_in_the_script_only(how: str, tmp_path: Path) -> None:
+    """The actor's module is fine when the script imports it, and gone or broken when the ranks do."""
+    text, kind, message = BROKEN_MODULES[how]
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    module = folder / "vanishing.py"
+    module.write_text("from meshrt import Actor\nclass Gone(Actor):\n    pass\n")
+    script = f"""
+        import sys
+        sys.path.insert(0, {str(folder)!r})
+        import vanishing
+        path = {str(module)!r}
+        os.unlink(path) if {how == "missing"} else open(path, "w").write({text!r})
+        import shutil, importlib
+        shutil.rmtree({str(folder / "__pycache__")!r}, ignore_errors=True)
+        mesh = proc_mesh(n=2)
+        try:
+            mesh.spawn("gone", vanishing.Gone).get({LONG})
+        except ActorError as error:
+            tell(kind=error.remote.type, message=error.remote.message, text=str(error))
+        tell(alive=len(mesh.spawn("victim", Victim).pid.call().get({LONG}).values()))
+    """
+    with Program(script, tmp_path) as program:
+        assert program.told("alive") == 2
+        if "kind" in program._facts:
+            assert program.told("kind") == kind and message in program.told("message")
+        assert program.ends() == 0
+
+
+@pytest.mark.parametrize("how", ["syntax", "missing", "exiting", "dying"])
+def test_a_preloaded_module_that_fails(how: str, tmp_path: Path) -> None:
+    texts = {"dying": "import os\nos._exit(3)\n", **{name: text for name, (text, _, _) in BROKEN_MODULES.items()}}
+    if how != "missing":
+        (tmp_path / "broken_preload.py").write_text(texts[how])
+    script = f"""
+        from meshrt import SpawnError
+        try:
+            proc_mesh(n=2, preload=["broken_preload"]).get({LONG})
+        except SpawnError as error:
+            tell(text=str(error))
+        tell(alive=len(proc_mesh(n=2).spawn("victim", Victim).pid.call().get({LONG}).values()))
+    """
+    with Program(script, tmp_path) as program:
+        text = program.told("text")
+        assert {"syntax": "SyntaxError", "missing": "ModuleNotFoundError"}.get(how, "preload") in text
+        assert program.told("alive") == 2
+        assert program.ends() == 0
+
+
+def test_an_interpreter_that_cannot_start(tmp_path: Path) -> None:
+    """The host agent itself does not come up: the mesh says so instead of hanging."""
+    script = f"""
+        import sys
+        from meshrt import HostLost, proc_mesh
+        from tests.faults.actors import Victim
+        sys.executable = "/bin/false"
+        mesh = proc_mesh(n=2)
+        for future in (mesh.initialized, mesh.spawn("victim", Victim).initialized):
+            print(type(future.exception({LONG})).__name__)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(line.strip() if line.strip()[:3] != "pri" else "    " + line.strip() for line in script.splitlines())],
+        capture_output=True, text=True, timeout=2 * LONG, env=environment(), check=False,
+    )
+    assert done.stdout.split() == ["SpawnError", "HostLost"], done.stderr
+
+
+class Late(Actor):
+    """Its arguments cannot be read in the ranks."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    @endpoint
+    def ok(self) -> bool:
+        return True
+
+
+class Unreadable:
+    """Pickles, and runs ``how`` when it is read."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def __reduce__(self) -> Any:
+        return _read_badly, (self.how,)
+
+
+def _read_badly(how: str) -> None:
+    if how == "exit":
+        sys.exit(9)
+    raise LookupError("cannot be read")
+
+
+@pytest.mark.parametrize("how", ["raise", "exit"])
+def test_arguments_that_cannot_be_read_in_the_rank(how: str) -> None:
+    mesh: ProcMesh = proc_mesh(n=1)
+    with pytest.raises(ActorError, match="cannot be read" if how == "raise" else "SystemExit"):
+        mesh.spawn("late", Late, Unreadable(how)).get(LONG)
+    victims = mesh.spawn("victim", Victim)
+    with pytest.raises(ActorError, match="cannot be read" if how == "raise" else "SystemExit"):
+        victims.echo.call_one(Unreadable(how)).get(LONG)
+    assert victims.echo.call_one(1).get(LONG) == 1

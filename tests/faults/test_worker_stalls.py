@@ -1,0 +1,156 @@
+"""Ranks that do not answer and are not dead: stopped by a signal, busy in C, blocked in their event loop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from meshrt import ActorError, CallTimeout, LocalEngine, ProcessDied, proc_mesh
+from tests.faults.actors import AsyncVictim, Victim
+from tests.faults.watch import LONG, all_gone, is_alive, paused
+from tests.support.waiting import wait_until
+
+ENGINES = [pytest.param(LocalEngine(1), id="one-agent"), pytest.param(LocalEngine(2), id="two-agents")]
+#: Longer than any wait of the runtime after which a closed connection counts as lost (2 s).
+SUSPICIOUS = 2.5
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_stopped_rank_is_not_dead(engine: LocalEngine) -> None:
+    """P5: the call's own time-out is the only limit, and the late answer is delivered."""
+    victims = proc_mesh(hosts=2, gpus=1, engine=engine).spawn("victim", Victim)
+    pids = victims.pid.call().get(LONG).values()
+    with paused(pids[1]):
+        call = victims.echo.call("late")
+        with pytest.raises(CallTimeout) as caught:
+            call.get(SUSPICIOUS)
+        assert [place.rank for place in caught.value.missing] == [1]
+        assert victims.slice(hosts=0).echo.call_one("here").get(LONG) == "here"
+        assert not call.done()
+    assert call.get(LONG).values() == ["late", "late"]
+    assert victims.pid.call().get(LONG).values() == pids
+
+
+def test_a_stopped_rank_can_be_killed() -> None:
+    victims = proc_mesh(n=2).spawn("victim", Victim)
+    pids = victims.pid.call().get(LONG).values()
+    with paused(pids[0]):
+        call = victims.echo.call(1)
+        os.kill(pids[0], signal.SIGKILL)
+        with pytest.raises(ProcessDied):
+            call.get(LONG)
+
+
+def test_stop_ends_a_stopped_rank() -> None:
+    mesh = proc_mesh(n=2)
+    pids = mesh.spawn("victim", Victim).pid.call().get(LONG).values()
+    with paused(pids[0]):
+        begin = time.monotonic()
+        mesh.stop(0.5)
+        assert time.monotonic() - begin < 0.5 + 1 + 4
+        all_gone(pids, 1)
+
+
+def test_calls_to_a_stopped_rank_do_not_fill_the_memory() -> None:
+    """The sender waits when its share of the queue is used; the other ranks go on meanwhile."""
+    victims = proc_mesh(n=2).spawn("victim", Victim)
+    pids = victims.pid.call().get(LONG).values()
+    slow, quick = victims.slice(n=0), victims.slice(n=1)
+    sent = 0
+    calls = []
+
+    def send() -> None:
+        nonlocal sent
+        for _ in range(200):
+            calls.append(slow.keep.call_one(bytes(100_000)))
+            sent += 1
+
+    with paused(pids[0]):
+        thread = threading.Thread(target=send)
+        thread.start()
+        last = [-1]
+        # It stands still when two looks, half a second apart, see the same count.
+        wait_until(lambda: last[-1] == (last.append(sent) or sent) if not pause(0.5) else False, LONG)
+        assert sent < 100
+        assert quick.echo.call_one("here").get(LONG) == "here"
+    thread.join(LONG)
+    assert not thread.is_alive()
+    assert calls[-1].get(LONG) == 200
+
+
+def pause(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+def test_a_rank_that_holds_the_gil_is_not_dead() -> None:
+    """P6: no thread of the rank runs; nobody declares it dead, and it answers in the end."""
+    victims = proc_mesh(n=2).spawn("victim", Victim)
+    pids = victims.pid.call().get(LONG).values()
+    call = victims.slice(n=0).hold_gil.call_one(SUSPICIOUS)
+    with pytest.raises(CallTimeout):
+        call.get(0.2)
+    assert victims.slice(n=1).echo.call_one(1).get(LONG) == 1
+    assert call.get(2 * LONG) == "done"
+    assert victims.pid.call().get(LONG).values() == pids
+
+
+def test_stop_ends_a_rank_that_holds_the_gil() -> None:
+    mesh = proc_mesh(n=1)
+    victims = mesh.spawn("victim", Victim)
+    pids = victims.pid.call().get(LONG).values()
+    call = victims.hold_gil.call_one(60)
+    assert call.exception(0.3) is not None
+    begin = time.monotonic()
+    mesh.stop(0.2)
+    assert time.monotonic() - begin < 0.2 + 1 + 4
+    all_gone(pids, 1)
+    with pytest.raises((ProcessDied, RuntimeError)):
+        call.get(LONG)
+
+
+def test_an_async_endpoint_that_blocks_its_loop(tmp_path: Path) -> None:
+    """P7: its own actor waits; the control thread and the other actors of the rank do not."""
+    mesh = proc_mesh(n=1)
+    blocked = mesh.spawn("blocked", AsyncVictim).get(LONG)
+    beside = mesh.spawn("beside", Victim).get(LONG)
+    call = blocked.block.call_one(str(tmp_path / "gate"), str(tmp_path / "inside"))
+    wait_until((tmp_path / "inside").exists, LONG)
+    waiting = blocked.pid.call_one()
+    assert beside.echo.call_one(1).get(LONG) == 1
+    # A new actor needs the control thread to take its connection.
+    assert mesh.spawn("another", Victim).pid.call_one().get(LONG) == beside.pid.call_one().get(LONG)
+    assert not waiting.done() and not call.done()
+    (tmp_path / "gate").touch()
+    assert call.get(LONG) == "blocked" and is_alive(waiting.get(LONG))
+
+
+def test_an_actor_that_calls_itself_gets_its_time_out() -> None:
+    """X5: the deadlock ends in the time-out of the inner call, and the actor answers again."""
+    victims = proc_mesh(n=1).spawn("victim", Victim)
+    with pytest.raises(ActorError) as caught:
+        victims.call_itself.call_one(victims).get(LONG)
+    assert caught.value.remote.type == "meshrt.errors.CallTimeout"
+    assert "victim.pid()" in caught.value.remote.message
+    assert victims.echo.call_one(1).get(LONG) == 1
+
+
+def test_a_cycle_of_two_actors_gets_its_time_out() -> None:
+    mesh = proc_mesh(n=2)
+    first = mesh.slice(n=0).spawn("first", Victim)
+    second = mesh.slice(n=1).spawn("second", Victim)
+
+    def through(other: Victim, back: Victim) -> object:
+        return other.apply.call_one(ask, back).get(LONG)  # type: ignore[attr-defined]
+
+    def ask(back: Victim) -> object:
+        return back.pid.call_one().get(timeout=0.3)  # type: ignore[attr-defined]
+
+    with pytest.raises(ActorError) as caught:
+        first.apply.call_one(through, second, first).get(LONG)
+    assert "no answer within 0.3 s" in str(caught.value)
+    assert first.echo.call_one(1).get(LONG) == second.echo.call_one(1).get(LONG) == 1
