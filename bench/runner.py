@@ -62,11 +62,13 @@ def measure(name: str, scenario: str, ranks: int, *, quick: bool, timeout: float
 @contextmanager
 def started(command: list[str], folder: str, output: IO[str]) -> Iterator[subprocess.Popen[bytes]]:
     """Start a process in ``folder``, in a session of its own; at the end kill it and all below it."""
+    # Compiling every module anew at each start is not what a user of any peer pays.
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     process = subprocess.Popen(
         command,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": path, "TMPDIR": folder},
+        env={**inherited, "PYTHONPATH": path, "TMPDIR": folder},
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,

@@ -6,6 +6,7 @@ import os
 import traceback
 
 from meshrt.errors import RemoteException
+from meshrt.wire.codec import text_of
 
 __all__ = ["RUNTIME_FILES", "describe_exception", "type_name"]
 
@@ -27,28 +28,25 @@ def describe_exception(error: BaseException) -> RemoteException:
         formatted = traceback.TracebackException.from_exception(error, compact=True)
         _without_runtime(formatted)
         text = "".join(formatted.format())
-    except Exception as failure:  # an exception class may do anything in its methods
+    except BaseException as failure:  # an exception class may do anything in its methods
         text = f"(the traceback could not be formatted: {type(failure).__name__})"
     return _describe(error, _cut(text), 0)
 
 
 def _describe(error: BaseException, text: str, depth: int) -> RemoteException:
-    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    notes = getattr(error, "__notes__", ())
+    # Around the class: its own attribute access may raise.
+    get = object.__getattribute__
+    cause = get(error, "__cause__")
+    if cause is None and not get(error, "__suppress_context__"):
+        cause = get(error, "__context__")
+    notes = get(error, "__dict__").get("__notes__", ())
     return RemoteException(
         type_name(error),
-        _cut(_text_of(error)),
+        _cut(text_of(error)),
         text,
-        tuple(_text_of(note) for note in notes) if isinstance(notes, list) else (),
+        tuple(text_of(note) for note in notes) if isinstance(notes, list) else (),
         _describe(cause, "", depth + 1) if cause is not None and depth < 20 else None,
     )
-
-
-def _text_of(value: object) -> str:
-    try:
-        return str(value)
-    except Exception as failure:  # see above
-        return f"<{type(value).__name__}: its text could not be made: {type(failure).__name__}>"
 
 
 def _cut(text: str) -> str:

@@ -6,7 +6,11 @@ INIT on a failed or stopped one begins anew. CALLs before INIT wait in the mailb
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import os
+import sys
+import traceback
+from typing import Any, NoReturn
 
 import msgpack
 
@@ -20,7 +24,7 @@ from meshrt.wire import codec
 from meshrt.wire.frames import Frame, pack_header, split_frames
 from meshrt.wire.messages import ERROR, NO_REPLY, RESULT, error_to_wire
 
-__all__ = ["Execution", "Executor"]
+__all__ = ["Execution", "Executor", "StopInterrupt"]
 
 #: Largest pickled exception that is attached to an error, bytes.
 _EXCEPTION_MAX = 1 << 20
@@ -44,6 +48,27 @@ class Execution:
         self.no_reply = no_reply
 
 
+class StopInterrupt(SystemExit):
+    """Raised in user code that the end of the mesh does not wait for."""
+
+
+def _end_forked_child(error: BaseException | None) -> NoReturn:
+    """End a child that user code has forked and that came back, the way an interpreter ends."""
+    code: object = 0
+    if isinstance(error, SystemExit):
+        code = 0 if error.code is None else error.code
+    elif error is not None:
+        code = 1
+        traceback.print_exception(error)
+    if not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(code & 0xFF)
+
+
 class Executor:
     """One actor of this rank.
 
@@ -61,6 +86,7 @@ class Executor:
         self.is_async = False
         self.actor: Any = None
         self.instance: ActorInstance | None = None
+        self._forked = False
         self._setup = setup
         self._unhandled = unhandled
         self._failure: RemoteException | None = None
@@ -156,6 +182,8 @@ class Executor:
                 hooks.run(hooks.endpoint_enter, context.call)
             try:
                 value = execution.method(*execution.args, **execution.kwargs)
+                if self._forked:
+                    _end_forked_child(None)
             except BaseException as error:  # SystemExit and KeyboardInterrupt of user code end the call, not the rank
                 return self._raised(execution, error)
             finally:
@@ -164,6 +192,10 @@ class Executor:
             return self.succeeded(execution, value)
         finally:
             leave(token)
+
+    def abandon(self) -> None:
+        """This process is a forked child: the call that forked it does not come back into the runtime."""
+        self._forked = True
 
     async def run_async(self, execution: Execution) -> Parts | None:
         """Like `run` for an ``async def`` endpoint."""
@@ -174,6 +206,8 @@ class Executor:
                 hooks.run(hooks.endpoint_enter, context.call)
             try:
                 value = await execution.method(*execution.args, **execution.kwargs)
+                if self._forked:
+                    _end_forked_child(None)
             except BaseException as error:  # see `run`; a cancellation by the runtime comes when nobody waits any more
                 return self._raised(execution, error)
             finally:
@@ -184,6 +218,10 @@ class Executor:
             leave(token)
 
     def _raised(self, execution: Execution, error: BaseException) -> Parts | None:
+        if self._forked:
+            _end_forked_child(error)
+        if isinstance(error, StopInterrupt):
+            return None if execution.no_reply else split_frames(ERROR, [execution.call_id, [], [], "interrupted"], [])
         if hooks.endpoint_error:
             hooks.run(hooks.endpoint_error, execution.context.call, error)
         if execution.context.endpoint == "__init__" and self.state == "new":

@@ -71,7 +71,8 @@ class Mailbox:
         os.eventfd_write(self._wake_fd, 1)
 
     def abandon(self) -> None:
-        """Close the links in a forked child."""
+        """Close the links in a forked child, which serves nobody."""
+        self.executor.abandon()
         for link in tuple(self._links.values()):
             link.sock.close()
 

@@ -7,7 +7,7 @@ import os
 import threading
 
 from meshrt.actor.context import current_call
-from meshrt.host.output import MARK
+from meshrt.host.output import LINE_MAX, MARK
 
 __all__ = ["LineOutput", "install_output"]
 
@@ -39,6 +39,9 @@ class LineOutput(io.RawIOBase):
         self._local.pending = rest
         if newline:
             self._write(whole + newline)
+        elif len(rest) > LINE_MAX:
+            # The agent would cut it as well; collecting on would cost memory and, copied each time, hours.
+            self.push()
         return len(text)
 
     def push(self) -> None:

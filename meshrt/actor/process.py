@@ -27,7 +27,7 @@ from typing import Any
 
 from meshrt.actor.context import CallContext, current_call
 from meshrt.actor.control import ControlThread, fate_of
-from meshrt.actor.execute import Executor
+from meshrt.actor.execute import Executor, StopInterrupt
 from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.output import LineOutput, install_output
 from meshrt.errors import MeshError, RemoteException
@@ -117,6 +117,7 @@ class RankProcess:
         self._main_queue: queue.SimpleQueue[Mailbox | None] = queue.SimpleQueue()
         self._main_mailbox: Mailbox | None = None
         self._stopping = False
+        self._terminated = False
         self._drain = True
         self._outputs: tuple[LineOutput, LineOutput] | None = None
         self._plumbing = plumbing
@@ -144,6 +145,10 @@ class RankProcess:
             thread.join()
         atexit._run_exitfuncs()
         self.flush_output()
+        if self._terminated:
+            # Say it as the system does: who asked for the end of this rank was not its program.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(self.pid, signal.SIGTERM)
 
     def _prepare(self) -> None:
         birth = self._birth
@@ -187,9 +192,10 @@ class RankProcess:
     def _on_term(self, _number: int, _frame: Any) -> None:
         """The first one ends this rank after its messages; when it is ending already, user code is interrupted."""
         if not self._stopping:
+            self._terminated = True
             self._on_stop(True)
         elif self._main_mailbox is not None and self._main_mailbox.running is not None:
-            raise SystemExit("the mesh is stopping")
+            raise StopInterrupt("the mesh is stopping")
 
     def _in_forked_child(self) -> None:
         """A fork of user code must not hold the sockets of this rank: their end would not be seen."""

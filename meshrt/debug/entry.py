@@ -13,12 +13,15 @@ from meshrt.debug.terminal import LineTerminal, Terminal, make_terminal
 from meshrt.errors import UsageError
 from meshrt.hooks import Waited
 from meshrt.transport import tools
+from meshrt.transport.process import has_runtime
 
 __all__ = ["DebugClient", "debug_client", "enter_here", "run_lines", "run_prompt"]
 
 BANNER = "meshrt debugger; `help` shows the commands, `list` the stopped ranks, `quit` leaves them stopped"
 #: Seconds for which ranks must be on their way before the prompt believes that they will not stop again.
 SETTLE_SECONDS = 1.0
+#: Seconds until a program that has begun to make its first mesh can be connected to, at the latest.
+START_SECONDS = 30.0
 
 
 def _connect(program: tools.Program, *, person: bool) -> Client:
@@ -110,6 +113,16 @@ def enter_here(waited: Waited) -> None:
         terminal.close()
 
 
+def _own_program() -> tools.Program | None:
+    """Return the program of this process; its first mesh may still be starting."""
+    deadline = time.monotonic() + START_SECONDS
+    program = tools.own_program()
+    while program is None and has_runtime() and time.monotonic() < deadline:
+        time.sleep(0.02)
+        program = tools.own_program()
+    return program
+
+
 class _Entered:
     """What ``enter.call_one()`` returns: ``get()`` opens the prompt."""
 
@@ -122,7 +135,7 @@ class _Entered:
         Args:
             timeout: seconds to wait for the first stop; None waits for ever.
         """
-        program = tools.own_program()
+        program = _own_program()
         if program is None:
             raise UsageError("there is no mesh in this program yet: make one before the debugger is entered")
         interactive = _has_terminal()

@@ -8,6 +8,7 @@ CONTROL frame with address nil (all others are passed on between root and rank):
       spawn    mesh, name, ranks, labels, sizes, env {rank: {..}} or {}, common_env, preload
       stop     mesh, grace (seconds), drain (finish what was sent before?)
       kill     mesh, ranks, signal
+      bye                           the program ends: end everything; the root cleans up the directory itself
     agent -> root
       started  mesh, rank, pid
       gone     mesh, rank, fate (Fate.to_wire)

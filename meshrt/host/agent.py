@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import selectors
 import signal
 import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from meshrt.errors import ProtocolError
 from meshrt.host import osutil
-from meshrt.host.child import Birth, Child, become_rank
-from meshrt.host.zygote import fork_through_zygote
+from meshrt.host.child import Birth, Child, Plumbing, become_rank
+from meshrt.host.output import Stream
+from meshrt.host.strays import Strays
+from meshrt.host.zygote import Zygote
 from meshrt.transport.fate import Fate
 from meshrt.transport.link import Link
 from meshrt.wire.frames import CONTROL_MAX, Frame, FrameDecoder
@@ -34,9 +36,13 @@ __all__ = ["Agent"]
 _OUTPUT_LIMIT = 4 << 20
 #: Seconds between the interrupt of a rank that does not end and its SIGKILL.
 _KILL_AFTER = 0.5
+#: Seconds for the end of everything, when the root is gone.
+_KILL_EVERYTHING = 2.0
 #: Seconds that the end of a rank's output may take after its death (a grandchild may hold the pipe).
 _OUTPUT_GRACE = 0.05
-_OUTPUT_BATCH = 256 << 10
+_OUTPUT_BATCH = 512 << 10
+#: Characters of the last lines that an error carries.
+_TAIL_MAX = 64 << 10
 
 
 class Agent:
@@ -53,14 +59,19 @@ class Agent:
         self._main = main
         self._pid = os.getpid()
         self._children: dict[Address, Child] = {}
-        self._zygotes: dict[int, str] = {}
+        #: Processes that preload modules, by pid.
+        self._zygotes: dict[int, Zygote] = {}
+        self._strays = Strays()
+        self._sweeping = False
         self._stopping: set[str] = set()
         self._timers: list[tuple[float, Callable[[], None]]] = []
         self._dropped = 0
         self._facts: dict[str, Any] = {}
         self._root_pidfd = -1
-        self._root_died = True
+        #: Did the root say goodbye? Then it cleans up behind itself.
+        self._root_lives = False
         self._selector.register(control, selectors.EVENT_READ, self._from_root)
+        self._selector.register(self._strays.fileno(), selectors.EVENT_READ, self._reap_strays)
 
     def run(self) -> None:
         """Serve until the root is gone; then kill everything and exit."""
@@ -70,8 +81,7 @@ class Agent:
                     key.data(events)
                 self._run_timers()
         except _RootGoneError:
-            # A root that lives has closed its end on purpose, and cleans up behind itself.
-            self._root_died = _has_ended(self._root_pidfd)
+            pass
         finally:
             self._kill_everything()
 
@@ -115,35 +125,46 @@ class Agent:
         self._root_pidfd = os.pidfd_open(message["root_pid"])
         self._selector.register(self._root_pidfd, selectors.EVENT_READ, self._on_root_exit)
 
+    def _on_bye(self, _message: dict[str, Any]) -> None:
+        self._root_lives = True
+        raise _RootGoneError
+
     def _on_root_exit(self, _events: int) -> None:
         raise _RootGoneError
 
     # -- starting
 
     def _on_spawn(self, message: dict[str, Any]) -> None:
-        births = [self._birth(message, rank) for rank in message["ranks"]]
-        prepared = []
-        for birth in births:
-            log_path = Path(self._facts["run_directory"]) / f"{birth.mesh_name}-{birth.mesh_id}.{birth.rank}.log"
-            try:
-                prepared.append(Child.prepare(birth, log_path, self._warn))
-            except OSError as error:
-                self._not_started(birth, f"no socket or pipe for it: {error.strerror} (see ulimit -n)")
+        births = (self._birth(message, rank) for rank in message["ranks"])
         if message["preload"]:
+            prepared = [both for birth in births if (both := self._prepare(birth)) is not None]
             self._fork_preloaded(message, prepared)
             return
-        for child, plumbing in prepared:
-            try:
-                pid = os.fork()
-            except OSError as error:
-                plumbing.close()
-                self._discard(child)
-                self._not_started(child.birth, f"fork failed: {error.strerror} (see ulimit -u, and memory)")
-                continue
-            if pid == 0:
-                become_rank(child.birth, plumbing, self._main)
+        for birth in births:
+            both = self._prepare(birth)
+            if both is not None:
+                self._fork(*both)
+
+    def _prepare(self, birth: Birth) -> tuple[Child, Plumbing] | None:
+        log_path = Path(self._facts["run_directory"]) / f"{birth.mesh_name}-{birth.mesh_id}.{birth.rank}.log"
+        try:
+            return Child.prepare(birth, log_path, self._warn)
+        except OSError as error:
+            self._not_started(birth, f"no socket or pipe for it: {error.strerror} (see ulimit -n)")
+            return None
+
+    def _fork(self, child: Child, plumbing: Plumbing) -> None:
+        try:
+            pid = os.fork()
+        except OSError as error:
             plumbing.close()
-            self._adopt(child, pid)
+            self._discard(child)
+            self._not_started(child.birth, f"fork failed: {error.strerror} (see ulimit -u, and memory)")
+            return
+        if pid == 0:
+            become_rank(child.birth, plumbing, self._main)
+        plumbing.close()
+        self._adopt(child, pid)
 
     def _birth(self, message: dict[str, Any], rank: int) -> Birth:
         env = {**message["common_env"], **message["env"].get(str(rank), {})}
@@ -166,35 +187,29 @@ class Agent:
     def _fork_preloaded(self, message: dict[str, Any], prepared: list[Any]) -> None:
         for child, _ in prepared:
             self._children[self._address(child)] = child
-        zygote, pipe = fork_through_zygote(prepared, message["preload"], message["common_env"], self._main)
+        zygote = Zygote(message["mesh"], prepared, message["preload"], message["common_env"], self._main)
         for _, plumbing in prepared:
             plumbing.close()
-        self._zygotes[zygote] = message["mesh"]
-        os.set_blocking(pipe, False)
-        buffer = b""
+        self._zygotes[zygote.pid] = zygote
+        self._selector.register(zygote.pipe, selectors.EVENT_READ, lambda _events: self._from_zygote(zygote))
+        self._selector.register(zygote.pidfd, selectors.EVENT_READ, lambda _events: self._on_zygote_exit(zygote))
 
-        def on_report(_events: int) -> None:
-            nonlocal buffer
-            data = os.read(pipe, 1 << 16)
-            buffer += data
-            *lines, buffer = buffer.split(b"\n")
-            for line in lines:
-                rank, _, pid = line.partition(b" ")
-                child = self._children.get((message["mesh"], int(rank)))
-                if child is not None:
-                    self._adopt(child, int(pid))
-            if not data:
-                self._selector.unregister(pipe)
-                os.close(pipe)
-                self._reap(zygote)
-                self._zygotes.pop(zygote, None)
-                reason = buffer.decode(errors="replace") or "the process that preloads modules died"
-                for child, _ in prepared:
-                    if not child.pid:
-                        self._discard(child)
-                        self._not_started(child.birth, reason)
+    def _from_zygote(self, zygote: Zygote) -> None:
+        if zygote.pid in self._zygotes:
+            for rank, pid in zygote.reports():
+                self._adopt(self._children[zygote.mesh_id, rank], pid)
 
-        self._selector.register(pipe, selectors.EVENT_READ, on_report)
+    def _on_zygote_exit(self, zygote: Zygote) -> None:
+        # Its end, not that of the pipe: what a preloaded module started may hold the pipe for ever.
+        self._from_zygote(zygote)
+        del self._zygotes[zygote.pid]
+        self._selector.unregister(zygote.pipe)
+        self._selector.unregister(zygote.pidfd)
+        reason = zygote.close()
+        for child in zygote.children:
+            if not child.pid:
+                self._discard(child)
+                self._not_started(child.birth, reason)
 
     @staticmethod
     def _address(child: Child) -> Address:
@@ -202,8 +217,15 @@ class Agent:
 
     def _adopt(self, child: Child, pid: int) -> None:
         child.pid = pid
-        child.pidfd = os.pidfd_open(pid)
         address = self._address(child)
+        try:
+            child.pidfd = os.pidfd_open(pid)
+        except OSError as error:
+            os.kill(pid, signal.SIGKILL)
+            self._reap(pid)
+            self._discard(child)
+            self._not_started(child.birth, f"it cannot be watched: {error.strerror} (see ulimit -n)")
+            return
         self._children[address] = child
         register = self._selector.register
         register(child.pidfd, selectors.EVENT_READ, lambda _events: self._on_exit(child))
@@ -211,6 +233,8 @@ class Agent:
         for stream in child.streams:
             register(stream.fd, selectors.EVENT_READ, lambda _events, s=stream: self._on_output(child, s))
         self._tell_root({"t": "started", "mesh": address[0], "rank": address[1], "pid": pid})
+        if address[0] in self._stopping:
+            self._send_rank(child, control_frame({"t": "stop", "drain": True}))
 
     def _not_started(self, birth: Birth, reason: str) -> None:
         fate = Fate("unborn", host=birth.host, hint=reason)
@@ -242,21 +266,31 @@ class Agent:
             self._selector.modify(child.link.sock, events, lambda events: self._from_rank(child, events))
 
     def _from_rank(self, child: Child, events: int) -> None:
+        if child.gone:
+            return
         if events & selectors.EVENT_WRITE and child.link.flush():
             self._want(child, selectors.EVENT_READ)
         if events & selectors.EVENT_READ:
-            frames = child.link.read()
+            try:
+                frames = child.link.read()
+                if frames is not None:
+                    self._pass_on(child, frames)
+            except ProtocolError as error:
+                # User code wrote into the runtime's descriptors: this rank cannot be trusted any more.
+                child.hint = f"its control link was broken by user code: {error}"
+                signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+                frames = None
             if frames is None:
                 # Closed by user code, or the rank is about to end: only its pidfd tells.
                 self._selector.unregister(child.link.sock)
-                return
-            self._pass_on(child, frames)
 
     def _pass_on(self, child: Child, frames: list[Frame]) -> None:
         for frame in frames:
             self._write_root(control_frame(unpack_control(frame.payload), self._address(child)))
 
-    def _on_output(self, child: Child, stream: Any) -> None:
+    def _on_output(self, child: Child, stream: Stream) -> None:
+        if child.gone:
+            return
         lines = stream.read()
         if lines is None:
             self._selector.unregister(stream.fd)
@@ -274,7 +308,7 @@ class Agent:
         size = 0
         for line in lines:
             batch.append(line)
-            size += len(line[1])
+            size += 4 * len(line[1])  # the most that UTF-8 makes of it
             if size > _OUTPUT_BATCH:
                 self._send_output(child, err, batch)
                 batch, size = [], 0
@@ -287,11 +321,11 @@ class Agent:
 
     def _on_exit(self, child: Child) -> None:
         """The process has ended: read what it left, reap it, and tell."""
+        child.gone = True
         self._selector.unregister(child.pidfd)
-        with contextlib.suppress(KeyError):
+        with contextlib.suppress(KeyError, ProtocolError):
             self._selector.unregister(child.link.sock)
             self._pass_on(child, child.link.drain())
-        self._kill_strays(child)
         self._last_output(child)
         status = self._reap(child.pid)
         os.close(child.pidfd)
@@ -302,7 +336,8 @@ class Agent:
             exit_code=os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else None,
             signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
             stack=child.fault_text(),
-            log_tail=tuple(child.log.tail),
+            log_tail=_last_lines(child.log.tail),
+            hint=child.hint,
         )
         if child.birth.mesh_id in self._stopping:
             fate = Fate("stopped", host=child.birth.host, pid=child.pid, exit_code=fate.exit_code, signal=fate.signal)
@@ -310,6 +345,7 @@ class Agent:
         self._discard(child)
         mesh, rank = self._address(child)
         self._tell_root({"t": "gone", "mesh": mesh, "rank": rank, "fate": fate.to_wire()})
+        self._sweep_soon(0.0)
         self._check_stopped(mesh)
 
     def _last_output(self, child: Child) -> None:
@@ -333,18 +369,30 @@ class Agent:
         except ChildProcessError:
             return 0
 
-    def _kill_strays(self, gone: Child | None) -> None:
-        """Kill what a dead rank left: its session, and orphans that have become children of this agent."""
-        ranks = {child.pid for child in self._children.values()} | set(self._zygotes)
-        sessions = {child.pid for child in self._children.values() if child is not gone}
-        for pid in osutil.children_of(self._pid):
-            if pid in ranks or _session_of(pid) in sessions:
-                continue
-            for member in [pid, *osutil.family_of(pid)]:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(member, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, 0)
+    # -- strays
+
+    def _reap_strays(self, _events: int) -> None:
+        self._strays.drain_signals()
+        if not self._zygotes:  # else an orphan may be a rank that is reported in a moment
+            self._strays.reap(self._own_pids())
+
+    def _own_pids(self) -> set[int]:
+        return {child.pid for child in self._children.values()} | set(self._zygotes)
+
+    def _sweep(self) -> None:
+        if self._zygotes:
+            self._sweep_soon(0.05)
+        elif self._strays.kill(self._own_pids()):
+            self._sweep_soon(0.005)
+
+    def _sweep_soon(self, seconds: float) -> None:
+        if not self._sweeping:
+            self._sweeping = True
+            self._later(seconds, self._sweep_again)
+
+    def _sweep_again(self) -> None:
+        self._sweeping = False
+        self._sweep()
 
     # -- stopping
 
@@ -359,12 +407,20 @@ class Agent:
         if grace > 0:
             self._later(grace, lambda: self._signal(mesh, signal.SIGTERM))
         self._later(grace + _KILL_AFTER, lambda: self._signal(mesh, signal.SIGKILL))
+        if grace <= 0:
+            self._kill_zygotes(mesh)
         self._check_stopped(mesh)
+
+    def _kill_zygotes(self, mesh: str) -> None:
+        for zygote in self._zygotes.values():
+            if zygote.mesh_id == mesh:
+                os.kill(zygote.pid, signal.SIGKILL)
 
     def _of(self, mesh: str) -> list[Child]:
         return [child for (owner, _), child in self._children.items() if owner == mesh]
 
     def _signal(self, mesh: str, number: int) -> None:
+        self._kill_zygotes(mesh)
         for child in self._of(mesh):
             if child.pidfd >= 0:
                 with contextlib.suppress(ProcessLookupError):
@@ -380,23 +436,13 @@ class Agent:
     def _check_stopped(self, mesh: str) -> None:
         if mesh in self._stopping and not self._of(mesh):
             self._stopping.discard(mesh)
-            if not self._children:
-                self._kill_strays(None)
+            self._sweep()
             self._tell_root({"t": "stopped", "mesh": mesh})
 
     def _kill_everything(self) -> None:
         """Leave nothing: ranks, their descendants, and strays with the mark of this program."""
-        for _ in range(50):
-            for pid in osutil.family_of(self._pid):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
-            if not osutil.children_of(self._pid):
-                break
-            time.sleep(0.01)
-        if self._facts and self._root_died:
+        self._strays.kill_all(_KILL_EVERYTHING)
+        if self._facts and not self._root_lives:
             _remove_sockets(self._facts["directory"])
 
     # -- timers and the rest
@@ -420,16 +466,16 @@ class _RootGoneError(Exception):
     pass
 
 
-def _session_of(pid: int) -> int:
-    try:
-        return os.getsid(pid)
-    except ProcessLookupError:
-        return 0
-
-
-def _has_ended(pidfd: int) -> bool:
-    """Whether the process behind a pidfd has ended."""
-    return pidfd < 0 or bool(select.select([pidfd], [], [], 0)[0])
+def _last_lines(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return the last lines, together at most `_TAIL_MAX` characters."""
+    kept: list[str] = []
+    left = _TAIL_MAX
+    for line in reversed(tuple(lines)):
+        if left <= 0:
+            break
+        kept.append(line[-left:])
+        left -= len(line)
+    return tuple(reversed(kept))
 
 
 def _remove_sockets(directory: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,9 @@ class Child:
     path: str
     pid: int = 0
     pidfd: int = -1
-    started: bool = False
-    env: dict[str, str] = field(default_factory=dict)
+    #: Why the agent itself had to end it.
+    hint: str = ""
+    gone: bool = False
 
     @classmethod
     def prepare(cls, birth: Birth, log_path: Path, warn: Callable[[str], None]) -> tuple[Child, Plumbing]:
@@ -106,7 +108,7 @@ class Child:
     def fault_text(self) -> str:
         """Return what faulthandler wrote."""
         size = os.fstat(self.fault_file).st_size
-        return os.pread(self.fault_file, min(size, 1 << 16), 0).decode(errors="replace")
+        return os.pread(self.fault_file, min(size, 1 << 16), 0).decode("ascii", errors="replace")
 
 
 def keep_only(descriptors: set[int]) -> None:
@@ -125,11 +127,13 @@ def become_rank(birth: Birth, plumbing: Plumbing, main: Callable[[Birth, Plumbin
     The agent's Python objects stay referenced (and frozen) for ever, so that none of them closes a descriptor number
     that the rank has taken over.
     """
+    code = 1
     try:
         gc.freeze()
         os.setsid()
         die_with_parent(birth.agent_pid)
         keep_only(plumbing.descriptors())
+        signal.set_wakeup_fd(-1)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.close(null)
@@ -142,12 +146,19 @@ def become_rank(birth: Birth, plumbing: Plumbing, main: Callable[[Birth, Plumbin
         os.environ.update(birth.env)
         set_name(f"mesh:{birth.mesh_name[:5]}:{birth.rank}")
         main(birth, plumbing)
+        code = 0
+    except SystemExit as error:
+        # The end of the mesh has interrupted it outside of user code.
+        code = error.code if isinstance(error.code, int) else 0
     except BaseException:
         import traceback  # start-up: only when everything is lost
 
-        os.write(2, traceback.format_exc().encode(errors="replace"))
-        os._exit(1)
+        with contextlib.suppress(BaseException):
+            os.write(2, traceback.format_exc().encode(errors="replace"))
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
+        # User code may have closed or replaced them; nothing may lead back into the agent's frames.
+        with contextlib.suppress(BaseException):
+            sys.stdout.flush()
+        with contextlib.suppress(BaseException):
+            sys.stderr.flush()
+        os._exit(code)

@@ -7,6 +7,7 @@ import ctypes
 import os
 import resource
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "children_of",
     "die_with_parent",
     "family_of",
+    "kill_child",
     "kill_run",
     "raise_file_limit",
     "set_name",
@@ -83,15 +85,31 @@ def family_of(pid: int) -> list[int]:
     return found
 
 
+def _kill_if(pid: int, condition: Callable[[], bool]) -> bool:
+    """Kill the process that fulfils ``condition``, and surely no other one that gets its number meanwhile."""
+    with contextlib.suppress(OSError):
+        pidfd = os.pidfd_open(pid)
+        try:
+            # What is read now belongs to the process of the pidfd, or the signal below finds it gone.
+            if condition():
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                return True
+        finally:
+            os.close(pidfd)
+    return False
+
+
+def kill_child(parent: int, pid: int) -> bool:
+    """Kill ``pid`` if it is a child of ``parent``. Returns whether it was."""
+    return _kill_if(pid, lambda: pid in children_of(parent))
+
+
 def kill_run(run_id: str) -> int:
     """Kill every process that carries the mark of this program, except this one. Returns how many."""
     mark = f"{RUN_VARIABLE}={run_id}".encode()
-    count = 0
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit() or int(entry) == os.getpid():
-            continue
-        with contextlib.suppress(OSError):
-            if mark in Path(f"/proc/{entry}/environ").read_bytes().split(b"\0"):
-                os.kill(int(entry), signal.SIGKILL)
-                count += 1
-    return count
+
+    def marked(pid: int) -> bool:
+        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+
+    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+    return sum(_kill_if(pid, lambda pid=pid: marked(pid)) for pid in pids if pid != os.getpid())  # type: ignore[misc]

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["FILE_MAX", "RankLog", "Stream"]
+__all__ = ["FILE_MAX", "LINE_MAX", "MARK", "RankLog", "Stream"]
 
 #: Bytes of one log file; a rank has at most two.
 FILE_MAX = 32 << 20
@@ -41,7 +41,7 @@ class RankLog:
             if self._file is None:
                 self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             elif self._size + len(data) > FILE_MAX:
-                os.close(self._file)
+                self.close()
                 self._path.replace(self._path.with_suffix(".log.1"))
                 self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
                 self._size = 0

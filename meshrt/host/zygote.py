@@ -6,36 +6,86 @@ pid is reported through a pipe, ``"<rank> <pid>\\n"``; whatever follows without 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import signal
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any
 
-from meshrt.host.child import become_rank
+from meshrt.host.child import Child, Plumbing, become_rank
+from meshrt.host.osutil import die_with_parent
 
-__all__ = ["fork_through_zygote"]
+__all__ = ["Zygote"]
 
 
-def fork_through_zygote(
-    prepared: list[Any], modules: list[str], env: dict[str, str], main: Callable[..., None]
-) -> tuple[int, int]:
-    """Fork the zygote. Returns its pid and the pipe that reports the ranks."""
-    read_end, write_end = os.pipe2(os.O_CLOEXEC)
-    pid = os.fork()
-    if pid:
+class Zygote:
+    """The agent's side of such a process. The constructor forks it.
+
+    Args:
+        mesh_id: The mesh that it is for.
+        prepared: ``(child, plumbing)`` of each rank.
+        modules, env: What it imports, in which environment.
+        main: What a rank runs.
+    """
+
+    def __init__(
+        self,
+        mesh_id: str,
+        prepared: list[tuple[Child, Plumbing]],
+        modules: list[str],
+        env: dict[str, str],
+        main: Callable[..., None],
+    ) -> None:
+        self.mesh_id = mesh_id
+        self.children = [child for child, _ in prepared]
+        self.pipe, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._buffer = b""
+        agent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.pipe)
+            os.set_blocking(write_end, True)
+            _be_zygote(agent, prepared, modules, env, write_end, main)
         os.close(write_end)
-        return pid, read_end
+        self.pidfd = os.pidfd_open(self.pid)
+
+    def reports(self) -> list[tuple[int, int]]:
+        """Return ``(rank, pid)`` of the ranks that have been forked since the last time."""
+        with contextlib.suppress(BlockingIOError):
+            self._buffer += os.read(self.pipe, 1 << 16)
+        *lines, self._buffer = self._buffer.split(b"\n")
+        return [(int(rank), int(pid)) for rank, _, pid in (line.partition(b" ") for line in lines)]
+
+    def close(self) -> str:
+        """Reap it and close its pipe; returns why the ranks that it has not reported did not start."""
+        os.waitpid(self.pid, 0)
+        os.close(self.pipe)
+        os.close(self.pidfd)
+        return self._buffer.decode(errors="replace") or "the process that preloads modules died"
+
+
+def _be_zygote(
+    agent: int,
+    prepared: list[tuple[Child, Plumbing]],
+    modules: list[str],
+    env: dict[str, str],
+    report: int,
+    main: Callable[..., None],
+) -> None:
     try:
-        os.close(read_end)
+        die_with_parent(agent)
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
         os.environ.update(env)
         for module in modules:
             importlib.import_module(module)
         for child, plumbing in prepared:
-            _fork_orphan(child, plumbing, write_end, main)
+            _fork_orphan(child, plumbing, report, main)
     except BaseException:
-        os.write(write_end, b"preload failed: " + _one_line(traceback.format_exc()))
+        os.write(report, b"preload failed: " + _one_line(traceback.format_exc()))
     finally:
         os._exit(0)
 
@@ -45,15 +95,17 @@ def _one_line(text: str) -> bytes:
     return text.strip().splitlines()[-1].encode(errors="replace")
 
 
-def _fork_orphan(child: Any, plumbing: Any, report: int, main: Callable[..., None]) -> None:
+def _fork_orphan(child: Child, plumbing: Plumbing, report: int, main: Callable[..., None]) -> None:
     middle = os.fork()
     if middle:
         os.waitpid(middle, 0)
         return
-    if os.fork():
+    middle = os.getpid()
+    orphan = os.fork()
+    if orphan:
+        os.write(report, f"{child.birth.rank} {orphan}\n".encode())
         os._exit(0)
-    while os.getppid() != child.birth.agent_pid:
+    while os.getppid() == middle:
         # The process in between is ending; the kernel gives this one to the agent then.
         time.sleep(0.0005)
-    os.write(report, f"{child.birth.rank} {os.getpid()}\n".encode())
     become_rank(child.birth, plumbing, main)

@@ -132,6 +132,18 @@ class ActorMesh(MeshTrait, Generic[A]):
             future.get()
         return future
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        send_stop(self._target).get()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        await send_stop(self._target)
+
     def __getattr__(self, name: str) -> Endpoint:
         if name.startswith("_"):
             raise AttributeError(name)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import subprocess
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from meshrt.errors import ProtocolError
+from meshrt.host.osutil import kill_child
 from meshrt.transport.link import Link
 from meshrt.wire.frames import CONTROL_MAX, FrameDecoder
 from meshrt.wire.messages import Address, control_frame, unpack_control
@@ -111,6 +109,7 @@ class AgentLink:
             self.gone = True
             self._loop.remove_reader(self._link.fileno())
             self._loop.remove_writer(self._link.fileno())
+            self._link.send([control_frame({"t": "bye"})])
             self._link.close()
 
     def abandon(self) -> None:
@@ -119,8 +118,12 @@ class AgentLink:
 
     def kill(self) -> None:
         """Kill the agent itself; its ranks die with it."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.process.pid, signal.SIGKILL)
+        self.process.kill()
+
+    def kill_ranks(self, pids: list[int]) -> None:
+        """Kill ranks of this agent without its help."""
+        for pid in pids:
+            kill_child(self.process.pid, pid)
 
     def wait(self, timeout: float) -> bool:
         """Wait for its end and reap it; any thread but the loop's. Returns whether it has ended."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar, cast
 
 import msgpack
@@ -85,18 +85,25 @@ class _Answers(Future[T]):
         frame = self._frames[position]
         if frame is None or frame.header[1] is None:
             return None
-        try:
-            return codec.decode(frame.payload, frame.header[1])
-        except Exception as error:
-            # The rank did its part; what it sent cannot be rebuilt in this process.
-            remote = RemoteException(type(error).__name__, f"the result cannot be read here: {error}", "")
-            raise ResultNotSerializable(self._target.place(position), self._endpoint, remote, error) from error
+        return _load_result(frame, self._target.place, position, self._endpoint)
 
     def _timeout_error(self, seconds: float) -> CallTimeout:
         missing = [position for position, frame in enumerate(self._frames) if frame is None]
         places = [self._target.place(position) for position in missing]
         folded = fold_ranks([place.rank for place in places])
         return CallTimeout(f"{self._target.name}.{self._endpoint}()", seconds, places, len(self._frames), folded)
+
+
+def _load_result(frame: Frame, place: Callable[[int], RankPlace], position: int, endpoint: str) -> Any:
+    try:
+        return codec.decode(frame.payload, frame.header[1])
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # loading runs user code, which may do anything, even sys.exit
+        # The rank did its part; what it sent cannot be rebuilt in this process.
+        text = f"the result cannot be read here: {codec.text_of(error)}"
+        remote = RemoteException(type(error).__name__, text, "")
+        raise ResultNotSerializable(place(position), endpoint, remote, error) from error
 
 
 class MeshCall(_Answers[ValueMesh[Any]]):
@@ -181,14 +188,16 @@ class StreamCall(Generic[R]):
 
     def take(self, future: _OneOfMany[R]) -> R:
         """Return what arrived for this future, or raise it."""
-        position, what, sent = self._arrived.pop(id(future))
+        position, what, sent = self._arrived[id(future)]
         place = self._target.place(position)
         if isinstance(what, Fate):
             raise what.error(place, self._endpoint, may_have_run=sent)
         if what.kind != RESULT:
             raise remote_error(place, self._endpoint, what)
-        lengths = what.header[1]
-        value: Any = None if lengths is None else codec.decode(what.payload, lengths)
+        value: Any = None
+        if what.header[1] is not None:
+            value = _load_result(what, self._target.place, position, self._endpoint)
+        del self._arrived[id(future)]
         return cast(R, value)
 
     def timeout_error(self, seconds: float) -> CallTimeout:
@@ -202,8 +211,8 @@ class StreamCall(Generic[R]):
 def remote_error(place: RankPlace, endpoint: str, frame: Frame) -> MeshError:
     """Make the exception that an ERROR frame stands for."""
     _, chain, lengths, kind = frame.header
-    if kind == "stopped":
-        return Fate("stopped").error(place, endpoint, may_have_run=False)
+    if kind in ("stopped", "interrupted"):
+        return Fate("stopped").error(place, endpoint, may_have_run=kind == "interrupted")
     remote = error_from_wire(chain)
     if kind == "exists":
         return UsageError(remote.message)
@@ -213,7 +222,9 @@ def remote_error(place: RankPlace, endpoint: str, frame: Frame) -> MeshError:
     if lengths:
         try:
             exception = codec.decode(frame.payload, lengths)
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             # Its class needs other arguments, or lives only there: the data says what happened.
             exception = None
     error = ActorError(place, "__init__" if kind == "init" else endpoint, remote, exception)

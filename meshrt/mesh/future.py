@@ -123,6 +123,8 @@ class Future(Pending, Generic[T]):
                 if self._value is _UNSET and self._error is None:
                     try:
                         self._value = self._produce()
+                    except KeyboardInterrupt:
+                        raise  # Ctrl-C is no outcome of the call: it can be asked again
                     except BaseException as error:
                         self._error = error
         if self._error is not None:

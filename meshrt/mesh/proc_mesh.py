@@ -6,7 +6,6 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from meshrt.actor.actor import Actor
@@ -60,10 +59,11 @@ def this_host() -> HostMesh:
 
 
 class HostMesh(MeshTrait):
-    """Hosts that processes can be started on."""
+    """Hosts that processes can be started on. A context manager: its end stops what was started through it."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
+        self._started: list[ProcMesh] = []
 
     @property
     def _shape(self) -> Shape:
@@ -88,7 +88,34 @@ class HostMesh(MeshTrait):
             bootstrap: As ``setup`` of `proc_mesh`.
             name, env, preload: As in `proc_mesh`.
         """
-        return _spawn(MeshSpec.make(name, dict(per_host or {}), env, bootstrap, preload), self._engine)
+        mesh = _spawn(MeshSpec.make(name, dict(per_host or {}), env, bootstrap, preload), self._engine)
+        self._started.append(mesh)
+        return mesh
+
+    def stop(self, grace: float = 5.0) -> list[Future[None]]:
+        """Stop every mesh that was started through this handle, all at once; returns a future for each.
+
+        Off an event loop they have been waited for already.
+        """
+        futures = [mesh._begin_stop(grace) for mesh in self._started]
+        self._started.clear()
+        if not on_event_loop():
+            for future in futures:
+                future.get()
+        return futures
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
+        self.stop(_grace(kind))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
+        for future in self.stop(_grace(kind)):
+            await future
 
     def __repr__(self) -> str:
         return "<HostMesh of this host>"
@@ -176,12 +203,15 @@ class ProcMesh(MeshTrait):
         Raises:
             UsageError: This process does not own the mesh, or this is a slice of it.
         """
-        owner = self._owner()
-        owner.check_whole(self._mesh_id, self._own_shape)
-        future = owner.stop(self._mesh_id, grace)
+        future = self._begin_stop(grace)
         if not on_event_loop():
             future.get()
         return future
+
+    def _begin_stop(self, grace: float) -> Future[None]:
+        owner = self._owner()
+        owner.check_whole(self._mesh_id, self._own_shape)
+        return owner.stop(self._mesh_id, grace)
 
     def _owner(self) -> MeshOwner:
         return owner_for_old(self._mesh_id, self._name)
@@ -189,18 +219,14 @@ class ProcMesh(MeshTrait):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._owner().stop(self._mesh_id, 5.0 if kind is None else 0.0).get()
+    def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
+        self._begin_stop(_grace(kind)).get()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._owner().stop(self._mesh_id, 5.0 if kind is None else 0.0)
+    async def __aexit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
+        await self._begin_stop(_grace(kind))
 
     def get(self, timeout: float | None = None) -> Self:
         """Wait until every process has been started and return this mesh."""
@@ -224,6 +250,11 @@ class ProcMesh(MeshTrait):
 
     def __repr__(self) -> str:
         return f"<ProcMesh {self._name} on {self._own_shape}>"
+
+
+def _grace(kind: type[BaseException] | None) -> float:
+    """A block that ends with an exception does not wait for what is still under way."""
+    return 5.0 if kind is None else 0.0
 
 
 def _ship_if_needed(cls: type) -> None:

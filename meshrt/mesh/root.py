@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from meshrt.errors import MeshError, ShutdownError, SpawnError, UsageError
+from meshrt.errors import MeshError, RankPlace, ShutdownError, SpawnError, UsageError
 from meshrt.hooks import Body, hooks
 from meshrt.host.osutil import kill_run, raise_file_limit
 from meshrt.mesh.agents import AgentLink, Engine
@@ -43,6 +43,8 @@ __all__ = ["Root", "owner_of", "running_root", "shutdown", "start_root"]
 _DEFAULT_ENGINE = ("meshrt.engine.local", "LocalEngine")
 #: Ranks in one spawn message, so that it stays below the limit of a control frame.
 _SPAWN_BATCH = 64
+#: Seconds beyond the grace after which an agent that has not ended a mesh is no longer waited for (it kills at 0.5).
+_OVERDUE = 0.8
 
 
 class Root:
@@ -69,6 +71,9 @@ class Root:
             }
         )
         self._agents: dict[Any, list[AgentLink]] = {}
+        #: Every agent that has not ended, also those whose engine has lost another one.
+        self._placed: list[AgentLink] = []
+        self._burials: list[threading.Thread] = []
         self._owners: dict[Address, list[str]] = {}
         self._progress: dict[str, Progress] = {}
         self._names = 0
@@ -115,6 +120,8 @@ class Root:
                 part = ranks[start : start + batch]
                 env = {str(rank): dict(spec.rank_env[rank]) for rank in part if rank in spec.rank_env}
                 agent.send({**message, "ranks": part, "env": env})
+            if agent.gone:  # since it was chosen: its end has been handled before this mesh was known
+                self.post(lambda agent=agent: self._lose_ranks(agent))  # type: ignore[misc]
         return record.mesh_id
 
     def name_of(self, mesh_id: str) -> str:
@@ -169,6 +176,20 @@ class Root:
         for agent in record.agents:
             if not agent.gone:
                 agent.send({"t": "stop", "mesh": record.mesh_id, "grace": grace, "drain": grace > 0})
+        self.post(lambda: self._loop.call_later(grace + _OVERDUE, self._stop_overdue, record))
+
+    def _stop_overdue(self, record: MeshRecord) -> None:
+        """An agent does not answer (it was stopped itself?): end its ranks without it. On the loop."""
+        for agent in record.agents:
+            if agent.gone or agent in record.stopped_agents:
+                continue
+            ranks = [rank for rank in record.alive() if record.agent_of[rank] is agent]
+            agent.kill_ranks([record.pids[rank] for rank in ranks if rank in record.pids])
+            for rank in ranks:
+                fate = Fate("stopped", host=agent.host, pid=record.pids.get(rank, 0))
+                self._on_gone(record.mesh_id, rank, fate)
+            record.stopped_agents.add(agent)
+        self._check_stopped(record)
 
     def _agents_of(self, engine: Any) -> list[AgentLink]:
         with self._lock:
@@ -198,6 +219,7 @@ class Root:
             )
             self.post(lambda link=link: link.attach(self._loop))  # type: ignore[misc]
             links.append(link)
+        self._placed += links
         return links
 
     def _check_open(self) -> None:
@@ -256,9 +278,8 @@ class Root:
         await self._end.wait()
         hooks.run(self.services.closing)
         tools.close()
-        for agents in self._agents.values():
-            for agent in agents:
-                agent.close()
+        for agent in self._placed:
+            agent.close()
         if self._driving:
             loop.remove_reader(self.driver.fileno())
         await asyncio.sleep(0.01 if tools.clients else 0)
@@ -300,12 +321,15 @@ class Root:
         record = self.registry.meshes[mesh_id]
         for callback in self.registry.born(mesh_id, rank, pid):
             callback()
-        self._progress[mesh_id].update(len(record.pids))
+        if mesh_id in self._progress:
+            self._progress[mesh_id].update(len(record.pids))
         if len(record.pids) == len(record.shape):
             record.initialized.resolve(None)
 
     def _on_gone(self, mesh_id: str, rank: int, fate: Fate) -> None:
         record = self.registry.meshes[mesh_id]
+        if rank in record.fates:
+            return
         # A caller who waits is told by the error of the call.
         waited_for = self.driver.owed_by(mesh_id, rank)
         for callback in self.registry.gone(mesh_id, rank, fate):
@@ -315,10 +339,14 @@ class Root:
             self._executing = True
             self._loop.call_soon(self._execute)
         self.services.on_gone(mesh_id, rank, fate)
-        if fate.kind == "unborn":
-            self._progress[mesh_id].update(len(record.shape))
+        if rank not in record.pids:
+            if mesh_id in self._progress:
+                self._progress[mesh_id].update(len(record.shape))
             place = f"rank {rank} of {record.name}"
-            record.initialized.reject(SpawnError(f"{place} {fate}"))
+            stopped = fate.kind == "stopped"
+            record.initialized.reject(
+                fate.error(RankPlace(mesh_id, "", rank), "") if stopped else SpawnError(f"{place} {fate}")
+            )
         elif fate.kind == "died" and record.stopped is None and not waited_for:
             coords = ", ".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
             where = f"rank {rank}" + (f" ({coords})" if coords else "")
@@ -335,6 +363,15 @@ class Root:
             for key, agents in tuple(self._agents.items()):
                 if agent in agents:
                     del self._agents[key]
+            if agent in self._placed:
+                self._placed.remove(agent)
+                # Its ranks die with it; what they had detached carries the mark.
+                burial = threading.Thread(target=self._bury, args=(agent,), name="meshrt-bury", daemon=True)
+                self._burials = [*(thread for thread in self._burials if thread.is_alive()), burial]
+                burial.start()
+        self._lose_ranks(agent)
+
+    def _lose_ranks(self, agent: AgentLink) -> None:
         for record, ranks in self.registry.of_agent(agent):
             if ranks:
                 stopping = record.stopped is not None
@@ -347,8 +384,6 @@ class Root:
                     )
             record.stopped_agents.add(agent)
             self._check_stopped(record)
-        # Its ranks die with it; what they had detached carries the mark.
-        threading.Thread(target=self._bury, args=(agent,), name="meshrt-bury", daemon=True).start()
 
     @staticmethod
     def _bury(agent: AgentLink) -> None:
@@ -473,12 +508,13 @@ class Root:
         if self._thread.is_alive():
             self.post(lambda: self._end.set())
             self._thread.join(5.0)
-        for agents in self._agents.values():
-            for agent in agents:
-                if not agent.wait(2.0):
-                    agent.kill()
-                    agent.wait(1.0)
-                    kill_run(agent.mark)
+        for agent in self._placed:
+            if not agent.wait(2.0):
+                agent.kill()
+                agent.wait(1.0)
+                kill_run(agent.mark)
+        for burial in self._burials:
+            burial.join(3.0)
         self.terminal.close()
         self.driver.shield.uninstall()
         self.driver.close()
@@ -489,9 +525,8 @@ class Root:
 
     def _in_forked_child(self) -> None:
         """A fork of the script must not keep the agents' links open: their end would not be seen."""
-        for agents in self._agents.values():
-            for agent in agents:
-                agent.abandon()
+        for agent in self._placed:
+            agent.abandon()
 
 
 def _wall_clock() -> float:
@@ -507,6 +542,8 @@ def _default_engine() -> Engine:
 
 _root: Root | None = None
 _root_lock = threading.Lock()
+#: The interpreter runs its exit handlers, ours has run: nothing would end what starts now.
+_ended = False
 
 
 def start_root() -> Root:
@@ -514,7 +551,7 @@ def start_root() -> Root:
     global _root
     with _root_lock:
         if _root is None or _root.pid != os.getpid():
-            if sys.is_finalizing():
+            if _ended or sys.is_finalizing():
                 raise ShutdownError("the interpreter is ending: no new mesh can be started")
             first = _root is None
             _root = Root()
@@ -538,6 +575,8 @@ def owner_of(mesh_id: str) -> Root | None:
 
 
 def _at_exit() -> None:
+    global _ended
+    _ended = True
     shutdown(0.5 if sys.exc_info()[0] is None and not hasattr(sys, "last_type") else 0.0)
 
 

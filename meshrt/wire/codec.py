@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from meshrt.wire import source
 
-__all__ = ["EncodeError", "decode", "describe", "encode", "ship_by_value", "warm_up"]
+__all__ = ["EncodeError", "decode", "describe", "encode", "ship_by_value", "text_of", "warm_up"]
 
 Part = bytes | memoryview
 
@@ -91,6 +91,14 @@ def describe(value: Any) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
+def text_of(value: object) -> str:
+    """Return ``str(value)`` in a form that can be sent, whatever its class does."""
+    try:
+        return str(value).encode(errors="backslashreplace").decode()
+    except BaseException as failure:  # user code, which may do anything, even sys.exit
+        return f"<{type(value).__name__}: its text could not be made: {type(failure).__name__}>"
+
+
 def ship_by_value(module: types.ModuleType) -> None:
     """From now on pickle what ``module`` defines by value, because ranks cannot import it."""
     import cloudpickle  # start-up: imported where plain pickle does not do
@@ -116,7 +124,7 @@ def _cloudpickle(value: Any, out_of_band: Any) -> bytes:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise EncodeError(f"{describe(value)} cannot be pickled: {type(error).__name__}: {error}") from error
+        raise EncodeError(f"{describe(value)} cannot be pickled: {type(error).__name__}: {text_of(error)}") from error
     return file.getvalue()
 
 

@@ -87,6 +87,7 @@ class Person:
 @contextmanager
 def person() -> Iterator[Person]:
     """A person at a terminal of this very program."""
+    wait_until(lambda: tools.own_program() is not None, 20)
     program = tools.own_program()
     assert program is not None
     someone = Person(program)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from meshrt import (
@@ -15,6 +17,7 @@ from meshrt import (
     proc_mesh,
 )
 from tests.support.actors import AsyncEcho, Clock, Echo, Failing, Gate
+from tests.support.screen import Screen
 from tests.support.waiting import wait_until
 
 
@@ -107,18 +110,12 @@ def test_broadcast_returns_nothing_and_keeps_its_place() -> None:
     assert clock.tick.call().get(20).values() == [6, 6]
 
 
-def test_an_exception_of_a_broadcast_is_reported_on_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_exception_of_a_broadcast_is_reported_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    err = Screen()
+    monkeypatch.setattr(sys, "stderr", err)
     failing = proc_mesh(n=2).spawn("failing", Failing)
     failing.fail.broadcast((1,))
-    said = ""
-
-    def reported() -> bool:
-        nonlocal said
-        said += capfd.readouterr().err
-        return "nobody waits for it" in said and "LookupError: rank 1 fails" in said
-
-    wait_until(reported)
-    assert "fail raised on failing rank 1 (n=1)" in said
+    assert "fail raised on failing rank 1 (n=1), and nobody waits for it" in err.wait_for("LookupError: rank 1 fails")
     assert failing.ok.call().get(20).values() == ["ok", "ok"]
 
 

@@ -77,7 +77,7 @@ class Ping(Actor):
 
     @endpoint
     def play(self, left: int) -> int:
-        """Throw the ball on without waiting for it."""
+        """Throw the ball on; nobody waits for it."""
         if left and self.partner is not None:
             self.partner.play.broadcast(left - 1)
         self.last = left

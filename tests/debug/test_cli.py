@@ -1,0 +1,179 @@
+"""``python -m meshrt.debug`` for scripts: commands, pipes, exit codes, the choice of a program."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from meshrt import ActorMesh, proc_mesh
+from tests.debug.actors import Debugee
+from tests.debug.harness import person
+from tests.debug.pty_harness import screen
+from tests.support.programs import environment, run_python
+from tests.support.waiting import wait_until
+
+WAIT = 20
+
+
+@pytest.fixture
+def stopped() -> Iterator[ActorMesh[Debugee]]:
+    """Four ranks at a breakpoint, in this very program."""
+    mesh = proc_mesh(hosts=2, gpus=2).spawn("debugee", Debugee).get(WAIT)
+    result = mesh.work.call()
+    with person() as me:
+        me.wait("debugee")
+    yield mesh
+    with person() as me:
+        me("continue")
+    result.get(WAIT)
+
+
+def debug(*commands: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
+    arguments = [part for command in commands for part in ("-c", command)]
+    return run_python("-m", "meshrt.debug", *arguments, input=input)
+
+
+@pytest.mark.usefixtures("stopped")
+def test_commands_in_a_row() -> None:
+    done = debug("cast debugee ranks(:) p rank", "attach debugee 3", "p rank", "detach", "status")
+    assert done.returncode == 0
+    assert done.stdout.startswith("[0] 0\n[1] 1\n[2] 2\n[3] 3\nattached to debugee 3")
+    assert "\n3\n" in done.stdout
+    assert "debugee 0-3: stopped at actors.py" in done.stdout
+
+
+@pytest.mark.usefixtures("stopped")
+def test_the_first_failure_ends_it() -> None:
+    done = debug("attach debuge 1", "continue")
+    assert done.returncode == 1
+    assert "did you mean 'debugee'?" in done.stdout
+    assert "resumed" not in done.stdout
+    assert debug("cast debugee ranks(9) p 1").returncode == 1
+    assert debug("lst").returncode == 1
+    assert debug("wait debugee ranks(:) 5").returncode == 0
+    assert debug("wait nobody 0.2").returncode == 1
+
+
+@pytest.mark.usefixtures("stopped")
+def test_commands_by_pipe() -> None:
+    done = debug(input="list\nattach debugee 2\np rank\ndetach\ncast debugee ranks(hosts=0) p rank\n")
+    assert done.returncode == 0
+    assert done.stdout.count("| debugee ") == 4
+    assert "2\ndetached from debugee 2" in done.stdout
+    assert "[0] 0\n[1] 1\n" in done.stdout
+    assert "meshrt_dbg>" not in done.stdout
+    assert debug(input="nonsense\nlist\n").returncode == 1
+
+
+@pytest.mark.usefixtures("stopped")
+def test_quit_in_a_script_needs_its_answer() -> None:
+    done = debug("attach debugee 1", "q")
+    assert "not aborted" in done.stdout
+    assert debug("cast debugee ranks(1) p rank").stdout == "[1] 1\n"
+
+
+def test_help_needs_a_program_but_no_stop() -> None:
+    proc_mesh(n=1).initialized.get(WAIT)
+    done = debug("help", "help cast", "help ls")
+    assert "cast ACTOR ranks(...) COMMAND" in done.stdout
+    assert "Answers are grouped" in done.stdout
+    assert "no command 'ls'; did you mean" in done.stdout
+    assert done.returncode == 1
+
+
+def test_no_program() -> None:
+    done = debug("list")
+    assert done.returncode == 2
+    assert done.stderr == "no meshrt program of this user is running\n"
+    assert run_python("-m", "meshrt.debug", "--pid", "1").returncode == 2
+
+
+def test_several_programs() -> None:
+    proc_mesh(n=1).initialized.get(WAIT)
+    code = "from meshrt import proc_mesh\nproc_mesh(n=1).initialized.get()\nprint('up', flush=True)\ninput()\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "up\n"
+        done = debug("list")
+        assert done.returncode == 2
+        assert f"pid {os.getpid()}" in done.stderr
+        assert f"pid {other.pid}" in done.stderr
+        assert "choose one with --pid" in done.stderr
+        assert run_python("-m", "meshrt.debug", "--pid", str(other.pid), "-c", "status").returncode == 0
+        with screen("-m", "meshrt.debug") as me:
+            me.sees("which one?")
+            me.types("7")
+            me.sees("a number from 1 to 2, or a pid", "which one?")
+            me.types(str(other.pid))
+            me.sees("nothing is stopped yet", "meshrt_dbg>")
+            me.types("status")
+            me.sees("1 ranks alive")
+            other.communicate("\n", timeout=WAIT)
+            me.sees(f"the program (pid {other.pid}) has ended")
+            me.ends()
+            assert me.code == 0
+
+
+def test_a_script_may_wait_for_an_actor_to_come() -> None:
+    procs = proc_mesh(n=2)
+    procs.initialized.get(WAIT)
+    with subprocess.Popen(
+        [sys.executable, "-m", "meshrt.debug", "-c", "wait debugee 20", "-c", "continue"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as waiting:
+        result = procs.spawn("debugee", Debugee).get(WAIT).work.call()
+        out, _ = waiting.communicate(timeout=WAIT)
+        assert waiting.returncode == 0
+        assert out == "stopped: 2 ranks: 0-1\n2 ranks of debugee (0-1): resumed\n"
+    assert result.get(WAIT).values() == [20, 21]
+
+
+def test_the_program_says_it_once_per_wave() -> None:
+    code = (
+        "from meshrt import proc_mesh\n"
+        "from tests.debug.actors import Debugee\n"
+        "mesh = proc_mesh(hosts=4, gpus=4).spawn('debugee', Debugee).get()\n"
+        "print(mesh.work.call().get().values()[15])\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as program:
+        assert program.stderr is not None
+        said = [program.stderr.readline()]
+        assert debug("continue").returncode == 0
+        out, err = program.communicate(timeout=WAIT)
+    assert out == "35\n"
+    said += [line for line in err.splitlines() if "stopped at" in line]
+    assert len(said) == 1
+    assert said[0].endswith(" (work); python -m meshrt.debug\n")
+    assert "16 ranks of debugee stopped at actors.py:" in said[0]
+
+
+def test_entering_from_a_script_without_a_terminal() -> None:
+    code = (
+        "from meshrt import debug_client, proc_mesh\n"
+        "from tests.debug.actors import Debugee\n"
+        "res = proc_mesh(n=2).spawn('debugee', Debugee).get().work.call()\n"
+        "debug_client().enter.call_one().get()\n"
+        "print('left', res.get().values())\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment()
+    ) as program:
+        wait_until(lambda: debug("wait debugee 20").returncode == 0, WAIT)
+        assert debug("continue").returncode == 0
+        out, _ = program.communicate(timeout=WAIT)
+    assert out == "left [20, 21]\n"

@@ -1,0 +1,210 @@
+"""Whatever ends, ends alone: a terminal, a rank, a mesh, a program."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import psutil
+import pytest
+
+from meshrt import ActorMesh, MeshStopped, ProcessDied, proc_mesh
+from meshrt.transport import tools
+from tests.debug.actors import Debugee
+from tests.debug.harness import person
+from tests.support.programs import environment
+from tests.support.waiting import wait_until
+
+WAIT = 20
+
+
+def spawn(**sizes: Any) -> ActorMesh[Debugee]:
+    return proc_mesh(**sizes).spawn("debugee", Debugee).get(WAIT)
+
+
+def a_terminal() -> subprocess.Popen[str]:
+    """``python -m meshrt.debug`` on this program, commands by pipe."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "meshrt.debug", "--pid", str(os.getpid())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(),
+    )
+
+
+def test_a_terminal_killed_while_attached_changes_nothing() -> None:
+    mesh = spawn(gpus=2)
+    result = mesh.work.call()
+    with person() as me:
+        me.wait("debugee")
+        with a_terminal() as other:
+            assert other.stdin is not None
+            other.stdin.write("attach debugee 1\n")
+            other.stdin.flush()
+            wait_until(lambda: f"process {other.pid} is attached" in me("cast debugee ranks(1) p 1"), WAIT)
+            other.kill()
+        wait_until(lambda: me("cast debugee ranks(1) p rank") == "[1] 1\n", WAIT)
+        assert "-> breakpoint()" not in me("attach debugee 1")  # what it wrote last is shown again
+        assert me.terminal.shown.endswith("1\n")
+        me("detach")
+        assert "2 ranks" in me("continue")
+    assert result.get(WAIT).values() == [20, 21]
+
+
+def test_a_rank_killed_while_attached() -> None:
+    mesh = spawn(gpus=3)
+    pids = mesh.pid.call().get(WAIT).values()
+    result = mesh.work.call()
+    with person() as me:
+        me.wait("debugee")
+        me("attach debugee 1")
+        os.kill(pids[1], signal.SIGKILL)
+        wait_until(lambda: me.prompt == "meshrt_dbg> ", WAIT)
+        assert "debugee 1 is gone: was killed by SIGKILL" in me.terminal.shown
+        with pytest.raises(ProcessDied):
+            result.get(WAIT)
+        assert [row["rank"] for row in me.rows()] == [0, 2]
+        assert "debugee rank 1 is gone: it was killed by SIGKILL" in me("attach debugee 1")
+        assert me("cast debugee ranks(:) p rank").startswith("[0] 0\n[2] 2\n")
+        assert "gone: 1 (was killed by SIGKILL)" in me("status")
+        assert "2 ranks of debugee (0,2): resumed" in me("continue")
+
+
+def test_a_rank_killed_during_a_cast() -> None:
+    mesh = spawn(gpus=3)
+    mesh.work.call()
+    with person() as me:
+        me.wait("debugee")
+        answer = me("cast debugee ranks(:) import os; rank != 1 or os.kill(os.getpid(), 9)")
+        assert "rank 1 of debugee: gone (was killed by SIGKILL)" in answer
+        assert "[0,2] True" in answer
+
+
+def test_a_stopped_rank_that_nobody_looks_at_is_announced_when_it_dies() -> None:
+    mesh = spawn(gpus=2)
+    pids = mesh.pid.call().get(WAIT).values()
+    mesh.work.call()
+    with person() as me:
+        me.wait("debugee")
+        os.kill(pids[0], signal.SIGKILL)
+        me.heard("rank 0 of debugee is gone: was killed by SIGKILL")
+
+
+def test_stop_releases_stopped_ranks() -> None:
+    with proc_mesh(gpus=3) as procs:
+        mesh = procs.spawn("debugee", Debugee).get(WAIT)
+        pids = mesh.pid.call().get(WAIT).values()
+        result = mesh.work.call()
+        with person() as me:
+            me.wait("debugee")
+            me("attach debugee 2")
+            procs.stop().get(WAIT)
+            wait_until(lambda: me.prompt == "meshrt_dbg> ", WAIT)
+            assert me("list") == "nothing is stopped\n"
+            assert not any(psutil.pid_exists(pid) for pid in pids)
+        with pytest.raises((MeshStopped, Exception)):
+            result.get(WAIT)
+
+
+def test_stop_releases_a_rank_within_a_question() -> None:
+    with proc_mesh(gpus=1) as procs:
+        mesh = procs.spawn("debugee", Debugee).get(WAIT)
+        mesh.work.call()
+        with person() as me:
+            me.wait("debugee")
+            me("attach debugee 0")
+            me("name = input('? ')")
+            procs.stop().get(WAIT)
+            wait_until(lambda: me.prompt == "meshrt_dbg> ", WAIT)
+
+
+def test_a_second_terminal_is_told_who_holds_a_rank() -> None:
+    mesh = spawn(gpus=2)
+    result = mesh.work.call()
+    with person() as me, person() as other:
+        me.wait("debugee")
+        me("attach debugee 0")
+        refusal = other("attach debugee 0")
+        assert f"held by the terminal of process {os.getpid()}" in refusal
+        assert "--steal" in refusal
+        answer = other("cast debugee ranks(:) p rank")
+        assert answer == f"[1] 1\nrank 0 of debugee: not asked (process {os.getpid()} is attached)\n"
+        assert "rank 0 of debugee: not asked" in other("continue")
+        other("attach --steal debugee 0")
+        assert other("p rank") == "0\n"
+        wait_until(lambda: me.prompt == "meshrt_dbg> ", WAIT)
+        assert "has taken it over" in me.terminal.shown
+        other("c")
+    assert result.get(WAIT).values() == [20, 21]
+
+
+def test_a_terminal_that_does_not_read_harms_nobody() -> None:
+    mesh = spawn(gpus=2)
+    result = mesh.loop.call(2)
+    program = tools.own_program()
+    assert program is not None
+    stuck = threading.Event()
+
+    def hold(event: str, body: Any) -> None:
+        stuck.wait(WAIT)
+
+    with person() as me:
+        lazy = tools.connect(program, hold, lambda: None)
+        lazy.request("debug.hello", {"person": True})
+        me.wait("debugee")
+        for _ in range(2):
+            me.wait("debugee")
+            me("continue")
+        stuck.set()
+        lazy.close()
+    assert result.get(WAIT).values() == [2, 2]
+
+
+def test_the_program_ends_while_somebody_looks() -> None:
+    code = (
+        "from meshrt import proc_mesh\nimport sys\nproc_mesh(n=1).initialized.get()\nprint('up', flush=True)\ninput()\n"
+    )
+    program = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+    )
+    assert program.stdout is not None
+    assert program.stdin is not None
+    assert program.stdout.readline() == "up\n"
+    terminal = subprocess.Popen(
+        [sys.executable, "-m", "meshrt.debug", "--pid", str(program.pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    assert terminal.stdin is not None
+    assert terminal.stdout is not None
+    terminal.stdin.write("list\n")
+    terminal.stdin.flush()
+    assert terminal.stdout.readline() == "nothing is stopped\n"
+    program.communicate("\n", timeout=WAIT)
+    assert program.returncode == 0
+    assert terminal.stdout.readline() == f"the program (pid {program.pid}) has ended\n"
+    terminal.communicate(timeout=WAIT)
+    assert terminal.returncode == 0
+
+
+def test_garbage_is_refused_in_words() -> None:
+    mesh = spawn(gpus=1)
+    mesh.work.call()
+    with person() as me:
+        me.wait("debugee")
+        for line in ("cast", "cast debugee", "cast debugee ranks(", "cast debugee ranks()", "cast debugee ranks(0)",
+                     "attach", "attach debugee", "attach debugee x", "attach ../x 1", "wait", "list x", "\x00", "c c",
+                     "cast debugee ranks(0:1:0) p 1", "attach debugee 0,0 1", "?? x", "ranks(0)"):  # fmt: skip
+            shown = me(line)
+            assert not me.ok, line
+            assert 0 < len(shown) < 800, line
+            assert "Traceback" not in shown
+        assert me("cast debugee ranks(0) p rank") == "[0] 0\n"

@@ -1,0 +1,186 @@
+"""The prompt itself, through a pseudo-terminal: typed lines, seen text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.debug.pty_harness import PROMPT, screen
+from tests.support.programs import ROOT
+
+EXAMPLES = ROOT / "examples"
+
+WAITING = """
+from meshrt import proc_mesh
+from my_actors import DebugeeActor
+print(proc_mesh(hosts=2, gpus=2).spawn("debugee", DebugeeActor).get().to_debug.call().get())
+"""
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Path:
+    """A script that never mentions the debugger."""
+    (tmp_path / "my_actors.py").write_text((EXAMPLES / "my_actors.py").read_text())
+    script = tmp_path / "waiting.py"
+    script.write_text(WAITING)
+    return script
+
+
+def test_the_session_of_the_readme() -> None:
+    with screen("debugging.py", cwd=EXAMPLES) as me:
+        me.sees("16 ranks of debugee stopped at my_actors.py:16 (to_debug)", PROMPT)
+        me.types("list")
+        me.sees("Actor Name", "|     13 | {'hosts': 3, 'gpus': 1}", "|     15 |", PROMPT)
+        me.types("attach debugee 13")
+        me.sees("attached to debugee 13", "-> breakpoint()", "(debugee 13 hosts=3,gpus=1)")
+        me.types("n")
+        me.sees("-> share = share_of(total, rank)", "(debugee 13")
+        me.types("s")
+        me.sees("--Call--", "share_of()", "(debugee 13")
+        me.types("p rank")
+        me.sees("13\n(debugee 13")
+        me.types("detach")
+        me.sees("detached from debugee 13", PROMPT)
+        me.types("cast debugee ranks(0:4) n")
+        me.sees("[0-3]\n", PROMPT)
+        me.types("cast debugee ranks(hosts=2:, gpus=(0,3)) p total")
+        me.sees("[8,11-12,15] 50", PROMPT)
+        me.types("list")
+        me.sees("my_actors.share_of", PROMPT)
+        me.types("continue")
+        me.sees("16 ranks of debugee (0-15): resumed", "nothing is stopped any more", "[15] 115")
+        me.ends()
+        assert me.code == 0
+
+
+def test_the_prompt_opens_by_itself(waiting: Path) -> None:
+    with screen(str(waiting)) as me:
+        me.sees("4 ranks of debugee stopped at my_actors.py:16 (to_debug)", PROMPT)
+        me.types("cast debugee ranks(:) p rank // 2")
+        me.sees("[0-1] 0\n[2-3] 1\n", PROMPT)
+        me.types("c")
+        me.sees("4 ranks of debugee (0-3): resumed", "[3] 103")
+        me.ends()
+        assert me.code == 0
+
+
+def test_it_does_not_open_where_it_is_not_wanted(waiting: Path) -> None:
+    with screen(str(waiting), MESHRT_DEBUG_AUTO="0") as program:
+        shown = program.sees("4 ranks of debugee stopped at my_actors.py:16 (to_debug); python -m meshrt.debug")
+        assert PROMPT not in shown
+        with screen("-m", "meshrt.debug") as me:
+            me.sees("4 ranks of debugee stopped", PROMPT)
+            me.types("c")
+            me.sees("4 ranks of debugee (0-3): resumed")
+            me.sees("has ended")
+            me.ends()
+            assert me.code == 0
+        program.ends()
+        assert program.code == 0
+
+
+def test_leaving_keeps_ranks_stopped_and_the_prompt_away(waiting: Path) -> None:
+    with screen(str(waiting)) as program:
+        program.sees(PROMPT)
+        program.types("quit")
+        program.sees("ranks stay stopped")
+        with screen("-m", "meshrt.debug", "-c", "list", "-c", "continue") as me:
+            shown = me.ends()
+            assert shown.count("| debugee ") == 4
+            assert "4 ranks of debugee (0-3): resumed" in shown
+            assert me.code == 0
+        assert PROMPT not in program.ends()
+        assert program.code == 0
+
+
+def test_two_terminals_at_once(waiting: Path) -> None:
+    with screen(str(waiting), MESHRT_DEBUG_AUTO="0") as program:
+        program.sees("stopped at")
+        with screen("-m", "meshrt.debug") as one, screen("-m", "meshrt.debug") as two:
+            one.sees(PROMPT)
+            two.sees(PROMPT)
+            one.types("attach debugee 2")
+            one.sees("(debugee 2 hosts=1,gpus=0)")
+            two.types("attach debugee 2")
+            two.sees("held by the terminal of process", "--steal", PROMPT)
+            two.types("attach --steal debugee 2")
+            two.sees("(debugee 2 hosts=1,gpus=0)")
+            one.sees("has taken it over", PROMPT)
+            two.types("detach")
+            two.sees(PROMPT)
+            one.types("c")
+            one.sees("4 ranks of debugee (0-3): resumed")
+        program.ends()
+
+
+def test_keys_of_a_terminal(waiting: Path) -> None:
+    with screen(str(waiting)) as me:
+        me.sees(PROMPT)
+        me.types("attach debugee 1")
+        me.sees("(debugee 1 hosts=0,gpus=1)")
+        me.types("import time; time.sleep(1000)")
+        me.sees("is at work")
+        me.child.sendintr()
+        me.sees("left debugee 1 as it is", PROMPT)
+        me.child.sendintr()  # an empty line is given up, nothing else
+        me.sees(PROMPT)
+        me.types("cast debugee ranks(0) c")
+        me.sees("rank 0 of debugee: resumed", PROMPT)
+        me.types("cast debugee ranks(:) p rank")
+        me.sees("[2] 2", "rank 0 of debugee: not stopped", "(still at 'import time; time.sleep(1000)')", PROMPT)
+        me.child.send("sta\t")
+        me.sees("status")
+        me.types("")
+        me.sees("4 ranks alive", PROMPT)
+        me.child.sendeof()
+        me.sees("ranks stay stopped")
+
+
+def test_a_stop_is_announced_while_one_types(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "from meshrt import Actor, endpoint, proc_mesh\n"
+        "class Late(Actor):\n"
+        "    @endpoint\n"
+        "    def halt(self):\n"
+        "        breakpoint()\n"
+        "        return 'on'\n"
+        "mesh = proc_mesh(n=2).spawn('late', Late).get()\n"
+        "print('up', flush=True)\n"
+        "input()\n"
+        "print(mesh.halt.call().get())\n"
+    )
+    with screen(str(tmp_path / "script.py"), MESHRT_DEBUG_AUTO="0") as program:
+        program.sees("up")
+        with screen("-m", "meshrt.debug") as me:
+            me.sees("nothing is stopped yet", PROMPT)
+            me.child.send("li")
+            program.types("")
+            me.sees("2 ranks of late stopped at script.py:5 (halt)")
+            me.child.send("st\r")
+            me.sees("| late ", PROMPT)
+            me.types("c")
+            me.sees("2 ranks of late (0-1): resumed")
+        program.ends()
+        assert program.code == 0
+
+
+def test_it_opens_again_at_the_next_stop(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "from meshrt import Actor, endpoint, proc_mesh\n"
+        "class Twice(Actor):\n"
+        "    @endpoint\n"
+        "    def run(self, n):\n"
+        "        breakpoint()\n"
+        "        return n\n"
+        "mesh = proc_mesh(n=2).spawn('twice', Twice).get()\n"
+        "for n in range(3):\n"
+        "    print('value', mesh.run.call(n).get().values(), flush=True)\n"
+    )
+    with screen(str(tmp_path / "script.py")) as me:
+        for n in range(3):
+            me.sees("2 ranks of twice stopped at script.py:5 (run)", PROMPT)
+            me.types("c")
+            me.sees("resumed", f"value [{n}, {n}]")
+        me.ends()
+        assert me.code == 0

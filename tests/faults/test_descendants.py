@@ -1,0 +1,169 @@
+"""What a rank starts ends with it: forked children, orphans, processes in sessions of their own. G2."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from meshrt import ActorMesh, LocalEngine, ProcessDied, ProcMesh, proc_mesh
+from tests.faults.actors import Victim
+from tests.faults.test_worker_death import SOON
+from tests.faults.watch import LONG, agents, all_gone, descendants, is_alive, state_of
+from tests.support.waiting import wait_until
+
+#: G2, hard.
+GONE = 2.0
+KINDS = ["exec", "fork", "double"]
+
+
+def one_victim(**options: object) -> tuple[ProcMesh, ActorMesh[Victim]]:
+    mesh = proc_mesh(n=2, **options)  # type: ignore[arg-type]
+    return mesh, mesh.spawn("victim", Victim).get(LONG)
+
+
+def test_a_forked_child_that_outlives_its_rank_hides_no_death() -> None:
+    """P13: it keeps the sockets of its rank, and the error comes as soon as ever."""
+    _, victims = one_victim()
+    first = victims.slice(n=0)
+    child = first.fork_child.call_one().get(LONG)
+    assert is_alive(child)
+    begin = time.monotonic()
+    with pytest.raises(ProcessDied):
+        first.die.call_one("sigkill").get(LONG)
+    assert time.monotonic() - begin < SOON
+    all_gone([child], GONE)
+    assert victims.slice(n=1).echo.call_one(1).get(LONG) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("end", ["death", "stop", "program"])
+def test_a_process_in_a_session_of_its_own_ends_too(kind: str, end: str, tmp_path: Path) -> None:
+    """P14: whether its rank dies, its mesh is stopped, or the program ends."""
+    import meshrt
+
+    mesh, victims = one_victim()
+    first = victims.slice(n=0)
+    daemon = first.daemon.call_one(kind).get(LONG)
+    assert os.getsid(daemon) not in (os.getsid(0), first.pid.call_one().get(LONG))
+    if end == "death":
+        os.kill(first.pid.call_one().get(LONG), signal.SIGKILL)
+    elif end == "stop":
+        mesh.stop()
+    else:
+        meshrt.shutdown_context()
+    all_gone([daemon], GONE)
+
+
+def test_a_family_of_processes_ends() -> None:
+    """Three generations, each in a session of its own, and forking while it is killed."""
+    _, victims = one_victim()
+    first = victims.slice(n=0)
+    first.apply.call_one(start_family).get(LONG)
+    pid = first.pid.call_one().get(LONG)
+    wait_until(lambda: len(descendants(pid)) >= 3, LONG)
+    os.kill(pid, signal.SIGKILL)
+    (agent,) = agents()
+    second = victims.slice(n=1).pid.call_one().get(LONG)
+    wait_until(lambda: [child for child in descendants(agent) if is_alive(child)] == [second], 2 * GONE)
+
+
+def start_family() -> None:
+    script = "setsid sh -c 'setsid sh -c \"while :; do sleep 0.01; done\" & while :; do sleep 0.01; done' & wait"
+    subprocess.Popen(["sh", "-c", script], start_new_session=True)
+
+
+def test_an_orphan_of_a_living_rank_lives_and_is_reaped() -> None:
+    """It belongs to its rank: the death of another one is not its end, and it is no zombie when it ends."""
+    _, victims = one_victim()
+    orphan = victims.slice(n=0).apply.call_one(start_orphan).get(LONG)
+    os.kill(victims.slice(n=1).pid.call_one().get(LONG), signal.SIGKILL)
+    with pytest.raises(ProcessDied):
+        wait_until(lambda: victims.slice(n=1).pid.call_one().get(LONG) and None, LONG)
+    assert victims.slice(n=0).echo.call_one(1).get(LONG) == 1
+    assert is_alive(orphan)
+    os.kill(orphan, signal.SIGTERM)
+    wait_until(lambda: not state_of(orphan), LONG, "the orphan is reaped")
+
+
+def start_orphan() -> int:
+    return int(subprocess.run(["sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"], stdout=subprocess.PIPE, check=True).stdout)
+
+
+@pytest.mark.parametrize(("how", "code"), [("return", 0), ("exit", 5), ("raise", 1)])
+def test_a_forked_child_that_falls_through_is_no_second_rank(how: str, code: int) -> None:
+    """It returns into the runtime, calls ``sys.exit`` or raises: it ends, and answers nobody's call."""
+    _, victims = one_victim()
+    first = victims.slice(n=0)
+    assert first.fork_and_fall_through.call_one(how).get(LONG) == code
+    assert [first.echo.call_one(value).get(LONG) for value in range(20)] == list(range(20))
+
+
+def test_multiprocessing_works_in_a_rank() -> None:
+    _, victims = one_victim()
+    assert victims.slice(n=0).apply.call_one(use_multiprocessing).get(LONG) == [0, 1, 4]
+    assert victims.slice(n=0).echo.call_one(1).get(LONG) == 1
+
+
+def use_multiprocessing() -> list[int]:
+    import multiprocessing
+
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        return pool.map(square, range(3))
+
+
+def square(value: int) -> int:
+    return value * value
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_sigterm_ends_a_rank_after_what_it_does(busy: bool, tmp_path: Path) -> None:
+    """P17: a scheduler preempts one rank: its running call is answered, then it is gone, by SIGTERM."""
+    _, victims = one_victim()
+    first = victims.slice(n=0)
+    pid = first.pid.call_one().get(LONG)
+    if busy:
+        call = first.wait_for.call_one(str(tmp_path / "gate"), str(tmp_path / "inside"))
+        wait_until((tmp_path / "inside0").exists, LONG)
+    os.kill(pid, signal.SIGTERM)
+    if busy:
+        assert victims.slice(n=1).echo.call_one(1).get(LONG) == 1
+        assert is_alive(pid)
+        (tmp_path / "gate").touch()
+        assert call.get(LONG) == 0
+    all_gone([pid], LONG)
+    with pytest.raises(ProcessDied) as caught:
+        wait_until(lambda: first.echo.call_one(1).get(LONG) and None, LONG)
+    assert caught.value.signal == signal.SIGTERM and "SIGTERM" in str(caught.value)
+
+
+def test_no_stranger_is_signalled(tmp_path: Path) -> None:
+    """P16: the number of a dead rank, and of a dead agent, now belongs to somebody else."""
+    last = Path("/proc/sys/kernel/ns_last_pid")
+    if not os.access(last, os.W_OK):
+        pytest.skip("choosing process numbers needs root")
+    mesh, victims = one_victim(engine=LocalEngine(1))
+    pid = victims.slice(n=0).pid.call_one().get(LONG)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not state_of(pid), LONG)
+    stranger = None
+    for _ in range(200):
+        last.write_text(str(pid - 1))
+        stranger = subprocess.Popen(["sleep", "600"], start_new_session=True, env={})
+        if stranger.pid == pid:
+            break
+        stranger.kill()
+        stranger.wait()
+    try:
+        if stranger is None or stranger.pid != pid:
+            pytest.skip("the number was not given out again")
+        mesh.stop(0.0)
+        assert stranger.poll() is None
+    finally:
+        if stranger is not None:
+            stranger.kill()
+            stranger.wait()

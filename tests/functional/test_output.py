@@ -1,0 +1,160 @@
+"""What ranks print: on the program's terminal line by line with a prefix, and in a file per rank."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from meshrt import Actor, current_rank, endpoint, proc_mesh
+from tests.support.screen import Screen
+
+
+class Printer(Actor):
+    """Prints in every way there is."""
+
+    @endpoint
+    def say(self, *lines: str) -> None:
+        for line in lines:
+            print(line)
+
+    @endpoint
+    def say_rank(self, count: int) -> None:
+        for index in range(count):
+            print(f"rank {current_rank().rank} line {index} " + "x" * 50)
+
+    @endpoint
+    def complain(self, text: str) -> None:
+        print(text, file=sys.stderr)
+
+    @endpoint
+    def raw(self, data: bytes) -> None:
+        os.write(1, data)
+
+    @endpoint
+    def in_threads(self, threads: int, lines: int) -> None:
+        def work(number: int) -> None:
+            for index in range(lines):
+                print(f"thread {number}", end=" ")
+                print(f"line {index} " + "y" * 40)
+
+        workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+
+    @endpoint
+    def without_newline(self, text: str) -> None:
+        print(text, end="")
+
+
+@pytest.fixture
+def out(monkeypatch: pytest.MonkeyPatch) -> Screen:
+    """The program's standard output."""
+    screen = Screen()
+    monkeypatch.setattr(sys, "stdout", screen)
+    return screen
+
+
+def log_files(mesh_name: str) -> list[Path]:
+    return sorted(Path(os.environ["MESHRT_RUNS"]).glob(f"*/{mesh_name}-*.log"))
+
+
+def test_lines_carry_actor_and_coordinates(out: Screen) -> None:
+    proc_mesh(hosts=2, gpus=2).spawn("printer", Printer).say.call("ready").get(20)
+    assert sorted(out.wait_for_lines(4)) == [
+        f"[printer hosts={host},gpus={gpu}] ready" for host in range(2) for gpu in range(2)
+    ]
+
+
+def test_standard_error_goes_to_standard_error(out: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+    err = Screen()
+    monkeypatch.setattr(sys, "stderr", err)
+    proc_mesh(n=1).spawn("printer", Printer).complain.call("oh no").get(20)
+    err.wait_for("[printer n=0] oh no\n")
+    assert "oh no" not in out.text
+
+
+def test_a_mesh_without_dimensions_has_no_coordinates(out: Screen) -> None:
+    proc_mesh(one=1).slice(one=0).spawn("printer", Printer).say.call_one("hello").get(20)
+    assert out.wait_for_lines(1) == ["[printer one=0] hello"]
+
+
+def test_lines_of_many_ranks_stay_whole_and_in_order(out: Screen) -> None:
+    proc_mesh(n=4).spawn("printer", Printer).say_rank.call(200).get(20)
+    lines = out.wait_for_lines(800)
+    numbers: dict[int, list[int]] = {}
+    for line in lines:
+        found = re.fullmatch(r"\[printer n=(\d)\] rank (\d) line (\d+) x{50}", line)
+        assert found and found[1] == found[2], line
+        numbers.setdefault(int(found[1]), []).append(int(found[3]))
+    assert numbers == {rank: list(range(200)) for rank in range(4)}
+
+
+def test_lines_of_many_threads_stay_whole(out: Screen) -> None:
+    proc_mesh(n=1).spawn("printer", Printer).in_threads.call(4, 100).get(20)
+    lines = out.wait_for_lines(400)
+    assert all(re.fullmatch(r"\[printer n=0\] thread \d line \d+ y{40}", line) for line in lines)
+    assert len(set(lines)) == 400
+
+
+def test_a_second_actor_is_named(out: Screen) -> None:
+    mesh = proc_mesh(n=2)
+    first, second = mesh.spawn("first", Printer).get(20), mesh.spawn("second", Printer).get(20)
+    first.say.call("from the first", "and more").get(20)
+    second.say.call("from the second").get(20)
+    assert sorted(out.wait_for_lines(6)) == sorted(
+        line
+        for rank in range(2)
+        for line in (
+            f"[first n={rank}] from the first",
+            f"[first n={rank}] and more",
+            f"[second n={rank}] from the second",
+        )
+    )
+
+
+def test_odd_bytes_and_a_last_line_without_newline(out: Screen) -> None:
+    mesh = proc_mesh(n=1)
+    printer = mesh.spawn("printer", Printer)
+    printer.raw.call(b"\xff\xfe broken \r\n\n\x1b[31mred\x1b[0m\nz" + b"y" * 40_000 + b"\n").get(20)
+    printer.say.call("between").get(20)
+    printer.without_newline.call("the end").get(20)
+    mesh.stop()
+    out.wait_for("the end\n")
+    lines = [line.removeprefix("[printer n=0] ") for line in out.wait_for_lines(6)]
+    assert lines[:3] == ["\ufffd\ufffd broken ", "", "\x1b[31mred\x1b[0m"]
+    assert "".join(lines[3:-2]) == "z" + "y" * 40_000  # a very long line may come in pieces
+    assert lines[-2] == "between"
+
+
+def test_everything_is_kept_in_a_file_per_rank() -> None:
+    with proc_mesh(n=2, name="kept") as mesh:
+        printer = mesh.spawn("printer", Printer)
+        printer.say_rank.call(50).get(20)
+        printer.complain.call("an error line").get(20)
+        mesh.spawn("second", Printer).say.call("from the second").get(20)
+    files = log_files("kept")
+    assert [file.suffixes[0] for file in files] == [".0", ".1"]
+    for rank, file in enumerate(files):
+        text = file.read_text()
+        assert [f"rank {rank} line {index} " + "x" * 50 for index in range(50)] == [
+            line for line in text.splitlines() if line.startswith("rank")
+        ]
+        assert "an error line\n" in text and "from the second\n" in text and "\x1e" not in text
+        assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_program_that_prints_nothing_leaves_no_run_directory() -> None:
+    before = set(Path(os.environ["MESHRT_RUNS"]).glob("*"))
+    with proc_mesh(n=1, name="quiet") as mesh:
+        mesh.spawn("printer", Printer).say.call().get(20)
+    from meshrt import shutdown_context  # the end of the program, which is the subject here
+
+    shutdown_context()
+    assert set(Path(os.environ["MESHRT_RUNS"]).glob("*")) <= before

@@ -1,0 +1,256 @@
+"""Arguments, results and exceptions that cannot be pickled: a clear error at the caller, and a mesh that goes on."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any, NoReturn
+
+import pytest
+
+from meshrt import Actor, ActorError, ActorMesh, ArgumentNotSerializable, ResultNotSerializable, endpoint, proc_mesh
+from tests.support.actors import Echo
+
+DEPTH = 100_000
+
+
+class RaisesInReduce:
+    def __reduce__(self) -> Any:
+        raise OSError("no reduce today")
+
+
+class ExitsInReduce:
+    def __reduce__(self) -> Any:
+        sys.exit(7)
+
+
+class FailsToLoad:
+    def __reduce__(self) -> Any:
+        return fail_to_load, ()
+
+
+class ExitsOnLoad:
+    def __reduce__(self) -> Any:
+        return sys.exit, (9,)
+
+
+def fail_to_load() -> NoReturn:
+    raise OSError("cannot be loaded")
+
+
+def nested(depth: int) -> Any:
+    value: Any = None
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+class ReduceRaises(Exception):
+    def __reduce__(self) -> Any:
+        raise OSError("no reduce today")
+
+
+class TwoArguments(Exception):
+    """Pickles, and fails to load."""
+
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(f"{first} and {second}")
+
+
+class StrRaises(Exception):
+    def __str__(self) -> str:
+        raise OSError("no text today")
+
+
+class HoldsALock(Exception):
+    def __init__(self) -> None:
+        super().__init__("with a lock")
+        self.lock = threading.Lock()
+
+
+class LoadRaises(Exception):
+    def __reduce__(self) -> Any:
+        return fail_to_load, ()
+
+
+class LoadExits(Exception):
+    def __reduce__(self) -> Any:
+        return sys.exit, (9,)
+
+
+class ReprRaises(Exception):
+    def __repr__(self) -> str:
+        raise OSError("no repr today")
+
+
+class EverythingRaises(Exception):
+    """Even its attributes."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise OSError(f"no {name}")
+
+
+SHAPES: dict[str, tuple[type[Exception], tuple[Any, ...], str]] = {
+    "reduce raises": (ReduceRaises, ("told",), "told"),
+    "needs two arguments": (TwoArguments, (1, 2), "1 and 2"),
+    "str raises": (StrRaises, (), ""),
+    "holds a lock": (HoldsALock, (), "with a lock"),
+    "load raises": (LoadRaises, ("told",), "told"),
+    "load exits": (LoadExits, ("told",), "told"),
+    "repr raises": (ReprRaises, ("told",), "told"),
+    "everything raises": (EverythingRaises, (), ""),
+    "huge": (ValueError, ("x" * (3 << 20),), "characters left out"),
+    "nested deeply": (ValueError, (nested(1000),), "RecursionError"),
+    "surrogates": (ValueError, ("\ud800 \0 ä",), "ä"),
+}
+
+
+class Odd(Actor):
+    """Returns and raises what gives trouble."""
+
+    @endpoint
+    def give(self, what: str) -> Any:
+        match what:
+            case "lock":
+                return threading.Lock()
+            case "generator":
+                return (index for index in range(3))
+            case "reduce raises":
+                return RaisesInReduce()
+            case "reduce exits":
+                return ExitsInReduce()
+            case "nested deeply":
+                return nested(DEPTH)
+            case "fails to load":
+                return FailsToLoad()
+            case "exits on load":
+                return ExitsOnLoad()
+        return what
+
+    @endpoint
+    async def give_async(self, what: str) -> Any:
+        return self.give(what)
+
+    @endpoint
+    def fail(self, shape: str) -> None:
+        kind, args, _ = SHAPES[shape]
+        raise kind(*args)
+
+    @endpoint
+    def take(self, _: Any) -> str:
+        return "taken"
+
+
+@pytest.fixture
+def odd() -> ActorMesh[Odd]:
+    return proc_mesh(n=2).spawn("odd", Odd).get(20)
+
+
+def still_works(odd: ActorMesh[Odd]) -> bool:
+    return odd.give.call("fine").get(20).values() == ["fine", "fine"]
+
+
+@pytest.mark.parametrize("endpoint_name", ["give", "give_async"])
+@pytest.mark.parametrize(
+    ("what", "text"),
+    [
+        ("lock", "_thread.lock"),
+        ("generator", "generator"),
+        ("reduce raises", "no reduce today"),
+        ("reduce exits", "ExitsInReduce"),
+        ("nested deeply", "recursion"),
+    ],
+)
+def test_a_result_that_cannot_be_pickled(odd: ActorMesh[Odd], endpoint_name: str, what: str, text: str) -> None:
+    with pytest.raises(ResultNotSerializable) as caught:
+        getattr(odd, endpoint_name).call(what).get(30)
+    error = caught.value
+    assert isinstance(error, TypeError) and error.rank in (0, 1) and error.endpoint == endpoint_name
+    assert text in str(error) and f"odd.{endpoint_name}() ran on rank {error.rank} (n=" in str(error)
+    assert still_works(odd)
+
+
+@pytest.mark.parametrize("what", ["fails to load", "exits on load"])
+@pytest.mark.parametrize("adverb", ["call", "choose", "stream"])
+def test_a_result_that_cannot_be_loaded_here(odd: ActorMesh[Odd], adverb: str, what: str) -> None:
+    answer = getattr(odd.give, adverb)(what)
+    future = next(iter(answer)) if adverb == "stream" else answer
+    with pytest.raises(ResultNotSerializable, match="the result cannot be read here"):
+        future.get(20)
+    assert still_works(odd)
+
+
+def test_only_the_call_whose_result_cannot_be_loaded_fails(odd: ActorMesh[Odd]) -> None:
+    calls = [odd.give.call(what) for what in ("a", "fails to load", "b")]
+    assert calls[2].get(20).values() == ["b", "b"]
+    assert isinstance(calls[1].exception(20), ResultNotSerializable)
+    assert calls[0].get(20).values() == ["a", "a"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (threading.Lock(), "_thread.lock"),
+        (RaisesInReduce(), "no reduce today"),
+        (ExitsInReduce(), "ExitsInReduce"),
+        (nested(DEPTH), "recursion"),
+        ((number for number in ()), "generator"),
+    ],
+    ids=["lock", "reduce raises", "reduce exits", "nested deeply", "generator"],
+)
+@pytest.mark.parametrize("adverb", ["call", "broadcast"])
+def test_an_argument_that_cannot_be_pickled_is_refused_at_the_call(
+    odd: ActorMesh[Odd], adverb: str, value: Any, text: str
+) -> None:
+    with pytest.raises(ArgumentNotSerializable) as caught:
+        getattr(odd.take, adverb)(value)
+    assert isinstance(caught.value, TypeError)
+    assert "odd.take(): argument 1" in str(caught.value) and text in str(caught.value)
+    assert still_works(odd)
+
+
+def test_a_lambda_over_a_lock_names_the_argument(odd: ActorMesh[Odd]) -> None:
+    lock = threading.Lock()
+    echo = proc_mesh(n=1).spawn("echo", Echo)
+    with pytest.raises(ArgumentNotSerializable, match=r"echo\.apply\(\): argument 2"):
+        echo.apply.call_one(print, lambda: lock)
+    with pytest.raises(ArgumentNotSerializable, match=r"argument '_'"):
+        odd.take.call(_=lock)
+
+
+@pytest.mark.parametrize("value", [FailsToLoad(), ExitsOnLoad()], ids=["fails", "exits"])
+def test_an_argument_that_cannot_be_loaded_there(odd: ActorMesh[Odd], value: Any) -> None:
+    with pytest.raises(ActorError) as caught:
+        odd.take.call(value).get(20)
+    assert caught.value.remote.type in ("OSError", "SystemExit")
+    assert caught.value.endpoint == "take"
+    assert still_works(odd)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_exception_always_arrives_with_type_text_and_traceback(odd: ActorMesh[Odd], shape: str) -> None:
+    kind, _, text = SHAPES[shape]
+    with pytest.raises(ActorError) as caught:
+        odd.fail.call(shape).get(30)
+    error = caught.value
+    assert error.remote.type.rpartition(".")[2] == kind.__name__
+    assert text in error.remote.message
+    assert text in str(error) and f"odd.fail() raised on rank {error.rank}" in str(error)
+    assert len(str(error)) < 1 << 20
+    if shape != "everything raises":
+        assert "in fail" in error.remote.traceback and "raise kind(*args)" in error.remote.traceback
+    assert still_works(odd)
+
+
+def test_an_actor_class_or_an_argument_of_init_that_cannot_be_pickled() -> None:
+    mesh = proc_mesh(n=1)
+    lock = threading.Lock()
+
+    class Holds(Actor):
+        shared = lock
+
+    with pytest.raises(ArgumentNotSerializable):
+        mesh.spawn("holds", Holds)
+    with pytest.raises(ArgumentNotSerializable, match=r"echo\.__init__\(\): argument 1"):
+        mesh.spawn("echo", Echo, lock)  # type: ignore[arg-type]  # wrong on purpose
+    assert mesh.spawn("echo", Echo).rank.call_one().get(20) == 0
