@@ -293,7 +293,8 @@ def user_stack(stack: str) -> str:
         return stack.rstrip()
     lines = rest.partition("\n\n")[0].splitlines()
     frames = [line for line in lines[1:] if _PACKAGE not in line]
-    return "\n".join([head.partition("\n")[0] + " (most recent call first)", *(frames or lines[1:])])
+    what = head.partition("\n")[0] if head.startswith("Fatal") else "stack"
+    return "\n".join([f"{what} (most recent call first):", *(frames or lines[1:])])
 
 
 def describe_exit(exit_code: int | None, signal: int | None) -> str:

@@ -244,6 +244,8 @@ class ControlThread:
             answered = self._requests.pop(message["id"], None)
             if answered is not None:
                 answered(message.get("body") or {}, "") if kind == "ok" else answered(None, message["why"])
+        elif kind == "ping":
+            self.send({"t": "pong"})
         elif kind == "stop":
             if message["drain"]:
                 self._take_callers()

@@ -33,6 +33,7 @@ from meshrt.actor.output import LineOutput, install_output
 from meshrt.errors import MeshError, RemoteException
 from meshrt.hooks import Body, EndpointCall, hooks
 from meshrt.host.child import Birth, Plumbing
+from meshrt.host.pulse import STACK_SIGNAL
 from meshrt.transport.fate import Fate
 from meshrt.transport.link import Link
 from meshrt.transport.process import ProcessRuntime, set_runtime
@@ -155,6 +156,7 @@ class RankProcess:
         self._outputs = install_output()
         self._fault_file = os.fdopen(self._plumbing.fault_file, "w", buffering=1)
         faulthandler.enable(self._fault_file, all_threads=True)
+        faulthandler.register(STACK_SIGNAL, self._fault_file, all_threads=True)
         main = types.ModuleType("__main__")
         main.__dict__["__builtins__"] = __builtins__
         sys.modules["__main__"] = main

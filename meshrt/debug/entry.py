@@ -102,6 +102,7 @@ def enter_here(waited: Waited) -> None:
     client = _connect(program, person=True)
     repl, terminal = _prompt(client, lambda: waited.done() and not client.standing)
     waited.add_done_callback(lambda _: repl.look_up())
+    client.stops.clear()  # said on this very terminal a moment ago
     try:
         _greet(terminal, client)
         repl.run()

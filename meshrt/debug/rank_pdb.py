@@ -268,6 +268,10 @@ class RankPdb(pdb.Pdb):
         finally:
             ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(1))
 
+    def canonic(self, filename: str) -> str:
+        # Typed code may be called "<stdin>-3"; that is no file of the current directory.
+        return filename if filename.startswith("<") else super().canonic(filename)
+
     def lookupmodule(self, filename: str) -> str | None:
         # The user's own files first: a file that exists only in the program has no place on sys.path.
         return self.session.sources.find(filename, self.stack) or super().lookupmodule(filename)

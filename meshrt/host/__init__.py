@@ -8,12 +8,15 @@ CONTROL frame with address nil (all others are passed on between root and rank):
       spawn    mesh, name, ranks, labels, sizes, env {rank: {..}} or {}, common_env, preload
       stop     mesh, grace (seconds), drain (finish what was sent before?)
       kill     mesh, ranks, signal
+      ping                          answered with pong
       bye                           the program ends: end everything; the root cleans up the directory itself
     agent -> root
       started  mesh, rank, pid
       gone     mesh, rank, fate (Fate.to_wire)
       stopped  mesh                 every rank of the mesh on this host has ended
       output   mesh, rank, err (bool), actor, lines
+      pulse    mesh, rank, state ("stopped", "busy" or "answering"), stack
+      pong
       warning  text
 
 A rank: ``forked -> running -> stopping -> gone``; its exit is seen by pidfd, then its output is read to the end, then

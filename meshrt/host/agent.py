@@ -23,6 +23,7 @@ from meshrt.errors import ProtocolError
 from meshrt.host import osutil
 from meshrt.host.child import Birth, Child, Plumbing, become_rank
 from meshrt.host.output import Stream
+from meshrt.host.pulse import Pulse
 from meshrt.host.strays import Strays
 from meshrt.host.zygote import Zygote
 from meshrt.transport.fate import Fate
@@ -41,6 +42,7 @@ _KILL_EVERYTHING = 2.0
 #: Seconds that the end of a rank's output may take after its death (a grandchild may hold the pipe).
 _OUTPUT_GRACE = 0.05
 _OUTPUT_BATCH = 512 << 10
+_PING = control_frame({"t": "ping"})
 #: Characters of the last lines that an error carries.
 _TAIL_MAX = 64 << 10
 
@@ -64,6 +66,15 @@ class Agent:
         self._strays = Strays()
         self._sweeping = False
         self._stopping: set[str] = set()
+        self._pulse = Pulse(self._ping, self._on_pulse)
+        self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
+            "hello": self._on_hello,
+            "bye": self._on_bye,
+            "spawn": self._on_spawn,
+            "stop": self._on_stop,
+            "kill": self._on_kill,
+            "ping": lambda _message: self._tell_root({"t": "pong"}),
+        }
         self._timers: list[tuple[float, Callable[[], None]]] = []
         self._dropped = 0
         self._facts: dict[str, Any] = {}
@@ -75,6 +86,7 @@ class Agent:
 
     def run(self) -> None:
         """Serve until the root is gone; then kill everything and exit."""
+        self._tick()
         try:
             while True:
                 for key, events in self._selector.select(self._next_timer()):
@@ -100,7 +112,7 @@ class Agent:
                 self._to_rank((frame.header[0], frame.header[1]), frame)
                 continue
             message = unpack_control(frame.payload)
-            getattr(self, f"_on_{message['t']}")(message)
+            self._handlers[message["t"]](message)
 
     def _tell_root(self, message: dict[str, Any]) -> None:
         self._write_root(control_frame(message))
@@ -286,7 +298,11 @@ class Agent:
 
     def _pass_on(self, child: Child, frames: list[Frame]) -> None:
         for frame in frames:
-            self._write_root(control_frame(unpack_control(frame.payload), self._address(child)))
+            message = unpack_control(frame.payload)
+            if message["t"] == "pong":
+                self._pulse.answered(child)
+            else:
+                self._write_root(control_frame(message, self._address(child)))
 
     def _on_output(self, child: Child, stream: Stream) -> None:
         if child.gone:
@@ -335,12 +351,13 @@ class Agent:
             pid=child.pid,
             exit_code=os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else None,
             signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
-            stack=child.fault_text(),
+            stack=child.fault_text(child.asked_faults),
             log_tail=_last_lines(child.log.tail),
             hint=child.hint,
         )
         if child.birth.mesh_id in self._stopping:
             fate = Fate("stopped", host=child.birth.host, pid=child.pid, exit_code=fate.exit_code, signal=fate.signal)
+        self._pulse.forget(child)
         child.log.close()
         self._discard(child)
         mesh, rank = self._address(child)
@@ -393,6 +410,19 @@ class Agent:
     def _sweep_again(self) -> None:
         self._sweeping = False
         self._sweep()
+
+    # -- silent ranks
+
+    def _tick(self) -> None:
+        self._pulse.tick(tuple(self._children.values()))
+        self._later(self._pulse.interval(len(self._children)), self._tick)
+
+    def _ping(self, child: Child) -> None:
+        self._send_rank(child, _PING)
+
+    def _on_pulse(self, child: Child, state: str, stack: str) -> None:
+        mesh, rank = self._address(child)
+        self._tell_root({"t": "pulse", "mesh": mesh, "rank": rank, "state": state, "stack": stack})
 
     # -- stopping
 

@@ -61,7 +61,7 @@ class Plumbing:
         os.close(self.stderr)
 
 
-@dataclass
+@dataclass(eq=False)
 class Child:
     """The agent's side of one rank."""
 
@@ -76,6 +76,8 @@ class Child:
     #: Why the agent itself had to end it.
     hint: str = ""
     gone: bool = False
+    #: Where the dumps that were asked for end in the fault file: a crash writes behind them.
+    asked_faults: int = 0
 
     @classmethod
     def prepare(cls, birth: Birth, log_path: Path, warn: Callable[[str], None]) -> tuple[Child, Plumbing]:
@@ -105,10 +107,13 @@ class Child:
         child = cls(birth, Link(ours, FrameDecoder(CONTROL_MAX + 64)), log, streams, fault_file, path)
         return child, Plumbing(theirs, listener, pipes[0][1], pipes[1][1], fault_file)
 
-    def fault_text(self) -> str:
-        """Return what faulthandler wrote."""
-        size = os.fstat(self.fault_file).st_size
-        return os.pread(self.fault_file, min(size, 1 << 16), 0).decode("ascii", errors="replace")
+    def fault_size(self) -> int:
+        """Return how much faulthandler has written."""
+        return os.fstat(self.fault_file).st_size
+
+    def fault_text(self, start: int = 0) -> str:
+        """Return what faulthandler wrote from ``start`` on."""
+        return os.pread(self.fault_file, 1 << 16, start).decode("ascii", errors="replace")
 
 
 def keep_only(descriptors: set[int]) -> None:

@@ -12,7 +12,7 @@ from meshrt.transport.link import Link
 from meshrt.wire.frames import CONTROL_MAX, FrameDecoder
 from meshrt.wire.messages import Address, control_frame, unpack_control
 
-__all__ = ["AgentLink", "Engine", "Placed"]
+__all__ = ["AgentLink", "AgentPulse", "Engine", "Placed"]
 
 
 class Placed(Protocol):
@@ -132,3 +132,51 @@ class AgentLink:
         except subprocess.TimeoutExpired:
             return False
         return True
+
+
+class AgentPulse:
+    """Tells when a host agent lives but does not answer (it was stopped), and when it is back. On the root's loop."""
+
+    INTERVAL = 1.0
+    SILENT_SECONDS = 3.0
+
+    def __init__(self, announce: Callable[[str], None]) -> None:
+        self._announce = announce
+        self._asked: dict[AgentLink, float] = {}
+        self._silent: set[AgentLink] = set()
+        self._loop: Any = None
+        self._agents: Callable[[], list[AgentLink]] = list
+        self._last = 0.0
+
+    def start(self, loop: Any, agents: Callable[[], list[AgentLink]]) -> None:
+        """Begin to ping."""
+        self._loop = loop
+        self._agents = agents
+        self._last = loop.time()
+        loop.call_later(self.INTERVAL, self._tick)
+
+    def _tick(self) -> None:
+        now = self._loop.time()
+        # If the root itself was stopped for a while, every agent seems silent: begin anew.
+        late = now - self._last > self.INTERVAL + 1.0
+        self._last = now
+        for agent in self._agents():
+            asked = self._asked.get(agent)
+            if agent.gone:
+                self._asked.pop(agent, None)
+            elif asked is None or late:
+                self._asked[agent] = now
+                agent.send({"t": "ping"})
+            elif now - asked >= self.SILENT_SECONDS and agent not in self._silent:
+                self._silent.add(agent)
+                self._announce(
+                    f"the agent of host {agent.host} (pid {agent.process.pid}) does not answer; its ranks go on"
+                )
+        self._loop.call_later(self.INTERVAL, self._tick)
+
+    def answered(self, agent: AgentLink) -> None:
+        """An agent has answered."""
+        self._asked.pop(agent, None)
+        if agent in self._silent:
+            self._silent.discard(agent)
+            self._announce(f"the agent of host {agent.host} answers again")

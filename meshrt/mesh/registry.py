@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from meshrt.errors import RankPlace
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.future import Settled
 from meshrt.mesh.spec import MeshSpec
@@ -31,6 +32,8 @@ class MeshRecord:
         self.agent_of = [agents[rank * len(agents) // count] for rank in range(count)]
         self.pids: dict[int, int] = {}
         self.fates: dict[int, Fate] = {}
+        #: Ranks that live but do not answer: "stopped" or "busy".
+        self.silent: dict[int, str] = {}
         self.actors: list[str] = []
         self.initialized: Settled[None] = Settled(driver, f"starting the ranks of {name}")
         self.stopped: Settled[None] | None = None
@@ -42,6 +45,11 @@ class MeshRecord:
     def agents(self) -> list[AgentLink]:
         """The agents that have ranks of this mesh, each once."""
         return list(dict.fromkeys(self.agent_of))
+
+    def place(self, rank: int) -> str:
+        """Say where a rank is: ``"rank 3 (hosts=0, gpus=3) on node1, pid 4711"``."""
+        coords = tuple(self.shape.coordinates(rank).items())
+        return RankPlace(self.mesh_id, "", rank, coords, self.agent_of[rank].host, self.pids.get(rank, 0)).where
 
     def alive(self) -> list[int]:
         """Return the ranks that have not ended."""
@@ -105,6 +113,7 @@ class Registry:
             if rank in record.fates:
                 return []
             record.fates[rank] = fate
+            record.silent.pop(rank, None)
             born = record.born_callbacks.pop(rank, [])
             return [*born, *(_bind(callback, fate) for callback in record.gone_callbacks.pop(rank, []))]
 
@@ -132,6 +141,7 @@ class Registry:
                     "host": {rank: agent.host for rank, agent in enumerate(record.agent_of)},
                     "pid": dict(record.pids),
                     "alive": record.alive(),
+                    "silent": dict(record.silent),
                     "actors": [{"name": name} for name in record.actors],
                 }
                 for record in self.running()

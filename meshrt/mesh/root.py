@@ -22,10 +22,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from meshrt.errors import MeshError, RankPlace, ShutdownError, SpawnError, UsageError
+from meshrt.errors import MeshError, RankPlace, ShutdownError, SpawnError, UsageError, user_stack
 from meshrt.hooks import Body, hooks
 from meshrt.host.osutil import kill_run, raise_file_limit
-from meshrt.mesh.agents import AgentLink, Engine
+from meshrt.mesh.agents import AgentLink, AgentPulse, Engine
 from meshrt.mesh.future import Future, Settled
 from meshrt.mesh.registry import MeshRecord, Registry
 from meshrt.mesh.services import Services
@@ -83,6 +83,7 @@ class Root:
         self._end: Any = None
         self._driving = False
         self._executing = False
+        self._agents_pulse = AgentPulse(self.services.announce)
         self.closed = False
         self._last: list[Callable[[], object]] = []
         self._thread = threading.Thread(target=self._run, name="meshrt-root", daemon=True)
@@ -275,6 +276,7 @@ class Root:
             posted, self._posted = self._posted, []
         for function in posted:
             function()
+        self._agents_pulse.start(loop, lambda: [agent for agents in self._agents.values() for agent in agents])
         await self._end.wait()
         hooks.run(self.services.closing)
         tools.close()
@@ -311,6 +313,10 @@ class Root:
                 self._check_stopped(record)
             case "output":
                 self._on_output(message)
+            case "pulse":
+                self._on_pulse(message)
+            case "pong":
+                self._agents_pulse.answered(agent)
             case "warning":
                 self.services.announce(message["text"])
 
@@ -348,11 +354,26 @@ class Root:
                 fate.error(RankPlace(mesh_id, "", rank), "") if stopped else SpawnError(f"{place} {fate}")
             )
         elif fate.kind == "died" and record.stopped is None and not waited_for:
-            coords = ", ".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
-            where = f"rank {rank}" + (f" ({coords})" if coords else "")
-            self.services.announce(f"{record.name} {where} on {fate.host}, pid {fate.pid} {fate}")
+            self.services.announce(f"{record.name} {record.place(rank)} {fate}")
         for owned in self._owners.pop((mesh_id, rank), ()):
             self.stop(owned, 0.0)
+
+    def _on_pulse(self, message: dict[str, Any]) -> None:
+        record = self.registry.meshes.get(message["mesh"])
+        rank, state = message["rank"], message["state"]
+        if record is None or rank in record.fates or record.stopped is not None:
+            return
+        where = f"{record.name} {record.place(rank)}"
+        if state == "answering":
+            record.silent.pop(rank, None)
+            self.services.announce(f"{where} answers again")
+            return
+        record.silent[rank] = state
+        if state == "stopped":
+            self.services.announce(f"{where} does not answer: its process was stopped by a signal (SIGCONT resumes it)")
+        else:
+            stack = user_stack(message["stack"])
+            self.services.announce(f"{where} does not answer: C code holds its GIL" + (f"\n{stack}" if stack else ""))
 
     def _execute(self) -> None:
         self._executing = False

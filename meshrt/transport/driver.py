@@ -299,7 +299,7 @@ class Driver:
         if pending.finished:
             return True
         deadline = None if timeout is None else self.clock.now() + timeout
-        if threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is threading.main_thread() and isinstance(pending, Pending):
             outer, self._main_waits = self._main_waits, pending
             try:
                 return self._wait(pending, deadline, main=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -97,8 +96,7 @@ def test_async_actors_and_their_tasks_end_too(tmp_path: Path, cls: type[AsyncNot
 
 
 def test_one_that_fails_is_reported_and_the_stop_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    err = Screen()
-    monkeypatch.setattr(sys, "stderr", err)
+    err = Screen.instead_of("stderr", monkeypatch)
     mesh = proc_mesh(n=1)
     mesh.spawn("notes", Notes, str(tmp_path), True).get(20)
     assert mesh.stop().get(20) is None

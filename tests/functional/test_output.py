@@ -53,39 +53,33 @@ class Printer(Actor):
         print(text, end="")
 
 
-@pytest.fixture
-def out(monkeypatch: pytest.MonkeyPatch) -> Screen:
-    """The program's standard output."""
-    screen = Screen()
-    monkeypatch.setattr(sys, "stdout", screen)
-    return screen
-
-
 def log_files(mesh_name: str) -> list[Path]:
     return sorted(Path(os.environ["MESHRT_RUNS"]).glob(f"*/{mesh_name}-*.log"))
 
 
-def test_lines_carry_actor_and_coordinates(out: Screen) -> None:
+def test_lines_carry_actor_and_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = Screen.instead_of("stdout", monkeypatch)
     proc_mesh(hosts=2, gpus=2).spawn("printer", Printer).say.call("ready").get(20)
     assert sorted(out.wait_for_lines(4)) == [
         f"[printer hosts={host},gpus={gpu}] ready" for host in range(2) for gpu in range(2)
     ]
 
 
-def test_standard_error_goes_to_standard_error(out: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
-    err = Screen()
-    monkeypatch.setattr(sys, "stderr", err)
+def test_standard_error_goes_to_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, err = Screen.instead_of("stdout", monkeypatch), Screen.instead_of("stderr", monkeypatch)
     proc_mesh(n=1).spawn("printer", Printer).complain.call("oh no").get(20)
     err.wait_for("[printer n=0] oh no\n")
     assert "oh no" not in out.text
 
 
-def test_a_mesh_without_dimensions_has_no_coordinates(out: Screen) -> None:
+def test_a_mesh_without_dimensions_has_no_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = Screen.instead_of("stdout", monkeypatch)
     proc_mesh(one=1).slice(one=0).spawn("printer", Printer).say.call_one("hello").get(20)
     assert out.wait_for_lines(1) == ["[printer one=0] hello"]
 
 
-def test_lines_of_many_ranks_stay_whole_and_in_order(out: Screen) -> None:
+def test_lines_of_many_ranks_stay_whole_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = Screen.instead_of("stdout", monkeypatch)
     proc_mesh(n=4).spawn("printer", Printer).say_rank.call(200).get(20)
     lines = out.wait_for_lines(800)
     numbers: dict[int, list[int]] = {}
@@ -96,14 +90,16 @@ def test_lines_of_many_ranks_stay_whole_and_in_order(out: Screen) -> None:
     assert numbers == {rank: list(range(200)) for rank in range(4)}
 
 
-def test_lines_of_many_threads_stay_whole(out: Screen) -> None:
+def test_lines_of_many_threads_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = Screen.instead_of("stdout", monkeypatch)
     proc_mesh(n=1).spawn("printer", Printer).in_threads.call(4, 100).get(20)
     lines = out.wait_for_lines(400)
     assert all(re.fullmatch(r"\[printer n=0\] thread \d line \d+ y{40}", line) for line in lines)
     assert len(set(lines)) == 400
 
 
-def test_a_second_actor_is_named(out: Screen) -> None:
+def test_a_second_actor_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = Screen.instead_of("stdout", monkeypatch)
     mesh = proc_mesh(n=2)
     first, second = mesh.spawn("first", Printer).get(20), mesh.spawn("second", Printer).get(20)
     first.say.call("from the first", "and more").get(20)
@@ -119,7 +115,8 @@ def test_a_second_actor_is_named(out: Screen) -> None:
     )
 
 
-def test_odd_bytes_and_a_last_line_without_newline(out: Screen) -> None:
+def test_odd_bytes_and_a_last_line_without_newline(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = Screen.instead_of("stdout", monkeypatch)
     mesh = proc_mesh(n=1)
     printer = mesh.spawn("printer", Printer)
     printer.raw.call(b"\xff\xfe broken \r\n\n\x1b[31mred\x1b[0m\nz" + b"y" * 40_000 + b"\n").get(20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -57,17 +58,29 @@ def test_await_gives_the_mesh() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("how", ["get", "await", "initialized"])
-def test_a_failing_init_is_raised_with_its_rank_and_the_mesh_stays_usable(how: str) -> None:
+def get_it(mesh: ActorMesh[Failing]) -> object:
+    return mesh.get(20)
+
+
+def get_initialized(mesh: ActorMesh[Failing]) -> object:
+    return mesh.initialized.get(20)
+
+
+def await_it(mesh: ActorMesh[Failing]) -> object:
+    async def main() -> object:
+        return await mesh
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("wait", [get_it, get_initialized, await_it])
+def test_a_failing_init_is_raised_with_its_rank_and_the_mesh_stays_usable(
+    wait: Callable[[ActorMesh[Failing]], object],
+) -> None:
     mesh = proc_mesh(hosts=2, gpus=2)
     failing = mesh.spawn("failing", Failing, (2,))
     with pytest.raises(ActorError) as caught:
-        if how == "get":
-            failing.get(20)
-        elif how == "initialized":
-            failing.initialized.get(20)
-        else:
-            asyncio.run(awaited(failing))
+        wait(failing)
     error = caught.value
     assert error.rank == 2 and error.place.coordinates == (("hosts", 1), ("gpus", 0)) and error.place.pid > 0
     assert error.endpoint == "__init__"
@@ -79,10 +92,6 @@ def test_a_failing_init_is_raised_with_its_rank_and_the_mesh_stays_usable(how: s
     assert failing.slice(hosts=0).ok.call().get(20).values() == ["ok", "ok"]
     with pytest.raises(ActorError, match=r"rank 2 does not start \(earlier, in __init__\)"):
         failing.ok.call().get(20)
-
-
-async def awaited(mesh: ActorMesh[Failing]) -> None:
-    await mesh
 
 
 def test_a_failed_name_can_be_spawned_again() -> None:

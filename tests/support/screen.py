@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import sys
+
+import pytest
 
 from tests.support.waiting import wait_until
 
@@ -10,10 +13,17 @@ __all__ = ["Screen"]
 
 
 class Screen(io.TextIOBase):
-    """Put it in the place of ``sys.stdout`` or ``sys.stderr``."""
+    """Stands in the place of ``sys.stdout`` or ``sys.stderr``, see `instead_of`."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
+
+    @classmethod
+    def instead_of(cls, name: str, monkeypatch: pytest.MonkeyPatch) -> Screen:
+        """Replace ``sys.stdout`` or ``sys.stderr``. In the test itself: pytest sets its own after the fixtures."""
+        screen = cls()
+        monkeypatch.setattr(sys, name, screen)
+        return screen
 
     def writable(self) -> bool:
         return True

@@ -1,0 +1,232 @@
+"""The script is killed, stopped, ends by itself, by an exception, with its terminal: nothing stays behind. G2."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import meshrt
+from meshrt import LocalEngine
+from tests.faults.watch import LONG, Program, agents, all_gone, descendants, is_alive, paused, runtime_directories
+from tests.support.footprint import marked_processes
+from tests.support.waiting import wait_until
+
+#: G2, hard.
+GONE = 2.0
+
+MESHES = """
+    engine = LocalEngine(int(sys.argv[1]))
+    mesh = proc_mesh(hosts=2, gpus=2, engine=engine)
+    victims = mesh.spawn("victim", Victim).get(20)
+    daemons = [victims.slice(hosts=0, gpus=0).daemon.call_one(kind).get(20) for kind in ("exec", "fork", "double")]
+    daemons.append(victims.slice(hosts=1, gpus=1).daemon.call_one("exec").get(20))
+    child = victims.slice(hosts=0, gpus=1).fork_child.call_one().get(20)
+    tell(ready=[*victims.pid.call().get(20).values(), child, *daemons])
+"""
+
+PHASES = {
+    "idle": "threading.Event().wait()",
+    "in a call": "victims.wait_for.call('/nowhere/gate').get()",
+    "printing": "victims.apply.broadcast(exec, 'while True: print(1)'); threading.Event().wait()",
+    "stopping": "victims.wait_for.broadcast('/nowhere/gate'); tell(stopping=1); mesh.stop(60)",
+}
+
+
+@pytest.mark.parametrize("count", ["1", "2"], ids=["one-agent", "two-agents"])
+@pytest.mark.parametrize("phase", PHASES)
+def test_kill_9(phase: str, count: str, tmp_path: Path) -> None:
+    """C1: every rank, everything that a rank started and every agent ends; the runtime directory goes."""
+    with Program(MESHES + f"    {PHASES[phase]}\n", tmp_path, count) as program:
+        ranks = program.told("ready")
+        if phase == "stopping":
+            program.told("stopping")
+        hosts = agents(program.pid)
+        assert len(hosts) == int(count)
+        everything = [*ranks, *hosts, *descendants(program.pid)]
+        program.signal(signal.SIGKILL)
+        program.ends()
+        all_gone(everything, GONE)
+        wait_until(lambda: not marked_processes(), GONE)
+        wait_until(lambda: not runtime_directories(), GONE)
+
+
+@pytest.mark.parametrize("count", ["1", "2"], ids=["one-agent", "two-agents"])
+def test_kill_9_while_the_ranks_start(count: str, tmp_path: Path) -> None:
+    script = """
+        tell(started=1)
+        for _ in range(1000):
+            proc_mesh(n=8, engine=LocalEngine(int(sys.argv[1])))
+    """
+    with Program(script, tmp_path, count) as program:
+        program.told("started")
+        wait_until(lambda: len(descendants(program.pid)) > 4, LONG)
+        program.signal(signal.SIGKILL)
+        program.ends()
+        wait_until(lambda: not marked_processes(), GONE)
+    assert_reclaimed()
+
+
+def assert_reclaimed() -> None:
+    """What a program leaves is gone at the latest when the next one starts."""
+    meshrt.proc_mesh(n=1).get(LONG)
+    assert len(runtime_directories()) == 1
+
+
+def test_the_whole_group_is_killed(tmp_path: Path) -> None:
+    """Root and agents at once: no one is left to clean up but the kernel, and the next start."""
+    with Program(MESHES.replace('("exec", "fork", "double")', "()") + "    threading.Event().wait()\n", tmp_path, "2") as program:
+        ranks = program.told("ready")[:4]
+        hosts = agents(program.pid)
+        for pid in (program.pid, *hosts):
+            os.kill(pid, signal.SIGKILL)
+        program.ends()
+        all_gone([*ranks, *hosts], GONE)
+        assert len(runtime_directories()) == 1
+        assert_reclaimed()
+        for pid in marked_processes():  # what ranks had detached: not promised when nobody is left
+            if pid not in descendants(os.getpid()):
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_a_directory_without_facts_is_reclaimed() -> None:
+    """Its program died before it could say who it is."""
+    meshrt.proc_mesh(n=1).get(LONG)
+    (own,) = runtime_directories()
+    meshrt.shutdown_context()
+    orphan = own.with_name("0123abcd")
+    orphan.mkdir(mode=0o700)
+    os.utime(orphan, (1e9, 1e9))
+    assert_reclaimed()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], ids=lambda number: number.name)
+def test_a_signal_that_ends_the_script(number: signal.Signals, tmp_path: Path) -> None:
+    """C6: the exit status is that of the signal, as for any program."""
+    with Program(MESHES + "    victims.wait_for.call('/nowhere/gate').get()\n", tmp_path, "2") as program:
+        everything = [*program.told("ready"), *descendants(program.pid)]
+        program.signal(number)
+        assert program.ends() == -number
+        all_gone(everything, GONE)
+        wait_until(lambda: not runtime_directories(), GONE)
+
+
+def test_a_signal_to_the_whole_session(tmp_path: Path) -> None:
+    """A scheduler, or a closed terminal, signals everything that it can find."""
+    with Program(MESHES + "    victims.wait_for.call('/nowhere/gate').get()\n", tmp_path, "1") as program:
+        everything = [*program.told("ready"), *descendants(program.pid)]
+        for pid in everything:
+            os.kill(pid, signal.SIGHUP)
+        program.signal(signal.SIGHUP)
+        program.ends()
+        all_gone(everything, GONE)
+        wait_until(lambda: not runtime_directories(), GONE)
+
+
+def test_a_stopped_script_loses_nothing(tmp_path: Path) -> None:
+    """C2: nobody takes it for dead; after SIGCONT everything goes on."""
+    script = """
+        for index in range(10**6):
+            assert victims.echo.call(index).get(20).values() == [index] * 4
+            if os.path.exists("gate"):
+                break
+            if index % 100 == 0:
+                tell(**{f"round{index // 100}": index})
+        tell(pids=victims.pid.call().get(20).values())
+    """
+    with Program(MESHES + script.replace('"gate"', repr(str(tmp_path / "gate"))), tmp_path, "2") as program:
+        ranks = program.told("ready")[:4]
+        program.told("round1")
+        with paused(program.pid):
+            # Longer than any time-out on the way: the handshake's and that for a lost link (2 s).
+            assert not wait_long(3.0, ranks)
+        (tmp_path / "gate").touch()
+        assert program.told("pids") == ranks
+        assert program.ends() == 0
+
+
+def wait_long(seconds: float, pids: list[int]) -> list[int]:
+    """Return the first of ``pids`` that ends within ``seconds``."""
+    from tests.support.waiting import holds_within
+
+    holds_within(seconds, lambda: not all(map(is_alive, pids)))
+    return [pid for pid in pids if not is_alive(pid)]
+
+
+ENDS = {
+    "end": ("", 0),
+    "raise": ("raise LookupError('mine')", 1),
+    "sys.exit": ("sys.exit(7)", 7),
+    "sys.exit in with": ("\n    with mesh:\n        sys.exit(7)", 7),
+    "raise in with": ("\n    with mesh:\n        raise LookupError('mine')", 1),
+    "os._exit": ("os._exit(9)", 9),
+    "a pending call": ("pending = victims.wait_for.call('/nowhere/gate')", 0),
+    "sys.exit in a call": ("pending = victims.wait_for.call('/nowhere/gate'); sys.exit(3)", 3),
+    "a thread that waits": (
+        "threading.Thread(target=victims.wait_for.call('/nowhere/gate').exception, daemon=True).start()",
+        0,
+    ),
+    "an unhandled death": ("victims.die.call('sigkill', (1,)).get()", 1),
+    "a deleted mesh": ("del mesh, victims", 0),
+    "a cycle": ("mesh.me = mesh; keep = [mesh]; keep.append(keep); del mesh", 0),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_how_a_script_ends(end: str, tmp_path: Path) -> None:
+    """C3, C10: its exit code is its own, and nothing stays; the mesh is at module level and was never stopped."""
+    text, code = ENDS[end]
+    with Program(MESHES + f"    {text}\n", tmp_path, "2") as program:
+        everything = program.told("ready")
+        assert program.ends(10) == code
+        all_gone(everything, GONE)
+        wait_until(lambda: not marked_processes(), GONE)
+        wait_until(lambda: not runtime_directories(), GONE)
+        lines = program.output.splitlines()
+    if code == 0:
+        assert lines == []
+    elif code == 1:
+        assert lines[0].startswith("Traceback") or lines[0].startswith("meshrt: "), lines
+
+
+LATE = {
+    "atexit before": "import atexit\nfrom meshrt import *\natexit.register(lambda: late())\nstart()",
+    "atexit after": "import atexit\nstart()\natexit.register(lambda: late())",
+    "del": "start()\nclass Late:\n    def __del__(self): late()\nkeep = Late()",
+    "thread": (
+        "start()\ndef work():\n    threading.main_thread().join()\n    late()\n"
+        "threading.Thread(target=work).start()"
+    ),
+}
+
+
+@pytest.mark.parametrize("when", LATE)
+def test_a_mesh_that_is_made_too_late(when: str, tmp_path: Path) -> None:
+    """C9: it works as long as exit handlers may still end it; else ShutdownError says why not."""
+    script = """
+def late():
+    try:
+        mesh = proc_mesh(n=2)
+        tell(late=mesh.spawn("victim", Victim).echo.call(5).get(20).values())
+    except BaseException as error:
+        tell(late=type(error).__name__)
+def start():
+    proc_mesh(n=2).spawn("victim", Victim).get(20)
+"""
+    with Program(script + LATE[when] + "\n", tmp_path) as program:
+        expected = {"atexit before": "ShutdownError", "del": "ShutdownError"}.get(when, [5, 5])
+        assert program.told("late") == expected
+        assert program.ends(10) == 0
+        wait_until(lambda: not marked_processes(), GONE)
+        wait_until(lambda: not runtime_directories(), GONE)
+        assert program.output == ""
+
+
+@pytest.fixture(autouse=True)
+def no_agents_left() -> Iterator[None]:
+    yield
+    meshrt.shutdown_context(0.5)
+    assert agents() == [] and LocalEngine(2) == LocalEngine(2)
