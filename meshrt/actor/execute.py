@@ -17,7 +17,7 @@ import msgpack
 from meshrt.actor.context import ActorInstance, CallContext, enter, leave
 from meshrt.actor.endpoint import endpoints_of
 from meshrt.actor.errors import describe_exception
-from meshrt.errors import RemoteException
+from meshrt.errors import ProtocolError, RemoteException
 from meshrt.hooks import hooks
 from meshrt.selection import Shape
 from meshrt.wire import codec
@@ -106,12 +106,20 @@ class Executor:
         return shape
 
     def decode_call(self, frame: Frame) -> Execution | Parts | None:
-        """Return what to run for a CALL, or the answer if it cannot run (None: no answer is wanted)."""
-        call_id, name, view, lengths, flags = frame.header
+        """Return what to run for a CALL, or the answer if it cannot run (None: no answer is wanted).
+
+        Raises:
+            ProtocolError: The header is none of a CALL; close the link.
+        """
+        try:
+            call_id, name, view, lengths, flags = frame.header
+            shape = self.shape_of(view)
+        except (TypeError, ValueError) as error:
+            raise ProtocolError(f"a CALL that cannot be read: {error}") from None
         instance = self.instance
         if self.state != "ready" or instance is None:
             return self._refusal(call_id, flags)
-        context = CallContext(instance, name, self.shape_of(view), self.rank)
+        context = CallContext(instance, name, shape, self.rank)
         try:
             args, kwargs = codec.decode(frame.payload, lengths)
         except BaseException as error:  # loading runs user code, which may do anything, even sys.exit
@@ -135,12 +143,15 @@ class Executor:
 
     def decode_init(self, frame: Frame) -> Execution | Parts:
         """Load the class and the arguments of an INIT; returns what to run, or the answer if it cannot run."""
-        call_id, class_name, view, lengths = frame.header
+        try:
+            call_id, class_name, view, lengths = frame.header
+            shape = self.shape_of(view)
+            point = shape.extent.point(shape.ndslice.index(self.rank))
+        except (TypeError, ValueError) as error:
+            raise ProtocolError(f"an INIT that cannot be read: {error}") from None
         if self.state == "ready":
             text = f"an actor named {self.name!r} runs on this mesh already; give the second one another name"
             return split_frames(ERROR, [call_id, [["meshrt.errors.UsageError", text, "", []]], [], "exists"], [])
-        shape = self.shape_of(view)
-        point = shape.extent.point(shape.ndslice.index(self.rank))
         self.instance = ActorInstance(self.name, class_name, self.mesh_id, point)
         self.state = "new"
         context = CallContext(self.instance, "__init__", shape, self.rank)
@@ -220,7 +231,7 @@ class Executor:
     def _raised(self, execution: Execution, error: BaseException) -> Parts | None:
         if self._forked:
             _end_forked_child(error)
-        if isinstance(error, StopInterrupt):
+        if type(error) is StopInterrupt:  # isinstance would ask the error itself, which may raise
             return None if execution.no_reply else split_frames(ERROR, [execution.call_id, [], [], "interrupted"], [])
         if hooks.endpoint_error:
             hooks.run(hooks.endpoint_error, execution.context.call, error)

@@ -112,7 +112,10 @@ class Mailbox:
             self._links[link.fileno()] = link
             self._epoll.register(link.fileno(), select.EPOLLIN)
             if leftover:
-                self._queue_frames(link, link.feed(leftover))
+                try:
+                    self._queue_frames(link, link.feed(leftover))
+                except ProtocolError:
+                    self._drop(link)
 
     def _read(self, link: Link) -> None:
         try:
@@ -167,18 +170,29 @@ class Mailbox:
                 self._finish_sync()
                 return
             link, frame = self._queue.popleft()
-            if frame.kind == INIT:
-                work = self.executor.decode_init(frame)
-                if isinstance(work, Execution) and self.executor.is_async:
-                    self._serve_async(link, work)
-                    return
-                self._step(link, work)
-                self._init_done()
-            elif frame.kind == CALL:
-                self._step(link, self.executor.decode_call(frame))
-            elif frame.kind == STOP:
-                self._cleanup()
-                self._on_stop(link, frame)
+            try:
+                init = self._serve_one(link, frame)
+            except ProtocolError:
+                self._drop(link)
+                continue
+            if init is not None:
+                self._serve_async(link, init)
+                return
+
+    def _serve_one(self, link: Link, frame: Frame) -> Execution | None:
+        """Serve a message; returns an INIT that wants an event loop instead."""
+        if frame.kind == CALL:
+            self._step(link, self.executor.decode_call(frame))
+        elif frame.kind == INIT:
+            work = self.executor.decode_init(frame)
+            if isinstance(work, Execution) and self.executor.is_async:
+                return work
+            self._step(link, work)
+            self._init_done()
+        elif frame.kind == STOP:
+            self._cleanup()
+            self._on_stop(link, frame)
+        return None
 
     def _step(self, link: Link, work: Execution | list[Any] | None) -> None:
         if isinstance(work, Execution):
@@ -263,7 +277,11 @@ class Mailbox:
                     await arrived.wait()
                 if self._stop is not None and not self._queue_more():
                     break
-                await self._serve_one_async(*self._queue.popleft())
+                link, frame = self._queue.popleft()
+                try:
+                    await self._serve_one_async(link, frame)
+                except ProtocolError:
+                    self._drop(link)
                 # Let tasks that the actor started have their turn even if messages keep coming.
                 await asyncio.sleep(0)
             await self._cleanup_async()

@@ -118,9 +118,9 @@ class Broker:
         actors = self._targets.actors() if sessions else []
         for session in sessions:
             label = self._targets.label(session.key, actors)
-            waiter = session.waiter
+            unseen = session.waiter is None and session.state != RUNNING
             self._forget(session, description)
-            if waiter is None and session.state != RUNNING:
+            if unseen:
                 self._notices.ended(label, rank, description)
         self._touch()
 

@@ -1,13 +1,12 @@
 """Root side: what people are told without asking, once per wave and grouped.
 
-A wave is what happens with no more than `QUIET_SECONDS` between two events, and no longer than `LONGEST_SECONDS`. It
+A wave ends when nothing has happened for `QUIET_SECONDS` or a little more, or after `LONGEST_TICKS` times as long. It
 becomes one line per actor, on the program's own terminal and in every terminal of the debugger. While ranks stand and
 nobody looks at them, a reminder is printed now and then.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
 
@@ -20,8 +19,8 @@ from meshrt.selection import fold_ranks
 __all__ = ["HOW_TO", "Notices", "summarize"]
 
 HOW_TO = "python -m meshrt.debug"
-QUIET_SECONDS = 0.1
-LONGEST_SECONDS = 0.8
+QUIET_SECONDS = 0.05
+LONGEST_TICKS = 16
 FIRST_REMINDER_SECONDS = 30.0
 LONGEST_REMINDER_SECONDS = 600.0
 
@@ -51,8 +50,8 @@ class Notices:
         self._own_pid = own_pid
         self._stopped: dict[Session, None] = {}
         self._ended: dict[tuple[str, str], list[int]] = {}
-        self._first = self._last = 0.0
-        self._scheduled = False
+        self._quiet = True  # nothing has happened since the last tick
+        self._ticks = 0  # of the present wave
         self._reminder = FIRST_REMINDER_SECONDS
         self._reminding = False
 
@@ -67,19 +66,18 @@ class Notices:
         self._event()
 
     def _event(self) -> None:
-        self._last = time.monotonic()
-        if not self._scheduled:
-            self._scheduled = True
-            self._first = self._last
+        self._quiet = False
+        if not self._ticks:
+            self._ticks = 1
             self._services.call_later(QUIET_SECONDS, self._tick)
 
     def _tick(self) -> None:
-        now = time.monotonic()
-        quiet = self._last + QUIET_SECONDS - now
-        if quiet > 0.001 and now - self._first < LONGEST_SECONDS:
-            self._services.call_later(quiet, self._tick)
+        if not self._quiet and self._ticks < LONGEST_TICKS:
+            self._quiet = True
+            self._ticks += 1
+            self._services.call_later(QUIET_SECONDS, self._tick)
             return
-        self._scheduled = False
+        self._ticks = 0
         stops = [session for session in self._stopped if session.state == STOPPED]
         self._stopped.clear()
         lines = [

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 __all__ = [
     "ABORTED",
     "BUSY",
+    "ENDED",
     "INPUT",
     "PDB_PROMPT",
     "RUNNING",
@@ -44,6 +45,7 @@ STOPPED = "stopped"
 BUSY = "busy"  # got a line, has not answered yet
 STEPPING = "stepping"  # resumed by a stepping command: expected back
 RUNNING = "running"  # resumed by continue: may never stop again
+ENDED = "ended"
 
 #: The most text of one prompt that crosses the control plane, in characters.
 TEXT_LIMIT = 200_000

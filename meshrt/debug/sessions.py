@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from meshrt.debug.protocol import BUSY, RUNNING, STEPPING, STOPPED, TEXT_LIMIT, Place, SessionKey, address, cap
+from meshrt.debug.protocol import BUSY, ENDED, RUNNING, STEPPING, STOPPED, TEXT_LIMIT, Place, SessionKey, address, cap
 from meshrt.hooks import Body, ToolClient
 from meshrt.selection import Shape
 
@@ -138,6 +138,7 @@ class SessionTable:
     def remove(self, session: Session) -> None:
         """Forget a session that ended."""
         self._sessions.pop(session.key, None)
+        session.state = ENDED
 
     def remember_gone(self, mesh_id: str, rank: int, description: str) -> None:
         """Keep how a rank's process ended."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import selectors
 import signal
 import socket
@@ -79,6 +80,7 @@ class Agent:
         self._dropped = 0
         self._facts: dict[str, Any] = {}
         self._root_pidfd = -1
+        self._root_exit = select.poll()
         #: Did the root say goodbye? Then it cleans up behind itself.
         self._root_lives = False
         self._selector.register(control, selectors.EVENT_READ, self._from_root)
@@ -136,6 +138,7 @@ class Agent:
         sys.argv[:] = message["argv"]
         self._root_pidfd = os.pidfd_open(message["root_pid"])
         self._selector.register(self._root_pidfd, selectors.EVENT_READ, self._on_root_exit)
+        self._root_exit.register(self._root_pidfd, select.POLLIN)
 
     def _on_bye(self, _message: dict[str, Any]) -> None:
         self._root_lives = True
@@ -153,6 +156,8 @@ class Agent:
             self._fork_preloaded(message, prepared)
             return
         for birth in births:
+            if self._root_exit.poll(0):  # many ranks take a while to fork, which nobody needs then
+                raise _RootGoneError
             both = self._prepare(birth)
             if both is not None:
                 self._fork(*both)

@@ -134,7 +134,7 @@ class Future(Pending, Generic[T]):
 
     def __repr__(self) -> str:
         state = "pending" if not self.finished else "failed" if self._error is not None else "done"
-        return f"<{type(self).__name__} {state}>"
+        return f"<Future {state}>"
 
 
 class Settled(Future[T]):

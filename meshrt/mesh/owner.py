@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
-from meshrt.errors import UsageError
+from meshrt.errors import ShutdownError, UsageError
 from meshrt.hooks import Body
 from meshrt.mesh.future import Future, Settled
 from meshrt.mesh.spec import MeshSpec
@@ -117,6 +117,8 @@ def owner_for_new() -> MeshOwner:
             if _rank_owner is None:
                 _rank_owner = RankOwner(runtime)
             return _rank_owner
+    if sys.is_finalizing():  # where the import below would fail, without a word to the point
+        raise ShutdownError("the interpreter is ending: no new mesh can be started")
     from meshrt.mesh.root import start_root  # start-up: ranks never need it
 
     return start_root()

@@ -35,6 +35,8 @@ __all__ = [
 
 #: Run directories of ended programs that are kept.
 KEPT_RUNS = 30
+#: Seconds after which a program that has not said who it is never will.
+_UNPUBLISHED = 60.0
 
 
 def runtime_base() -> Path:
@@ -86,9 +88,17 @@ def create_runtime(run_id: str) -> Path:
 def _reclaim(base: Path) -> None:
     for entry in base.iterdir():
         with contextlib.suppress(OSError, ValueError, KeyError):
-            facts = json.loads((entry / "program.json").read_text())
-            if not alive(facts):
+            if _abandoned(entry):
                 remove_tree(entry)
+
+
+def _abandoned(entry: Path) -> bool:
+    try:
+        facts = json.loads((entry / "program.json").read_text())
+    except FileNotFoundError:
+        # Its program is about to write it, or died before it could.
+        return time.clock_gettime(time.CLOCK_REALTIME) - entry.stat().st_mtime > _UNPUBLISHED
+    return not alive(facts)
 
 
 def alive(facts: dict[str, Any]) -> bool:

@@ -166,3 +166,7 @@ class Clock(Actor):
     @endpoint
     def read(self) -> int:
         return self.count
+
+    @endpoint
+    def pid(self) -> int:
+        return os.getpid()

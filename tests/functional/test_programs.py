@@ -1,0 +1,183 @@
+"""The same program in every form in which a person runs one, without a guard around its main part."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from tests.support.footprint import marked_processes
+from tests.support.programs import environment, run_python
+from tests.support.waiting import wait_until
+
+#: Complete, with its actor class in it; no empty lines inside the class, so that it can be typed as well.
+PROGRAM = """\
+from meshrt import Actor, current_rank, endpoint, proc_mesh
+OFFSET = 1000
+class Adder(Actor):
+    base = 100
+    def __init__(self, by):
+        self.by = by
+    @endpoint
+    def add(self, value):
+        return OFFSET + self.base + value + self.by + current_rank().rank
+    @endpoint
+    def fail(self):
+        raise KeyError("from the program")
+
+mesh = proc_mesh(n=2)
+adder = mesh.spawn("adder", Adder, by=5)
+print("VALUES", adder.add.call(1).get(30).values())
+"""
+EXPECTED = "VALUES [1106, 1107]"
+
+
+@pytest.fixture(autouse=True)
+def nothing_outlives_the_program() -> Iterator[None]:
+    """Processes of a program end with it, and its sockets too."""
+    yield
+    wait_until(lambda: not marked_processes(), 5, "every process of the program has ended")
+    runtime = Path(os.environ["MESHRT_RUNTIME_DIR"])
+    assert not runtime.exists() or not list(runtime.iterdir())
+
+
+def test_a_script(tmp_path: Path) -> None:
+    script = tmp_path / "my_program.py"
+    script.write_text(PROGRAM)
+    done = run_python(str(script), cwd=tmp_path)
+    assert done.returncode == 0 and EXPECTED in done.stdout and done.stderr == ""
+
+
+def test_a_script_with_its_actor_in_a_module_beside_it(tmp_path: Path) -> None:
+    head, _, tail = PROGRAM.partition("\n\n")
+    (tmp_path / "adders.py").write_text(head)
+    (tmp_path / "my_program.py").write_text(f"from adders import *\n{tail}")
+    done = run_python(str(tmp_path / "my_program.py"))
+    assert done.returncode == 0 and EXPECTED in done.stdout and done.stderr == ""
+
+
+def test_a_module_by_name(tmp_path: Path) -> None:
+    package = tmp_path / "tools"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text(PROGRAM)
+    done = run_python("-m", "tools", cwd=tmp_path)
+    assert done.returncode == 0 and EXPECTED in done.stdout and done.stderr == ""
+
+
+@pytest.mark.parametrize("flags", [["-c"], ["-Ic"], ["-X", "utf8", "-c"]])
+def test_a_command(flags: list[str], tmp_path: Path) -> None:
+    program = PROGRAM
+    if "-Ic" in flags:
+        program = f"import sys; sys.path[:0] = {sys.path!r}\n" + PROGRAM
+    done = run_python(*flags, program, cwd=tmp_path)
+    assert done.returncode == 0 and EXPECTED in done.stdout and done.stderr == ""
+
+
+def test_standard_input_as_a_file(tmp_path: Path) -> None:
+    (tmp_path / "program").write_text(PROGRAM)
+    with (tmp_path / "program").open() as file:
+        command = [sys.executable, "-"]
+        done = subprocess.run(
+            command, stdin=file, capture_output=True, text=True, env=environment(), timeout=40, check=False
+        )
+    assert done.returncode == 0 and EXPECTED in done.stdout and done.stderr == ""
+
+
+def test_standard_input_as_a_pipe(tmp_path: Path) -> None:
+    done = run_python("-", input=PROGRAM, cwd=tmp_path)
+    assert done.returncode == 0 and EXPECTED in done.stdout and done.stderr == ""
+
+
+def test_typed_at_the_prompt(tmp_path: Path) -> None:
+    child = pexpect.spawn(
+        sys.executable, ["-q"], env=environment(TERM="dumb", PYTHON_BASIC_REPL="1"), encoding="utf-8", timeout=30
+    )
+    try:
+        for line in PROGRAM.splitlines():
+            child.expect_exact([">>> ", "... "])
+            child.sendline(line)
+        child.expect_exact(EXPECTED)
+        child.expect_exact(">>> ")
+        child.sendline("adder.fail.call().get(30)")
+        child.expect_exact("KeyError")
+        child.expect_exact(">>> ")
+        child.sendline("exit()")
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 0
+    finally:
+        child.close(force=True)
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("", 0),
+        ("import sys; sys.exit(7)", 7),
+        ("import sys; sys.exit('a message')", 1),
+        ("raise ZeroDivisionError", 1),
+        ("adder.fail.call().get(30)", 1),
+        ("adder.fail.call()", 0),
+        ("mesh.stop()", 0),
+        ("from meshrt import shutdown_context; shutdown_context()", 0),
+        ("more = [proc_mesh(n=2) for _ in range(3)]", 0),
+        ("import threading; threading.Thread(target=lambda: adder.add.call(1).get(30)).start()", 0),
+        ("import os, signal; signal.raise_signal(signal.SIGINT)", -2),
+    ],
+)
+def test_the_exit_code_is_the_programs_own(tmp_path: Path, end: str, code: int) -> None:
+    script = tmp_path / "my_program.py"
+    script.write_text(PROGRAM + end)
+    done = run_python(str(script))
+    assert done.returncode == code and EXPECTED in done.stdout
+    assert ("Traceback" in done.stderr) is (code in (1, -2) and "message" not in end)
+
+
+def test_an_error_of_a_rank_shows_the_programs_own_line(tmp_path: Path) -> None:
+    script = tmp_path / "my_program.py"
+    script.write_text(PROGRAM + "adder.fail.call().get(30)")
+    done = run_python(str(script))
+    assert "adder.fail() raised on rank" in done.stderr and "KeyError: 'from the program'" in done.stderr
+    assert 'raise KeyError("from the program")' in done.stderr and f'File "{script}", line 12, in fail' in done.stderr
+
+
+def test_what_was_broadcast_before_the_end_is_still_served(tmp_path: Path) -> None:
+    script = tmp_path / "my_program.py"
+    script.write_text(
+        "from pathlib import Path\nfrom meshrt import Actor, endpoint, proc_mesh\n"
+        "class Toucher(Actor):\n    @endpoint\n    def touch(self, path): Path(path).touch()\n"
+        f"proc_mesh(n=1).spawn('toucher', Toucher).touch.broadcast({str(tmp_path / 'touched')!r})\n"
+    )
+    assert run_python(str(script)).returncode == 0
+    assert (tmp_path / "touched").exists()
+
+
+def test_output_of_ranks_is_complete_when_the_program_has_ended(tmp_path: Path) -> None:
+    script = tmp_path / "my_program.py"
+    script.write_text(
+        "from meshrt import Actor, endpoint, proc_mesh\n"
+        "class Talker(Actor):\n    @endpoint\n    def talk(self):\n        for n in range(300): print('line', n)\n"
+        "proc_mesh(n=2).spawn('talker', Talker).talk.call().get(30)\n"
+    )
+    done = run_python(str(script))
+    assert done.returncode == 0
+    for rank in range(2):
+        assert [line for line in done.stdout.splitlines() if f"n={rank}]" in line] == [
+            f"[talker n={rank}] line {number}" for number in range(300)
+        ]
+
+
+def test_without_standard_streams(tmp_path: Path) -> None:
+    """As under a service manager that gives none: closed descriptors must not be taken for something else."""
+    written = PROGRAM.replace('print("VALUES", ', "open('answer', 'w').write('VALUES ' + repr(").rstrip() + ")\n"
+    (tmp_path / "my_program.py").write_text(written)
+    command = f"exec {sys.executable} my_program.py <&- >&- 2>&-"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=environment(), timeout=40, check=False)
+    assert done.returncode == 0
+    assert (tmp_path / "answer").read_text() == EXPECTED

@@ -1,0 +1,147 @@
+"""Stand-ins for the root: meshes, a clock that the test moves, terminals that keep what they are sent."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from meshrt.debug.broker import Broker
+from meshrt.hooks import Body, ToolClient, Waited
+from meshrt.selection import Shape
+
+__all__ = ["FakeRoot", "FakeTerminal"]
+
+
+class FakeTerminal:
+    """A connected terminal."""
+
+    _ids = itertools.count(1)
+
+    def __init__(self, pid: int = 4711) -> None:
+        self.id = next(self._ids)
+        self.pid = pid
+        self.pushed: list[tuple[str, Body]] = []
+
+    def push(self, event: str, body: Body) -> None:
+        self.pushed.append((event, body))
+
+    def of(self, event: str) -> list[Body]:
+        """The bodies of one kind of event."""
+        return [body for name, body in self.pushed if name == event]
+
+
+class FakeRoot:
+    """RootServices, and the broker on it."""
+
+    def __init__(self, *meshes: tuple[str, str, dict[str, int], tuple[str, ...]]) -> None:
+        self.run_id = "run"
+        self.tool_operations: dict[str, Callable[[ToolClient, Body], Awaitable[Body | None]]] = {}
+        self.rank_events: dict[str, Callable[[str, int, Body], None]] = {}
+        self.rank_operations: dict[str, Callable[[str, int, Body], Body | None]] = {}
+        self.client_gone: list[Callable[[ToolClient], None]] = []
+        self.rank_gone: list[Callable[[str, int, str], None]] = []
+        self.closing: list[Callable[[], None]] = []
+        self.sent: list[tuple[str, int, Body]] = []
+        self.said: list[str] = []
+        self.interjected: list[Callable[[Waited], None]] = []
+        self.waits = False
+        self.now = 0.0
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+        self._meshes = meshes or (("m1", "", {"hosts": 2, "gpus": 4}, ("debugee",)),)
+        self.seqs: dict[tuple[str, int, str, str], int] = {}
+        Broker(self).serve()
+
+    # -- RootServices
+
+    def meshes(self) -> list[dict[str, Any]]:
+        found = []
+        for mesh_id, name, sizes, actors in self._meshes:
+            shape = Shape.from_extent(sizes)
+            ranks = shape.ranks()
+            found.append(
+                {
+                    "mesh_id": mesh_id,
+                    "name": name,
+                    "shape": shape.to_wire(),
+                    "host": dict.fromkeys(ranks, "node"),
+                    "pid": {rank: 1000 + rank for rank in ranks},
+                    "alive": ranks,
+                    "actors": [{"name": actor} for actor in actors],
+                }
+            )
+        return found
+
+    async def request_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> Body:
+        raise NotImplementedError
+
+    def send_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> None:
+        assert operation == "debug.input"
+        self.sent.append((mesh_id, rank, body))
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
+        heapq.heappush(self._timers, (self.now + seconds, next(self._numbers), function))
+
+    def announce(self, text: str) -> None:
+        self.said.append(text)
+
+    def interject(self, function: Callable[[Waited], None]) -> bool:
+        if self.waits:
+            self.interjected.append(function)
+        return self.waits
+
+    def main_thread_waits(self) -> bool:
+        return self.waits
+
+    # -- the test's hands
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self.now + seconds
+        while self._timers and self._timers[0][0] <= end:
+            self.now, _, function = heapq.heappop(self._timers)
+            function()
+        self.now = end
+
+    def ask(self, client: FakeTerminal, operation: str, **body: Any) -> Body:
+        """Make a request of a terminal."""
+
+        async def call() -> Body:
+            return await self.tool_operations[operation](client, body) or {}
+
+        return asyncio.run(call())
+
+    def terminal(self, *, person: bool = True, pid: int = 4711) -> FakeTerminal:
+        """Connect a terminal."""
+        client = FakeTerminal(pid)
+        self.ask(client, "debug.hello", person=person)
+        return client
+
+    def stop(self, *ranks: int, mesh: str = "m1", actor: str = "debugee", text: str = "> here\n", **facts: Any) -> None:
+        """Ranks come to a prompt."""
+        for rank in ranks:
+            key = (mesh, rank, actor, facts.get("thread", ""))
+            self.seqs[key] = self.seqs.get(key, 0) + 1
+            body = {
+                "actor": actor,
+                "thread": "",
+                "view": None,
+                "endpoint": "work",
+                "place": ["/src/actors.py", 16, "work"],
+                "reason": "breakpoint",
+                "since": 0.0,
+                "seq": self.seqs[key],
+                "stop": self.seqs[key],
+                "prompt": "(Pdb) ",
+                "text": text,
+                **facts,
+            }
+            self.rank_events["debug.stopped"](mesh, rank, body)
+
+    def event(self, name: str, *ranks: int, mesh: str = "m1", actor: str = "debugee", **facts: Any) -> None:
+        """Ranks report something else."""
+        for rank in ranks:
+            self.rank_events[f"debug.{name}"](mesh, rank, {"actor": actor, "thread": "", "text": "", **facts})

@@ -1,0 +1,312 @@
+"""The broker on a fake root: every order of events that real ranks could produce, without one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from meshrt.errors import MeshError, SelectionError
+from meshrt.hooks import Body
+from meshrt.selection import Shape, Slice
+from tests.unit.debug.root_fakes import FakeRoot, FakeTerminal
+
+
+@pytest.fixture
+def root() -> FakeRoot:
+    return FakeRoot()
+
+
+def cast(root: FakeRoot, me: FakeTerminal, ranks: str, line: str = "p x") -> Body:
+    return root.ask(me, "debug.cast", actor="debugee", ranks=ranks, line=line)
+
+
+def kinds(body: Body) -> dict[str, str]:
+    return {answer["kind"]: answer["ranks"] for answer in body["answers"]}
+
+
+def test_one_line_per_wave(root: FakeRoot) -> None:
+    root.stop(0, 1, 2)
+    root.advance(0.04)
+    root.stop(*range(3, 8))
+    root.advance(0.04)
+    assert root.said == []
+    root.advance(1)
+    assert root.said == ["8 ranks of debugee stopped at actors.py:16 (work); python -m meshrt.debug"]
+    root.event("resumed", 3, 5, how="continue")
+    root.stop(3, place=["/src/actors.py", 20, "other"])
+    root.stop(5)
+    root.advance(1)
+    assert root.said[1:] == [
+        "rank 3 of debugee stopped at actors.py:20 (other), rank 5 at actors.py:16 (work); python -m meshrt.debug"
+    ]
+
+
+def test_some_ranks_are_named_and_failures_stand_apart(root: FakeRoot) -> None:
+    root.stop(1, 3, 5)
+    root.stop(2, reason="post-mortem", text="ValueError: bad\n> there\n")
+    root.advance(1)
+    assert root.said == [
+        "rank 2 of debugee failed at actors.py:16 (work): ValueError: bad; python -m meshrt.debug",
+        "3 ranks (1,3,5) of debugee stopped at actors.py:16 (work); python -m meshrt.debug",
+    ]
+
+
+def test_reminders_while_nobody_looks(root: FakeRoot) -> None:
+    root.stop(0)
+    root.advance(1)
+    root.advance(30)
+    assert root.said[1].startswith("still: rank 0 of debugee stopped at actors.py:16 (work), for ")
+    me = root.terminal()
+    root.advance(600)
+    assert len(root.said) == 2
+    root.client_gone[0](me)
+    root.advance(700)
+    assert len(root.said) > 2
+    root.event("ended", 0)
+    said = len(root.said)
+    root.advance(5000)
+    assert len(root.said) == said
+
+
+def test_terminals_hear_what_they_did_not_cause(root: FakeRoot) -> None:
+    me, other = root.terminal(), root.terminal()
+    root.stop(0, 1)
+    root.advance(1)
+    assert [len(client.of("debug.notice")) for client in (me, other)] == [1, 1]
+    root.ask(me, "debug.attach", actor="debugee", rank="0")
+    root.ask(me, "debug.send", line="n")
+    root.event("resumed", 0, how="step")
+    root.stop(0)
+    root.advance(1)
+    assert [len(client.of("debug.notice")) for client in (me, other)] == [1, 1]
+
+
+def test_cast_gathers_equal_answers(root: FakeRoot) -> None:
+    me = root.terminal()
+    root.stop(*range(8))
+    first = cast(root, me, "ranks(:)")
+    assert first["waiting"] == {"debugee": "0-7"}
+    assert [(rank, body["line"], body["seq"]) for _, rank, body in root.sent] == [(rank, "p x", 1) for rank in range(8)]
+    root.stop(*range(7), text="3\n")
+    root.advance(0.01)
+    (report,) = me.of("debug.cast")
+    assert report["answers"] == [{"actor": "debugee", "kind": "answered", "text": "3\n", "ranks": "0-6"}]
+    assert report["waiting"] == {"debugee": "7"}
+    root.stop(7, text="8\n")
+    last = me.of("debug.cast")[-1]
+    assert last["done"]
+    assert last["answers"][0]["text"] == "8\n"
+    root.advance(1)
+    assert len(me.of("debug.cast")) == 2
+
+
+def test_what_becomes_of_each_rank(root: FakeRoot) -> None:
+    me, other = root.terminal(), root.terminal(pid=99)
+    root.stop(*range(7))
+    root.ask(other, "debug.attach", actor="debugee", rank="0")
+    cast(root, me, "ranks(1)")  # has not answered
+    root.event("resumed", 2, how="continue")
+    first = cast(root, me, "ranks(all)", "c")
+    assert kinds(first) == {"held": "0", "busy": "1", "running": "2", "missing": "7"}
+    root.event("resumed", 3, how="continue")
+    root.event("resumed", 4, how="quit")
+    root.event("resumed", 5, how="step")
+    root.event("ended", 5)
+    root.rank_gone[0]("m1", 6, "was killed by SIGKILL")
+    body = me.of("debug.cast")[-1]
+    assert body["done"]
+    assert kinds(body) == {"resumed": "3", "aborted": "4", "ended": "5", "gone": "6"}
+
+
+def test_a_step_is_answered_at_the_next_stop(root: FakeRoot) -> None:
+    me = root.terminal()
+    root.stop(0)
+    cast(root, me, "ranks(0)", "n")
+    root.event("resumed", 0, how="step")
+    root.advance(1)
+    assert me.of("debug.cast") == []
+    root.stop(0, text="> there\n")
+    assert me.of("debug.cast")[0]["answers"][0]["text"] == "> there\n"
+
+
+def test_a_left_cast_is_announced_when_it_answers(root: FakeRoot) -> None:
+    me = root.terminal()
+    root.stop(0, 1)
+    root.advance(1)
+    number = cast(root, me, "ranks(0)")["cast"]
+    root.ask(me, "debug.leave", cast=number)
+    root.stop(0)
+    root.advance(1)
+    assert len(me.of("debug.notice")) == 2
+    assert me.of("debug.cast") == []
+
+
+def test_a_terminal_that_goes_changes_nothing(root: FakeRoot) -> None:
+    me, other = root.terminal(), root.terminal()
+    root.stop(0, 1)
+    root.ask(me, "debug.attach", actor="debugee", rank="0")
+    root.ask(me, "debug.send", line="p x")
+    root.client_gone[0](me)
+    pushed = len(me.pushed)
+    root.stop(0, text="5\n")
+    body = root.ask(other, "debug.attach", actor="debugee", rank="0")
+    assert (body["text"], body["state"], body["prompt"]) == ("5\n", "stopped", "(Pdb) ")
+    assert len(me.pushed) == pushed
+
+
+def test_one_writer(root: FakeRoot) -> None:
+    me, other = root.terminal(), root.terminal(pid=99)
+    root.stop(0)
+    root.ask(other, "debug.attach", actor="debugee", rank="0")
+    with pytest.raises(MeshError, match="held by the terminal of process 99; attach --steal"):
+        root.ask(me, "debug.attach", actor="debugee", rank="0")
+    root.ask(me, "debug.attach", actor="debugee", rank="0", steal=True)
+    assert other.of("debug.attached")[-1]["kind"] == "stolen"
+    with pytest.raises(MeshError, match="not attached"):
+        root.ask(other, "debug.send", line="q")
+    root.ask(me, "debug.send", line="p x")
+    with pytest.raises(MeshError, match="not at a prompt"):
+        root.ask(me, "debug.send", line="p x")
+
+
+def test_attaching_takes_a_rank_out_of_a_cast(root: FakeRoot) -> None:
+    me, other = root.terminal(), root.terminal(pid=99)
+    root.stop(0)
+    cast(root, me, "ranks(0)")
+    assert root.ask(other, "debug.attach", actor="debugee", rank="0")["state"] == "busy"
+    assert kinds(me.of("debug.cast")[-1]) == {"held": "0"}
+    root.stop(0, text="3\n")
+    assert other.of("debug.attached")[-1]["text"] == "3\n"
+
+
+def test_output_of_a_long_command_is_passed_on_and_kept(root: FakeRoot) -> None:
+    me = root.terminal()
+    root.stop(0)
+    root.ask(me, "debug.attach", actor="debugee", rank="0")
+    root.ask(me, "debug.send", line="work()")
+    root.event("output", 0, text="one\n")
+    root.stop(0, text="two\n")
+    assert [body["text"] for body in me.of("debug.attached")] == ["one\n", "two\n"]
+    root.ask(me, "debug.detach")
+    assert root.ask(me, "debug.attach", actor="debugee", rank="0")["text"] == "one\ntwo\n"
+
+
+def test_views_and_base_ranks(root: FakeRoot) -> None:
+    me = root.terminal()
+    right = Shape(("dp", "tp"), Slice(offset=2, sizes=[2, 2], strides=[4, 1]))
+    root.stop(2, 3, 6, 7, view=right.to_wire())
+    rows = root.ask(me, "debug.list")["rows"]
+    assert [(row["rank"], row["coords"]) for row in rows][2] == (6, {"dp": 1, "tp": 0})
+    assert cast(root, me, "ranks(dp=1)")["waiting"] == {"debugee": "6-7"}
+    assert cast(root, me, "ranks(gpus=3)")["waiting"] == {"debugee": "3"}
+    assert kinds(cast(root, me, "ranks(0, 2)")) == {"missing": "0"}
+    with pytest.raises(SelectionError, match="no dimension 'pp'"):
+        cast(root, me, "ranks(pp=1)")
+
+
+def test_names() -> None:
+    root = FakeRoot(
+        ("m1", "left", {"n": 2}, ("debugee", "solo")),
+        ("m2", "right", {"n": 2}, ("debugee",)),
+    )
+    me = root.terminal()
+    root.stop(0, mesh="m1")
+    root.stop(0, mesh="m2", text="right\n")
+    assert [row["actor"] for row in root.ask(me, "debug.list")["rows"]] == ["debugee@left", "debugee@right"]
+    with pytest.raises(MeshError, match="say debugee@left or debugee@right"):
+        root.ask(me, "debug.attach", actor="debugee", rank="0")
+    assert root.ask(me, "debug.attach", actor="debugee@m2", rank="0")["text"] == "right\n"
+    with pytest.raises(MeshError, match="no actor 'sol'; did you mean 'solo'"):
+        root.ask(me, "debug.attach", actor="sol", rank="0")
+    root.event("ended", 0, mesh="m1")
+    assert root.ask(me, "debug.attach", actor="debugee", rank="0")["actor"] == "debugee@right"
+
+
+@pytest.mark.parametrize("rank", ["9", "-9", "x", "0,1", "", "hosts=7"])
+def test_attach_wants_one_rank(root: FakeRoot, rank: str) -> None:
+    me = root.terminal()
+    root.stop(0, 1)
+    with pytest.raises(MeshError):
+        root.ask(me, "debug.attach", actor="debugee", rank=rank)
+    assert root.ask(me, "debug.attach", actor="debugee", rank="hosts=0, gpus=1")["rank"] == 1
+
+
+def test_threads_are_sessions_of_their_own(root: FakeRoot) -> None:
+    me = root.terminal()
+    root.stop(0, thread="Helper")
+    assert [row["actor"] for row in root.ask(me, "debug.list")["rows"]] == ["debugee/Helper"]
+    with pytest.raises(MeshError, match="a thread of it is: attach debugee/Helper 0"):
+        root.ask(me, "debug.attach", actor="debugee", rank="0")
+    assert root.ask(me, "debug.attach", actor="debugee/Helper", rank="0")["rank"] == 0
+    root.ask(me, "debug.send", line="c")
+    assert root.sent[-1][2]["thread"] == "Helper"
+
+
+def test_continue_is_one_action_for_all(root: FakeRoot) -> None:
+    me = root.terminal()
+    root.stop(0, 1, prompt=">>> ")
+    root.ask(me, "debug.continue")
+    assert [body["action"] for _, _, body in root.sent] == ["continue", "continue"]
+    assert root.ask(me, "debug.continue")["answers"] == [
+        {"actor": "debugee", "kind": "busy", "text": "still at 'continue'", "ranks": "0-1"}
+    ]
+
+
+def test_status_and_the_dead(root: FakeRoot) -> None:
+    me = root.terminal()
+    root.stop(0, 1)
+    root.rank_gone[0]("m1", 1, "was killed by SIGSEGV")
+    root.advance(1)
+    assert me.of("debug.notice")[-1]["text"] == "rank 0 of debugee stopped at actors.py:16 (work)"
+    assert me.of("debug.notice")[-2]["text"] == "rank 1 of debugee is gone: was killed by SIGSEGV"
+    body = root.ask(me, "debug.status")
+    assert body["meshes"][0]["gone"] == {"was killed by SIGSEGV": "1"}
+    assert body["sessions"][0]["ranks"] == "0"
+    assert cast(root, me, "ranks(stopped)")["waiting"] == {"debugee": "0"}
+    assert kinds(cast(root, me, "ranks(dead)")) == {"missing": "1"}
+    with pytest.raises(MeshError, match="rank 1 is gone: it was killed by SIGSEGV"):
+        root.ask(me, "debug.attach", actor="debugee", rank="1")
+
+
+def test_wait(root: FakeRoot) -> None:
+    me = root.terminal()
+    root.stop(0, 1)
+    wanted: dict[str, Any] = {"actor": "debugee", "ranks": "ranks(0:2)", "seconds": 0}
+    assert root.ask(me, "debug.wait", **wanted) == {"stopped": "0-1", "missing": ""}
+    assert root.ask(me, "debug.wait", **{**wanted, "ranks": ""}) == {"stopped": "0-1", "missing": "2-7"}
+    with pytest.raises(MeshError, match="no actor"):
+        root.ask(me, "debug.wait", actor="nobody", ranks="", seconds=0)
+
+
+def test_source_is_served(root: FakeRoot) -> None:
+    assert (
+        "def test_source_is_served"
+        in (root.rank_operations["debug.source"]("m1", 0, {"filename": __file__}) or {})["text"]
+    )
+    assert root.rank_operations["debug.source"]("m1", 0, {"filename": "<nowhere>"}) == {"text": None}
+
+
+def test_the_debugger_opens_by_itself(root: FakeRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meshrt.debug.autoentry._at_terminal", lambda: True)
+    root.stop(0)
+    root.advance(1)
+    assert root.interjected == []
+    root.waits = True  # the script comes to its get() a moment later
+    root.advance(1)
+    assert len(root.interjected) == 1
+    root.stop(1)
+    root.advance(5)
+    assert len(root.interjected) == 1
+
+
+def test_it_does_not_open_beside_another_terminal(root: FakeRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meshrt.debug.autoentry._at_terminal", lambda: True)
+    root.waits = True
+    me = root.terminal()
+    root.stop(0)
+    root.advance(2)
+    assert root.interjected == []
+    root.client_gone[0](me)
+    root.advance(2)
+    assert len(root.interjected) == 1

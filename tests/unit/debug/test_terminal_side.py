@@ -1,0 +1,237 @@
+"""Commands, rendering, plain terminals: what needs neither ranks nor a broker."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshrt.debug.commands import COMMANDS, help_text, parse_line
+from meshrt.debug.protocol import Place, address, cap, since
+from meshrt.debug.render import Answers, clean, listing, prompt_of
+from meshrt.debug.terminal import LineTerminal, Woken
+from meshrt.errors import MeshError
+from meshrt.hooks import Body
+from meshrt.selection import Shape
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize(
+    ("line", "command", "arguments"),
+    [
+        ("list", "list", {"verbose": ""}),
+        (" l  -v ", "list", {"verbose": "-v"}),
+        ("a debugee 13", "attach", {"actor": "debugee", "rank": "13", "steal": ""}),
+        ("attach --steal my-actor@left/T-1 hosts=3, gpus=1", "attach",
+         {"actor": "my-actor@left/T-1", "rank": "hosts=3, gpus=1", "steal": "yes"}),
+        ("cast debugee ranks(0:4) p x ;; n", "cast", {"actor": "debugee", "ranks": "ranks(0:4)", "line": "p x ;; n"}),
+        ("cast debugee ranks(dp=(1,3), tp=2:8) p f(')')", "cast",
+         {"actor": "debugee", "ranks": "ranks(dp=(1,3), tp=2:8)", "line": "p f(')')"}),
+        ("cast d ranks(0)n", "cast", {"actor": "d", "ranks": "ranks(0)", "line": "n"}),
+        ("wait debugee", "wait", {"actor": "debugee", "ranks": "", "seconds": "60"}),
+        ("wait debugee ranks(all) 2.5", "wait", {"actor": "debugee", "ranks": "ranks(all)", "seconds": "2.5"}),
+        ("c", "continue", {}),
+        ("help cast", "help", {"topic": "cast"}),
+        ("q", "quit", {}),
+    ],
+)  # fmt: skip
+def test_lines_that_are_understood(line: str, command: str, arguments: dict[str, str]) -> None:
+    invocation = parse_line(line)
+    assert (invocation.command, invocation.arguments) == (command, arguments)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("lits", "did you mean 'list'?"),
+        ("LIST", "did you mean 'list'?"),
+        ("n", "is a command of pdb"),
+        ("!x = 3", "is a command of pdb"),
+        ("c now", "usage: continue"),
+        ("attach debugee", "usage: attach"),
+        ("attach a.b 1", "no name of an actor"),
+        ("cast", "usage: cast"),
+        ("cast debugee", "selection of ranks is missing"),
+        ("cast debugee 3 p x", "selection of ranks is missing"),
+        ("cast debugee ranks(3)", "the pdb command is missing"),
+        ("cast debugee ranks(3", "expected"),
+        ("cast debugee ranks(0-7) p x", "colon"),
+        ("wait debugee soon", "no number of seconds"),
+        ("help nothing", "no command 'nothing'"),
+    ],
+)
+def test_lines_that_are_not(line: str, problem: str) -> None:
+    with pytest.raises(MeshError) as caught:
+        help_text(parse_line(line).arguments.get("topic", ""))
+    assert problem in str(caught.value)
+
+
+@given(st.one_of(st.text(max_size=60), st.text("casthelpdbugrnk(0:4,=)! -/@", max_size=40)))
+def test_any_line_is_understood_or_refused(line: str) -> None:
+    if line.strip():
+        try:
+            parse_line(line)
+        except MeshError as error:
+            assert str(error)  # noqa: PT017 - either way is right
+
+
+def test_the_documentation_lists_the_table() -> None:
+    text = (ROOT / "docs" / "debugger.md").read_text(encoding="utf-8")
+    for command in COMMANDS:
+        assert f"| `{command.usage}` |" in text, command.name
+        assert command.summary in text, command.name
+        assert help_text(command.name)
+        assert all(len(line) <= 120 for line in help_text(command.name).splitlines())
+
+
+def rows(count: int, **facts: object) -> list[Body]:
+    view = Shape.from_extent({"hosts": count // 4, "gpus": 4})
+    return [
+        {"actor": "debugee", "rank": rank, "coords": view.coordinates(rank), "view": view.to_wire(), "host": "node",
+         "module": "my_actors", "function": "to_debug", "file": "/x/my_actors.py", "line": 16, "state": "stopped",
+         "reason": "breakpoint", **facts}
+        for rank in range(count)
+    ]  # fmt: skip
+
+
+def test_listing() -> None:
+    assert listing(rows(4)[3:]) == (
+        "+--------------+--------+-------------------------+------------+--------------------+------------+\n"
+        "| Actor Name   |   Rank | Coords                  | Hostname   | Function           |   Line No. |\n"
+        "+==============+========+=========================+============+====================+============+\n"
+        "| debugee      |      3 | {'hosts': 0, 'gpus': 3} | node       | my_actors.to_debug |         16 |\n"
+        "+--------------+--------+-------------------------+------------+--------------------+------------+"
+    )
+    assert listing([]) == "nothing is stopped"
+    assert "after an exception (c delivers it): debugee 0-3" in listing(rows(4, reason="post-mortem"))
+    assert "at work on a command: debugee 0-3" in listing(rows(4, state="busy"))
+
+
+def test_long_listings_fold() -> None:
+    folded = listing(rows(64))
+    assert folded.count("| debugee ") == 1
+    assert "0-63" in folded
+    assert "hosts=*, gpus=*" in folded
+    assert listing(rows(64), fold=False).count("| debugee ") == 64
+    assert listing(rows(32)).count("| debugee ") == 32
+
+
+def report(*answers: tuple[str, str, str], waiting: str = "", done: bool = True) -> Body:
+    return {
+        "cast": 1,
+        "done": done,
+        "waiting": {"debugee": waiting} if waiting else {},
+        "answers": [{"actor": "debugee", "kind": kind, "ranks": ranks, "text": text} for kind, ranks, text in answers],
+    }
+
+
+def test_answers_are_grouped() -> None:
+    answers = Answers()
+    answers.add(report(("answered", "0-7", "3\n"), ("answered", "8", "7\n"), waiting="9-15", done=False))
+    assert answers.pending() == "9/16 answered, waiting for 9-15"
+    answers.add(report(("answered", "9-15", "3\n")))
+    assert answers.text() == "[0-7,9-15] 3\n[8] 7"
+    assert answers.done
+
+
+def test_what_has_no_answer_is_said() -> None:
+    answers = Answers()
+    answers.add(
+        report(("answered", "0", "> a(1)f()\n-> x\n"), ("answered", "1", ""), ("resumed", "2-3", ""),
+               ("gone", "4", "was killed by SIGKILL"), ("missing", "5,7", ""), ("ended", "8", "--Return--\n"))
+    )  # fmt: skip
+    assert answers.text().splitlines() == [
+        "[0]",
+        "> a(1)f()",
+        "-> x",
+        "[1]",
+        "2 ranks of debugee (2-3): resumed",
+        "rank 4 of debugee: gone (was killed by SIGKILL)",
+        "2 ranks of debugee (5,7): not stopped",
+        "[8] --Return--",
+        "rank 8 of debugee: went on to the end of the endpoint",
+    ]
+    assert answers.sent == 6
+
+
+@given(st.text())
+def test_nothing_of_a_rank_drives_the_terminal(text: str) -> None:
+    shown = clean(text)
+    assert all(character in "\n\t" or character.isprintable() or ord(character) > 159 for character in shown)
+    assert clean("\x1b[31m\ta\r\nb\rc\x9b") == "\\e[31m\ta\nb\\rc\\x9b"
+
+
+def test_small_texts() -> None:
+    assert prompt_of("debugee", 13, {"hosts": 3, "gpus": 1}) == "(debugee 13 hosts=3,gpus=1) "
+    assert prompt_of("solo", 0, {}) == "(solo 0) "
+    assert address("a", "t", "m") == "a@m/t"
+    assert str(Place("/x/y/my_actors.py", 16, "to_debug")) == "my_actors.py:16 (to_debug)"
+    assert Place("/x/y.py", 1, "f").module == "y"
+    assert Place.from_wire(Place("a", 1, "f").to_wire()) == Place("a", 1, "f")
+    assert (since(0, 5), since(0, 600), since(0, 7200)) == ("5 s", "10 min", "2 h")
+    assert cap("x" * 10, 10) == "x" * 10
+    assert cap("x" * 100 + "y" * 100, 10) == "xxxxx\n... 190 characters left out ...\nyyyyy"
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[LineTerminal, int, io.StringIO]]:
+    reading, writing = os.pipe()
+    out = io.StringIO()
+    terminal = LineTerminal(reading, out)
+    yield terminal, writing, out
+    terminal.close()
+    os.close(reading)
+    os.close(writing)
+
+
+def test_plain_lines(pipe: tuple[LineTerminal, int, io.StringIO]) -> None:
+    terminal, writing, out = pipe
+    os.write(writing, b"one\r\ntwo\nthr")
+    assert [terminal.read("> "), terminal.read("> ")] == ["one", "two"]
+    terminal.notice("said between lines")
+    terminal.wake()
+    with pytest.raises(Woken):
+        terminal.read("> ")
+    os.write(writing, b"ee\n")
+    assert terminal.read("> ") == "three"
+    assert out.getvalue() == "said between lines\n"
+
+
+def test_a_plain_reader_is_woken(pipe: tuple[LineTerminal, int, io.StringIO]) -> None:
+    terminal, _, _ = pipe
+    timer = threading.Timer(0.02, terminal.wake)
+    timer.start()
+    with pytest.raises(Woken):
+        terminal.read("> ")
+    timer.join()
+
+
+def test_the_last_line_needs_no_newline() -> None:
+    reading, writing = os.pipe()
+    terminal = LineTerminal(reading, io.StringIO())
+    os.write(writing, b"quit")
+    os.close(writing)
+    assert terminal.read("") == "quit"
+    with pytest.raises(EOFError):
+        terminal.read("")
+    terminal.close()
+    os.close(reading)
+
+
+def test_a_person_at_a_plain_terminal_sees_the_prompt() -> None:
+    reading, writing = os.pipe()
+    out = io.StringIO()
+    terminal = LineTerminal(reading, out, person=True)
+    os.write(writing, b"list\n")
+    assert terminal.read("meshrt_dbg> ") == "list"
+    assert out.getvalue() == "meshrt_dbg> "
+    terminal.close()
+    os.close(reading)
+    os.close(writing)
