@@ -34,7 +34,7 @@ def test_get_is_repeatable_and_gives_the_same_object() -> None:
     future = proc_mesh(n=2).spawn("echo", Echo).rank.call()
     assert future.get(20) is future.get() is future.result() is future.result(0)
     assert future.done() and future.exception() is None
-    assert repr(future) == "<MeshCall done>"
+    assert repr(future) == "<Future done>"
 
 
 def test_the_same_error_each_time_and_its_traceback_does_not_grow() -> None:
