@@ -26,7 +26,12 @@ def _isolate() -> None:
     base = Path(tempfile.gettempdir())
     scratch = Path(tempfile.mkdtemp(prefix="mt", dir=base if len(str(base)) < 30 else "/tmp"))
     pid = os.getpid()
-    atexit.register(lambda: os.getpid() == pid and shutil.rmtree(scratch, ignore_errors=True))
+
+    def remove() -> None:
+        if os.getpid() == pid:  # not in a forked child
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    atexit.register(remove)
     os.environ["MESHRT_RUNTIME_DIR"] = str(scratch / "r")
     os.environ["MESHRT_RUNS"] = str(scratch / "runs")
     os.environ["MESHRT_STRICT_HOOKS"] = "1"

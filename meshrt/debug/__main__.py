@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -74,6 +75,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.commands is not None:
             return run_lines(program, arguments.commands)
         return run_prompt(program)
+    except BrokenPipeError:  # whoever read the output has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
     except (MeshError, OSError) as error:
         print(f"the program cannot be reached: {error}", file=sys.stderr)
         return _EXIT_USAGE

@@ -6,9 +6,9 @@ import queue
 import time
 
 from meshrt.debug.client import Client
-from meshrt.debug.protocol import BUSY, PDB_PROMPT, RUNNING, STEPPING, STOPPED
+from meshrt.debug.protocol import BUSY, PDB_PROMPT, QUITS, RUNNING, STEPPING, STOPPED
 from meshrt.debug.render import clean, prompt_of
-from meshrt.debug.terminal import Terminal
+from meshrt.debug.terminal import Terminal, Woken
 from meshrt.errors import MeshError
 from meshrt.hooks import Body
 
@@ -19,8 +19,6 @@ COMMAND_SECONDS = 10.0
 CONTINUE_SECONDS = 1.5
 #: Seconds after which a person is told that the rank is at work.
 HINT_SECONDS = 1.0
-
-_QUITS = ("q", "quit", "exit")
 
 
 class Attached:
@@ -71,7 +69,7 @@ class Attached:
         if word == "detach":
             self.leave(f"detached from {self.name}; it stays stopped")
             return True
-        if word in _QUITS and self._at_pdb and self._reason != "post-mortem" and not self._really():
+        if word in QUITS and self._at_pdb and self._reason != "post-mortem" and not self._really():
             return True
         return self._send(line=line)
 
@@ -106,7 +104,7 @@ class Attached:
         question = f"abort {self._endpoint} on rank {self._rank}? the caller gets an error [y/N] "
         try:
             answer = self._terminal.read(question)
-        except (EOFError, KeyboardInterrupt):
+        except (EOFError, KeyboardInterrupt, Woken):
             answer = ""
         if answer.strip().lower() in ("y", "yes"):
             return True

@@ -68,6 +68,8 @@ def _at_terminal() -> bool:
     if os.environ.get("MESHRT_DEBUG_AUTO") == "0":
         return False
     try:
-        return sys.stdin is not None and sys.stdin.isatty() and sys.stdout is not None and sys.stdout.isatty()
-    except ValueError:  # closed
+        if sys.stdin is None or sys.stdout is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            return False
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()  # in the background, reading would stop the program
+    except (ValueError, OSError):  # closed, or not the terminal that controls this program
         return False

@@ -13,11 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from meshrt.debug.protocol import PDB_PROMPT, cap
 from meshrt.debug.sessions import Session
 from meshrt.hooks import Body, RootServices, ToolClient
 from meshrt.selection import fold_ranks
 
 __all__ = ["Attachment", "Cast"]
+
+
+#: Text of one cast, of one answer in it at least, and of one report to the terminal, in characters. A rank's whole text
+#: is there for who attaches.
+ALL_CHARACTERS = 1_000_000
+LEAST_CHARACTERS = 2_000
+REPORT_CHARACTERS = 200_000
 
 
 class Cast:
@@ -36,6 +44,7 @@ class Cast:
         self._done = done
         self._pending: dict[Session, str] = {}
         self._answers: dict[tuple[str, str, str], list[int]] = {}
+        self._limit = ALL_CHARACTERS
         self._scheduled = False
         self._left = False
         self._finished = False
@@ -43,9 +52,11 @@ class Cast:
     def expect(self, session: Session, label: str) -> None:
         """Wait for ``session``, to be named ``label``."""
         self._pending[session] = label
+        self._limit = max(LEAST_CHARACTERS, ALL_CHARACTERS // len(self._pending))
 
     def settle(self, label: str, kind: str, text: str, ranks: Iterable[int]) -> None:
         """Report ranks that need not be waited for."""
+        text = cap(text, self._limit)
         self._answers.setdefault((label, kind, text), []).extend(ranks)
 
     def leave(self) -> None:
@@ -54,13 +65,22 @@ class Cast:
 
     def report(self) -> Body:
         """Return what came in since the last report."""
-        answers = [
-            {"actor": label, "kind": kind, "text": text, "ranks": fold_ranks(ranks)}
-            for (label, kind, text), ranks in self._answers.items()
-            if ranks
-        ]
-        self._answers.clear()
-        return {"cast": self.number, "answers": answers, "done": not self._pending, "waiting": self._waiting()}
+        answers: list[Body] = []
+        size = 0
+        for key in list(self._answers):
+            label, kind, text = key
+            size += len(text)
+            if answers and size > REPORT_CHARACTERS:
+                break
+            ranks = self._answers.pop(key)
+            if ranks:
+                answers.append({"actor": label, "kind": kind, "text": text, "ranks": fold_ranks(ranks)})
+        return {
+            "cast": self.number,
+            "answers": answers,
+            "done": not self._pending and not self._answers,
+            "waiting": self._waiting(),
+        }
 
     def _waiting(self) -> Body:
         waiting: dict[str, list[int]] = {}
@@ -71,7 +91,8 @@ class Cast:
     # -- Waiter
 
     def stopped(self, session: Session, text: str) -> bool:
-        self._settle(session, "answered", session.text)
+        prompt = "" if session.prompt == PDB_PROMPT else session.prompt
+        self._settle(session, "answered", session.text + prompt)
         return not self._left
 
     def printed(self, session: Session, text: str) -> None:
@@ -105,8 +126,11 @@ class Cast:
         if self._finished:
             return
         self._finished = not self._pending
-        if not self._left and (self._answers or self._finished):
-            self.client.push("debug.cast", self.report())
+        while not self._left and (self._answers or self._finished):
+            report = self.report()
+            self.client.push("debug.cast", report)
+            if not self._answers:
+                break
         if self._finished:
             self._done(self)
 

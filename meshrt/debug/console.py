@@ -8,6 +8,7 @@ in and out too; as it is given the router for that, two threads that do so at on
 
 from __future__ import annotations
 
+import collections
 import io
 import queue
 import sys
@@ -15,6 +16,8 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any
+
+from meshrt.debug.protocol import left_out
 
 __all__ = ["Console", "Released", "console_here", "standard_in", "standard_out"]
 
@@ -43,12 +46,16 @@ class Console:
     FLUSH_SECONDS = 0.2
     #: ... and no more of it than this is kept before.
     FLUSH_CHARACTERS = 100_000
+    #: A command that prints more than this is not followed any more; only its last text is kept.
+    FOLLOW_CHARACTERS = 500_000
 
     def __init__(self, prompted: Callable[[str, str], None], printed: Callable[[str], None]) -> None:
         self._prompted = prompted
         self._printed = printed
-        self._parts: list[str] = []
+        self._parts: collections.deque[str] = collections.deque()
         self._size = 0
+        self._followed = 0
+        self._dropped = 0
         self._last_flush = time.monotonic()
         self._lines: queue.SimpleQueue[str | Released | None] = queue.SimpleQueue()
         self._released: Released | None = None
@@ -58,17 +65,22 @@ class Console:
         """Keep ``text`` until the next prompt; of a command that goes on for long, send it from time to time."""
         self._parts.append(text)
         self._size += len(text)
-        if self._size > self.FLUSH_CHARACTERS or (
+        if self._followed > self.FOLLOW_CHARACTERS:
+            while self._size - len(self._parts[0]) > self.FLUSH_CHARACTERS:
+                self._dropped += len(self._parts[0])
+                self._size -= len(self._parts.popleft())
+        elif self._size > self.FLUSH_CHARACTERS or (
             "\n" in text and time.monotonic() - self._last_flush > self.FLUSH_SECONDS
         ):
+            self._followed += self._size
             self._printed(self.take())
         return len(text)
 
     def take(self) -> str:
         """Return what was written since the last time."""
-        text = "".join(self._parts)
+        text = (left_out(self._dropped) if self._dropped else "") + "".join(self._parts)
         self._parts.clear()
-        self._size = 0
+        self._size = self._dropped = 0
         self._last_flush = time.monotonic()
         return text
 
@@ -82,6 +94,7 @@ class Console:
                 self._released = item
             else:
                 self._last_flush = time.monotonic()
+                self._followed = 0
                 return "" if item is None else item + "\n"
         raise self._released
 

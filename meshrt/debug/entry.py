@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from meshrt.debug.client import Client
 from meshrt.debug.repl import Repl
@@ -101,7 +102,18 @@ def enter_here(waited: Waited) -> None:
         return
     client = _connect(program, person=True)
     repl, terminal = _prompt(client, lambda: waited.done() and not client.standing)
-    waited.add_done_callback(lambda _: repl.look_up())
+
+    def done(future: Any) -> None:
+        try:
+            error = future.exception()
+        except Exception:  # whatever it waits for, it need not be a call
+            error = None
+        if error is not None and client.standing:
+            headline = str(error).partition("\n")[0]
+            terminal.notice(f"the script's call has failed; it is told when no rank is stopped any more. {headline}")
+        repl.look_up()
+
+    waited.add_done_callback(done)
     client.stops.clear()  # said on this very terminal a moment ago
     try:
         _greet(terminal, client)

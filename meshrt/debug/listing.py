@@ -11,7 +11,7 @@ from meshrt.selection import Shape, fold_ranks
 __all__ = ["rows_of", "snapshot_of", "status_of"]
 
 #: Rows of one listing; arrays on the wire are limited to about as many.
-_MOST_ROWS = 4000
+_MOST_ROWS = 2000
 
 
 def rows_of(table: SessionTable, targets: Targets, *, running: bool) -> Body:

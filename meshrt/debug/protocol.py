@@ -23,6 +23,7 @@ __all__ = [
     "ENDED",
     "INPUT",
     "PDB_PROMPT",
+    "QUITS",
     "RUNNING",
     "STEPPING",
     "STOPPED",
@@ -31,6 +32,7 @@ __all__ = [
     "SessionKey",
     "address",
     "cap",
+    "left_out",
     "since",
 ]
 
@@ -49,6 +51,9 @@ ENDED = "ended"
 
 #: The most text of one prompt that crosses the control plane, in characters.
 TEXT_LIMIT = 200_000
+
+#: pdb's words that abort an endpoint: a person is asked before they are sent.
+QUITS = ("q", "quit", "exit")
 
 ABORTED = "a person aborted this endpoint from the debugger (q)"
 
@@ -95,12 +100,16 @@ def address(actor: str, thread: str = "", mesh: str = "") -> str:
 
 
 def cap(text: str, limit: int = TEXT_LIMIT) -> str:
-    """Return ``text``, with its middle left out when it is longer than ``limit`` characters."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    left_out = len(text) - 2 * half
-    return f"{text[:half]}\n... {left_out} characters left out ...\n{text[-half:]}"
+    """Return ``text`` as it can be sent: its middle left out above ``limit`` characters, lone surrogates escaped."""
+    if len(text) > limit:
+        half = limit // 2
+        text = f"{text[:half]}{left_out(len(text) - 2 * half)}{text[-half:]}"
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def left_out(characters: int) -> str:
+    """Return the line that stands for text that is not there."""
+    return f"\n... {characters} characters left out ...\n"
 
 
 def since(start: float, now: float | None = None) -> str:

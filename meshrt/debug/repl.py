@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from meshrt.debug.attached import Attached
 from meshrt.debug.client import Client
 from meshrt.debug.commands import COMMANDS, Invocation, help_text, parse_line
+from meshrt.debug.protocol import QUITS
 from meshrt.debug.render import Answers, clean, count_ranks, listing, status
 from meshrt.debug.terminal import Terminal, Woken
 from meshrt.errors import MeshError, UsageError
@@ -21,6 +24,7 @@ PROMPT = "meshrt_dbg> "
 #: Seconds after which ranks that have not answered are named, and left to themselves.
 HINT_SECONDS = 1.0
 CAST_SECONDS = 10.0
+ENDING_SECONDS = 3.0
 
 
 class Repl:
@@ -101,8 +105,12 @@ class Repl:
         return 0
 
     def _closed(self) -> int:
-        self._say(f"the program (pid {self._client.pid}) has ended")
-        return 0
+        pid = self._client.pid
+        if _gone(pid):
+            self._say(f"the program (pid {pid}) has ended")
+            return 0
+        self._say(f"the program (pid {pid}) has closed the connection; python -m meshrt.debug opens it again")
+        return 1
 
     def look_up(self) -> None:
         """Something changed: end the reading of a line if that concerns it. Any thread."""
@@ -153,10 +161,7 @@ class Repl:
                 self._attached = Attached(self._client, self._terminal, body)
                 return True
             case "cast":
-                actor, ranks, line = arguments["actor"], arguments["ranks"], arguments["line"]
-                answers = self._collect(self._client.ask("debug.cast", actor=actor, ranks=ranks, line=line))
-                self._show(answers)
-                return bool(answers.sent) and not answers.unanswered
+                return self._cast(arguments["actor"], arguments["ranks"], arguments["line"])
             case "continue":
                 return self._continue()
             case "wait":
@@ -176,6 +181,19 @@ class Repl:
         self._names = list(body["names"])
         self._say(listing(body["rows"], fold=not verbose, left_out=body["left_out"]))
         return True
+
+    def _cast(self, actor: str, ranks: str, line: str) -> bool:
+        if line.strip() in QUITS and self._terminal.interactive:
+            try:
+                answer = self._terminal.read(f"abort the endpoint of {actor} on {ranks}? the callers get errors [y/N] ")
+            except (EOFError, Woken):
+                answer = ""
+            if answer.strip().lower() not in ("y", "yes"):
+                self._say("not aborted")
+                return True
+        answers = self._collect(self._client.ask("debug.cast", actor=actor, ranks=ranks, line=line))
+        self._show(answers)
+        return bool(answers.sent) and not answers.unanswered
 
     def _continue(self) -> bool:
         answers = self._collect(self._client.ask("debug.continue"))
@@ -257,3 +275,19 @@ class Repl:
         except (MeshError, OSError):
             pass  # completion is a help, not a matter
         return self._names
+
+
+def _gone(pid: int) -> bool:
+    """Whether a process has ended, or does so in the next moment: a program closes its connections a little earlier."""
+    deadline = time.monotonic() + ENDING_SECONDS
+    while pid != os.getpid():
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return True
+        if stat.rpartition(")")[2].split()[0] in "ZX":
+            return True
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.01)
+    return False

@@ -160,7 +160,7 @@ class RankSession:
                 "since": self._since,
                 "seq": self._seq,
                 "stop": self._stop,
-                "prompt": prompt,
+                "prompt": cap(prompt, 2000),
                 "text": cap(text),
             },
         )

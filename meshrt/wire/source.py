@@ -96,26 +96,40 @@ def _stdin_text() -> str | None:
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
             return _stdio_buffer()
     except OSError:
-        return None
+        pass  # closed, or replaced by what has no text
     return None
 
 
 def _stdio_buffer() -> str | None:
     # The interpreter has read the whole pipe through C stdio; a script that fits into its buffer is still there.
     # glibc: struct _IO_FILE { int flags; char *read_{ptr,end,base}, *write_{base,ptr,end}, *buf_base, *buf_end; ... }
-    try:
-        file = ctypes.c_void_p.in_dll(ctypes.CDLL(None), "stdin").value
-        if file is None:
-            return None
-        *_, base, end = (ctypes.c_void_p * 9).from_address(file)
-        if not base or not end or end <= base:
-            return None
-        text = ctypes.string_at(base, end - base).partition(b"\0")[0].decode()
-        tree = ast.parse(text)
-    except (ValueError, SyntaxError, OSError):
-        # Longer than the buffer: what is left of it is no program, or not the beginning of one.
+    file = ctypes.c_void_p.in_dll(ctypes.CDLL(None), "stdin").value
+    if file is None:
         return None
-    return text if tree.body else None
+    *_, base, end = (ctypes.c_void_p * 9).from_address(file)
+    if not base or not end or end <= base:
+        return None
+    lines = ctypes.string_at(base, end - base).partition(b"\0")[0].decode(errors="replace").splitlines(keepends=True)
+    # How long the text is, nobody knows any more: behind it may stand anything. It is the right one if it explains all
+    # the code that runs.
+    for count in range(len(lines), 0, -1):
+        text = "".join(lines[:count])
+        try:
+            tree = ast.parse(text)
+        except (SyntaxError, ValueError):
+            continue
+        return text if tree.body and _explains_main(text) else None
+    return None
+
+
+def _explains_main(text: str) -> bool:
+    """Whether every function of ``__main__`` comes from ``text``."""
+    found = set(_inner_codes(compile(text, _STDIN, "exec", dont_inherit=True)))
+    main = vars(sys.modules["__main__"]).values()
+    owners = [vars(value).values() for value in main if isinstance(value, type)]
+    functions = [value for values in (main, *owners) for value in values if isinstance(value, types.FunctionType)]
+    codes = [function.__code__ for function in functions if function.__code__.co_filename == _STDIN]
+    return all(code in found for code in codes)
 
 
 def _in_history(code: types.CodeType) -> tuple[str, list[types.CodeType]] | None:

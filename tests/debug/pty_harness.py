@@ -63,7 +63,7 @@ def screen(*arguments: str, cwd: Path | str | None = None, **env: str) -> Iterat
         sys.executable,
         list(arguments),
         cwd=None if cwd is None else str(cwd),
-        env=environment(TERM="xterm", PROMPT_TOOLKIT_NO_CPR="1", **env),  # type: ignore[arg-type]
+        env=environment(TERM="xterm", PROMPT_TOOLKIT_NO_CPR="1", **env),
         dimensions=(50, 140),
         encoding="utf-8",
         timeout=SECONDS,

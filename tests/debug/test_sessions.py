@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -320,12 +321,35 @@ def test_a_resumed_rank_runs_at_full_speed() -> None:
 def test_deadlines_stand_still_while_a_rank_is_stopped() -> None:
     mesh = spawn(gpus=2)
     result = mesh.work.call()
+    got: list[Any] = []
+    waiting = threading.Thread(target=lambda: got.append(result.get(0.3)))
     with person() as me:
         me.wait("debugee")
-        result_while_stopped = result.done()
+        waiting.start()
+        assert "no actor 'nobody'" in me("wait nobody 0.8")  # takes longer than the time-out
+        assert waiting.is_alive()
         me("continue")
-    assert not result_while_stopped
-    assert result.get(WAIT).values() == [20, 21]
+    waiting.join(WAIT)
+    assert got[0].values() == [20, 21]
+
+
+def test_much_text_from_many_ranks() -> None:
+    mesh = spawn(gpus=8)
+    result = mesh.work.call()
+    with person() as me:
+        me.wait("debugee")
+        answer = me("cast debugee ranks(:) p str(rank) * 150_000")
+        assert all(f"[{rank}]\n'{str(rank) * 50_000}" in answer for rank in range(8))
+        assert answer.count("characters left out") == 8
+        me("attach debugee 3")
+        shown = me("for i in range(200_000): print(i, 'x' * 50)")
+        assert 400_000 < len(shown) < 1_500_000
+        assert "characters left out" in shown
+        assert shown.endswith(f"199999 {'x' * 50}\n")
+        assert me("print('\\udc80 \\U0001f600')") == "\\udc80 \U0001f600\n"
+        me("detach")
+        me("continue")
+    result.get(WAIT)
 
 
 def test_control_characters_of_a_rank_are_shown() -> None:

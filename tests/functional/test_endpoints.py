@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from meshrt import (
@@ -104,7 +106,7 @@ def test_choose_asks_one_rank_and_in_time_all_of_them() -> None:
 def test_broadcast_returns_nothing_and_keeps_its_place() -> None:
     clock = proc_mesh(n=2).spawn("clock", Clock)
     for _ in range(5):
-        assert clock.tick.broadcast() is None
+        clock.tick.broadcast()
     assert clock.tick.call().get(20).values() == [6, 6]
 
 
@@ -198,12 +200,13 @@ def test_inheritance_and_any_arguments() -> None:
 @pytest.mark.parametrize("adverb", ["call", "call_one", "choose", "stream", "broadcast"])
 def test_wrong_arguments_fail_at_the_call_with_pythons_text(adverb: str) -> None:
     greet = proc_mesh(n=1).spawn("echo", Echo).greet
-    for args, kwargs, text in [
+    cases: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
         ((), {}, r"greet\(\) missing a required argument: 'name'"),
         (("a", "b"), {}, r"greet\(\) too many positional arguments"),
         (("a",), {"loud": 1}, r"greet\(\) got an unexpected keyword argument 'loud'"),
         (("a",), {"name": "b"}, r"greet\(\) multiple values for argument 'name'"),
-    ]:
+    ]
+    for args, kwargs, text in cases:
         with pytest.raises(TypeError, match=text):
             getattr(greet, adverb)(*args, **kwargs)
 

@@ -55,7 +55,7 @@ def test_the_same_error_each_time_and_its_traceback_does_not_grow() -> None:
 def test_done_becomes_true_without_anybody_waiting(tmp_path: Path) -> None:
     gate = proc_mesh(n=1).spawn("gate", Gate).get(20)
     future = gate.wait_for.call_one(str(tmp_path / "open"))
-    assert not future.done() and repr(future) == "<OneCall pending>"
+    assert not future.done() and repr(future) == "<Future pending>"
     (tmp_path / "open").touch()
     wait_until(future.done)
     assert future.get(0) == 0

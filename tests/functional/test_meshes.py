@@ -18,7 +18,8 @@ def getenv(name: str) -> str | None:
 
 @pytest.mark.parametrize("sizes", [{"hosts": 2, "gpus": 3}, {"gpus": 3, "hosts": 2}, {"dp": 2, "pp": 1, "tp": 2}])
 def test_dimensions_stand_in_the_order_given(sizes: dict[str, int]) -> None:
-    mesh = proc_mesh(**sizes)
+    options: dict[str, Any] = {**sizes}
+    mesh = proc_mesh(**options)
     assert list(mesh.sizes.items()) == list(sizes.items())
     echo = mesh.spawn("echo", Echo)
     points = [point for point, _, _ in echo.where.call().get().values()]
@@ -136,7 +137,7 @@ def test_initialized_get_and_repr() -> None:
     assert mesh.get(20) is mesh
     assert "hosts=2" in repr(mesh) and "gpus=2" in repr(mesh)
     part = mesh.slice(hosts=1)
-    assert isinstance(part, ProcMesh) and part.mesh_id == mesh.mesh_id
+    assert type(part) is ProcMesh and part.mesh_id == mesh.mesh_id
     assert part.spawn("part", Echo).where.call().get().values() == [
         ({"gpus": 0}, {"gpus": 2}, "part"),
         ({"gpus": 1}, {"gpus": 2}, "part"),

@@ -123,7 +123,7 @@ def test_sizes_around_every_limit_of_the_wire(size: int) -> None:
 def test_seventy_mebibytes_go_in_pieces_both_ways() -> None:
     arrays = proc_mesh(n=2).spawn("arrays", Arrays)
     data = np.random.default_rng(1).integers(0, 256, 70 * MIB, np.uint8)
-    assert arrays.digest.call(data).get(60).values() == [hashlib.sha256(data).hexdigest()] * 2
+    assert arrays.digest.call(data).get(60).values() == [hashlib.sha256(data.data).hexdigest()] * 2
     back = arrays.slice(n=0).make.call_one(18 * MIB).get(60)
     assert back.nbytes == 72 * MIB and bool((back == np.arange(18 * MIB, dtype=np.uint32).view(np.uint8)).all())
 

@@ -10,12 +10,15 @@ from pathlib import Path
 __all__ = ["ROOT", "environment", "run_python"]
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Settings of whoever runs the tests that would change how the programs behave.
+_CHANGES_BEHAVIOUR = frozenset({"PYTHONUNBUFFERED", "PYTHONINSPECT", "PYTHONSTARTUP"})
 
 
 def environment(**more: str) -> dict[str, str]:
     """Return the environment of a program: that of this run, with meshrt importable whether installed or not."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    return {**os.environ, "PYTHONPATH": path, **more}
+    inherited = {name: value for name, value in os.environ.items() if name not in _CHANGES_BEHAVIOUR}
+    return {**inherited, "PYTHONPATH": path, **more}
 
 
 def run_python(

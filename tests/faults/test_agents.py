@@ -1,0 +1,152 @@
+"""The host agent is killed, or stopped. G1, G7."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+import meshrt
+from meshrt import HostLost, LocalEngine, MeshStopped, SpawnError, proc_mesh
+from tests.faults.actors import BornDead, Victim
+from tests.faults.watch import LONG, agents, all_gone, is_alive, paused
+from tests.support.waiting import wait_until
+
+#: Seconds, C7: the table's second, on a loaded machine.
+SOON = 5.0
+COUNTS = [pytest.param(1, id="one-agent"), pytest.param(2, id="two-agents")]
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("phase", ["idle", "in a call"])
+def test_kill_9(count: int, phase: str, tmp_path: Path) -> None:
+    """C7: its ranks end, the error names all of them, the other host goes on, and the next mesh works."""
+    engine = LocalEngine(count)
+    victims = proc_mesh(hosts=2, gpus=2, engine=engine).spawn("victim", Victim)
+    pids = victims.pid.call().get(LONG).values()
+    daemon = victims.slice(hosts=0, gpus=1).daemon.call_one("exec").get(LONG)
+    lost = [0, 1, 2, 3] if count == 1 else [0, 1]
+    pending = victims.wait_for.call(str(tmp_path / "gate"), str(tmp_path / "inside"))
+    if phase == "idle":
+        (tmp_path / "gate").touch()
+        pending.get(LONG)
+    else:
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 4, LONG)
+    os.kill(agents()[0], signal.SIGKILL)
+    all_gone([daemon, *(pids[rank] for rank in lost)], SOON)
+    if phase == "idle":
+        wait_until(lambda: victims.pid.call().exception(LONG), LONG)
+        pending = victims.pid.call()
+    error = pending.exception(LONG)
+    assert isinstance(error, HostLost)
+    assert [error.rank, *(place.rank for place in error.others)] == lost
+    assert error.place.host and f"agent of host {error.place.host}" in str(error)
+    (tmp_path / "gate").touch()
+    if count == 2:
+        assert victims.slice(hosts=1).pid.call().get(LONG).values() == pids[2:]
+    assert len(proc_mesh(hosts=2, gpus=2, engine=engine).spawn("victim", Victim).pid.call().get(LONG)) == 4
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_kill_9_while_the_ranks_start(count: int) -> None:
+    engine = LocalEngine(count)
+    mesh = proc_mesh(hosts=2, gpus=16, engine=engine)
+    victims = mesh.spawn("victim", Victim)
+    wait_until(agents, LONG)
+    os.kill(agents()[0], signal.SIGKILL)
+    assert isinstance(victims.initialized.exception(LONG), HostLost)
+    assert isinstance(mesh.initialized.exception(LONG), SpawnError | None)
+    mesh.stop()
+    assert len(proc_mesh(n=2, engine=engine).spawn("victim", Victim).pid.call().get(LONG)) == 2
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_kill_9_in_init(count: int, tmp_path: Path) -> None:
+    born = proc_mesh(hosts=2, engine=LocalEngine(count)).spawn("born", BornDead, "error", (99,), str(tmp_path / "gate"))
+    calls = [born.pid.call(), born.pid.call()]
+    wait_until(lambda: len(agents()) == count, LONG)
+    os.kill(agents()[0], signal.SIGKILL)
+    assert all(isinstance(future.exception(LONG), HostLost) for future in (born.initialized, *calls))
+    (tmp_path / "gate").touch()
+
+
+def test_kill_9_while_stopping(tmp_path: Path) -> None:
+    mesh = proc_mesh(hosts=2, gpus=2, engine=LocalEngine(2))
+    victims = mesh.spawn("victim", Victim)
+    pids = victims.pid.call().get(LONG).values()
+    pending = victims.wait_for.call(str(tmp_path / "gate"))
+    stopping = mesh._owner().stop(mesh.mesh_id, 1.0)
+    os.kill(agents()[0], signal.SIGKILL)
+    assert stopping.get(LONG) is None
+    assert isinstance(pending.exception(LONG), HostLost | MeshStopped)
+    all_gone(pids, 1)
+
+
+def test_all_agents_die_and_the_program_goes_on() -> None:
+    for _ in range(3):
+        victims = proc_mesh(hosts=2, engine=LocalEngine(2)).spawn("victim", Victim).get(LONG)
+        pids = victims.pid.call().get(LONG).values()
+        for agent in agents():
+            os.kill(agent, signal.SIGKILL)
+        assert isinstance(victims.wait_for.call("/nowhere").exception(LONG), HostLost)
+        all_gone(pids, SOON)
+
+
+def test_the_survivors_of_a_lost_host_end_with_the_program() -> None:
+    """A new set of agents has taken their place; they still have ranks, and must not be forgotten."""
+    engine = LocalEngine(2)
+    first = proc_mesh(hosts=2, engine=engine).spawn("victim", Victim).get(LONG)
+    pids = first.pid.call().get(LONG).values()
+    before = agents()
+    os.kill(before[0], signal.SIGKILL)
+    assert isinstance(first.wait_for.call("/nowhere").exception(LONG), HostLost)
+    proc_mesh(hosts=2, engine=engine).spawn("victim", Victim).get(LONG)
+    assert is_alive(pids[1])
+    meshrt.shutdown_context(0.5)
+    assert agents() == []
+    all_gone([*pids, *before], 1)
+
+
+def test_a_stopped_agent_is_not_dead() -> None:
+    """C2c: calls do not need it, and after SIGCONT it serves again."""
+    mesh = proc_mesh(n=2)
+    victims = mesh.spawn("victim", Victim)
+    pids = victims.pid.call().get(LONG).values()
+    (agent,) = agents()
+    with paused(agent):
+        begin = time.monotonic()
+        wait_until(lambda: time.monotonic() - begin > 2.5 or victims.pid.call().get(LONG).values() != pids, LONG)
+        later = proc_mesh(n=1).spawn("later", Victim).pid.call()
+        assert not later.done()
+    assert victims.pid.call().get(LONG).values() == pids
+    assert len(later.get(LONG)) == 1
+
+
+def test_stop_does_not_wait_for_a_stopped_agent() -> None:
+    """G7: the ranks end without it."""
+    mesh, other = proc_mesh(n=2), proc_mesh(n=1)
+    pids = mesh.spawn("victim", Victim).pid.call().get(LONG).values()
+    victim = other.spawn("victim", Victim).get(LONG)
+    (agent,) = agents()
+    with paused(agent):
+        begin = time.monotonic()
+        mesh.stop(0.5)
+        assert time.monotonic() - begin < 0.5 + 1.0 + 4.0
+        all_gone(pids, 1)
+        assert victim.echo.call_one(1).get(LONG) == 1
+    assert victim.echo.call_one(2).get(LONG) == 2
+    assert len(proc_mesh(n=1).spawn("victim", Victim).pid.call().get(LONG)) == 1
+
+
+def test_the_end_of_the_program_does_not_wait_for_a_stopped_agent() -> None:
+    victims = proc_mesh(n=2).spawn("victim", Victim)
+    pids = victims.pid.call().get(LONG).values()
+    (agent,) = agents()
+    with paused(agent):
+        begin = time.monotonic()
+        meshrt.shutdown_context(0.2)
+        assert time.monotonic() - begin < 10
+        all_gone([agent, *pids], 1)

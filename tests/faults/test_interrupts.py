@@ -1,0 +1,231 @@
+"""Ctrl-C, from a real terminal, at every moment (C4, C5); and the terminal itself goes away (C6)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import signal
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.watch import LONG, all_gone, descendants, runtime_directories
+from tests.support.footprint import marked_processes
+from tests.support.programs import environment
+from tests.support.waiting import wait_until
+
+GONE = 2.0
+
+HEAD = """
+import json, os, sys, threading, time
+from meshrt import *
+from tests.faults.actors import *
+def tell(**facts):
+    print("@" + json.dumps(facts), flush=True)
+def here():
+    return sys._getframe(1).f_code.co_name
+mesh = proc_mesh(hosts=2, gpus=2, engine=LocalEngine(2))
+victims = mesh.spawn("victim", Victim).get(20)
+pids = victims.pid.call().get(20).values()
+"""
+
+
+class Session:
+    """A script on a terminal of its own; `press` types, `told` waits for what it tells."""
+
+    def __init__(self, script: str, folder: Path) -> None:
+        path = folder / "script.py"
+        path.write_text(HEAD + textwrap.dedent(script))
+        self.pid, self._terminal = pty.fork()
+        if self.pid == 0:
+            os.execve(sys.executable, [sys.executable, str(path)], environment())
+        os.set_blocking(self._terminal, False)
+        self.text = ""
+        self._status: int | None = None
+
+    def press(self, keys: str) -> None:
+        os.write(self._terminal, keys.encode())
+
+    def read(self) -> str:
+        with contextlib.suppress(BlockingIOError, OSError):
+            while data := os.read(self._terminal, 1 << 16):
+                self.text += data.decode(errors="replace")
+        return self.text
+
+    def told(self, name: str) -> Any:
+        """Wait for a fact and return it."""
+
+        def facts() -> dict[str, Any]:
+            lines = self.read().replace("^C", "").split("\n")[:-1]
+            found: dict[str, Any] = {}
+            for line in lines:
+                if line.startswith("@"):
+                    found.update(json.loads(line[1:]))
+            return found
+
+        wait_until(lambda: name in facts() or self.ended(), LONG, f"{name!r} in {self.text!r}")
+        assert name in facts(), self.text
+        return facts()[name]
+
+    def ended(self) -> bool:
+        self.read()
+        if self._status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._status = os.waitstatus_to_exitcode(status)
+        return self._status is not None
+
+    def ends(self) -> int:
+        """Wait for the end of the script and return its exit code."""
+        wait_until(self.ended, LONG, f"the end; it has printed {self.text!r}")
+        assert self._status is not None
+        return self._status
+
+    def hang_up(self) -> None:
+        """Close the terminal."""
+        if self._terminal >= 0:
+            os.close(self._terminal)
+            self._terminal = -1
+
+    def close(self) -> None:
+        if not self.ended():
+            os.kill(self.pid, signal.SIGKILL)
+            self.ends()
+        self.hang_up()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Any]:
+    sessions: list[Session] = []
+
+    def make(script: str) -> Session:
+        sessions.append(Session(script, tmp_path))
+        return sessions[-1]
+
+    yield make
+    for session in sessions:
+        session.close()
+
+
+WAITS = {
+    "get": "victims.wait_for.call('/nowhere/gate').get()",
+    "get with a time-out": "victims.wait_for.call('/nowhere/gate').get(100)",
+    "initialized": "mesh.spawn('born', BornDead, 'error', (99,), '/nowhere/gate').get()",
+    "stream": "[f.get() for f in victims.wait_for.stream('/nowhere/gate')]",
+    "asyncio": "__import__('asyncio').run(main_task())",
+    "follower": "busy.start(); victims.wait_for.call('/nowhere/gate').get()",
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_ctrl_c_in_a_wait(wait: str, start: Any) -> None:
+    """C4: KeyboardInterrupt in the user's own frame; the ranks do not notice, and the mesh is usable."""
+    session = start(f"""
+        async def main_task():
+            await victims.wait_for.call('/nowhere/gate')
+        other = mesh.spawn("other", Victim)
+        busy = threading.Thread(target=lambda: victims.wait_for.call('/nowhere/gate').exception(), daemon=True)
+        def user_code():
+            {WAITS[wait]}
+        tell(ready=pids)
+        try:
+            user_code()
+        except KeyboardInterrupt as error:
+            frames = []
+            trace = error.__traceback__
+            while trace:
+                frames.append(trace.tb_frame.f_code.co_name)
+                trace = trace.tb_next
+            tell(frames=frames)
+        tell(after=other.pid.call().get(20).values())
+        mesh.stop(0)
+        tell(stopped=1)
+    """)
+    pids = session.told("ready")
+    wait_until(lambda: sleeping(session.pid), LONG)
+    session.press("\x03")
+    assert "user_code" in session.told("frames")
+    assert session.told("after") == pids
+    assert session.told("stopped")
+    assert session.ends() == 0
+    all_gone(pids, GONE)
+
+
+def sleeping(pid: int) -> bool:
+    """Whether the main thread of a process waits in the kernel for something other than a moment's I/O."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/wchan").read_text() in ("ep_poll", "do_epoll_wait", "futex_wait_queue", "futex_do_wait")
+    return True
+
+
+def test_ctrl_c_a_hundred_times_during_calls(start: Any) -> None:
+    """Wherever it hits, no call is lost and nothing hangs."""
+    session = start("""
+        tell(ready=pids)
+        hits = calls = 0
+        while hits < 100:
+            try:
+                while True:
+                    calls += 1
+                    assert victims.echo.call(calls).get(20).values() == [calls] * 4
+            except KeyboardInterrupt:
+                hits += 1
+                print("!", flush=True)
+        tell(after=victims.pid.call().get(20).values())
+    """)
+    pids = session.told("ready")
+    for hit in range(100):
+        session.press("\x03")
+        wait_until(lambda hit=hit: session.read().count("!") > hit, LONG, f"hit {hit}: {session.text[-2000:]}")
+    assert session.told("after") == pids
+    assert session.ends() == 0
+
+
+def test_ctrl_c_without_a_handler_ends_the_script(start: Any) -> None:
+    session = start("tell(ready=pids)\nvictims.wait_for.call('/nowhere/gate').get()")
+    pids = [*session.told("ready"), *descendants(session.pid)]
+    wait_until(lambda: sleeping(session.pid), LONG)
+    session.press("\x03")
+    assert session.ends() == -signal.SIGINT
+    assert session.text.count("Traceback") == 1 and "KeyboardInterrupt" in session.text
+    all_gone(pids, GONE)
+
+
+@pytest.mark.parametrize("presses", [1, 2, 3, 5])
+@pytest.mark.parametrize("where", ["stop", "exit", "with"])
+def test_ctrl_c_during_stop(where: str, presses: int, start: Any) -> None:
+    """C5: the ranks hang, the grace is long; Ctrl-C shortens it, and however often it comes, everything ends."""
+    end = {
+        "stop": "tell(ready=pids); mesh.stop(100)",
+        "exit": "import meshrt.mesh.root as root\nroot.shutdown.__defaults__ = (100,)\ntell(ready=pids)\nshutdown_context(100)",
+        "with": "with mesh:\n    tell(ready=pids)",
+    }[where]
+    session = start("victims.wait_for.broadcast('/nowhere/gate')\n" + end)
+    pids = [*session.told("ready"), *descendants(session.pid)]
+    wait_until(lambda: sleeping(session.pid), LONG)
+    for _ in range(presses):
+        if session.ended():
+            break
+        session.press("\x03")
+    session.ends()
+    all_gone(pids, GONE)
+    wait_until(lambda: not marked_processes(), GONE)
+    wait_until(lambda: not runtime_directories(), GONE)
+
+
+@pytest.mark.parametrize("phase", ["idle", "in a call"])
+def test_the_terminal_is_closed(phase: str, start: Any) -> None:
+    """C6."""
+    wait = "threading.Event().wait()" if phase == "idle" else "victims.wait_for.call('/nowhere/gate').get()"
+    session = start("tell(ready=pids)\n" + wait)
+    pids = [*session.told("ready"), *descendants(session.pid)]
+    session.hang_up()
+    assert session.ends() == -signal.SIGHUP
+    all_gone(pids, GONE)
+    wait_until(lambda: not runtime_directories(), GONE)

@@ -1,0 +1,115 @@
+"""A rank as the driver sees it: a listening socket that is served by hand, one step at a time, on the test's thread."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from meshrt.transport.driver import Driver
+from meshrt.transport.fate import Fate
+from meshrt.wire.frames import Frame, FrameDecoder, split_frames
+from meshrt.wire.handshake import ROLE_DATA, ServerHandshake
+from meshrt.wire.messages import RESULT
+
+__all__ = ["SECRET", "Answers", "FakeRank", "FakeTree"]
+
+SECRET = b"s" * 32
+
+
+class FakeTree:
+    """The control tree: births and deaths happen when the test says so."""
+
+    def __init__(self) -> None:
+        self.births: list[Callable[[], None]] = []
+        self.watchers: dict[tuple[str, int], list[Callable[[Fate], None]]] = {}
+        #: What `switch` was told last, and how often.
+        self.background = False
+        self.switches = 0
+
+    def when_born(self, mesh_id: str, rank: int, callback: Callable[[], None]) -> None:
+        self.births.append(callback)
+
+    def watch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> None:
+        self.watchers.setdefault((mesh_id, rank), []).append(callback)
+
+    def switch(self, on: bool) -> None:
+        self.background = on
+        self.switches += 1
+
+    def bear(self) -> None:
+        """Every rank that was asked for listens now."""
+        while self.births:
+            self.births.pop()()
+
+    def kill(self, driver: Driver, rank: int, fate: Fate) -> None:
+        """Tell of a death."""
+        for callback in self.watchers.pop(("m", rank), []):
+            callback(fate)
+        driver.execute()
+
+
+class FakeRank:
+    """Listens at a path; `serve` does what has to be done now."""
+
+    def __init__(self, path: Path, secret: bytes = SECRET) -> None:
+        self.path = str(path)
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.bind(self.path)
+        self.listener.listen()
+        self.listener.setblocking(False)
+        self.handshake = ServerHandshake(secret, ROLE_DATA)
+        self.sock: socket.socket | None = None
+        self.decoder = FrameDecoder()
+        self.frames: list[Frame] = []
+
+    def serve(self) -> None:
+        """Accept, shake hands, read: as far as it goes without waiting."""
+        try:
+            if self.sock is None:
+                self.sock, _ = self.listener.accept()
+                self.sock.setblocking(False)
+            while data := self.sock.recv(1 << 16):
+                if not self.handshake.done:
+                    self.sock.sendall(self.handshake.receive_data(data))
+                    data = self.handshake.leftover
+                self.frames += self.decoder.receive_data(data)
+        except BlockingIOError:
+            pass
+
+    def send(self, kind: int, header: list[Any], payload: bytes = b"") -> None:
+        """Send a message to the caller."""
+        assert self.sock is not None
+        self.sock.setblocking(True)
+        self.sock.sendall(b"".join(split_frames(kind, header, [payload])))
+        self.sock.setblocking(False)
+
+    def answer(self, call_id: int) -> None:
+        """Answer a call with nothing."""
+        self.send(RESULT, [call_id, None])
+
+    def close(self) -> None:
+        """Close the connection and stop listening."""
+        if self.sock is not None:
+            self.sock.close()
+        self.listener.close()
+
+
+class Answers:
+    """A call's receiver: notes what it gets."""
+
+    def __init__(self, expected: int = 1) -> None:
+        self.delivered: list[tuple[int, Frame]] = []
+        self.lost: list[tuple[int, str, bool]] = []
+        self.expected = expected
+
+    @property
+    def finished(self) -> bool:
+        return len(self.delivered) + len(self.lost) >= self.expected
+
+    def deliver(self, position: int, frame: Frame) -> None:
+        self.delivered.append((position, frame))
+
+    def lose(self, position: int, fate: Fate, sent: bool) -> None:
+        self.lost.append((position, fate.kind, sent))

@@ -1,0 +1,319 @@
+"""The driver, with ranks that are served by hand: links, order, suspects and deaths, and who drives."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshrt.transport import driver as driver_module
+from meshrt.transport.driver import Driver, Pending
+from meshrt.transport.fate import Fate
+from meshrt.wire.frames import split_frames
+from meshrt.wire.messages import CALL
+from tests.support.waiting import wait_until
+from tests.unit.transport.fake_rank import SECRET, Answers, FakeRank, FakeTree
+
+KEY = ("m", 0, "actor")
+DIED = Fate("died", signal=9)
+
+
+@pytest.fixture
+def tree() -> FakeTree:
+    return FakeTree()
+
+
+@pytest.fixture
+def driver(tree: FakeTree) -> Iterator[Driver]:
+    made = Driver(SECRET, tree)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def listen(tmp_path: Path) -> Iterator[Callable[..., FakeRank]]:
+    ranks: list[FakeRank] = []
+
+    def make(name: str = "0", secret: bytes = SECRET) -> FakeRank:
+        ranks.append(FakeRank(tmp_path / name, secret))
+        return ranks[-1]
+
+    yield make
+    for rank in ranks:
+        rank.close()
+
+
+Listen = Callable[..., FakeRank]
+
+
+def call(call_id: int, payload: bytes = b"") -> list[Any]:
+    return split_frames(CALL, [call_id], [payload])
+
+
+def open_link(driver: Driver, rank: FakeRank) -> Any:
+    """Connect and shake hands."""
+    out = driver.link_to(KEY, rank.path)
+    pump(driver, rank, lambda: out.handshake is None)
+    return out
+
+
+def pump(driver: Driver, rank: FakeRank, condition: Callable[[], object]) -> None:
+    """Serve both ends until ``condition()``."""
+
+    def turn() -> object:
+        rank.serve()
+        driver.poll_nowait()
+        return condition()
+
+    wait_until(turn, 10, "both ends served")
+
+
+def test_calls_are_sent_in_order_and_answers_find_their_call(driver: Driver, listen: Listen) -> None:
+    rank = listen()
+    out = open_link(driver, rank)
+    receivers = [Answers() for _ in range(3)]
+    for index, receiver in enumerate(receivers):
+        driver.send(out, call(index + 1), index + 1, receiver, index)
+    rank.serve()
+    assert [frame.header for frame in rank.frames] == [[1], [2], [3]]
+    for call_id in (3, 1, 2):
+        rank.answer(call_id)
+    driver.poll_nowait()
+    assert [[position for position, _ in receiver.delivered] for receiver in receivers] == [[0], [1], [2]]
+    assert rank.handshake.endpoint == "m/0/actor"
+
+
+def test_what_is_sent_before_the_link_is_open_goes_first(driver: Driver, listen: Listen, tree: FakeTree) -> None:
+    rank = listen()
+    out = driver.link_to(KEY, rank.path)
+    for call_id in (1, 2):
+        driver.send(out, call(call_id), call_id, Answers(), 0)
+    assert tree.background and driver.unwritten("m") and not driver.unwritten("other")
+    pump(driver, rank, lambda: not driver.unwritten("m"))
+    driver.send(out, call(3), 3, Answers(), 0)
+    pump(driver, rank, lambda: len(rank.frames) == 3)
+    assert [frame.header for frame in rank.frames] == [[1], [2], [3]]
+    assert not tree.background
+
+
+def test_a_rank_that_is_not_born_yet_is_connected_to_later(
+    driver: Driver, listen: Listen, tree: FakeTree, tmp_path: Path
+) -> None:
+    receiver = Answers()
+    out = driver.link_to(KEY, str(tmp_path / "0"))
+    driver.send(out, call(1), 1, receiver, 0)
+    assert len(tree.births) == 1
+    rank = listen()
+    tree.bear()
+    pump(driver, rank, lambda: rank.frames)
+    rank.answer(1)
+    assert driver.wait(receiver, 10)
+
+
+def test_one_link_per_rank_and_actor(driver: Driver, listen: Listen) -> None:
+    rank = listen()
+    assert driver.link_to(KEY, rank.path) is driver.link_to(KEY, rank.path)
+    assert driver.link_to(("m", 0, "other"), rank.path) is not driver.link_to(KEY, rank.path)
+
+
+def test_a_rank_without_the_secret_gets_nothing(
+    driver: Driver, listen: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_module, "SUSPECT_SECONDS", 0.05)
+    rank = listen(secret=b"x" * 32)
+    receiver = Answers()
+    out = driver.link_to(KEY, rank.path)
+    driver.send(out, call(1, b"secret words"), 1, receiver, 0)
+    pump(driver, rank, lambda: receiver.finished)
+    assert receiver.lost == [(0, "link", False)]
+    assert rank.frames == [] and not rank.handshake.done
+
+
+def test_what_a_rank_wrote_before_it_died_arrives_before_its_death(
+    driver: Driver, listen: Listen, tree: FakeTree
+) -> None:
+    rank = listen()
+    out = open_link(driver, rank)
+    answered, failed = Answers(), Answers()
+    driver.send(out, call(1), 1, answered, 0)
+    driver.send(out, call(2), 2, failed, 0)
+    rank.serve()
+    rank.answer(1)
+    rank.close()
+    tree.kill(driver, 0, DIED)
+    assert answered.finished and not answered.lost
+    assert failed.lost == [(0, "died", True)]
+
+
+def test_a_death_without_end_of_stream_is_enough(driver: Driver, listen: Listen, tree: FakeTree) -> None:
+    """A grandchild may hold the socket open."""
+    rank = listen()
+    out = open_link(driver, rank)
+    receiver = Answers()
+    driver.send(out, call(1), 1, receiver, 0)
+    tree.kill(driver, 0, DIED)
+    assert receiver.lost == [(0, "died", True)]
+
+
+def test_an_end_of_stream_is_a_suspicion_until_the_fate_is_known(
+    driver: Driver, listen: Listen, tree: FakeTree
+) -> None:
+    rank = listen()
+    out = open_link(driver, rank)
+    receiver = Answers()
+    driver.send(out, call(1), 1, receiver, 0)
+    rank.serve()
+    rank.close()
+    assert not driver.wait(receiver, 0.05) and not receiver.lost
+    tree.kill(driver, 0, DIED)
+    assert receiver.lost == [(0, "died", True)]
+
+
+def test_a_suspicion_without_a_fate_becomes_a_lost_link(
+    driver: Driver, listen: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_module, "SUSPECT_SECONDS", 0.05)
+    rank = listen()
+    out = open_link(driver, rank)
+    receiver = Answers()
+    driver.send(out, call(1), 1, receiver, 0)
+    rank.serve()
+    rank.close()
+    assert driver.wait(receiver, 10)
+    assert receiver.lost == [(0, "link", True)]
+    late = Answers()
+    driver.send(out, call(2), 2, late, 0)
+    assert late.lost == [(0, "link", False)]
+
+
+def test_garbage_from_a_rank_is_a_lost_link(driver: Driver, listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_module, "SUSPECT_SECONDS", 0.05)
+    rank = listen()
+    out = open_link(driver, rank)
+    receiver = Answers()
+    driver.send(out, call(1), 1, receiver, 0)
+    assert rank.sock is not None
+    rank.sock.sendall(b"\xff" * 100)
+    assert driver.wait(receiver, 10)
+    assert receiver.lost == [(0, "link", True)]
+
+
+def test_an_answer_to_nobody_is_dropped(driver: Driver, listen: Listen) -> None:
+    rank = listen()
+    out = open_link(driver, rank)
+    rank.answer(99)
+    receiver = Answers()
+    driver.send(out, call(1), 1, receiver, 0)
+    rank.answer(1)
+    assert driver.wait(receiver, 10)
+
+
+def test_a_time_out_and_a_hold(driver: Driver) -> None:
+    receiver = Answers()
+    assert not driver.wait(receiver, 0)
+    assert not driver.wait(receiver, 0.01)
+    driver.clock.hold(True)
+    waiting = threading.Thread(target=driver.wait, args=(receiver, 0.01))
+    waiting.start()
+    waiting.join(0.2)
+    assert waiting.is_alive()  # the clock of time-outs stands still
+    driver.clock.hold(False)
+    driver.wake()
+    waiting.join(10)
+    assert not waiting.is_alive()
+
+
+def test_one_thread_leads_and_the_others_follow(driver: Driver, listen: Listen) -> None:
+    rank = listen()
+    out = open_link(driver, rank)
+    pendings = [Pending(driver) for _ in range(4)]
+
+    class Finisher(Answers):
+        def __init__(self, pending: Pending) -> None:
+            super().__init__()
+            self.pending = pending
+
+        def deliver(self, position: int, frame: Any) -> None:
+            self.pending.finish()
+
+    for call_id, pending in enumerate(pendings):
+        driver.send(out, call(call_id), call_id, Finisher(pending), 0)
+    threads = [threading.Thread(target=driver.wait, args=(pending, 20)) for pending in pendings]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: driver.followers == 3, 10, "three follow")
+    for call_id in (2, 0, 3, 1):  # whoever leads completes the calls of the others
+        rank.answer(call_id)
+        wait_until(lambda: pendings[call_id].finished)  # noqa: B023 - used at once
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_callback_asks_for_the_background_until_it_has_run(driver: Driver, tree: FakeTree) -> None:
+    pending = Pending(driver)
+    called: list[int] = []
+    pending.when_done(lambda: called.append(1), background=True)
+    assert tree.background and not called
+    pending.finish()
+    pending.finish()
+    assert called == [1] and not tree.background
+    pending.when_done(lambda: called.append(2), background=True)
+    assert called == [1, 2] and not tree.background
+
+
+def test_a_slow_rank_makes_nobody_else_wait_and_gets_everything(driver: Driver, listen: Listen) -> None:
+    rank = listen()
+    out = open_link(driver, rank)
+    payload = bytes(range(256)) * 8192
+    for call_id in range(4):
+        driver.send(out, call(call_id, payload), call_id, None, 0)
+    assert out.waiting_bytes() > 0 and driver.unwritten("m")
+    pump(driver, rank, lambda: len(rank.frames) == 4)
+    assert all(bytes(frame.payload) == payload for frame in rank.frames) and not driver.unwritten("m")
+
+
+def test_settle_copies_what_a_caller_may_change(driver: Driver, listen: Listen) -> None:
+    rank = listen()
+    out = open_link(driver, rank)
+    array = bytearray(b"a" * (4 << 20))
+    parts = split_frames(CALL, [1], [array])
+    driver.send(out, parts, 1, None, 0)
+    driver.settle([out], parts, block=False)
+    array[:] = b"b" * len(array)
+    pump(driver, rank, lambda: rank.frames)
+    assert bytes(rank.frames[0].payload) == b"a" * len(array)
+
+
+def test_an_interjection_runs_on_the_main_thread_while_it_waits(driver: Driver) -> None:
+    assert not driver.interject(lambda _: None)
+    pending = Pending(driver)
+    ran: list[object] = []
+
+    def interjected(waited: object) -> None:
+        ran.append((waited is pending, threading.current_thread() is threading.main_thread()))
+        pending.finish()
+
+    def ask() -> None:
+        wait_until(lambda: driver.main_waits is pending)
+        assert driver.interject(interjected)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert driver.wait(pending, 10)
+    asking.join(10)
+    assert ran == [(True, True)] and driver.main_waits is None
+
+
+def test_a_socket_of_another_kind_in_the_place_of_a_rank(driver: Driver, tmp_path: Path, tree: FakeTree) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.bind(str(tmp_path / "0"))
+        receiver = Answers()
+        out = driver.link_to(KEY, str(tmp_path / "0"))
+        driver.send(out, call(1), 1, receiver, 0)
+        tree.kill(driver, 0, Fate("unborn", hint="no luck"))
+        assert receiver.lost == [(0, "unborn", False)]

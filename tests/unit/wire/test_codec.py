@@ -1,0 +1,162 @@
+"""The codec: pickle, then cloudpickle; large buffers out of band; one error for all that cannot be pickled."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshrt.wire import codec
+from meshrt.wire.codec import EncodeError, decode, describe, encode, text_of
+
+
+def back(value: Any) -> Any:
+    parts, lengths = encode(value)
+    payload = b"".join(bytes(part) for part in parts)
+    return decode(payload, lengths)
+
+
+class StrRaises(Exception):
+    def __str__(self) -> str:
+        raise OSError("no text")
+
+
+class StrExits(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+class ReduceRaises:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __reduce__(self) -> Any:
+        raise self.error
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text() | st.binary(max_size=3000) | st.floats(allow_nan=False),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+        max_leaves=10,
+    )
+)
+def test_plain_values_come_back(value: Any) -> None:
+    assert back(value) == value
+
+
+@given(st.lists(st.integers(0, 5000), max_size=6))
+def test_buffers_come_back_and_the_large_ones_are_parts_of_their_own(sizes: list[int]) -> None:
+    arrays = [np.arange(size, dtype=np.uint8) for size in sizes]
+    parts, lengths = encode(arrays)
+    large = [size for size in sizes if size >= 1024]
+    assert lengths[1:] == large
+    offsets = [
+        sum(len(part) for part in parts[:index]) for index, part in enumerate(parts) if isinstance(part, memoryview)
+    ]
+    assert all(offset % 64 == 0 for offset in offsets)
+    for array, again in zip(arrays, back(arrays), strict=True):
+        assert np.array_equal(array, again)
+
+
+def test_a_large_buffer_is_not_copied_on_either_side() -> None:
+    array = np.zeros(100_000, np.uint8)
+    parts, lengths = encode(array)
+    view = next(part for part in parts if isinstance(part, memoryview))
+    array[5] = 7
+    assert view[5] == 7
+    payload = bytearray(b"".join(bytes(part) for part in parts))
+    again = decode(memoryview(payload), lengths)
+    payload[-1] = 9
+    assert again[-1] == 9
+
+
+def test_code_by_value() -> None:
+    number = 4
+    assert back(lambda value: value + number)(3) == 7
+
+
+def test_what_main_defines_goes_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank has another ``__main__``: a reference to it would not be found there."""
+    main = sys.modules["__main__"]
+    space: dict[str, Any] = {"__name__": "__main__"}
+    exec("class OfMain:\n    value = 3\n    def get(self): return self.value", space)
+    monkeypatch.setattr(main, "OfMain", space["OfMain"], raising=False)
+    parts, lengths = encode(space["OfMain"]())
+    monkeypatch.delattr(main, "OfMain")
+    assert decode(b"".join(bytes(part) for part in parts), lengths).get() == 3
+
+
+def test_what_a_module_defines_goes_by_name() -> None:
+    parts, _ = encode(StrRaises)
+    assert len(parts[0]) < 200 and b"StrRaises" in bytes(parts[0])
+
+
+def test_a_module_that_ranks_cannot_import_goes_by_value() -> None:
+    import types
+
+    import cloudpickle
+
+    module = types.ModuleType("only_here")
+    exec("def double(value): return 2 * value", module.__dict__)
+    sys.modules["only_here"] = module
+    try:
+        codec.ship_by_value(module)
+        parts, lengths = encode(module.double)
+        del sys.modules["only_here"]
+        assert decode(b"".join(bytes(part) for part in parts), lengths)(4) == 8
+    finally:
+        sys.modules["only_here"] = module
+        cloudpickle.unregister_pickle_by_value(module)
+        del sys.modules["only_here"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (threading.Lock(), "_thread.lock cannot be pickled"),
+        (ReduceRaises(OSError("nothing today")), "OSError: nothing today"),
+        (ReduceRaises(SystemExit(3)), "SystemExit: 3"),
+        (ReduceRaises(StrRaises()), "its text could not be made: OSError"),
+        (ReduceRaises(StrExits()), "its text could not be made: SystemExit"),
+        (ReduceRaises(GeneratorExit("x")), "GeneratorExit: x"),
+        (ReduceRaises(ValueError("\ud800")), "\\ud800"),
+    ],
+)
+def test_what_cannot_be_pickled_is_an_encode_error_with_a_text(value: Any, text: str) -> None:
+    with pytest.raises(EncodeError) as caught:
+        encode(value)
+    assert text in str(caught.value)
+    str(caught.value).encode()
+
+
+def test_ctrl_c_while_pickling_is_ctrl_c() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        encode(ReduceRaises(KeyboardInterrupt()))
+
+
+def test_describe_runs_no_user_code() -> None:
+    class Odd:
+        def __getattribute__(self, name: str) -> Any:
+            raise OSError(name)
+
+    assert describe(Odd()).endswith("Odd")
+    assert describe(3) == "builtins.int"
+
+
+@pytest.mark.parametrize("value", [StrRaises(), StrExits(), "plain", 3, "\ud800", "ä\0"])
+def test_a_text_can_always_be_made_and_sent(value: object) -> None:
+    assert isinstance(text_of(value).encode(), bytes)
+
+
+def test_padding_never_reaches_the_reader() -> None:
+    parts, lengths = encode([pickle.PickleBuffer(b"x" * 2000), b"y" * 3000, np.ones(300)])
+    assert len(lengths) == 3 and lengths[1:] == [2000, 2400]
+    first, second, third = decode(b"".join(bytes(part) for part in parts), lengths)
+    assert bytes(first) == b"x" * 2000 and second == b"y" * 3000 and float(third.sum()) == 300

@@ -1,0 +1,65 @@
+"""Control messages and errors as plain data; what is foreign is a protocol error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshrt.errors import ProtocolError, RemoteException
+from meshrt.wire.frames import FrameDecoder
+from meshrt.wire.messages import control_frame, error_from_wire, error_to_wire, unpack_control
+
+TEXTS = st.text(max_size=20)
+REMOTES: st.SearchStrategy[RemoteException] = st.recursive(
+    st.builds(RemoteException, TEXTS, TEXTS, TEXTS, st.tuples(TEXTS)),
+    lambda inner: st.builds(RemoteException, TEXTS, TEXTS, TEXTS, st.just(()), inner),
+    max_leaves=5,
+)
+
+
+@pytest.mark.parametrize("address", [None, ("mesh", 3)])
+def test_a_control_message_comes_back_with_its_address(address: tuple[str, int] | None) -> None:
+    message = {"t": "ev", "ev": "held", "body": {"held": True, "bytes": b"\0"}}
+    (frame,) = FrameDecoder().receive_data(control_frame(message, address))
+    assert frame.header == (None if address is None else list(address))
+    assert unpack_control(frame.payload) == message
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"\xc1", b"\x01", msgpack.packb([1]), msgpack.packb({}), msgpack.packb({"t": 3}), b"\xdd\xff\xff\xff\xff"],
+)
+def test_a_foreign_control_message_is_refused(payload: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        unpack_control(payload)
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_are_a_message_or_a_protocol_error(payload: bytes) -> None:
+    try:
+        assert "t" in unpack_control(payload)
+    except ProtocolError:
+        pass
+
+
+@given(REMOTES)
+def test_an_error_comes_back_with_its_causes(remote: RemoteException) -> None:
+    assert error_from_wire(msgpack.unpackb(msgpack.packb(error_to_wire(remote)))) == remote
+
+
+def test_a_chain_of_causes_is_cut() -> None:
+    remote = RemoteException("E0", "", "")
+    for index in range(1, 100):
+        remote = RemoteException(f"E{index}", "", "", cause=remote)
+    chain = error_to_wire(remote)
+    assert len(chain) == 20 and chain[0][0] == "E99"
+
+
+@pytest.mark.parametrize("chain", [[], [1], [["a"]], [["a", "b", "c", 3]], [None], [["a", "b", "c", [], 5]]])
+def test_a_foreign_error_is_refused(chain: list[Any]) -> None:
+    with pytest.raises(ProtocolError):
+        error_from_wire(chain)

@@ -1,0 +1,60 @@
+"""Finding the source of shipped code in the process that ships it."""
+
+from __future__ import annotations
+
+import linecache
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from meshrt.wire import source
+from tests.support.programs import environment, run_python
+
+ASK = """\
+def function():
+    return 42  # the line
+from meshrt.wire.source import source_text
+print("TEXT", repr(source_text(function.__code__.co_filename)))
+"""
+
+
+def test_the_source_of_a_module_is_its_file() -> None:
+    assert source.source_text(__file__) == Path(__file__).read_text()
+
+
+def test_what_linecache_knows_is_known() -> None:
+    """As notebooks register their cells."""
+    linecache.cache["<cell 7>"] = (3, None, ["x = 1\n"], "<cell 7>")
+    try:
+        assert source.source_text("<cell 7>") == "x = 1\n"
+    finally:
+        del linecache.cache["<cell 7>"]
+    assert source.source_text("<cell 8>") is None
+    assert source.source_text("/no/such/file.py") is None
+
+
+@pytest.mark.parametrize("flags", [["-c"], ["-B", "-c"], ["-Bc"], ["-X", "utf8", "-c"], ["-W", "error", "-c"]])
+def test_a_command_is_found_on_the_command_line(flags: list[str]) -> None:
+    assert f"TEXT {ASK!r}" in run_python(*flags, ASK).stdout
+    assert f"TEXT {ASK!r}" in run_python(*flags, ASK, "-c", "other").stdout
+
+
+def test_a_script_from_a_file_on_standard_input(tmp_path: Path) -> None:
+    (tmp_path / "script").write_text(ASK)
+    with (tmp_path / "script").open() as file:
+        done = subprocess.run(
+            [sys.executable], stdin=file, capture_output=True, text=True, env=environment(), check=True
+        )
+    assert f"TEXT {ASK!r}" in done.stdout
+
+
+def test_a_short_script_from_a_pipe() -> None:
+    assert f"TEXT {ASK!r}" in run_python("-", input=ASK).stdout
+
+
+def test_code_of_files_keeps_its_name() -> None:
+    assert source.alias_of(test_code_of_files_keeps_its_name.__code__) is None
+    code = compile("def f(): pass", "<stdin>", "exec")
+    assert source.alias_of(code) is None  # not at a prompt
