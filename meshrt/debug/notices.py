@@ -81,7 +81,7 @@ class Notices:
         stops = [session for session in self._stopped if session.state == STOPPED]
         self._stopped.clear()
         lines = [
-            f"{_count(ranks)} of {label} {'is' if len(ranks) == 1 else 'are'} gone: {how}"
+            f"{_ranks_of(label, ranks)} {'is' if len(ranks) == 1 else 'are'} gone: {how}"
             for (label, how), ranks in self._ended.items()
         ]
         self._ended.clear()
@@ -144,16 +144,20 @@ def _line(label: str, verb: str, sessions: list[Session], size: int) -> str:
     for session in sessions:
         by_place.setdefault(session.place, []).append(session.key.rank)
     (first, ranks), *others = sorted(by_place.items(), key=lambda item: -len(item[1]))
-    text = f"{_count(ranks, size)} of {label} {verb} at {first}"
+    text = f"{_ranks_of(label, ranks, size)} {verb} at {first}"
     for place, ranks in others:
-        text += f", {_count(ranks, noun=False)} at {place}"
+        text += f", {'rank' if len(ranks) == 1 else len(ranks)} {_braced(ranks)} at {place}"
     headlines = {session.text.partition("\n")[0] for session in sessions} if verb == "failed" else set()
     return text + (f": {headlines.pop()[:200]}" if len(headlines) == 1 else "")
 
 
-def _count(ranks: Sequence[int], whole: int = 0, *, noun: bool = True) -> str:
-    folded = fold_ranks(ranks)
+def _ranks_of(label: str, ranks: Sequence[int], size: int = 0) -> str:
+    """Return ``"rank 3 of debugee"``, ``"2 ranks of debugee (3,5)"``, or without the list if these are all."""
     if len(ranks) == 1:
-        return f"rank {folded}"
-    text = f"{len(ranks)} ranks" if noun else str(len(ranks))
-    return text if len(ranks) == whole or len(folded) > 60 else f"{text} ({folded})"
+        return f"rank {ranks[0]} of {label}"
+    return f"{len(ranks)} ranks of {label}" + ("" if len(ranks) == size else f" {_braced(ranks)}")
+
+
+def _braced(ranks: Sequence[int]) -> str:
+    folded = fold_ranks(ranks)
+    return folded if len(ranks) == 1 else f"({folded if len(folded) <= 100 else '...'})"

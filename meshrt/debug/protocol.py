@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 __all__ = [
     "ABORTED",
     "BUSY",
+    "CLOSED",
     "ENDED",
     "INPUT",
     "PDB_PROMPT",
@@ -56,6 +57,7 @@ TEXT_LIMIT = 200_000
 QUITS = ("q", "quit", "exit")
 
 ABORTED = "a person aborted this endpoint from the debugger (q)"
+CLOSED = "the mesh was stopped while this rank stood in the debugger"
 
 
 class SessionKey(NamedTuple):

@@ -23,7 +23,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from meshrt.debug.console import Released, standard_in, standard_out
-from meshrt.debug.protocol import ABORTED, Place
+from meshrt.debug.protocol import ABORTED, CLOSED, Place
 from meshrt.debug.stepping import bottom_frame, is_awaitable, is_hidden, is_plumbing, is_suspension, visible
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class RankPdb(pdb.Pdb):
         self.at_prompt = False
         self.post_mortem = False
         self._next_reason = ""
+        self._quit_because = ABORTED
         self._jump_to: int | None = None
         self._in_trace = False
 
@@ -66,7 +67,7 @@ class RankPdb(pdb.Pdb):
         self._next_reason = reason
         self.interaction(frame, None)
         if self.quitting:
-            raise bdb.BdbQuit(ABORTED)
+            raise bdb.BdbQuit(self._quit_because)
         if self.goes_on() and not self.breaks:
             self.untrace(frame)
             self.session.left_tracing()
@@ -128,7 +129,7 @@ class RankPdb(pdb.Pdb):
         try:
             return super().trace_dispatch(frame, event, arg)
         except bdb.BdbQuit:
-            raise bdb.BdbQuit(ABORTED) from None
+            raise bdb.BdbQuit(self._quit_because) from None
         finally:
             self._in_trace = False
 
@@ -224,6 +225,7 @@ class RankPdb(pdb.Pdb):
         self.prompt = "(Pdb) "
         if closing:
             self.session.console.release(closing=True)  # for every stop that may follow
+            self._quit_because = CLOSED
             if not self.post_mortem:
                 self.set_quit()
         else:

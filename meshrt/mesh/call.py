@@ -244,11 +244,11 @@ def on_event_loop() -> bool:
 
 def _send(target: Target, runtime: ProcessRuntime, frame: list[Any], call_id: int, receiver: Any) -> None:
     driver = runtime.driver
-    outs = target.links(driver)
     send = driver.send
     written = True
     driver.shield.close()
     try:
+        outs = target.links(driver)
         for position, out in enumerate(outs):
             written = send(out, frame, call_id, receiver, position) and written
     finally:

@@ -308,9 +308,7 @@ class Root:
             case "gone":
                 self._on_gone(message["mesh"], message["rank"], Fate.from_wire(message["fate"]))
             case "stopped":
-                record = self.registry.meshes[message["mesh"]]
-                record.stopped_agents.add(agent)
-                self._check_stopped(record)
+                self._on_stopped(agent, self.registry.meshes[message["mesh"]])
             case "output":
                 self._on_output(message)
             case "pulse":
@@ -319,6 +317,14 @@ class Root:
                 self._agents_pulse.answered(agent)
             case "warning":
                 self.services.announce(message["text"])
+
+    def _on_stopped(self, agent: AgentLink, record: MeshRecord) -> None:
+        for rank in record.alive():
+            if record.agent_of[rank] is agent:
+                # It was never asked for: Ctrl-C came in the middle of `spawn`.
+                self._on_gone(record.mesh_id, rank, Fate("stopped", host=agent.host))
+        record.stopped_agents.add(agent)
+        self._check_stopped(record)
 
     def _on_rank(self, address: Address, message: dict[str, Any]) -> None:
         self.services.on_rank(address, message)

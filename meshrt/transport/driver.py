@@ -38,8 +38,12 @@ __all__ = ["SUSPECT_SECONDS", "Driver", "HoldClock", "OutLink", "Pending", "Rece
 SUSPECT_SECONDS = 2.0
 #: Bytes that may wait for a slow rank without making the caller wait.
 _QUEUE_LIMIT = 1 << 20
+#: Seconds after which what a slow rank has not taken is copied instead: a rank that reads is faster than a copy.
+_COPY_AFTER = 0.005
 #: Seconds that a `connect` may wait for a place in the rank's backlog.
 _CONNECT_SECONDS = 10.0
+#: Seconds of one poll: the kernel's clocks take no more than some weeks.
+_LONGEST_POLL = 86400.0
 
 
 class Receiver(Protocol):
@@ -114,7 +118,7 @@ class Pending:
             return
         self.finished = True
         driver = self._driver
-        if driver.followers:
+        if driver._followers:
             driver.wake_followers()
         if self._callbacks is not None:
             with driver.callback_lock:
@@ -176,14 +180,14 @@ class Driver:
         self._secret = secret
         self._tree = tree
         self.clock = HoldClock()
-        self.shield = Shield()
-        self.followers = 0
+        self.shield = Shield(self.wake)
         self.callback_lock = threading.RLock()
         self._epoll = select.epoll()
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll.register(self._wake_fd, select.EPOLLIN)
         self._lead = threading.Lock()
-        self._follow = threading.Condition()
+        #: One lock per thread that follows, released to wake it. No condition variable: a signal handler wakes them too.
+        self._followers: set[threading.Lock] = set()
         self._links: dict[tuple[str, int, str], OutLink] = {}
         self._by_fd: dict[int, OutLink] = {}
         self._links_lock = threading.Lock()
@@ -215,8 +219,11 @@ class Driver:
         return out
 
     def _connect(self, out: OutLink) -> bool:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         handshake = ClientHandshake(self._secret, ROLE_DATA, "/".join(map(str, out.key)))
+        try:
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        except OSError:
+            return False
         try:
             sock.settimeout(_CONNECT_SECONDS)
             sock.connect(out.path)
@@ -275,7 +282,7 @@ class Driver:
             return
         if block and any(out.waiting_bytes() > _QUEUE_LIMIT for out in slow):
             self.wait(_Written(slow), None)
-        elif len(parts) > 1:
+        elif len(parts) > 1 and not (block and self.wait(_Written(slow), _COPY_AFTER)):
             for out in slow:
                 with self._links_lock:
                     if out.early:
@@ -308,64 +315,85 @@ class Driver:
         return self._wait(pending, deadline, main=False)
 
     def _wait(self, pending: Any, deadline: float | None, *, main: bool) -> bool:
-        while not pending.finished:
-            left = None
-            if deadline is not None:
-                left = deadline - self.clock.now()
-                if left <= 0:
-                    # One more look at what has arrived already.
-                    self.poll_nowait()
-                    return bool(pending.finished)
-            if main and self._interjections:
-                self._interrupt_wait(pending)
-            elif self._lead.acquire(blocking=False):
-                try:
-                    self._poll(left)
-                finally:
-                    self._lead.release()
-                    if self.followers:
-                        self.wake_followers()
-                self._run_callbacks()
-            else:
-                with self._follow:
-                    self.followers += 1
-                    try:
-                        if not pending.finished and self._lead.locked() and not (main and self._interjections):
-                            self._follow.wait(left)
-                    finally:
-                        self.followers -= 1
-        return True
+        # Ctrl-C must not come between taking the lead and knowing it; `wake` ends the poll, `check` raises.
+        self.shield.close()
+        try:
+            while not pending.finished:
+                self.shield.check()
+                left = None
+                if deadline is not None:
+                    left = min(deadline - self.clock.now(), _LONGEST_POLL)
+                    if left <= 0:
+                        # One more look at what has arrived already.
+                        self.poll_nowait()
+                        return bool(pending.finished)
+                if main and self._interjections:
+                    self._interrupt_wait(pending)
+                elif self._lead.acquire(blocking=False):
+                    self._lead_once(left)
+                else:
+                    self._follow(pending, left, main)
+            return True
+        finally:
+            self.shield.open()
+
+    def _lead_once(self, timeout: float | None) -> None:
+        try:
+            self._poll(timeout)
+        finally:
+            self._lead.release()
+            if self._followers:
+                self.wake_followers()
+        if self._later:
+            self._run_callbacks()
+
+    def _follow(self, pending: Any, timeout: float | None, main: bool) -> None:
+        waiter = threading.Lock()
+        waiter.acquire()
+        self._followers.add(waiter)
+        try:
+            # Looked at after it can be woken: what happens from here on releases the lock.
+            called = main and (self._interjections or self.shield.pending)
+            if not pending.finished and self._lead.locked() and not called:
+                waiter.acquire(timeout=-1 if timeout is None else timeout)
+        finally:
+            self._followers.discard(waiter)
 
     def _interrupt_wait(self, pending: Any) -> None:
         function = self._interjections.popleft()
         self.background(function, True)
+        self.shield.open()
         try:
             function(pending)
         finally:
+            self.shield.close()
             self.background(function, False)
 
     def poll_nowait(self) -> None:
         """Read what has arrived. A no-op while another thread leads."""
-        if not self._lead.acquire(blocking=False):
-            return
+        self.shield.close()
         try:
-            self._poll(0)
+            if self._lead.acquire(blocking=False):
+                self._lead_once(0)
         finally:
-            self._lead.release()
-            if self.followers:
-                self.wake_followers()
-        self._run_callbacks()
+            self.shield.open()
+
+    @property
+    def followers(self) -> int:
+        """How many threads wait while another one leads."""
+        return len(self._followers)
 
     def wake_followers(self) -> None:
-        """Let the threads that follow look again."""
-        with self._follow:
-            self._follow.notify_all()
+        """Let the threads that follow look again. Any thread, and signal handlers."""
+        for waiter in tuple(self._followers):
+            with contextlib.suppress(RuntimeError):  # released already
+                waiter.release()
 
     def wake(self) -> None:
         """Make the leader return from its poll, and the followers look again."""
         if not self.closed:
             os.eventfd_write(self._wake_fd, 1)
-        if self.followers:
+        if self._followers:
             self.wake_followers()
 
     def run_later(self, callbacks: list[Callable[[], None]]) -> None:
@@ -431,25 +459,19 @@ class Driver:
             timeout = soonest if timeout is None else min(timeout, soonest)
         if self._condemned:
             timeout = 0
-        events = self._epoll.poll(timeout)
-        shield = self.shield
-        shield.close()
-        try:
-            for fd, event in events:
-                out = self._by_fd.get(fd)
-                if out is None:
-                    if fd == self._wake_fd:
-                        with contextlib.suppress(BlockingIOError):
-                            os.eventfd_read(fd)
-                    continue
-                if event & select.EPOLLOUT:
-                    self._writable(out)
-                if event & ~select.EPOLLOUT:
-                    self._readable(out)
-            if self._condemned or self._suspects:
-                self._sentence()
-        finally:
-            shield.open()
+        for fd, event in self._epoll.poll(timeout):
+            out = self._by_fd.get(fd)
+            if out is None:
+                if fd == self._wake_fd:
+                    with contextlib.suppress(BlockingIOError):
+                        os.eventfd_read(fd)
+                continue
+            if event & select.EPOLLOUT:
+                self._writable(out)
+            if event & ~select.EPOLLOUT:
+                self._readable(out)
+        if self._condemned or self._suspects:
+            self._sentence()
 
     def _readable(self, out: OutLink) -> None:
         link = out.link

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from threading import get_ident
 from types import FrameType
 
@@ -16,14 +17,20 @@ __all__ = ["Shield"]
 
 
 class Shield:
-    """Call `close` before a short section and `open` after it; both are no-ops off the main thread."""
+    """Call `close` before a section and `open` after it, nested if need be; all methods are no-ops off the main thread.
 
-    __slots__ = ("_active", "_main", "_pending")
+    Args:
+        wake: Called in the signal handler when an interrupt arrives in a section: ends a wait that asks `check` then.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_depth", "_main", "_wake", "pending")
+
+    def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
         self._main = threading.main_thread().ident
-        self._active = False
-        self._pending = False
+        self._depth = 0
+        self._wake = wake
+        #: An interrupt has arrived in the section.
+        self.pending = False
 
     def install(self) -> None:
         """Take over SIGINT if Python's default handler is in place and this is the main thread."""
@@ -38,20 +45,27 @@ class Shield:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
-        if self._active:
-            self._pending = True
+        if self._depth:
+            self.pending = True
+            self._wake()
         else:
             signal.default_int_handler(number, frame)
 
     def close(self) -> None:
         """Begin a section that Ctrl-C does not cut."""
         if get_ident() == self._main:
-            self._active = True
+            self._depth += 1
 
     def open(self) -> None:
-        """End the section; raises the KeyboardInterrupt that arrived meanwhile."""
+        """End the section; the end of the outermost one raises the KeyboardInterrupt that arrived meanwhile."""
         if get_ident() == self._main:
-            self._active = False
-            if self._pending:
-                self._pending = False
+            self._depth -= 1
+            if self.pending and not self._depth:
+                self.pending = False
                 raise KeyboardInterrupt
+
+    def check(self) -> None:
+        """Raise the KeyboardInterrupt that has arrived, here and now."""
+        if self.pending and get_ident() == self._main:
+            self.pending = False
+            raise KeyboardInterrupt

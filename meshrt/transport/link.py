@@ -23,6 +23,8 @@ __all__ = ["Link", "peer_of", "same_user"]
 
 _RECV = 1 << 18
 _IOV = 64
+#: What the kernel may hold of a link: a payload of this size is written in one go, without waking each other in turns.
+_SEND_BUFFER = 1 << 20
 
 
 class Link:
@@ -32,6 +34,7 @@ class Link:
 
     def __init__(self, sock: socket.socket, decoder: FrameDecoder | None = None) -> None:
         sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         self.sock = sock
         self._fd = sock.fileno()
         self._decoder = decoder or FrameDecoder()

@@ -49,7 +49,7 @@ _PREFIX = struct.Struct(">IBI")
 _TOTAL = struct.Struct(">Q")
 #: From this size on a payload is received straight into memory of its own.
 _DIRECT = 64 << 10
-_ANONYMOUS = 1 << 20
+_ANONYMOUS = 8 << 20
 
 Buffer = bytes | bytearray | memoryview
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.watch import LONG, all_gone, descendants, runtime_directories
+from tests.faults.watch import LONG, Program, all_gone, descendants, runtime_directories
 from tests.support.footprint import marked_processes
 from tests.support.programs import environment
 from tests.support.waiting import wait_until
@@ -165,10 +165,16 @@ def sleeping(pid: int) -> bool:
 
 
 def test_ctrl_c_a_hundred_times_during_calls(start: Any) -> None:
-    """Wherever it hits, no call is lost and nothing hangs."""
+    """No call is lost and nothing hangs, also not in the threads that wait beside."""
     session = start("""
         tell(ready=pids)
         hits = calls = 0
+        def beside():
+            while hits < 100:
+                assert victims.echo.call("beside").get(20).values() == ["beside"] * 4
+            tell(beside=1)
+        thread = threading.Thread(target=beside)
+        thread.start()
         while hits < 100:
             try:
                 while True:
@@ -183,8 +189,58 @@ def test_ctrl_c_a_hundred_times_during_calls(start: Any) -> None:
     for hit in range(100):
         session.press("\x03")
         wait_until(lambda hit=hit: session.read().count("!") > hit, LONG, f"hit {hit}: {session.text[-2000:]}")
-    assert session.told("after") == pids
+    assert session.told("after") == pids and session.told("beside")
     assert session.ends() == 0
+
+
+def test_ctrl_c_at_every_instruction_of_a_call(tmp_path: Path) -> None:
+    """At each byte code that a call runs in the transport, one after the other: nothing is left locked or half done."""
+    script = """
+        victims = proc_mesh(n=2).spawn("victim", Victim).get(20)
+        files = ("driver.py", "link.py", "interrupts.py", "call.py", "future.py")
+        def press_at(count):
+            def trace(frame, event, argument):
+                nonlocal count
+                if os.path.basename(frame.f_code.co_filename) not in files:
+                    return None
+                frame.f_trace_opcodes = True
+                if event == "opcode":
+                    count -= 1
+                    if count == 0:
+                        signal.raise_signal(signal.SIGINT)
+                return trace
+            sys.settrace(trace)
+            try:
+                value = victims.echo.call(1).get(20).values()
+                assert value == [1, 1]
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.settrace(None)
+            return count <= 0
+        def beside():
+            values.append(victims.echo.call(position).get(5).values())
+        position = 0
+        step = int(sys.argv[1])
+        while True:
+            position += step
+            try:
+                reached = press_at(position)
+            except KeyboardInterrupt:
+                reached = True
+            values = []
+            thread = threading.Thread(target=beside)
+            thread.start()
+            thread.join(10)
+            assert values == [[position] * 2], (position, values)
+            assert victims.echo.call(position).get(5).values() == [position] * 2
+            if not reached:
+                break
+        tell(positions=position)
+    """
+    with Program(script, tmp_path, "3") as program:
+        assert program.told("positions", 100) > 300
+        assert program.ends() == 0
 
 
 def test_ctrl_c_without_a_handler_ends_the_script(start: Any) -> None:

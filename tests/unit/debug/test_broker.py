@@ -48,7 +48,7 @@ def test_some_ranks_are_named_and_failures_stand_apart(root: FakeRoot) -> None:
     root.advance(1)
     assert root.said == [
         "rank 2 of debugee failed at actors.py:16 (work): ValueError: bad; python -m meshrt.debug",
-        "3 ranks (1,3,5) of debugee stopped at actors.py:16 (work); python -m meshrt.debug",
+        "3 ranks of debugee (1,3,5) stopped at actors.py:16 (work); python -m meshrt.debug",
     ]
 
 

@@ -360,6 +360,7 @@ def test_closing_releases_a_stopped_thread(rank: FakeRank) -> None:
     rank.debugger.proc_closing()
     rank.join()
     assert isinstance(rank.error, bdb.BdbQuit)
+    assert "the mesh was stopped" in str(rank.error)
     assert rank.services.held == 0
 
 

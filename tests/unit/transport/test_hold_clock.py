@@ -1,0 +1,66 @@
+"""The clock of time-outs: monotonic, and still while anything is held."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshrt.transport import driver as driver_module
+from meshrt.transport.driver import HoldClock
+
+STEPS = st.lists(st.one_of(st.floats(0, 100), st.booleans(), st.just("release")), max_size=30)
+
+
+class Time:
+    """A clock that stands where the test puts it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(driver_module, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+
+def test_it_stands_still_while_held_and_goes_on_where_it_stood(monkeypatch: pytest.MonkeyPatch) -> None:
+    time, clock = Time(monkeypatch), HoldClock()
+    start = clock.now()
+    time.now += 5
+    assert clock.now() - start == 5
+    clock.hold(True)
+    time.now += 100
+    clock.hold(True)
+    time.now += 100
+    clock.hold(False)
+    time.now += 100
+    assert clock.now() - start == 5
+    clock.hold(False)
+    assert clock.now() - start == 5
+    time.now += 2
+    assert clock.now() - start == 7
+
+
+def test_ending_a_hold_that_never_began_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    time, clock = Time(monkeypatch), HoldClock()
+    clock.hold(False)
+    clock.hold(True)
+    time.now += 1
+    assert clock.now() == 1000
+
+
+@given(STEPS)
+def test_it_counts_exactly_the_time_without_holds(steps: list[float | bool | str]) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        time, clock = Time(monkeypatch), HoldClock()
+        holds, passed = 0, 0.0
+        for step in steps:
+            if isinstance(step, bool):
+                clock.hold(step)
+                holds = max(0, holds + (1 if step else -1))
+            elif isinstance(step, float):
+                time.now += step
+                passed += 0 if holds else step
+            else:
+                clock.release_all()
+                holds = 0
+            assert clock.now() == pytest.approx(1000 + passed)

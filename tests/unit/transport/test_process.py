@@ -1,0 +1,86 @@
+"""What a process has of a program, and that a forked child has none of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from meshrt.errors import ForkedMeshError, UsageError
+from meshrt.transport import process
+from meshrt.transport.process import ProcessRuntime, current_runtime, has_runtime, set_runtime, socket_path
+from tests.unit.transport.fake_rank import FakeTree
+
+
+class Tree(FakeTree):
+    """The rest of what a process asks of the tree."""
+
+    def request_root(self, operation: str, body: dict[str, object], timeout: float) -> dict[str, object]:
+        return {}
+
+    def ask_root(self, operation: str, body: dict[str, object], answered: Callable[..., None]) -> None:
+        answered({}, "")
+
+    def unhandled(self, body: dict[str, object]) -> None:
+        pass
+
+
+@pytest.fixture
+def runtime() -> Iterator[ProcessRuntime]:
+    assert not has_runtime()
+    made = ProcessRuntime("run", "/nowhere", b"s" * 32, Tree(), is_root=True)
+    set_runtime(made)
+    yield made
+    set_runtime(None)
+    made.close()
+
+
+def in_child(check: Callable[[], object]) -> int:
+    """Fork, run ``check`` there; returns 0 if it was true."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = 0 if check() else 2
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_without_a_mesh_there_is_none() -> None:
+    with pytest.raises(UsageError, match="make a mesh with proc_mesh"):
+        current_runtime()
+
+
+def test_it_is_the_one_that_was_set(runtime: ProcessRuntime) -> None:
+    assert current_runtime() is runtime and has_runtime()
+    assert socket_path("/run/m", "abc", 7) == "/run/m/abc.7"
+
+
+def test_a_forked_child_is_told_and_its_copies_are_closed(runtime: ProcessRuntime) -> None:
+    ran: list[int] = []
+    set_runtime(runtime, on_fork=lambda: ran.append(1))
+    epoll = runtime.driver.fileno()
+
+    def check() -> bool:
+        try:
+            current_runtime()
+        except ForkedMeshError as error:
+            told = "was forked" in str(error)
+        else:
+            told = False
+        try:
+            os.fstat(epoll)
+        except OSError:
+            closed = True
+        else:
+            closed = False
+        return told and closed and not has_runtime() and ran == [1]
+
+    assert in_child(check) == 0
+    assert current_runtime() is runtime and os.fstat(epoll) and not ran
+
+
+def test_a_fork_before_any_mesh_is_a_process_like_any_other() -> None:
+    assert in_child(lambda: not has_runtime() and not process._forked) == 0
