@@ -35,6 +35,10 @@ class AutoEntry:
         self._wanted = True
         self._try()
 
+    def left(self) -> None:
+        """A prompt on the program's own terminal was left: it does not come back for the ranks that stand now."""
+        self._wanted = False
+
     def _try(self) -> None:
         self._trying = False
         if not self._wanted or self._open or not self._table.count(STOPPED) or not _at_terminal():

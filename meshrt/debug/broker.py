@@ -144,7 +144,9 @@ class Broker:
         return [client for client, person in self._clients.values() if person]
 
     def _on_client_gone(self, client: ToolClient) -> None:
-        self._clients.pop(client.id, None)
+        _, person = self._clients.pop(client.id, (client, False))
+        if person and client.pid == os.getpid():
+            self._auto.left()
         self._release(client)
         for number, cast in list(self._casts.items()):
             if cast.client.id == client.id:

@@ -43,6 +43,13 @@ def _greet(terminal: Terminal, client: Client, *, empty: str = "") -> None:
             terminal.notice(line)
 
 
+def _farewell(terminal: Terminal, client: Client) -> None:
+    if client.standing and not client.closed():
+        terminal.write(
+            "ranks stay stopped, the program goes on without them; python -m meshrt.debug opens this again\n"
+        )
+
+
 def run_prompt(program: tools.Program) -> int:
     """Open the prompt on ``program`` at this process's standard streams; returns an exit code."""
     client = _connect(program, person=True)
@@ -118,8 +125,7 @@ def enter_here(waited: Waited) -> None:
     try:
         _greet(terminal, client)
         repl.run()
-        if client.standing:
-            terminal.write("ranks stay stopped, the program waits for them; python -m meshrt.debug opens this again\n")
+        _farewell(terminal, client)
     finally:
         client.mute()
         client.close()
@@ -196,6 +202,7 @@ def _wait_and_run(client: Client, interactive: bool, timeout: float | None) -> N
     _greet(terminal, client)
     try:
         repl.run()
+        _farewell(terminal, client)
     finally:
         terminal.close()
 

@@ -14,6 +14,7 @@ A decoder is used by one thread at a time.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import struct
 from collections.abc import Iterator, Sequence
@@ -50,6 +51,7 @@ _TOTAL = struct.Struct(">Q")
 #: From this size on a payload is received straight into memory of its own.
 _DIRECT = 64 << 10
 _ANONYMOUS = 8 << 20
+_BOUNDARY = 64
 
 Buffer = bytes | bytearray | memoryview
 
@@ -119,13 +121,24 @@ class _Assembly:
     __slots__ = ("filled", "frame_left", "header", "kind", "more", "view")
 
     def __init__(self, kind: int, header: Any, total: int, frame_left: int, more: bool) -> None:
-        memory: Any = mmap.mmap(-1, total) if total >= _ANONYMOUS else bytearray(total)
         self.kind = kind
         self.header = header
-        self.view = memoryview(memory)
+        self.view = _memory(total)
         self.filled = 0
         self.frame_left = frame_left
         self.more = more
+
+
+def _memory(size: int) -> memoryview:
+    """Return ``size`` writable bytes that begin on a 64-byte boundary, as arrays like it.
+
+    Anonymous pages cost nothing until bytes arrive, but each costs a fault; from the heap they are used again.
+    """
+    if size >= _ANONYMOUS:
+        return memoryview(mmap.mmap(-1, size))
+    block = bytearray(size + _BOUNDARY)
+    start = -ctypes.addressof(ctypes.c_char.from_buffer(block)) % _BOUNDARY
+    return memoryview(block)[start : start + size]
 
 
 class FrameDecoder:

@@ -15,7 +15,7 @@ from tests.support.programs import environment
 
 __all__ = ["SECONDS", "Screen", "screen"]
 
-SECONDS = 8
+SECONDS = 30
 #: Without its blank: a terminal is told to move on instead.
 PROMPT = "meshrt_dbg>"
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>78]|\x1b\][^\x07]*\x07|\r")

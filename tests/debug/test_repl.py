@@ -94,6 +94,19 @@ def test_leaving_keeps_ranks_stopped_and_the_prompt_away(waiting: Path) -> None:
         assert program.code == 0
 
 
+def test_leaving_the_prompt_that_a_script_opened() -> None:
+    with screen("debugging.py", cwd=EXAMPLES) as program:
+        program.sees("stopped at", PROMPT)
+        program.types("quit")
+        program.sees("ranks stay stopped")
+        with screen("-m", "meshrt.debug", "-c", "wait debugee 0.5", "-c", "wait nobody 0.6") as me:
+            assert "no actor 'nobody'" in me.ends()
+        with screen("-m", "meshrt.debug", "-c", "continue") as me:
+            assert "16 ranks of debugee (0-15): resumed" in me.ends()
+        assert PROMPT not in program.ends()
+        assert program.code == 0
+
+
 def test_two_terminals_at_once(waiting: Path) -> None:
     with screen(str(waiting), MESHRT_DEBUG_AUTO="0") as program:
         program.sees("stopped at")

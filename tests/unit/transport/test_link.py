@@ -45,9 +45,9 @@ def test_frames_go_through_in_both_directions(pair: tuple[Link, Link]) -> None:
 
 def test_what_the_socket_does_not_take_is_queued_and_flushed_in_order(pair: tuple[Link, Link]) -> None:
     left, right = pair
-    payloads = [bytes([index]) * 300_000 for index in range(5)]
+    payloads = [bytes([index]) * 900_000 for index in range(5)]
     sent = [left.send(split_frames(index, [], [payload])) for index, payload in enumerate(payloads)]
-    assert not any(sent[1:]) and left.backlog_bytes > 300_000
+    assert not any(sent[2:]) and left.backlog_bytes > 900_000
     found: list[Frame] = []
 
     def all_there() -> bool:
@@ -62,7 +62,7 @@ def test_what_the_socket_does_not_take_is_queued_and_flushed_in_order(pair: tupl
 
 def test_a_small_frame_never_overtakes_a_queued_one(pair: tuple[Link, Link]) -> None:
     left, right = pair
-    left.send(split_frames(1, [], [bytes(1 << 20)]))
+    left.send(split_frames(1, [], [bytes(4 << 20)]))
     assert not left.send(split_frames(2, [], []))
     found: list[Frame] = []
 
@@ -134,7 +134,7 @@ def test_what_a_gone_reader_sent_before_can_still_be_read(pair: tuple[Link, Link
     left, right = pair
     right.send(split_frames(7, [], []))
     right.close()
-    left.send(split_frames(1, [], [bytes(1 << 20)]))
+    left.send(split_frames(1, [], [bytes(4 << 20)]))
     assert left.reader_gone and left.backlog_bytes == 0
     assert [frame.kind for frame in left.drain()] == [7]
 

@@ -1,0 +1,133 @@
+"""Bytes of a rank's pipe to lines and files."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshrt.host import output
+from meshrt.host.output import LINE_MAX, MARK, RankLog, Stream
+
+
+class Pipe:
+    """A rank's end and the agent's end."""
+
+    def __init__(self, path: Path) -> None:
+        self.warnings: list[str] = []
+        self.log = RankLog(path, self.warnings.append)
+        read_end, self.write_end = os.pipe()
+        self.stream = Stream(read_end, self.log, err=False)
+
+    def write(self, data: bytes) -> list[tuple[str, str]]:
+        """Write, and return the lines that came out at the other end."""
+        os.write(self.write_end, data)
+        lines = self.stream.read()
+        assert lines is not None
+        return lines
+
+    def close(self) -> None:
+        os.close(self.write_end)
+        os.close(self.stream.fd)
+        self.log.close()
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Pipe]:
+    made = Pipe(tmp_path / "rank.log")
+    yield made
+    made.close()
+
+
+def test_lines_come_when_their_newline_comes(pipe: Pipe) -> None:
+    assert pipe.write(b"one\ntwo\nthr") == [("", "one"), ("", "two")]
+    assert pipe.stream.read() == []
+    assert pipe.write(b"ee\n") == [("", "three")]
+
+
+@given(st.lists(st.binary(max_size=40), max_size=12))
+def test_however_it_is_cut_the_file_has_every_byte(pieces: list[bytes]) -> None:
+    data = b"".join(pieces).replace(MARK, b"")
+    path = Path(os.environ["MESHRT_RUNTIME_DIR"]).parent / "rank.log"
+    path.unlink(missing_ok=True)
+    pipe = Pipe(path)
+    try:
+        lines: list[tuple[str, str]] = []
+        for piece in pieces:
+            if piece.replace(MARK, b""):
+                lines += pipe.write(piece.replace(MARK, b""))
+        whole = data[: data.rfind(b"\n") + 1]
+        assert [text for _, text in lines] == [
+            line.decode(errors="replace").rstrip("\r") for line in whole.split(b"\n")[:-1]
+        ]
+        assert (path.read_bytes() if path.exists() else b"") == whole
+    finally:
+        pipe.close()
+
+
+def test_the_end_brings_what_had_no_newline(tmp_path: Path) -> None:
+    pipe = Pipe(tmp_path / "rank.log")
+    assert pipe.write(b"first\nlast words") == [("", "first")]
+    os.close(pipe.write_end)
+    assert pipe.stream.read() is None
+    assert pipe.stream.end() == [("", "last words")]
+    assert (tmp_path / "rank.log").read_text() == "first\nlast words\n"
+    pipe.log.close()
+
+
+def test_marks_name_the_actor_and_stay_out_of_the_file(pipe: Pipe, tmp_path: Path) -> None:
+    assert pipe.write(MARK + b"second" + MARK + b"hello\n" + MARK + b"no end\n") == [
+        ("second", "hello"),
+        ("", "\x1eno end"),
+    ]
+    assert (tmp_path / "rank.log").read_bytes() == b"hello\n" + MARK + b"no end\n"
+
+
+def test_odd_bytes_are_shown_and_kept(pipe: Pipe, tmp_path: Path) -> None:
+    assert pipe.write(b"\xff\0\r\n") == [("", "\ufffd\0")]
+    assert (tmp_path / "rank.log").read_bytes() == b"\xff\0\r\n"
+
+
+def test_a_line_without_end_is_cut_into_pieces(pipe: Pipe) -> None:
+    lines: list[tuple[str, str]] = []
+    for _ in range(8):
+        lines += pipe.write(b"x" * 10_000)
+    assert len(lines) == 80_000 // LINE_MAX and all(len(text) == LINE_MAX for _, text in lines)
+
+
+def test_the_last_lines_are_remembered(pipe: Pipe) -> None:
+    pipe.write(b"".join(b"line %d\n" % index for index in range(100)))
+    assert list(pipe.log.tail) == [f"line {index}" for index in range(80, 100)]
+
+
+def test_a_file_is_private_and_made_with_the_first_byte(pipe: Pipe, tmp_path: Path) -> None:
+    path = tmp_path / "rank.log"
+    assert not path.exists()
+    pipe.write(b"x\n")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_full_file_becomes_the_older_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "FILE_MAX", 100)
+    log = RankLog(tmp_path / "rank.log", lambda text: None)
+    for index in range(30):
+        log.write(b"%08d\n" % index)
+    log.close()
+    older, newer = (tmp_path / "rank.log.1").read_bytes(), (tmp_path / "rank.log").read_bytes()
+    assert len(older) <= 100 and len(newer) <= 100
+    assert (older + newer).endswith(b"".join(b"%08d\n" % index for index in range(15, 30)))
+    assert {path.name for path in tmp_path.iterdir()} == {"rank.log", "rank.log.1"}
+
+
+def test_a_file_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
+    warnings: list[str] = []
+    log = RankLog(tmp_path / "missing" / "rank.log", warnings.append)
+    log.write(b"a\n")
+    log.write(b"b\n")
+    log.close()
+    assert len(warnings) == 1 and "is not kept any more" in warnings[0] and "No such file" in warnings[0]
