@@ -52,6 +52,8 @@ class Mailbox:
         self._arrivals: deque[tuple[Link, bytes]] = deque()
         self._queue: deque[tuple[Link, Frame]] = deque()
         self._early: deque[tuple[Link, Frame]] = deque()
+        #: Whether an INIT has come: what follows it keeps its place in the queue.
+        self._begun = False
         self._stop: bool | None = None
         self._loop: Any = None
 
@@ -129,7 +131,9 @@ class Mailbox:
 
     def _queue_frames(self, link: Link, frames: list[Frame]) -> None:
         for frame in frames:
-            if frame.kind == CALL and self.executor.state == "new":
+            if frame.kind == INIT:
+                self._begun = True
+            if frame.kind == CALL and not self._begun:
                 self._early.append((link, frame))
             else:
                 self._queue.append((link, frame))

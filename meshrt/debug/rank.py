@@ -35,13 +35,14 @@ class RankDebugger:
     # -- on the thread that runs user code -----------------------------------------------------------------------------
 
     def breakpointhook(self, *args: Any, **kwargs: Any) -> None:
-        """Stop the calling thread. Arguments are taken and ignored, as pdb's ``header`` is."""
+        """Stop the calling thread. Of the arguments only ``header`` means something: a line to show first."""
         frame = caller_frame(sys._getframe(1))
         if frame is None or os.environ.get("PYTHONBREAKPOINT") == "0":
             return
+        session = self._session()
         if kwargs.get("header"):
-            print(kwargs["header"])
-        self._session().breakpoint(frame)
+            session.console.write(f"{kwargs['header']}\n")
+        session.breakpoint(frame)
 
     def endpoint_exit(self, call: EndpointCall) -> None:
         """End the session of the endpoint that ended."""

@@ -70,7 +70,6 @@ class RankPdb(pdb.Pdb):
             raise bdb.BdbQuit(self._quit_because)
         if self.goes_on() and not self.breaks:
             self.untrace(frame)
-            self.session.left_tracing()
         else:
             self._trace_from(frame)
 
@@ -217,6 +216,9 @@ class RankPdb(pdb.Pdb):
                 if self.parent is not None:
                     raise
                 self._let_go(closing=released.closing)
+        over = self.quitting or self.post_mortem or (self.goes_on() and not self.breaks)
+        if over and self.parent is None:
+            self.session.left_tracing()
 
     def _let_go(self, *, closing: bool) -> None:
         self.session.console.rearm()

@@ -10,7 +10,8 @@ from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar, cast
 
 from meshrt.errors import CallTimeout
-from meshrt.transport.driver import Driver, Pending
+from meshrt.transport.driver import Driver
+from meshrt.transport.waiting import Pending
 
 __all__ = ["Future"]
 

@@ -8,7 +8,8 @@ import msgpack
 
 from meshrt.errors import RankPlace
 from meshrt.selection import Shape, Slice
-from meshrt.transport.driver import Driver, OutLink
+from meshrt.transport.driver import Driver
+from meshrt.transport.outlink import OutLink
 from meshrt.transport.process import socket_path
 
 __all__ = ["Target"]

@@ -1,22 +1,16 @@
-"""The outgoing links of a process, read by whoever waits.
+"""The outgoing links of a process: connecting, sending, reading, and what becomes of the calls of a rank that is gone.
 
-Rules:
+Rules (who reads, and when: `meshrt.transport.waiting`):
 
-* One thread at a time **leads**: it polls all links and completes everybody's calls. A thread that waits while another
-  leads **follows**: it sleeps until its own call is done or the lead is free.
-* Nobody waiting: answers stay in the kernel. ``await`` lends the caller's event loop; a done-callback, and bytes that a
-  socket did not take, borrow the **background** (the root's loop, or the control thread of a rank).
 * A link: ``handshake -> open -> gone``. Frames sent before it is open are queued on it.
 * End of stream is no death: the link becomes a **suspect**, and its calls fail when its rank's fate is known (the
   caller is told through the control tree), or as LinkLost after `SUSPECT_SECONDS`.
 * Death first: what the rank wrote before it died is read and delivered, then the rest fails.
-* Deadlines run on `HoldClock`, which stands still while a person holds a rank at a breakpoint.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import select
 import socket
 import threading
@@ -27,12 +21,13 @@ from typing import Any, Protocol
 
 from meshrt.errors import AuthenticationError, ProtocolError
 from meshrt.transport.fate import Fate
-from meshrt.transport.interrupts import Shield
 from meshrt.transport.link import Link, same_user
+from meshrt.transport.outlink import OutLink, Receiver
+from meshrt.transport.waiting import Waiting
 from meshrt.wire.frames import Frame
 from meshrt.wire.handshake import ROLE_DATA, ClientHandshake
 
-__all__ = ["SUSPECT_SECONDS", "Driver", "HoldClock", "OutLink", "Pending", "Receiver", "Tree"]
+__all__ = ["SUSPECT_SECONDS", "Driver", "Tree"]
 
 #: How long a closed connection may stay without a word about its rank's death.
 SUSPECT_SECONDS = 2.0
@@ -42,18 +37,6 @@ _QUEUE_LIMIT = 1 << 20
 _COPY_AFTER = 0.005
 #: Seconds that a `connect` may wait for a place in the rank's backlog.
 _CONNECT_SECONDS = 10.0
-#: Seconds of one poll: the kernel's clocks take no more than some weeks.
-_LONGEST_POLL = 86400.0
-
-
-class Receiver(Protocol):
-    """Who gets the answers of one call."""
-
-    def deliver(self, position: int, frame: Frame) -> None:
-        """An answer of the rank at ``position``. Called by the leading thread; short, runs no user code."""
-
-    def lose(self, position: int, fate: Fate, sent: bool) -> None:
-        """The rank at ``position`` will not answer; ``sent`` tells whether the call may have reached it."""
 
 
 class Tree(Protocol):
@@ -69,106 +52,7 @@ class Tree(Protocol):
         """Lend or take back a thread that calls `Driver.poll_nowait` when `Driver.fileno` is ready. Any thread."""
 
 
-class HoldClock:
-    """A monotonic clock, seconds, that stands still while anything is held."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._holds = 0
-        self._since = 0.0
-        self._lost = 0.0
-
-    def now(self) -> float:
-        with self._lock:
-            return (self._since if self._holds else time.monotonic()) - self._lost
-
-    def hold(self, held: bool) -> None:
-        """Begin or end one hold; they count."""
-        with self._lock:
-            if held:
-                if not self._holds:
-                    self._since = time.monotonic()
-                self._holds += 1
-            elif self._holds:
-                self._holds -= 1
-                if not self._holds:
-                    self._lost += time.monotonic() - self._since
-
-    def release_all(self) -> None:
-        """End every hold (the one who held them is gone)."""
-        with self._lock:
-            if self._holds:
-                self._holds = 0
-                self._lost += time.monotonic() - self._since
-
-
-class Pending:
-    """Something that becomes done once; threads and event loops may wait for it through the driver."""
-
-    __slots__ = ("_callbacks", "_driver", "finished")
-
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-        self._callbacks: list[Callable[[], None]] | None = None
-        self.finished = False
-
-    def finish(self) -> None:
-        """Mark it done and wake who waits. Any thread; the second time is a no-op."""
-        if self.finished:
-            return
-        self.finished = True
-        driver = self._driver
-        if driver._followers:
-            driver.wake_followers()
-        if self._callbacks is not None:
-            with driver.callback_lock:
-                callbacks, self._callbacks = self._callbacks, None
-            driver.run_later(callbacks)
-            driver.background(self, False)
-
-    def when_done(self, callback: Callable[[], None], *, background: bool) -> None:
-        """Run ``callback`` when done, on the thread that completes it (at once if done already).
-
-        ``background`` asks for somebody to read the links although nobody waits.
-        """
-        driver = self._driver
-        with driver.callback_lock:
-            if not self.finished:
-                if self._callbacks is None:
-                    self._callbacks = []
-                self._callbacks.append(callback)
-                if background:
-                    driver.background(self, True)
-                return
-        callback()
-
-
-class OutLink:
-    """A connection from this process to one actor on one rank."""
-
-    __slots__ = ("early", "eof", "fate", "handshake", "key", "link", "outstanding", "path", "writing")
-
-    def __init__(self, key: tuple[str, int, str], path: str) -> None:
-        self.key = key
-        self.path = path
-        self.link: Link | None = None
-        #: Not None until the link is open.
-        self.handshake: ClientHandshake | None = None
-        #: Sent before the link was open.
-        self.early: list[list[Any]] | None = []
-        #: call id -> (receiver, position) of the calls that have not been answered.
-        self.outstanding: dict[int, tuple[Receiver, int]] = {}
-        self.writing = False
-        self.eof = False
-        self.fate: Fate | None = None
-
-    def waiting_bytes(self) -> int:
-        """Bytes that were sent but not written yet."""
-        early = sum(len(part) for parts in self.early or () for part in parts)
-        return early + (self.link.backlog_bytes if self.link is not None else 0)
-
-
-class Driver:
+class Driver(Waiting):
     """All outgoing links of this process. Any thread.
 
     Args:
@@ -177,28 +61,14 @@ class Driver:
     """
 
     def __init__(self, secret: bytes, tree: Tree) -> None:
+        super().__init__(tree.switch)
         self._secret = secret
         self._tree = tree
-        self.clock = HoldClock()
-        self.shield = Shield(self.wake)
-        self.callback_lock = threading.RLock()
-        self._epoll = select.epoll()
-        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._epoll.register(self._wake_fd, select.EPOLLIN)
-        self._lead = threading.Lock()
-        #: One lock per thread that follows, released to wake it. No condition variable: a signal handler wakes them too.
-        self._followers: set[threading.Lock] = set()
         self._links: dict[tuple[str, int, str], OutLink] = {}
         self._by_fd: dict[int, OutLink] = {}
         self._links_lock = threading.Lock()
         self._condemned: deque[tuple[OutLink, Fate]] = deque()
         self._suspects: dict[OutLink, float] = {}
-        self._later: deque[Callable[[], None]] = deque()
-        self._wanted: set[int] = set()
-        self._loops: dict[Any, int] = {}
-        self._interjections: deque[Callable[[Any], None]] = deque()
-        self._main_waits: Any = None
-        self.closed = False
 
     # -- sending
 
@@ -295,162 +165,6 @@ class Driver:
         outs = [out for key, out in list(self._links.items()) if key[0] == mesh_id]
         return any(out.waiting_bytes() and out.fate is None for out in outs)
 
-    # -- waiting
-
-    def fileno(self) -> int:
-        """Return a descriptor that is readable when `poll_nowait` has something to do."""
-        return self._epoll.fileno()
-
-    def wait(self, pending: Any, timeout: float | None) -> bool:
-        """Drive the links until ``pending.finished``. Returns False when ``timeout`` (seconds) ran out."""
-        if pending.finished:
-            return True
-        deadline = None if timeout is None else self.clock.now() + timeout
-        if threading.current_thread() is threading.main_thread() and isinstance(pending, Pending):
-            outer, self._main_waits = self._main_waits, pending
-            try:
-                return self._wait(pending, deadline, main=True)
-            finally:
-                self._main_waits = outer
-        return self._wait(pending, deadline, main=False)
-
-    def _wait(self, pending: Any, deadline: float | None, *, main: bool) -> bool:
-        # Ctrl-C must not come between taking the lead and knowing it; `wake` ends the poll, `check` raises.
-        self.shield.close()
-        try:
-            while not pending.finished:
-                self.shield.check()
-                left = None
-                if deadline is not None:
-                    left = min(deadline - self.clock.now(), _LONGEST_POLL)
-                    if left <= 0:
-                        # One more look at what has arrived already.
-                        self.poll_nowait()
-                        return bool(pending.finished)
-                if main and self._interjections:
-                    self._interrupt_wait(pending)
-                elif self._lead.acquire(blocking=False):
-                    self._lead_once(left)
-                else:
-                    self._follow(pending, left, main)
-            return True
-        finally:
-            self.shield.open()
-
-    def _lead_once(self, timeout: float | None) -> None:
-        try:
-            self._poll(timeout)
-        finally:
-            self._lead.release()
-            if self._followers:
-                self.wake_followers()
-        if self._later:
-            self._run_callbacks()
-
-    def _follow(self, pending: Any, timeout: float | None, main: bool) -> None:
-        waiter = threading.Lock()
-        waiter.acquire()
-        self._followers.add(waiter)
-        try:
-            # Looked at after it can be woken: what happens from here on releases the lock.
-            called = main and (self._interjections or self.shield.pending)
-            if not pending.finished and self._lead.locked() and not called:
-                waiter.acquire(timeout=-1 if timeout is None else timeout)
-        finally:
-            self._followers.discard(waiter)
-
-    def _interrupt_wait(self, pending: Any) -> None:
-        function = self._interjections.popleft()
-        self.background(function, True)
-        self.shield.open()
-        try:
-            function(pending)
-        finally:
-            self.shield.close()
-            self.background(function, False)
-
-    def poll_nowait(self) -> None:
-        """Read what has arrived. A no-op while another thread leads."""
-        self.shield.close()
-        try:
-            if self._lead.acquire(blocking=False):
-                self._lead_once(0)
-        finally:
-            self.shield.open()
-
-    @property
-    def followers(self) -> int:
-        """How many threads wait while another one leads."""
-        return len(self._followers)
-
-    def wake_followers(self) -> None:
-        """Let the threads that follow look again. Any thread, and signal handlers."""
-        for waiter in tuple(self._followers):
-            with contextlib.suppress(RuntimeError):  # released already
-                waiter.release()
-
-    def wake(self) -> None:
-        """Make the leader return from its poll, and the followers look again."""
-        if not self.closed:
-            os.eventfd_write(self._wake_fd, 1)
-        if self._followers:
-            self.wake_followers()
-
-    def run_later(self, callbacks: list[Callable[[], None]]) -> None:
-        """Run callbacks once the lead is given up; they may be user code."""
-        self._later.extend(callbacks)
-        if not self._lead.locked():
-            self._run_callbacks()
-
-    def _run_callbacks(self) -> None:
-        while self._later:
-            try:
-                callback = self._later.popleft()
-            except IndexError:
-                return
-            callback()
-
-    # -- event loops, background, interjections
-
-    def enter_loop(self, loop: Any) -> None:
-        """Let ``loop`` (the running one) read the links until `leave_loop`; they count."""
-        count = self._loops.get(loop, 0)
-        if not count:
-            loop.add_reader(self._epoll.fileno(), self.poll_nowait)
-        self._loops[loop] = count + 1
-
-    def leave_loop(self, loop: Any) -> None:
-        """Undo one `enter_loop`."""
-        count = self._loops.pop(loop) - 1
-        if count:
-            self._loops[loop] = count
-        else:
-            loop.remove_reader(self._epoll.fileno())
-
-    def background(self, reason: object, wanted: bool) -> None:
-        """Want (or no longer want) the background to read the links, for ``reason``."""
-        with self.callback_lock:
-            before = bool(self._wanted)
-            if wanted:
-                self._wanted.add(id(reason))
-            else:
-                self._wanted.discard(id(reason))
-            if before != bool(self._wanted):
-                self._tree.switch(not before)
-
-    def interject(self, function: Callable[[Any], None]) -> bool:
-        """Run ``function(pending)`` on the main thread if it waits now; see `meshrt.hooks.RootServices.interject`."""
-        if self._main_waits is None:
-            return False
-        self._interjections.append(function)
-        self.wake()
-        return True
-
-    @property
-    def main_waits(self) -> Any:
-        """What the main thread waits for, or None."""
-        return self._main_waits
-
     # -- reading (the lead is held)
 
     def _poll(self, timeout: float | None) -> None:
@@ -463,8 +177,7 @@ class Driver:
             out = self._by_fd.get(fd)
             if out is None:
                 if fd == self._wake_fd:
-                    with contextlib.suppress(BlockingIOError):
-                        os.eventfd_read(fd)
+                    self._woken()
                 continue
             if event & select.EPOLLOUT:
                 self._writable(out)
@@ -591,17 +304,14 @@ class Driver:
                 out.link.close()
         self._links.clear()
         self._by_fd.clear()
-        self._epoll.close()
-        os.close(self._wake_fd)
+        self._close_poll()
 
     def abandon(self) -> None:
         """Close the descriptors in a forked child, where every lock may be held by a thread that is not there."""
         for out in list(self._links.values()):
             if out.link is not None:
                 out.link.sock.close()
-        self._epoll.close()
-        with contextlib.suppress(OSError):
-            os.close(self._wake_fd)
+        self._close_poll()
 
 
 class _Written:

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from meshrt import ActorMesh, MeshStopped, ProcessDied, proc_mesh
+from meshrt import ActorMesh, LocalEngine, MeshStopped, ProcessDied, SupervisionError, proc_mesh
 from meshrt.transport import tools
 from tests.debug.actors import Debugee
 from tests.debug.harness import person
@@ -94,6 +94,24 @@ def test_a_stopped_rank_that_nobody_looks_at_is_announced_when_it_dies() -> None
         me.wait("debugee")
         os.kill(pids[0], signal.SIGKILL)
         me.heard("rank 0 of debugee is gone: was killed by SIGKILL")
+
+
+def test_a_host_is_lost_while_its_ranks_are_stopped() -> None:
+    mesh = spawn(hosts=2, gpus=2, engine=LocalEngine(agents=2))
+    pids = mesh.pid.call().get(WAIT).values()
+    result = mesh.work.call()
+    with person() as me:
+        me.wait("debugee")
+        assert {row["host"].rpartition("~")[2] for row in me.rows()} == {"0", "1"}
+        me("attach debugee 2")
+        psutil.Process(pids[2]).parent().kill()
+        wait_until(lambda: me.prompt == "meshrt_dbg> ", WAIT)
+        assert "debugee 2 is gone" in me.terminal.shown
+        me.heard("rank 3 of debugee is gone")
+        with pytest.raises(SupervisionError):
+            result.get(WAIT)
+        assert me("cast debugee ranks(hosts=0) p rank") == "[0] 0\n[1] 1\n"
+        assert "2 ranks of debugee (0-1): resumed" in me("continue")
 
 
 def test_stop_releases_stopped_ranks() -> None:

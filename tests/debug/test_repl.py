@@ -197,3 +197,35 @@ def test_it_opens_again_at_the_next_stop(tmp_path: Path) -> None:
             me.sees("resumed", f"value [{n}, {n}]")
         me.ends()
         assert me.code == 0
+
+
+def test_waiting_for_a_stop_that_never_comes(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(
+        "from meshrt import debug_client, proc_mesh\n"
+        "mesh = proc_mesh(n=1)\n"
+        "debug_client().enter.call_one().get()\n"
+        "print('goes', 'on')\n"
+    )
+    with screen(str(tmp_path / "script.py")) as me:
+        me.sees("waiting for a rank to stop (Ctrl-C leaves)")
+        me.child.sendintr()
+        me.sees("left the debugger", "goes on")
+        me.ends()
+        assert me.code == 0
+
+
+def test_aborting_many_asks_first(waiting: Path) -> None:
+    with screen(str(waiting)) as me:
+        me.sees(PROMPT)
+        me.types("cast debugee ranks(1:) q")
+        me.sees("abort the endpoint of debugee on ranks(1:)? the callers get errors [y/N]")
+        me.types("")
+        me.sees("not aborted", PROMPT)
+        me.types("cast debugee ranks(1:) q")
+        me.sees("[y/N]")
+        me.types("y")
+        me.sees("3 ranks of debugee (1-3): aborted", "the script's call has failed", PROMPT)
+        me.types("c")
+        me.sees("a person aborted this endpoint from the debugger (q)")
+        me.ends()
+        assert me.code == 1

@@ -197,7 +197,7 @@ def test_ctrl_c_at_every_instruction_of_a_call(tmp_path: Path) -> None:
     """At each byte code that a call runs in the transport, one after the other: nothing is left locked or half done."""
     script = """
         victims = proc_mesh(n=2).spawn("victim", Victim).get(20)
-        files = ("driver.py", "link.py", "interrupts.py", "call.py", "future.py")
+        files = ("driver.py", "waiting.py", "outlink.py", "link.py", "interrupts.py", "call.py", "future.py")
         def press_at(count):
             def trace(frame, event, argument):
                 nonlocal count
@@ -238,7 +238,7 @@ def test_ctrl_c_at_every_instruction_of_a_call(tmp_path: Path) -> None:
                 break
         tell(positions=position)
     """
-    with Program(script, tmp_path, "3") as program:
+    with Program(script, tmp_path, "1") as program:
         assert program.told("positions", 100) > 300
         assert program.ends() == 0
 

@@ -325,6 +325,18 @@ def test_two_threads_of_one_rank(rank: FakeRank) -> None:
     assert rank.result == [7]
 
 
+@pytest.mark.parametrize(("leave", "how"), [("c", "continue"), ("q", "quit")])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_ends_its_session_when_it_goes_on(rank: FakeRank, leave: str, how: str) -> None:
+    rank.start(endpoints.in_thread)
+    assert {rank.stopped()["thread"], rank.stopped()["thread"]} == {"", "Worker"}
+    rank.step("n", thread="Worker")
+    assert rank.send(leave, thread="Worker")
+    assert rank.event("debug.resumed")["how"] == how
+    assert rank.event("debug.ended")["thread"] == "Worker"
+    rank.end()
+
+
 def test_two_actors_of_one_rank(rank: FakeRank) -> None:
     rank.start(endpoints.simple, 4, actor="one")
     assert rank.stopped()["actor"] == "one"

@@ -74,7 +74,7 @@ def test_a_file_is_refused(base: Path) -> None:
 def test_one_of_another_user_is_refused(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base.mkdir(mode=0o700)
     owner = base.stat().st_uid
-    monkeypatch.setattr(directories.os, "geteuid", lambda: owner + 1)
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
     with pytest.raises(UsageError, match=f"belongs to uid {owner}, not to you"):
         directories.create_runtime("run1")
 

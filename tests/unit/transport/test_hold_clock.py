@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshrt.transport import driver as driver_module
-from meshrt.transport.driver import HoldClock
+from meshrt.transport import clock as clock_module
+from meshrt.transport.clock import HoldClock
 
 STEPS = st.lists(st.one_of(st.floats(0, 100), st.booleans(), st.just("release")), max_size=30)
 
@@ -19,7 +19,7 @@ class Time:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr(driver_module, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(clock_module, "time", SimpleNamespace(monotonic=lambda: self.now))
 
 
 def test_it_stands_still_while_held_and_goes_on_where_it_stood(monkeypatch: pytest.MonkeyPatch) -> None:

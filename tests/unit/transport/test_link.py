@@ -142,7 +142,7 @@ def test_what_a_gone_reader_sent_before_can_still_be_read(pair: tuple[Link, Link
 def test_foreign_bytes_are_a_protocol_error_and_drain_stops_there() -> None:
     left, right = socket.socketpair()
     link = Link(right, FrameDecoder(1000))
-    left.sendall(split_frames(1, [], [])[0] + b"\xff" * 20)
+    left.sendall(bytes(split_frames(1, [], [])[0]) + b"\xff" * 20)
     with pytest.raises(ProtocolError):
         link.read()
     left.sendall(b"\xff" * 20)

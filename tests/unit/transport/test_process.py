@@ -79,7 +79,8 @@ def test_a_forked_child_is_told_and_its_copies_are_closed(runtime: ProcessRuntim
         return told and closed and not has_runtime() and ran == [1]
 
     assert in_child(check) == 0
-    assert current_runtime() is runtime and os.fstat(epoll) and not ran
+    os.fstat(epoll)
+    assert current_runtime() is runtime and not ran
 
 
 def test_a_fork_before_any_mesh_is_a_process_like_any_other() -> None:

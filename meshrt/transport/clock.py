@@ -1,0 +1,41 @@
+"""The clock of deadlines, which stands still while a person holds a rank at a breakpoint."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+__all__ = ["HoldClock"]
+
+
+class HoldClock:
+    """A monotonic clock, seconds, that stands still while anything is held."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holds = 0
+        self._since = 0.0
+        self._lost = 0.0
+
+    def now(self) -> float:
+        with self._lock:
+            return (self._since if self._holds else time.monotonic()) - self._lost
+
+    def hold(self, held: bool) -> None:
+        """Begin or end one hold; they count."""
+        with self._lock:
+            if held:
+                if not self._holds:
+                    self._since = time.monotonic()
+                self._holds += 1
+            elif self._holds:
+                self._holds -= 1
+                if not self._holds:
+                    self._lost += time.monotonic() - self._since
+
+    def release_all(self) -> None:
+        """End every hold (the one who held them is gone)."""
+        with self._lock:
+            if self._holds:
+                self._holds = 0
+                self._lost += time.monotonic() - self._since

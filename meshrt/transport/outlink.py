@@ -1,0 +1,47 @@
+"""One outgoing link as the driver keeps it: ``handshake -> open -> gone``, and the calls that it owes an answer."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from meshrt.transport.fate import Fate
+from meshrt.transport.link import Link
+from meshrt.wire.frames import Frame
+from meshrt.wire.handshake import ClientHandshake
+
+__all__ = ["OutLink", "Receiver"]
+
+
+class Receiver(Protocol):
+    """Who gets the answers of one call."""
+
+    def deliver(self, position: int, frame: Frame) -> None:
+        """An answer of the rank at ``position``. Called by the leading thread; short, runs no user code."""
+
+    def lose(self, position: int, fate: Fate, sent: bool) -> None:
+        """The rank at ``position`` will not answer; ``sent`` tells whether the call may have reached it."""
+
+
+class OutLink:
+    """A connection from this process to one actor on one rank."""
+
+    __slots__ = ("early", "eof", "fate", "handshake", "key", "link", "outstanding", "path", "writing")
+
+    def __init__(self, key: tuple[str, int, str], path: str) -> None:
+        self.key = key
+        self.path = path
+        self.link: Link | None = None
+        #: Not None until the link is open.
+        self.handshake: ClientHandshake | None = None
+        #: Sent before the link was open.
+        self.early: list[list[Any]] | None = []
+        #: call id -> (receiver, position) of the calls that have not been answered.
+        self.outstanding: dict[int, tuple[Receiver, int]] = {}
+        self.writing = False
+        self.eof = False
+        self.fate: Fate | None = None
+
+    def waiting_bytes(self) -> int:
+        """Bytes that were sent but not written yet."""
+        early = sum(len(part) for parts in self.early or () for part in parts)
+        return early + (self.link.backlog_bytes if self.link is not None else 0)

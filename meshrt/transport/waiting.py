@@ -1,0 +1,264 @@
+"""Waiting for answers: the thread that waits reads for all.
+
+Rules:
+
+* One thread at a time **leads**: it polls all links and completes everybody's calls. A thread that waits while another
+  leads **follows**: it sleeps until its own call is done or the lead is free.
+* Nobody waiting: answers stay in the kernel. ``await`` lends the caller's event loop; a done-callback, and bytes that a
+  socket did not take, borrow the **background** (the root's loop, or the control thread of a rank).
+* Callbacks, which may be user code, run when the lead has been given up.
+* Deadlines run on `HoldClock`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from meshrt.transport.clock import HoldClock
+from meshrt.transport.interrupts import Shield
+
+__all__ = ["Pending", "Waiting"]
+
+#: Seconds of one poll: the kernel's clocks take no more than some weeks.
+_LONGEST_POLL = 86400.0
+
+
+class Pending:
+    """Something that becomes done once; threads and event loops may wait for it through the driver."""
+
+    __slots__ = ("_callbacks", "_driver", "finished")
+
+    def __init__(self, driver: Waiting) -> None:
+        self._driver = driver
+        self._callbacks: list[Callable[[], None]] | None = None
+        self.finished = False
+
+    def finish(self) -> None:
+        """Mark it done and wake who waits. Any thread; the second time is a no-op."""
+        if self.finished:
+            return
+        self.finished = True
+        driver = self._driver
+        if driver._followers:
+            driver.wake_followers()
+        if self._callbacks is not None:
+            with driver.callback_lock:
+                callbacks, self._callbacks = self._callbacks, None
+            driver.run_later(callbacks)
+            driver.background(self, False)
+
+    def when_done(self, callback: Callable[[], None], *, background: bool) -> None:
+        """Run ``callback`` when done, on the thread that completes it (at once if done already).
+
+        ``background`` asks for somebody to read the links although nobody waits.
+        """
+        driver = self._driver
+        with driver.callback_lock:
+            if not self.finished:
+                if self._callbacks is None:
+                    self._callbacks = []
+                self._callbacks.append(callback)
+                if background:
+                    driver.background(self, True)
+                return
+        callback()
+
+
+class Waiting(ABC):
+    """Who reads the links of this process, and when. What is read is the subclass's matter. Any thread.
+
+    Args:
+        switch: Lends (True) or takes back (False) a thread that calls `poll_nowait` when `fileno` is ready.
+    """
+
+    def __init__(self, switch: Callable[[bool], None]) -> None:
+        self._switch = switch
+        self.clock = HoldClock()
+        self.shield = Shield(self.wake)
+        self.callback_lock = threading.RLock()
+        self._epoll = select.epoll()
+        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._epoll.register(self._wake_fd, select.EPOLLIN)
+        self._lead = threading.Lock()
+        #: A lock per following thread, released to wake it. No condition variable: a signal handler wakes them too.
+        self._followers: set[threading.Lock] = set()
+        self._later: deque[Callable[[], None]] = deque()
+        self._wanted: set[int] = set()
+        self._loops: dict[Any, int] = {}
+        self._interjections: deque[Callable[[Any], None]] = deque()
+        self._main_waits: Any = None
+        self.closed = False
+
+    @abstractmethod
+    def _poll(self, timeout: float | None) -> None:
+        """Wait for the links and read them, once; the lead is held. At most ``timeout`` seconds, None for ever."""
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when `poll_nowait` has something to do."""
+        return self._epoll.fileno()
+
+    def wait(self, pending: Any, timeout: float | None) -> bool:
+        """Drive the links until ``pending.finished``. Returns False when ``timeout`` (seconds) ran out."""
+        if pending.finished:
+            return True
+        deadline = None if timeout is None else self.clock.now() + timeout
+        if threading.current_thread() is threading.main_thread() and isinstance(pending, Pending):
+            outer, self._main_waits = self._main_waits, pending
+            try:
+                return self._wait(pending, deadline, main=True)
+            finally:
+                self._main_waits = outer
+        return self._wait(pending, deadline, main=False)
+
+    def _wait(self, pending: Any, deadline: float | None, *, main: bool) -> bool:
+        # Ctrl-C must not come between taking the lead and knowing it; `wake` ends the poll, `check` raises.
+        self.shield.close()
+        try:
+            while not pending.finished:
+                self.shield.check()
+                left = None
+                if deadline is not None:
+                    left = min(deadline - self.clock.now(), _LONGEST_POLL)
+                    if left <= 0:
+                        # One more look at what has arrived already.
+                        self.poll_nowait()
+                        return bool(pending.finished)
+                if main and self._interjections:
+                    self._interrupt_wait(pending)
+                elif self._lead.acquire(blocking=False):
+                    self._lead_once(left)
+                else:
+                    self._follow(pending, left, main)
+            return True
+        finally:
+            self.shield.open()
+
+    def _lead_once(self, timeout: float | None) -> None:
+        try:
+            self._poll(timeout)
+        finally:
+            self._lead.release()
+            if self._followers:
+                self.wake_followers()
+        if self._later:
+            self._run_callbacks()
+
+    def _follow(self, pending: Any, timeout: float | None, main: bool) -> None:
+        waiter = threading.Lock()
+        waiter.acquire()
+        self._followers.add(waiter)
+        try:
+            # Looked at after it can be woken: what happens from here on releases the lock.
+            called = main and (self._interjections or self.shield.pending)
+            if not pending.finished and self._lead.locked() and not called:
+                waiter.acquire(timeout=-1 if timeout is None else timeout)
+        finally:
+            self._followers.discard(waiter)
+
+    def _interrupt_wait(self, pending: Any) -> None:
+        function = self._interjections.popleft()
+        self.background(function, True)
+        self.shield.open()
+        try:
+            function(pending)
+        finally:
+            self.shield.close()
+            self.background(function, False)
+
+    def poll_nowait(self) -> None:
+        """Read what has arrived. A no-op while another thread leads."""
+        self.shield.close()
+        try:
+            if self._lead.acquire(blocking=False):
+                self._lead_once(0)
+        finally:
+            self.shield.open()
+
+    @property
+    def followers(self) -> int:
+        """How many threads wait while another one leads."""
+        return len(self._followers)
+
+    def wake_followers(self) -> None:
+        """Let the threads that follow look again. Any thread, and signal handlers."""
+        for waiter in tuple(self._followers):
+            with contextlib.suppress(RuntimeError):  # released already
+                waiter.release()
+
+    def wake(self) -> None:
+        """Make the leader return from its poll, and the followers look again."""
+        if not self.closed:
+            os.eventfd_write(self._wake_fd, 1)
+        if self._followers:
+            self.wake_followers()
+
+    def run_later(self, callbacks: list[Callable[[], None]]) -> None:
+        """Run callbacks once the lead is given up; they may be user code."""
+        self._later.extend(callbacks)
+        if not self._lead.locked():
+            self._run_callbacks()
+
+    def _run_callbacks(self) -> None:
+        while self._later:
+            try:
+                callback = self._later.popleft()
+            except IndexError:
+                return
+            callback()
+
+    # -- event loops, background, interjections
+
+    def enter_loop(self, loop: Any) -> None:
+        """Let ``loop`` (the running one) read the links until `leave_loop`; they count."""
+        count = self._loops.get(loop, 0)
+        if not count:
+            loop.add_reader(self._epoll.fileno(), self.poll_nowait)
+        self._loops[loop] = count + 1
+
+    def leave_loop(self, loop: Any) -> None:
+        """Undo one `enter_loop`."""
+        count = self._loops.pop(loop) - 1
+        if count:
+            self._loops[loop] = count
+        else:
+            loop.remove_reader(self._epoll.fileno())
+
+    def background(self, reason: object, wanted: bool) -> None:
+        """Want (or no longer want) the background to read the links, for ``reason``."""
+        with self.callback_lock:
+            before = bool(self._wanted)
+            if wanted:
+                self._wanted.add(id(reason))
+            else:
+                self._wanted.discard(id(reason))
+            if before != bool(self._wanted):
+                self._switch(not before)
+
+    def interject(self, function: Callable[[Any], None]) -> bool:
+        """Run ``function(pending)`` on the main thread if it waits now; see `meshrt.hooks.RootServices.interject`."""
+        if self._main_waits is None:
+            return False
+        self._interjections.append(function)
+        self.wake()
+        return True
+
+    @property
+    def main_waits(self) -> Any:
+        """What the main thread waits for, or None."""
+        return self._main_waits
+
+    def _woken(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._wake_fd)
+
+    def _close_poll(self) -> None:
+        self._epoll.close()
+        with contextlib.suppress(OSError):
+            os.close(self._wake_fd)

@@ -1,0 +1,107 @@
+"""What the root knows of ranks, and whom it tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from meshrt.mesh.future import Settled
+from meshrt.mesh.registry import MeshRecord, Registry
+from meshrt.mesh.spec import MeshSpec
+from meshrt.transport.driver import Driver
+from meshrt.transport.fate import Fate
+from tests.unit.transport.fake_rank import SECRET, FakeTree
+
+DIED = Fate("died", signal=9)
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    made = Driver(SECRET, FakeTree())
+    yield made
+    made.close()
+
+
+class Host:
+    """As much of a link to an agent as the registry needs."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+
+
+def record(driver: Driver, name: str = "m", count: int = 4, agents: int = 2) -> MeshRecord:
+    hosts: list[Any] = [Host(f"h{index}") for index in range(agents)]
+    return MeshRecord(name, name, MeshSpec.make("", {"n": count}, None, None, ()), hosts, driver)
+
+
+@pytest.fixture
+def registry(driver: Driver) -> Registry:
+    made = Registry()
+    made.add(record(driver))
+    return made
+
+
+def test_hosts_take_contiguous_blocks(driver: Driver) -> None:
+    for count, agents, expected in [(4, 2, "0011"), (5, 2, "00011"), (2, 4, "02"), (7, 3, "0001122")]:
+        found = record(driver, count=count, agents=agents)
+        assert "".join(agent.host[1:] for agent in found.agent_of) == expected
+        assert len(found.agents) == len(set(expected))
+
+
+def test_births_are_told_once_and_at_once_to_latecomers(registry: Registry) -> None:
+    told: list[str] = []
+    registry.when_born("m", 1, lambda: told.append("early"))
+    assert not told
+    for callback in registry.born("m", 1, 4711):
+        callback()
+    registry.when_born("m", 1, lambda: told.append("late"))
+    registry.when_born("forgotten", 0, lambda: told.append("unknown"))
+    assert told == ["early", "late", "unknown"]
+    assert registry.born("m", 1, 4711) == []
+
+
+def test_a_death_is_told_to_those_who_wait_for_the_birth_and_to_those_who_watch(registry: Registry) -> None:
+    told: list[object] = []
+    registry.when_born("m", 2, lambda: told.append("born"))
+    assert not registry.watch("m", 2, told.append)
+    for callback in registry.gone("m", 2, DIED):
+        callback()
+    assert told == ["born", DIED]
+    assert registry.gone("m", 2, Fate("host")) == []  # the first word counts
+    assert registry.watch("m", 2, told.append) and told[-1] == DIED
+    assert registry.meshes["m"].alive() == [0, 1, 3]
+
+
+def test_of_what_was_forgotten_it_is_said_that_it_was_stopped(registry: Registry) -> None:
+    told: list[Fate] = []
+    assert registry.watch("long ago", 0, told.append)
+    assert told[0].kind == "stopped"
+    registry.own.add("this process")
+    assert not registry.watch("this process", 0, told.append)
+
+
+def test_the_ranks_of_an_agent(registry: Registry) -> None:
+    mesh = registry.meshes["m"]
+    registry.gone("m", 3, DIED)
+    assert registry.of_agent(mesh.agents[1]) == [(mesh, [2])]
+
+
+def test_stopped_meshes_are_forgotten_when_there_are_many(registry: Registry, driver: Driver) -> None:
+    for index in range(Registry.KEPT + 50):
+        mesh = record(driver, f"m{index}", count=1, agents=1)
+        mesh.stopped = Settled(driver, "stopping")
+        mesh.stopped.resolve(None)
+        registry.add(mesh)
+    assert len(registry.meshes) <= Registry.KEPT + 2
+    assert "m" in registry.meshes and "m0" not in registry.meshes and f"m{Registry.KEPT + 49}" in registry.meshes
+    assert [mesh.mesh_id for mesh in registry.running()] == ["m"]
+
+
+def test_the_description_is_plain_data(registry: Registry) -> None:
+    registry.born("m", 0, 4711)
+    registry.gone("m", 3, DIED)
+    (found,) = registry.describe()
+    assert found["pid"] == {0: 4711} and found["alive"] == [0, 1, 2]
+    assert found["host"] == {0: "h0", 1: "h0", 2: "h1", 3: "h1"}

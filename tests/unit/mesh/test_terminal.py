@@ -1,0 +1,90 @@
+"""The program's terminal: whole lines from one thread; a slow or broken one stops nobody."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from meshrt.mesh import terminal as terminal_module
+from meshrt.mesh.terminal import Progress, Terminal
+from tests.support.screen import Screen
+
+
+class Stuck(Screen):
+    """A terminal that takes nothing until it is released."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = threading.Event()
+        self.asked = threading.Event()
+
+    def write(self, text: str, /) -> int:
+        self.asked.set()
+        self.released.wait(20)
+        return super().write(text)
+
+
+def test_lines_go_to_the_stream_they_are_for_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, err = Screen.instead_of("stdout", monkeypatch), Screen.instead_of("stderr", monkeypatch)
+    terminal = Terminal()
+    for index in range(100):
+        terminal.write(f"line {index}\n", err=index % 10 == 9)
+    terminal.close()
+    assert out.text == "".join(f"line {index}\n" for index in range(100) if index % 10 != 9)
+    assert err.text == "".join(f"line {index}\n" for index in range(100) if index % 10 == 9)
+
+
+def test_a_stuck_terminal_stops_nobody_and_what_is_left_out_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal_module, "_LIMIT", 1000)
+    out = Stuck.instead_of("stdout", monkeypatch)
+    assert isinstance(out, Stuck)
+    terminal = Terminal()
+    terminal.write("first\n", err=False)
+    assert out.asked.wait(20)
+    for index in range(500):
+        terminal.write(f"line {index:03}\n", err=False)
+    out.released.set()
+    terminal.flush(20)
+    terminal.close()
+    lines = out.text.splitlines()
+    kept = [line for line in lines if line.startswith("line")]
+    assert lines[0] == "first" and kept == [f"line {index:03}" for index in range(len(kept))]
+    assert lines[-1] == f"meshrt: {500 - len(kept)} lines left out here; the files in the run directory have them"
+
+
+def test_a_closed_terminal_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stdout", closed)
+    terminal = Terminal()
+    terminal.write("nowhere\n", err=False)
+    terminal.close()
+    monkeypatch.setattr(sys, "stdout", None)
+    terminal = Terminal()
+    terminal.write("nowhere\n", err=False)
+    terminal.close()
+
+
+class Tty(Screen):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("total", "cls", "shown"), [(16, Tty, True), (7, Tty, False), (16, Screen, False)])
+def test_progress_is_for_many_ranks_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, total: int, cls: type[Screen], shown: bool
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    err = cls.instead_of("stderr", monkeypatch)
+    seconds = itertools.count()
+    monkeypatch.setattr(terminal_module, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    progress = Progress(total)
+    for done in range(1, total + 1):
+        progress.update(done)
+    assert (f"\rmeshrt: 5/{total} ranks started" in err.text) is shown
+    assert err.text.endswith("\r\x1b[K") is shown
