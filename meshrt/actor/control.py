@@ -143,6 +143,8 @@ class ControlThread:
             self._expire()
         self._selector.close()
         self._listener.close()
+        for sock in self._unproved:
+            sock.close()
         os.close(self._wake_fd)
 
     def _woken(self, _events: int) -> None:

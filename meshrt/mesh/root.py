@@ -519,15 +519,22 @@ class Root:
         if self.closed or os.getpid() != self.pid:
             return
         self.closed = True
-        for wait in (grace, 0.0):
-            try:
-                for future in [self.stop(record.mesh_id, wait) for record in self.registry.running()]:
-                    future.get(wait + 2.0)
-                break
-            except (KeyboardInterrupt, TimeoutError):
-                continue
-        with contextlib.suppress(KeyboardInterrupt):
+        # Ctrl-C ends the waits for ranks; what comes after them is short, and is done whatever happens.
+        shield = self.driver.shield
+        shield.close()
+        try:
+            for wait in (grace, 0.0):
+                try:
+                    for future in [self.stop(record.mesh_id, wait) for record in self.registry.running()]:
+                        future.get(wait + 2.0)
+                    break
+                except (KeyboardInterrupt, TimeoutError):
+                    continue
             self._finish()
+        finally:
+            with contextlib.suppress(KeyboardInterrupt):
+                shield.open()
+            shield.uninstall()
 
     def _finish(self) -> None:
         for function in self._last:
@@ -543,12 +550,12 @@ class Root:
         for burial in self._burials:
             burial.join(3.0)
         self.terminal.close()
-        self.driver.shield.uninstall()
         self.driver.close()
         set_runtime(None)
         directories.remove_tree(self._runtime_directory)
-        if not any(self.run_directory.iterdir()):
-            self.run_directory.rmdir()
+        with contextlib.suppress(OSError):  # somebody has removed it
+            if not any(self.run_directory.iterdir()):
+                self.run_directory.rmdir()
 
     def _in_forked_child(self) -> None:
         """A fork of the script must not keep the agents' links open: their end would not be seen."""

@@ -104,7 +104,7 @@ def test_a_host_is_lost_while_its_ranks_are_stopped() -> None:
         me.wait("debugee")
         assert {row["host"].rpartition("~")[2] for row in me.rows()} == {"0", "1"}
         me("attach debugee 2")
-        psutil.Process(pids[2]).parent().kill()
+        psutil.Process(psutil.Process(pids[2]).ppid()).kill()
         wait_until(lambda: me.prompt == "meshrt_dbg> ", WAIT)
         assert "debugee 2 is gone" in me.terminal.shown
         me.heard("rank 3 of debugee is gone")

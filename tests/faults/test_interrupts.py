@@ -167,7 +167,6 @@ def sleeping(pid: int) -> bool:
 def test_ctrl_c_a_hundred_times_during_calls(start: Any) -> None:
     """No call is lost and nothing hangs, also not in the threads that wait beside."""
     session = start("""
-        tell(ready=pids)
         hits = calls = 0
         def beside():
             while hits < 100:
@@ -177,6 +176,8 @@ def test_ctrl_c_a_hundred_times_during_calls(start: Any) -> None:
         thread.start()
         while hits < 100:
             try:
+                if not hits:
+                    tell(ready=pids)
                 while True:
                     calls += 1
                     assert victims.echo.call(calls).get(20).values() == [calls] * 4

@@ -221,6 +221,15 @@ def test_stop_with_drain_serves_what_was_sent(served: Served, cls: type) -> None
     assert Notes.cleaned == [None]
 
 
+def test_stop_with_drain_serves_callers_that_have_only_just_come(served: Served) -> None:
+    caller = served.caller()
+    caller.init()
+    caller.call(1, "tell", 1)
+    served.mailbox.stop(drain=True)
+    served.start()
+    assert caller.answers(2) == [(0, None), (1, 1)]
+
+
 def test_stop_without_drain_ends_after_the_running_message(served: Served) -> None:
     served.start()
     caller = served.caller()

@@ -1,0 +1,228 @@
+"""The control thread of a rank: who is let in, what is served, and in which order."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from meshrt.actor import control as control_module
+from meshrt.actor.control import ControlThread
+from meshrt.transport.link import Link
+from meshrt.wire.frames import Frame
+from meshrt.wire.handshake import ROLE_DATA, ROLE_TOOL, ClientHandshake
+from meshrt.wire.messages import CONTROL, control_frame, unpack_control
+from tests.support.waiting import wait_until
+
+SECRET = b"s" * 32
+
+
+class Rank:
+    """A control thread, the agent's end of its link, and what it did."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.bind(self.path)
+        self.listener.listen(200)
+        ours, self.rank_end = socket.socketpair()
+        self.agent = Link(ours)
+        self.done: list[Any] = []
+        self.links: list[Link] = []
+        operations: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
+            "echo": lambda body: body,
+            "fail": self._fail,
+        }
+        self.control = ControlThread(
+            self.listener, self.rank_end, SECRET, "m/0/", self._deliver, self._stop, operations
+        )
+        self.clients: list[socket.socket] = []
+
+    @staticmethod
+    def _fail(body: dict[str, Any]) -> None:
+        raise ValueError("no such thing")
+
+    def _deliver(self, actor: str, link: Link, leftover: bytes) -> None:
+        self.links.append(link)
+        self.done.append((actor, leftover))
+
+    def _stop(self, drain: bool) -> None:
+        self.done.append(("stop", drain))
+
+    def start(self) -> None:
+        self.control.start(None, None)
+
+    def dial(self, endpoint: str = "m/0/actor", secret: bytes = SECRET, role: int = ROLE_DATA) -> tuple[Any, Any]:
+        """Connect and say hello."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.settimeout(10)
+        sock.connect(self.path)
+        self.clients.append(sock)
+        handshake = ClientHandshake(secret, role, endpoint)
+        sock.sendall(handshake.hello())
+        return sock, handshake
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Send as the agent does."""
+        assert self.agent.send([control_frame(message)])
+
+    def told(self, count: int) -> list[dict[str, Any]]:
+        """Return what the rank sent to its agent."""
+        frames: list[Frame] = []
+
+        def enough() -> bool:
+            frames.extend(self.agent.read() or ())
+            return len(frames) >= count
+
+        wait_until(enough)
+        return [unpack_control(frame.payload) for frame in frames]
+
+    def end(self) -> None:
+        if self.control.thread.ident is not None:
+            self.control.close()
+        for sock in (*self.clients, self.rank_end, self.listener):
+            sock.close()
+        for link in (*self.links, self.agent):
+            link.close()
+
+
+@pytest.fixture
+def rank(tmp_path: Path) -> Iterator[Rank]:
+    made = Rank(tmp_path / "0")
+    yield made
+    made.end()
+
+
+def refused(sock: socket.socket) -> bool:
+    try:
+        return sock.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_caller_that_proves_the_secret_goes_to_its_actor(rank: Rank) -> None:
+    rank.start()
+    sock, handshake = rank.dial("m/0/some/actor")
+    sock.sendall(handshake.receive_data(sock.recv(100)) + b"behind it")
+    wait_until(lambda: rank.done)
+    assert rank.done == [("some/actor", b"behind it")]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"endpoint": "m/1/actor"}, {"endpoint": "other/0/actor"}, {"role": ROLE_TOOL}],
+    ids=["other rank", "other mesh", "other role"],
+)
+def test_a_caller_for_somebody_else_is_refused(rank: Rank, options: dict[str, Any]) -> None:
+    rank.start()
+    sock, _ = rank.dial(**options)
+    while sock.recv(100):
+        pass
+    assert not rank.done
+
+
+def test_a_caller_without_the_secret_is_refused(rank: Rank) -> None:
+    rank.start()
+    sock, _ = rank.dial()
+    sock.recv(100)
+    sock.sendall(bytes(32))
+    assert refused(sock) and not rank.done
+
+
+def test_a_silent_connection_is_closed_after_a_while(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_module, "HANDSHAKE_SECONDS", 0.05)
+    rank.start()
+    silent = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    silent.settimeout(10)
+    silent.connect(rank.path)
+    assert refused(silent)
+    silent.close()
+
+
+def test_connections_that_prove_nothing_do_not_pile_up(rank: Rank) -> None:
+    rank.start()
+    first, _ = rank.dial()
+    first.recv(100)
+    for _ in range(control_module.UNPROVED_MAX):
+        rank.dial()
+    assert refused(first)
+    sock, handshake = rank.dial()
+    sock.sendall(handshake.receive_data(sock.recv(100)))
+    wait_until(lambda: rank.done)
+    assert rank.done == [("actor", b"")]
+
+
+def test_operations_are_answered_with_a_result_or_a_refusal(rank: Rank) -> None:
+    rank.start()
+    rank.tell({"t": "op", "id": 1, "op": "echo", "body": {"a": 1}})
+    rank.tell({"t": "op", "id": 2, "op": "fail", "body": {}})
+    rank.tell({"t": "op", "id": 3, "op": "unknown", "body": {}})
+    rank.tell({"t": "op", "id": 0, "op": "echo", "body": {}})
+    rank.tell({"t": "op", "id": 4, "op": "echo", "body": {}})
+    answers = rank.told(4)
+    assert [(answer["t"], answer["id"]) for answer in answers] == [("ok", 1), ("no", 2), ("no", 3), ("ok", 4)]
+    assert answers[0]["body"] == {"a": 1}
+    assert answers[1]["why"] == "ValueError: no such thing" and "'unknown'" in answers[2]["why"]
+
+
+def test_nonsense_from_the_agent_does_not_end_it(rank: Rank) -> None:
+    rank.start()
+    rank.tell({"t": "whatever"})
+    rank.tell({"t": "ok", "id": 77, "body": {}})
+    rank.tell({"t": "op"})
+    rank.tell({"t": "op", "id": 1, "op": "echo", "body": {}})
+    assert rank.told(1)[-1]["id"] == 1
+
+
+def test_requests_to_the_root_find_their_answers(rank: Rank) -> None:
+    rank.start()
+    answers: dict[str, Any] = {}
+    numbers = [
+        rank.control.request(name, {}, lambda body, why, name=name: answers.update({name: (body, why)}))  # type: ignore[misc]
+        for name in ("a", "b", "forgotten")
+    ]
+    rank.control.forget_request(numbers[2])
+    assert [message["op"] for message in rank.told(3)] == ["a", "b", "forgotten"]
+    rank.tell({"t": "no", "id": numbers[1], "why": "not allowed"})
+    rank.tell({"t": "ok", "id": numbers[2], "body": {}})
+    rank.tell({"t": "ok", "id": numbers[0], "body": {"x": 1}})
+    wait_until(lambda: len(answers) == 2)
+    assert answers == {"a": ({"x": 1}, ""), "b": (None, "not allowed")}
+
+
+def test_a_slow_agent_gets_everything_in_the_end(rank: Rank) -> None:
+    rank.start()
+    for number in range(50):
+        rank.control.send({"t": "ev", "ev": "big", "body": {"n": number, "x": "x" * 50_000}})
+    assert [message["body"]["n"] for message in rank.told(50)] == list(range(50))
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_a_proved_caller_is_let_in_before_a_stop_that_was_sent_later(
+    rank: Rank, monkeypatch: pytest.MonkeyPatch, drain: bool
+) -> None:
+    """Driven by hand: both are there when the thread looks, and the stop comes first to its eye."""
+    monkeypatch.setattr(rank.control, "thread", threading.Thread(target=lambda: None))
+    rank.control.start(None, None)
+    rank.control.thread.join(10)
+    sock, handshake = rank.dial()
+    rank.control._accept(1)
+    for key, events in rank.control._selector.select(1):
+        if key.fileobj in rank.control._unproved:
+            key.data(events)
+    sock.sendall(handshake.receive_data(sock.recv(100)) + b"sent before")
+    rank.control._on_frame(Frame(CONTROL, None, msgpack.packb({"t": "stop", "drain": drain})))
+    assert rank.done == ([("actor", b"sent before")] if drain else []) + [("stop", drain)]
+
+
+def test_close_ends_the_thread_and_the_socket(rank: Rank) -> None:
+    rank.start()
+    rank.control.close()
+    assert not rank.control.thread.is_alive()
+    with pytest.raises(ConnectionRefusedError):
+        rank.dial()
