@@ -8,7 +8,7 @@
 Rules:
 
 * One message at a time, in the order of arrival; what one caller sent stays in order.
-* CALLs that arrive before INIT wait for it.
+* CALLs that arrive before INIT wait for it; from INIT on everything keeps its order.
 * A caller that does not read its answers is not read from, until it does; the others are served meanwhile.
 * An answer that the socket did not take whole is copied before the next message runs: user code may change its arrays.
 """

@@ -25,6 +25,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from meshrt.actor import pdbhook
 from meshrt.actor.context import CallContext, current_call
 from meshrt.actor.control import ControlThread, fate_of
 from meshrt.actor.execute import Executor, StopInterrupt
@@ -167,6 +168,7 @@ class RankProcess:
         set_runtime(self.runtime, on_fork=self._in_forked_child)
         signal.signal(signal.SIGTERM, self._on_term)
         sys.breakpointhook = self._breakpointhook
+        pdbhook.install()
         threading.excepthook = self._thread_excepthook
 
     def _send(self, message: dict[str, Any]) -> None:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Services"]
 
+#: How user code ends that `stop` interrupts, or lets go from a breakpoint: nothing to report.
+_ENDED_BY_STOP = ("SystemExit", "bdb.BdbQuit")
+
 
 class Services:
     """The services of one program.
@@ -205,6 +208,8 @@ class Services:
     def _on_unhandled(self, mesh_id: str, rank: int, body: Body) -> None:
         remote = error_from_wire(body["error"])
         record = self._registry.meshes.get(mesh_id)
+        if record is not None and record.stopped is not None and remote.type in _ENDED_BY_STOP:
+            return
         coords = tuple(record.shape.coordinates(rank).items()) if record is not None else ()
         place = RankPlace(mesh_id, body["actor"], rank, coords)
         text = f"{body['endpoint']} raised on {place}, and nobody waits for it\n{remote.traceback.rstrip()}"

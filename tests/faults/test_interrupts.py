@@ -176,21 +176,18 @@ def test_ctrl_c_a_hundred_times_during_calls(start: Any) -> None:
         thread.start()
         while hits < 100:
             try:
-                if not hits:
-                    tell(ready=pids)
+                print("?", flush=True)
                 while True:
                     calls += 1
                     assert victims.echo.call(calls).get(20).values() == [calls] * 4
             except KeyboardInterrupt:
                 hits += 1
-                print("!", flush=True)
         tell(after=victims.pid.call().get(20).values())
     """)
-    pids = session.told("ready")
     for hit in range(100):
+        wait_until(lambda hit=hit: session.read().count("?") > hit, LONG, f"hit {hit}")
         session.press("\x03")
-        wait_until(lambda hit=hit: session.read().count("!") > hit, LONG, f"hit {hit}: {session.text[-2000:]}")
-    assert session.told("after") == pids and session.told("beside")
+    assert len(session.told("after")) == 4 and session.told("beside")
     assert session.ends() == 0
 
 
