@@ -235,7 +235,11 @@ class ControlThread:
                 # The agent is gone and the kernel's signal is on its way; or user code closed our descriptors.
                 os._exit(1)
             for frame in frames:
-                self._on_frame(frame)
+                try:
+                    self._on_frame(frame)
+                except Exception:
+                    # One bad message must not take those with it that were read together with it.
+                    _log.exception("control thread")
 
     def _on_frame(self, frame: Frame) -> None:
         message = unpack_control(frame.payload)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -89,11 +90,15 @@ class AgentLink:
             self._end()
             return
         for frame in frames:
-            message = unpack_control(frame.payload)
-            if frame.header is None:
-                self._on_message(self, message)
-            else:
-                self._on_rank((frame.header[0], frame.header[1]), message)
+            try:
+                message = unpack_control(frame.payload)
+                if frame.header is None:
+                    self._on_message(self, message)
+                else:
+                    self._on_rank((frame.header[0], frame.header[1]), message)
+            except Exception:
+                # One bad message must not take those with it that were read together with it: deaths are among them.
+                logging.getLogger("meshrt").exception("a message of host %s", self.host)
 
     def _end(self) -> None:
         if not self.gone:

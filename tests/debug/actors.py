@@ -38,6 +38,14 @@ class Debugee(Actor):
         return answer  # @return
 
     @endpoint
+    def set_trace(self) -> int:
+        import pdb
+
+        rank = current_rank().rank
+        pdb.set_trace()  # @set_trace
+        return rank
+
+    @endpoint
     def loop(self, n: int) -> int:
         for _ in range(n):
             breakpoint()  # @loop

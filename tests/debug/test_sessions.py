@@ -57,6 +57,16 @@ def test_the_same_person_again_and_again() -> None:
         assert "is not stopped" in me("attach debugee 0")
 
 
+def test_set_trace_of_pdb_stops_as_breakpoint_does() -> None:
+    result = spawn(gpus=2).set_trace.call()
+    with person() as me:
+        me.wait("debugee")
+        assert {row["line"] for row in me.rows()} == {line_of("set_trace")}
+        assert me("cast debugee ranks(:) p rank") == "[0] 0\n[1] 1\n"
+        me("continue")
+    assert result.get(WAIT).values() == [0, 1]
+
+
 def test_stops_are_announced_once_per_wave() -> None:
     mesh = spawn(gpus=4)
     with person() as me:
