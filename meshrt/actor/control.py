@@ -25,6 +25,7 @@ from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks import Body, RankServices, hooks, plugin_of
 from meshrt.transport.fate import Fate
 from meshrt.transport.link import Link, same_user
+from meshrt.transport.refusals import Refusals
 from meshrt.wire.frames import CONTROL_MAX, Frame, FrameDecoder
 from meshrt.wire.handshake import ROLE_DATA, ServerHandshake
 from meshrt.wire.messages import control_frame, unpack_control
@@ -74,6 +75,7 @@ class ControlThread:
         self._request_id = 0
         self._lock = threading.Lock()
         self._unproved: dict[socket.socket, float] = {}
+        self._refusals = Refusals()
         self._driver: Any = None
         self._driver_wanted = False
         self._driver_on = False
@@ -186,6 +188,8 @@ class ControlThread:
         self._selector.register(sock, selectors.EVENT_READ, lambda _events: self._prove(sock, handshake))
 
     def _prove(self, sock: socket.socket, handshake: ServerHandshake) -> None:
+        if sock not in self._unproved:  # dropped since it was found readable
+            return
         try:
             data = sock.recv(4096)
             answer = handshake.receive_data(data) if data else b""
@@ -194,7 +198,7 @@ class ControlThread:
         except BlockingIOError:
             return
         except (OSError, ProtocolError) as error:
-            _log.warning("a connection was refused: %s", error)
+            self._refusals.note("a caller", error)
             self._refuse(sock)
             return
         if not data or (handshake.endpoint and not handshake.endpoint.startswith(self._endpoint)):
@@ -272,8 +276,12 @@ class ControlThread:
         except Exception as error:
             # Whatever goes wrong is the answer; who asked knows what to do with it.
             answer = {"t": "no", "id": message["id"], "why": f"{type(error).__name__}: {error}"}
-        if message["id"]:
+        if not message["id"]:
+            return
+        try:
             self.send(answer)
+        except ProtocolError as error:
+            self.send({"t": "no", "id": message["id"], "why": str(error)})
 
 
 def fate_of(body: Body | None, refusal: str) -> Fate:

@@ -100,7 +100,11 @@ class ActorHost:
                 self._setup_done = encoded
 
     def _unhandled(self, context: CallContext, remote: RemoteException) -> None:
-        body = {"actor": context.instance.name, "endpoint": context.endpoint, "error": error_to_wire(remote)}
+        body = {
+            "actor": context.instance.name,
+            "endpoint": context.endpoint,
+            "error": error_to_wire(remote, brief=True),
+        }
         self._send({"t": "ev", "ev": "unhandled", "body": body})
 
 

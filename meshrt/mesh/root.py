@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib
+import itertools
 import json
 import os
 import secrets
@@ -43,6 +44,7 @@ __all__ = ["Root", "owner_of", "running_root", "shutdown", "start_root"]
 _DEFAULT_ENGINE = ("meshrt.engine.local", "LocalEngine")
 #: Ranks in one spawn message, so that it stays below the limit of a control frame.
 _SPAWN_BATCH = 64
+_SPAWN_TEXT = 512 << 10
 #: Seconds beyond the grace after which an agent that has not ended a mesh is no longer waited for (it kills at 0.5).
 _OVERDUE = 0.8
 
@@ -116,7 +118,8 @@ class Root:
         }
         for agent in record.agents:
             ranks = [rank for rank in range(count) if record.agent_of[rank] is agent]
-            batch = len(ranks) if spec.preload else _SPAWN_BATCH
+            largest = max((len(str(dict(env))) for env in spec.rank_env.values()), default=0)
+            batch = len(ranks) if spec.preload else max(1, min(_SPAWN_BATCH, _SPAWN_TEXT // (4 * largest + 1)))
             for start in range(0, len(ranks), batch):
                 part = ranks[start : start + batch]
                 env = {str(rank): dict(spec.rank_env[rank]) for rank in part if rank in spec.rank_env}
@@ -213,7 +216,7 @@ class Root:
                     "directory": self.directory,
                     "run_directory": str(self.run_directory),
                     "sys_path": [entry or os.getcwd() for entry in sys.path],
-                    "argv": sys.argv or [""],
+                    "argv": _short(sys.argv) or [""],
                     "host": placed.host,
                     "root_pid": self.pid,
                 }
@@ -290,7 +293,6 @@ class Root:
         directories.write_atomic(self._runtime_directory / "tools.token", token.hex())
         facts = {
             "pid": self.pid,
-            "start": directories.process_start(self.pid),
             "run_id": self.run_id,
             "argv": sys.orig_argv,
             "cwd": os.getcwd(),
@@ -553,14 +555,21 @@ class Root:
         self.driver.close()
         set_runtime(None)
         directories.remove_tree(self._runtime_directory)
-        with contextlib.suppress(OSError):  # somebody has removed it
-            if not any(self.run_directory.iterdir()):
-                self.run_directory.rmdir()
+        if directories.is_empty(self.run_directory):
+            directories.remove_tree(self.run_directory)
+        directories.release(self._runtime_directory)
+        directories.release(self.run_directory)
 
     def _in_forked_child(self) -> None:
         """A fork of the script must not keep the agents' links open: their end would not be seen."""
         for agent in self._placed:
             agent.abandon()
+
+
+def _short(argv: list[str]) -> list[str]:
+    """Return as much of the arguments as a control message takes."""
+    lengths = itertools.accumulate(4 * len(argument) for argument in argv)
+    return [argument for argument, length in zip(argv, lengths, strict=True) if length < _SPAWN_TEXT]
 
 
 def _wall_clock() -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from meshrt.errors import MeshError, RankPlace
+from meshrt.errors import MeshError, ProtocolError, RankPlace
 from meshrt.hooks import Body, ToolClient, Waited, hooks, plugin_of
 from meshrt.mesh.registry import MeshRecord, Registry
 from meshrt.mesh.terminal import Terminal
@@ -158,7 +158,10 @@ class Services:
         def answer(body: Body | None, why: str) -> None:
             if record is not None and address[1] not in record.fates:
                 kind = {"t": "no", "why": why} if why else {"t": "ok", "body": body}
-                self._send(record, address[1], {"id": message["id"], **kind})
+                try:
+                    self._send(record, address[1], {"id": message["id"], **kind})
+                except ProtocolError as error:
+                    self._send(record, address[1], {"id": message["id"], "t": "no", "why": str(error)})
 
         deferred = self.deferred_operations.get(name)
         try:

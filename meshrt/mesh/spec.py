@@ -23,6 +23,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 #: Descriptors that the host agent needs for one rank, and private memory of an idle rank, bytes.
 _FILES_PER_RANK = 6
 _MEMORY_PER_RANK = 12 << 20
+#: Bytes of the environment variables of one rank: they travel in a control message.
+_ENV_MAX = 400 << 10
 #: From so many ranks on, processes and memory are looked at.
 _WORTH_A_LOOK = 32
 
@@ -120,6 +122,8 @@ def _checked_env(env: object) -> dict[str, str]:
             raise UsageError(f"env: names and values are strings, not {key!r}: {value!r}")
         if "=" in key or "\0" in key + value or not key:
             raise UsageError(f"env: {key!r} is no name of an environment variable")
+    if sum(4 * (len(key) + len(value)) for key, value in env.items()) > _ENV_MAX:
+        raise UsageError(f"env: more than {_ENV_MAX // 4} characters; pass a file name, or the data as an argument")
     return dict(env)
 
 

@@ -7,7 +7,6 @@ A client proves the token of ``tools.token`` (0600, another secret than the mesh
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from meshrt.errors import ProtocolError
 from meshrt.hooks import Body
 from meshrt.transport.link import peer_of, same_user
+from meshrt.transport.refusals import Refusals
 from meshrt.wire.frames import CONTROL_MAX, FrameDecoder
 from meshrt.wire.handshake import ROLE_TOOL, ServerHandshake
 from meshrt.wire.messages import control_frame, unpack_control
@@ -24,6 +24,8 @@ __all__ = ["ToolConnection", "ToolServer"]
 #: A client that has not read so many bytes is disconnected.
 _BACKLOG_MAX = 4 << 20
 _HANDSHAKE_SECONDS = 2.0
+#: Clients that have proved nothing yet; beyond, the oldest is dropped.
+_UNPROVED_MAX = 64
 
 Serve = Callable[["ToolConnection", str, Body], Awaitable[Body | None]]
 
@@ -51,6 +53,7 @@ class ToolConnection(asyncio.Protocol):
             transport.abort()
             return
         self.pid = peer_of(sock)[0]
+        self._server.admit(self)
         self._deadline = asyncio.get_running_loop().call_later(_HANDSHAKE_SECONDS, transport.abort)
 
     def data_received(self, data: bytes) -> None:
@@ -61,8 +64,8 @@ class ToolConnection(asyncio.Protocol):
                 for frame in self._decoder.receive_data(data):
                     self._serve(unpack_control(frame.payload))
         except ProtocolError as error:
-            logging.getLogger("meshrt").warning("a terminal (pid %s) was refused: %s", self.pid, error)
-            self._transport.abort()
+            self._server.refusals.note(f"a terminal (pid {self.pid})", error)
+            self.abort()
 
     def _prove(self, handshake: ServerHandshake, data: bytes) -> bytes:
         answer = handshake.receive_data(data)
@@ -71,6 +74,7 @@ class ToolConnection(asyncio.Protocol):
         if not handshake.done:
             return b""
         self._handshake = None
+        self._server.unproved.pop(self, None)
         if self._deadline is not None:
             self._deadline.cancel()
         self._server.clients.add(self)
@@ -79,6 +83,8 @@ class ToolConnection(asyncio.Protocol):
     def _serve(self, message: dict[str, Any]) -> None:
         if message["t"] != "op":
             raise ProtocolError(f"a terminal sent {message['t']!r}")
+        if not isinstance(message.get("id"), int) or not isinstance(message.get("op"), str):
+            raise ProtocolError("a terminal sent a request without a number or a name")
         task = asyncio.get_running_loop().create_task(self._answer(message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -99,7 +105,13 @@ class ToolConnection(asyncio.Protocol):
     def _write(self, message: dict[str, Any]) -> None:
         if self._transport.is_closing():
             return
-        self._transport.write(control_frame(message))
+        try:
+            data = control_frame(message)
+        except ProtocolError as error:
+            if "id" not in message:
+                raise
+            data = control_frame({"t": "no", "id": message["id"], "why": str(error)})
+        self._transport.write(data)
         if self._transport.get_write_buffer_size() > _BACKLOG_MAX:
             self._transport.abort()
 
@@ -108,9 +120,14 @@ class ToolConnection(asyncio.Protocol):
             self._deadline.cancel()
         for task in self._tasks:
             task.cancel()
+        self._server.unproved.pop(self, None)
         if self in self._server.clients:
             self._server.clients.discard(self)
             self._server.gone(self)
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()
 
     def close(self) -> None:
         """Send what is queued and close."""
@@ -125,9 +142,12 @@ class ToolServer:
         self.serve = serve
         self.gone = gone
         self.clients: set[ToolConnection] = set()
+        #: Those that have proved nothing yet, the oldest first.
+        self.unproved: dict[ToolConnection, None] = {}
+        self.refusals = Refusals()
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._sock.bind(path)
-        self._sock.listen(64)
+        self._sock.listen(4096)
         self._server: Any = None
 
     async def start(self) -> None:
@@ -135,12 +155,22 @@ class ToolServer:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(lambda: ToolConnection(self), sock=self._sock)
 
+    def admit(self, client: ToolConnection) -> None:
+        """A client has connected, and has proved nothing."""
+        if len(self.unproved) >= _UNPROVED_MAX:
+            oldest = next(iter(self.unproved))
+            del self.unproved[oldest]
+            oldest.abort()
+        self.unproved[client] = None
+
     def close(self) -> None:
         """Stop accepting and close every client."""
         if self._server is not None:
             self._server.close()
         for client in tuple(self.clients):
             client.close()
+        for client in tuple(self.unproved):
+            client.abort()
 
     def abandon(self) -> None:
         """Close the descriptor in a forked child."""

@@ -10,22 +10,23 @@ A socket's path may have 107 bytes, so the runtime directory is kept short.
 from __future__ import annotations
 
 import contextlib
-import json
+import fcntl
 import os
+import re
 import shutil
 import stat
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 from meshrt.errors import UsageError
 
 __all__ = [
-    "alive",
     "create_run",
     "create_runtime",
-    "process_start",
+    "in_use",
+    "is_empty",
+    "release",
     "remove_tree",
     "runs_base",
     "runtime_base",
@@ -35,8 +36,13 @@ __all__ = [
 
 #: Run directories of ended programs that are kept.
 KEPT_RUNS = 30
-#: Seconds after which a program that has not said who it is never will.
-_UNPUBLISHED = 60.0
+#: Seconds after which a program that has not taken its directory never will.
+_UNTAKEN = 60.0
+_RUNTIME_NAME = re.compile(r"p-[0-9a-f]{8}")
+_RUN_NAME = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
+#: Locked by its program as long as that lives.
+_LOCK = ".lock"
+_held: dict[Path, int] = {}
 
 
 def runtime_base() -> Path:
@@ -76,65 +82,88 @@ def create_runtime(run_id: str) -> Path:
     with contextlib.suppress(FileExistsError):
         base.mkdir(mode=0o700, parents=True)
     verify_private(base)
-    _reclaim(base)
-    path = base / run_id
-    path.mkdir(mode=0o700)
+    for entry in _left_behind(base, _RUNTIME_NAME):
+        remove_tree(entry)
+    path = base / f"p-{run_id}"
     if len(os.fsencode(path)) > 70:
-        path.rmdir()
         raise UsageError(f"{base} is too long for socket paths (70 bytes); set MESHRT_RUNTIME_DIR to a shorter one")
+    path.mkdir(mode=0o700)
+    _hold(path)
     return path
-
-
-def _reclaim(base: Path) -> None:
-    for entry in base.iterdir():
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            if _abandoned(entry):
-                remove_tree(entry)
-
-
-def _abandoned(entry: Path) -> bool:
-    try:
-        facts = json.loads((entry / "program.json").read_text())
-    except FileNotFoundError:
-        # Its program is about to write it, or died before it could.
-        return time.clock_gettime(time.CLOCK_REALTIME) - entry.stat().st_mtime > _UNPUBLISHED
-    return not alive(facts)
-
-
-def alive(facts: dict[str, Any]) -> bool:
-    """Whether the process of a ``program.json`` still runs (the same one: pid and start time)."""
-    return process_start(int(facts["pid"])) == str(facts["start"])
-
-
-def process_start(pid: int) -> str:
-    """Return the kernel's start time of a process in clock ticks since boot, "" when there is none."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return ""
-    fields = text.rpartition(")")[2].split()
-    return "" if fields[0] in "ZX" else fields[19]
 
 
 def create_run(run_id: str) -> Path:
     """Make the directory for what outlives the program; in the temporary directory when home is read-only."""
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{run_id}"
-    base = runs_base()
     try:
+        base = runs_base()
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _prune(base)
+        ended = sorted(_left_behind(base, _RUN_NAME))
+        for entry in ended[: max(0, len(ended) - KEPT_RUNS)]:
+            remove_tree(entry)
         path = base / name
         path.mkdir(mode=0o700)
-    except OSError:
+    except (OSError, RuntimeError):  # RuntimeError: there is no home directory at all
         path = Path(tempfile.mkdtemp(prefix=f"meshrt-run-{name}-"))
+    _hold(path)
     return path
 
 
-def _prune(base: Path) -> None:
-    runs = sorted(entry for entry in base.iterdir() if entry.is_dir())
-    for entry in runs[: max(0, len(runs) - KEPT_RUNS)]:
-        # A running program holds a lock of its own by being young: thirty others were started after it.
-        remove_tree(entry)
+def release(path: Path) -> None:
+    """Say that this program does not use a directory of its own any more."""
+    lock = _held.pop(path, None)
+    if lock is not None:
+        os.close(lock)
+
+
+def in_use(path: Path) -> bool:
+    """Whether a living program holds this directory, in whichever pid namespace it runs."""
+    try:
+        lock = os.open(path / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        # Its program is about to take it, or died before it could.
+        return time.clock_gettime(time.CLOCK_REALTIME) - path.stat().st_mtime < _UNTAKEN
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def _left_behind(base: Path, name: re.Pattern[str]) -> list[Path]:
+    """The directories of programs that have ended. Whatever else stands in ``base`` is somebody's own."""
+    found = []
+    for entry in base.iterdir():
+        with contextlib.suppress(OSError):
+            facts = entry.lstat()
+            ours = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and name.fullmatch(entry.name)
+            if ours and not in_use(entry):
+                found.append(entry)
+    return found
+
+
+def _hold(path: Path) -> None:
+    lock = os.open(path / _LOCK, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    _held[path] = lock
+
+
+def _let_go_in_child() -> None:
+    # A fork shares the lock, and must not keep the directories of a program that has ended.
+    for path in tuple(_held):
+        release(path)
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)
+
+
+def is_empty(path: Path) -> bool:
+    """Whether nothing but the lock stands in a directory (or somebody has removed it)."""
+    with contextlib.suppress(OSError):
+        return all(entry.name == _LOCK for entry in path.iterdir())
+    return False
 
 
 def remove_tree(path: Path) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import struct
 import threading
 import time
 from collections import deque
@@ -36,7 +37,7 @@ _QUEUE_LIMIT = 1 << 20
 #: Seconds after which what a slow rank has not taken is copied instead: a rank that reads is faster than a copy.
 _COPY_AFTER = 0.005
 #: Seconds that a `connect` may wait for a place in the rank's backlog.
-_CONNECT_SECONDS = 10.0
+_CONNECT_SECONDS = 10
 
 
 class Tree(Protocol):
@@ -95,7 +96,8 @@ class Driver(Waiting):
         except OSError:
             return False
         try:
-            sock.settimeout(_CONNECT_SECONDS)
+            # A time-out of Python's own would make the socket non-blocking: a full backlog is an error at once then.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_SECONDS, 0))
             sock.connect(out.path)
             if not same_user(sock):
                 raise AuthenticationError(f"{out.path} is served by another user")
@@ -103,6 +105,9 @@ class Driver(Waiting):
         except OSError:
             sock.close()
             return False
+        except BaseException:
+            sock.close()
+            raise
         with self._links_lock:
             out.handshake = handshake
             out.link = Link(sock)

@@ -46,7 +46,7 @@ class Program:
 def _read(directory: Path) -> Program | None:
     try:
         facts = json.loads((directory / "program.json").read_text())
-        if not directories.alive(facts):
+        if not directories.in_use(directory):
             return None
         return Program(
             facts["run_id"],

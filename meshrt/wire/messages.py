@@ -27,7 +27,7 @@ from typing import Any
 import msgpack
 
 from meshrt.errors import ProtocolError, RemoteException
-from meshrt.wire.frames import pack_header
+from meshrt.wire.frames import CONTROL_MAX, pack_header
 
 __all__ = [
     "CALL",
@@ -54,13 +54,19 @@ CONTROL = 16
 #: Flag of a CALL whose answer nobody wants (`broadcast`).
 NO_REPLY = 1
 
+#: Characters of a message: in an error that crosses a control link, and in one that crosses a data link.
+_BRIEF = 32 << 10
+_LONG = 1 << 18
+
 Address = tuple[str, int]
 """A rank on the control tree: (mesh id, base rank)."""
 
 
 def control_frame(message: dict[str, Any], address: Address | None = None) -> bytes:
-    """Encode a control message."""
+    """Encode a control message. Raises ProtocolError if it is longer than a control link takes."""
     payload: bytes = msgpack.packb(message)
+    if len(payload) > CONTROL_MAX:
+        raise ProtocolError(f"a control message of {len(payload)} bytes ({message.get('t')}) is too long")
     return pack_header(CONTROL, address, len(payload)) + payload
 
 
@@ -75,14 +81,34 @@ def unpack_control(payload: memoryview | bytes) -> dict[str, Any]:
     return message
 
 
-def error_to_wire(remote: RemoteException) -> list[Any]:
-    """Return plain data for a `RemoteException`, with its causes (at most 20)."""
+def error_to_wire(remote: RemoteException, *, brief: bool = False) -> list[Any]:
+    """Return plain data for a `RemoteException`, with its causes (at most 20).
+
+    Args:
+        brief: Cut it so that it fits into a control message, together with others.
+    """
     chain: list[RemoteException] = []
     link: RemoteException | None = remote
     while link is not None and len(chain) < 20:
         chain.append(link)
         link = link.cause
-    return [[item.type, item.message, item.traceback, list(item.notes)] for item in chain]
+    message, traceback, notes = (_BRIEF, 2 * _BRIEF, 16) if brief else (_LONG, _LONG, 1000)
+    wire = []
+    for item in chain:
+        noted = [_cut(note, message // 16) for note in item.notes[:notes]]
+        wire.append([_cut(item.type, 1000), _cut(item.message, message), _cut(item.traceback, traceback), noted])
+        # The causes stand in the traceback of the first one as well.
+        message, traceback, notes = (_BRIEF // 16, 0, 0) if brief else (message, traceback, notes)
+    return wire
+
+
+def _cut(text: str, limit: int) -> str:
+    """Return what UTF-8 can carry of ``text``, at most about ``limit`` characters."""
+    text = text.encode(errors="backslashreplace").decode()
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:] if half else ''}"
 
 
 def error_from_wire(chain: list[Any]) -> RemoteException:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import resource
 import shutil
 import socket
 import stat
@@ -24,7 +23,7 @@ from meshrt.transport.process import current_runtime
 from meshrt.wire.handshake import MAGIC, ROLE_DATA, ROLE_TOOL, ClientHandshake
 from meshrt.wire.messages import control_frame
 from tests.faults.actors import Victim
-from tests.faults.watch import LONG, agents, descendants
+from tests.faults.watch import LONG, descendants
 from tests.support.programs import ROOT, environment
 from tests.support.waiting import wait_until
 
@@ -57,8 +56,12 @@ def sockets() -> list[str]:
 
 def dial(path: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.connect(path)
+    except OSError:
+        sock.close()
+        raise
     sock.settimeout(SILENT)
-    sock.connect(path)
     return sock
 
 
@@ -201,13 +204,17 @@ def test_an_oversized_frame_of_a_proved_peer_takes_no_memory(victims: ActorMesh[
 
 
 def connections(pid: int) -> int:
-    return sum(os.readlink(path).startswith("socket:") for path in Path(f"/proc/{pid}/fd").iterdir())
+    count = 0
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            count += os.readlink(path).startswith("socket:")
+    return count
 
 
 def test_silent_connections_are_few_and_short(victims: ActorMesh[Victim]) -> None:
     """N2, N10: 200 that never prove anything: at most 64 are kept, calls and new callers go on, none lasts."""
     first = victims.slice(n=0).pid.call_one().get(LONG)
-    tools, rank = sockets()[0], sockets()[1]
+    tools = sockets()[0]
     rank = next(path for path in sockets()[1:] if path.endswith(".0"))
     for path, pid in ((rank, first), (tools, os.getpid())):
         before = connections(pid)
@@ -224,12 +231,14 @@ def test_silent_connections_are_few_and_short(victims: ActorMesh[Victim]) -> Non
         wait_until(lambda: connections(pid) <= before, SILENT)  # noqa: B023 - used at once
 
 
-def test_a_storm_of_connections(victims: ActorMesh[Victim]) -> None:
+def test_a_storm_of_connections(victims: ActorMesh[Victim], caplog: pytest.LogCaptureFixture) -> None:
+    """N10: and the log says it once, not each time."""
     for path in sockets():
         for _ in range(1500):
             with contextlib.suppress(ConnectionError), dial(path) as sock:
                 sock.send(b"GET / HTTP/1.0\r\n\r\n")
     assert victims.echo.call(1).get(LONG).values() == [1, 1]
+    assert sum("was refused" in record.message for record in caplog.records) <= 1
 
 
 # -- what can be seen from outside
@@ -339,7 +348,3 @@ def test_a_directory_that_others_may_touch_is_refused(trouble: str, tmp_path: Pa
         env=environment(MESHRT_RUNTIME_DIR=str(base)),
     )
     assert done.returncode == 1 and str(base) in done.stderr.splitlines()[-1], done.stderr
-
-
-def test_limits_are_what_these_tests_assume() -> None:
-    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= 256 and agents() == []

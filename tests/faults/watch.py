@@ -124,6 +124,10 @@ class Program:
         """What it has printed."""
         return self._output.read_text(errors="replace")
 
+    @property
+    def _last_output(self) -> str:
+        return self.output[-4000:]
+
     def told(self, name: str, seconds: float = LONG) -> Any:
         """Wait for a fact and return it."""
 
@@ -135,11 +139,11 @@ class Program:
                 self._facts.update(json.loads(line))
             return name in self._facts or self.process.poll() is not None
 
-        wait_until(arrived, seconds, f"the program tells {name!r}; it has printed:\n{self.output}")
+        wait_until(arrived, seconds, f"the program tells {name!r}; it has printed:\n{self._last_output}")
         if name not in self._facts:
             arrived()
         if name not in self._facts:
-            raise AssertionError(f"the program ended without telling {name!r}; it has printed:\n{self.output}")
+            raise AssertionError(f"the program ended without telling {name!r}; it has printed:\n{self._last_output}")
         return self._facts[name]
 
     def ends(self, seconds: float = LONG) -> int:
@@ -147,7 +151,7 @@ class Program:
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"the program still runs; it has printed:\n{self.output}") from None
+            raise AssertionError(f"the program still runs; it has printed:\n{self._last_output}") from None
 
     def signal(self, number: int) -> None:
         """Send a signal to the program alone."""
@@ -164,4 +168,4 @@ class Program:
         self.process.wait(LONG)
         os.close(self._read_end)
         if kind is not None:
-            print(self.output)
+            print(self._last_output)

@@ -60,9 +60,9 @@ class Rank:
     def dial(self, endpoint: str = "m/0/actor", secret: bytes = SECRET, role: int = ROLE_DATA) -> tuple[Any, Any]:
         """Connect and say hello."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.clients.append(sock)
         sock.settimeout(10)
         sock.connect(self.path)
-        self.clients.append(sock)
         handshake = ClientHandshake(secret, role, endpoint)
         sock.sendall(handshake.hello())
         return sock, handshake
@@ -83,9 +83,9 @@ class Rank:
         return [unpack_control(frame.payload) for frame in frames]
 
     def end(self) -> None:
-        if self.control.thread.ident is not None:
+        if self.control.thread.is_alive():
             self.control.close()
-        for sock in (*self.clients, self.rank_end, self.listener):
+        for sock in (*self.clients, *self.control._unproved, self.rank_end, self.listener):
             sock.close()
         for link in (*self.links, self.agent):
             link.close()
@@ -222,7 +222,10 @@ def test_a_proved_caller_is_let_in_before_a_stop_that_was_sent_later(
 
 def test_close_ends_the_thread_and_the_socket(rank: Rank) -> None:
     rank.start()
+    unproved, _ = rank.dial()
+    unproved.recv(100)
     rank.control.close()
     assert not rank.control.thread.is_alive()
+    assert refused(unproved)
     with pytest.raises(ConnectionRefusedError):
         rank.dial()

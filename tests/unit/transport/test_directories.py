@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import stat
@@ -11,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,20 +26,23 @@ def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(parent)
 
 
-def publish(directory: Path, **facts: Any) -> None:
-    directory.mkdir(mode=0o700, exist_ok=True)
-    (directory / "program.json").write_text(json.dumps(facts))
+@pytest.fixture(autouse=True)
+def let_go() -> Iterator[None]:
+    yield
+    for path in tuple(directories._held):
+        directories.release(path)
 
 
-def ended_process() -> tuple[int, str]:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        start = directories.process_start(process.pid)
-    return process.pid, start
+def left_by_a_program(code: str) -> Path:
+    """Run a program that takes a directory and ends; return what it prints."""
+    script = f"import os\nfrom meshrt.transport import directories\n{code}"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return Path(ran.stdout.strip())
 
 
 def test_it_is_made_private(base: Path) -> None:
-    path = directories.create_runtime("run1")
-    assert path == base / "run1"
+    path = directories.create_runtime("00000001")
+    assert path == base / "p-00000001"
     assert [stat.S_IMODE(each.stat().st_mode) for each in (base, path)] == [0o700, 0o700]
 
 
@@ -50,7 +51,7 @@ def test_an_open_one_is_refused(base: Path, mode: int) -> None:
     base.mkdir()
     base.chmod(mode)
     with pytest.raises(UsageError, match=rf"is open to other users \(mode {mode:o}\); chmod 700 it"):
-        directories.create_runtime("run1")
+        directories.create_runtime("00000001")
     assert not list(base.iterdir())
 
 
@@ -58,17 +59,17 @@ def test_a_link_is_refused_wherever_it_leads(base: Path) -> None:
     (base.parent / "real").mkdir(mode=0o700)
     base.symlink_to(base.parent / "real")
     with pytest.raises(UsageError, match="is not a directory"):
-        directories.create_runtime("run1")
+        directories.create_runtime("00000001")
     base.unlink()
     base.symlink_to("nowhere")
     with pytest.raises(UsageError, match="is not a directory"):
-        directories.create_runtime("run1")
+        directories.create_runtime("00000001")
 
 
 def test_a_file_is_refused(base: Path) -> None:
     base.touch(mode=0o600)
     with pytest.raises(UsageError, match="is not a directory"):
-        directories.create_runtime("run1")
+        directories.create_runtime("00000001")
 
 
 def test_one_of_another_user_is_refused(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,36 +77,49 @@ def test_one_of_another_user_is_refused(base: Path, monkeypatch: pytest.MonkeyPa
     owner = base.stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
     with pytest.raises(UsageError, match=f"belongs to uid {owner}, not to you"):
-        directories.create_runtime("run1")
+        directories.create_runtime("00000001")
 
 
 def test_too_long_a_path_is_refused_and_nothing_stays(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long = base.parent / ("x" * 60)
     monkeypatch.setenv("MESHRT_RUNTIME_DIR", str(long))
     with pytest.raises(UsageError, match="too long for socket paths"):
-        directories.create_runtime("run1")
+        directories.create_runtime("00000001")
     assert not list(long.iterdir())
 
 
 def test_what_dead_programs_left_is_removed_and_nothing_else(base: Path) -> None:
-    base.mkdir(mode=0o700)
-    pid, start = ended_process()
-    own = directories.process_start(os.getpid())
-    publish(base / "ended", pid=pid, start=start)
-    publish(base / "reused_pid", pid=os.getpid(), start="1")
-    publish(base / "running", pid=os.getpid(), start=own)
-    publish(base / "odd", pid="nonsense")
-    (base / "being_made").mkdir()
-    (base / "a_file").touch()
-    directories.create_runtime("run1")
-    assert {path.name for path in base.iterdir()} == {"running", "odd", "being_made", "a_file", "run1"}
+    ended = left_by_a_program("print(directories.create_runtime('00000002'), flush=True); os._exit(1)")
+    assert ended.is_dir()
+    running = directories.create_runtime("00000003")
+    assert not ended.exists()
+    foreign = [base / "thesis", base / "p-notours", base / "p-00000004", base / "p-00000005"]
+    for path in foreign[:3]:
+        path.mkdir()
+    (base / "p-00000005").symlink_to("/")
+    os.utime(base / "thesis", (0, 0))
+    directories.create_runtime("00000001")
+    names = {path.name for path in foreign} | {running.name, "p-00000001"}
+    assert {path.name for path in base.iterdir()} == names
+    os.utime(base / "p-00000004", (0, 0))  # its program never took it
+    directories.create_runtime("00000006")
+    assert {path.name for path in base.iterdir()} == names - {"p-00000004"} | {"p-00000006"}
 
 
-def test_the_start_of_a_process_tells_it_from_its_successor() -> None:
-    assert directories.process_start(os.getpid()).isdigit()
-    assert directories.process_start(os.getpid()) == directories.process_start(os.getpid())
-    pid, start = ended_process()
-    assert start.isdigit() and directories.process_start(pid) == ""
+def test_a_forked_child_does_not_keep_a_directory(base: Path) -> None:
+    code = "path = directories.create_runtime('00000002')\nif os.fork(): print(path, flush=True); os._exit(0)\n"
+    gate = base.parent / "gate"
+    os.mkfifo(gate)
+    with subprocess.Popen(
+        [sys.executable, "-c", f"import os\nfrom meshrt.transport import directories\n{code}open({str(gate)!r})"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stdout is not None
+        path = Path(program.stdout.readline().strip())
+        program.wait(20)
+        assert not directories.in_use(path)
+        gate.open("w").close()
 
 
 def test_where_the_base_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -120,13 +134,20 @@ def test_where_the_base_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_run_directories_are_kept_up_to_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MESHRT_RUNS", str(tmp_path / "runs"))
+    runs = tmp_path / "runs"
+    monkeypatch.setenv("MESHRT_RUNS", str(runs))
     for index in range(directories.KEPT_RUNS + 5):
-        (tmp_path / "runs" / f"2020010{index // 10}-00000{index % 10}-old").mkdir(parents=True)
-    path = directories.create_run("new")
-    assert path.name.endswith("-new") and stat.S_IMODE(path.stat().st_mode) == 0o700
-    left = sorted(entry.name for entry in (tmp_path / "runs").iterdir())
-    assert len(left) == directories.KEPT_RUNS + 1 and left[0] == "20200100-000005-old"
+        (runs / f"2020010{index // 10}-00000{index % 10}-{index:08x}").mkdir(parents=True)
+    for entry in runs.iterdir():
+        os.utime(entry, (0, 0))
+    (runs / "experiment").mkdir()
+    held = runs / "20200100-000000-00000000"
+    directories._hold(held)
+    path = directories.create_run("0000ffff")
+    assert path.name.endswith("-0000ffff") and stat.S_IMODE(path.stat().st_mode) == 0o700
+    left = sorted(entry.name for entry in runs.iterdir())
+    assert {held.name, "experiment", path.name} < set(left)
+    assert len(left) == directories.KEPT_RUNS + 3
 
 
 def test_a_run_directory_elsewhere_when_there_is_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +157,7 @@ def test_a_run_directory_elsewhere_when_there_is_no_home(tmp_path: Path, monkeyp
     try:
         assert path.parent == Path(tempfile.gettempdir()) and path.is_dir()
     finally:
-        path.rmdir()
+        directories.remove_tree(path)
 
 
 def test_a_small_file_is_there_whole_and_private(tmp_path: Path) -> None:
