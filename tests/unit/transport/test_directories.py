@@ -89,7 +89,7 @@ def test_too_long_a_path_is_refused_and_nothing_stays(base: Path, monkeypatch: p
 
 
 def test_what_dead_programs_left_is_removed_and_nothing_else(base: Path) -> None:
-    ended = left_by_a_program("print(directories.create_runtime('00000002'), flush=True); os._exit(1)")
+    ended = left_by_a_program("print(directories.create_runtime('00000002'), flush=True); os._exit(0)")
     assert ended.is_dir()
     running = directories.create_runtime("00000003")
     assert not ended.exists()
