@@ -315,10 +315,10 @@ class HostLost(SupervisionError):
 
 
 class LinkLost(SupervisionError):
-    """The connection to a rank broke although its process lives."""
+    """The connection to a rank broke, and nothing is known of an end of its process."""
 
     def _what(self) -> str:
-        return "closed its connection (its process lives; was the socket closed by user code?)"
+        return "closed its connection, and no end of its process is known (did user code close the socket?)"
 
 
 class MeshStopped(SupervisionError):

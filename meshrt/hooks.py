@@ -170,7 +170,8 @@ class Hooks:
             except Exception:
                 if self.strict:
                     raise
-                functions.remove(function)
+                if function in functions:  # two threads may have failed in it at once
+                    functions.remove(function)
                 import logging  # start-up: rare
 
                 logging.getLogger("meshrt").exception("hook %r failed and was switched off", function)

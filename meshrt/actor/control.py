@@ -26,7 +26,7 @@ from meshrt.hooks import Body, RankServices, hooks, plugin_of
 from meshrt.transport.fate import Fate
 from meshrt.transport.link import Link, same_user
 from meshrt.transport.refusals import Refusals
-from meshrt.wire.frames import CONTROL_MAX, Frame, FrameDecoder
+from meshrt.wire.frames import Frame, control_decoder
 from meshrt.wire.handshake import ROLE_DATA, ServerHandshake
 from meshrt.wire.messages import control_frame, unpack_control
 
@@ -62,7 +62,7 @@ class ControlThread:
         operations: dict[str, Callable[[Body], Body | None]],
     ) -> None:
         self._listener = listener
-        self._link = Link(control, FrameDecoder(CONTROL_MAX + 64)) if control is not None else None
+        self._link = Link(control, control_decoder()) if control is not None else None
         self._secret = secret
         self._endpoint = endpoint
         self._deliver = deliver
@@ -74,6 +74,7 @@ class ControlThread:
         self._requests: dict[int, Callable[[Body | None, str], None]] = {}
         self._request_id = 0
         self._lock = threading.Lock()
+        self._timers: list[tuple[float, Callable[[], None]]] = []
         self._unproved: dict[socket.socket, float] = {}
         self._refusals = Refusals()
         self._driver: Any = None
@@ -113,6 +114,20 @@ class ControlThread:
         """Drop a request whose answer nobody waits for any more."""
         self._requests.pop(number, None)
 
+    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
+        """Call ``function`` on this thread after ``seconds``."""
+        with self._lock:
+            self._timers.append((time.monotonic() + seconds, function))
+        self._wake()
+
+    def _run_timers(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            due = [function for deadline, function in self._timers if deadline <= now]
+            self._timers = [timer for timer in self._timers if timer[0] > now]
+        for function in due:
+            function()
+
     def switch(self, on: bool) -> None:
         """Serve the driver in the background, or no longer."""
         self._driver_wanted = on
@@ -131,9 +146,8 @@ class ControlThread:
 
     def _run(self) -> None:
         while not self._closing:
-            timeout = None
-            if self._unproved:
-                timeout = max(0.0, min(self._unproved.values()) - time.monotonic())
+            deadlines = [*self._unproved.values(), *(deadline for deadline, _ in self._timers)]
+            timeout = max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
             for key, events in self._selector.select(timeout):
                 try:
                     key.data(events)
@@ -143,6 +157,7 @@ class ControlThread:
                     # One bad request must not take away the only thread that answers.
                     _log.exception("control thread")
             self._expire()
+            self._run_timers()
         self._selector.close()
         self._listener.close()
         for sock in self._unproved:

@@ -74,7 +74,7 @@ class Executor:
 
     Args:
         mesh_id, rank, name: The identity of the actor.
-        setup: Runs the mesh's set-up function once per process, given its encoded form.
+        setup: Runs the mesh's set-up function, which it is given, once per process.
         unhandled: Told of errors that no caller waits for: (endpoint, view, exception as data).
     """
 

@@ -32,6 +32,8 @@ from meshrt.wire.messages import CALL, INIT, RESULT, STOP
 __all__ = ["Mailbox"]
 
 _EVENTS = 64
+#: Messages that an actor with an event loop reads ahead.
+_QUEUE_MAX = 16
 
 
 class Mailbox:
@@ -267,9 +269,16 @@ class Mailbox:
         loop.set_exception_handler(self._loop_exception)
         arrived = asyncio.Event()
 
+        reading = True
+
         def on_ready() -> None:
+            nonlocal reading
             self._collect(0)
             arrived.set()
+            if len(self._queue) >= _QUEUE_MAX:
+                # What waits here takes memory; what waits in the sockets makes its callers wait.
+                reading = False
+                loop.remove_reader(self._epoll.fileno())
 
         self._step(link, init)
         self._init_done()
@@ -281,6 +290,9 @@ class Mailbox:
                     await arrived.wait()
                 if self._stop is not None and not self._queue_more():
                     break
+                if not reading and len(self._queue) < _QUEUE_MAX // 2:
+                    reading = True
+                    loop.add_reader(self._epoll.fileno(), on_ready)
                 link, frame = self._queue.popleft()
                 try:
                     await self._serve_one_async(link, frame)

@@ -38,7 +38,6 @@ from meshrt.host.pulse import STACK_SIGNAL
 from meshrt.transport.fate import Fate
 from meshrt.transport.link import Link
 from meshrt.transport.process import ProcessRuntime, set_runtime
-from meshrt.wire import codec
 from meshrt.wire.messages import error_to_wire
 
 __all__ = ["ActorHost", "RankProcess", "rank_main"]
@@ -63,7 +62,7 @@ class ActorHost:
         self._send = send
         self._on_main = on_main
         self._setup_lock = threading.Lock()
-        self._setup_done: bytes | None = None
+        self._setup_done = False
 
     def deliver(self, actor: str, link: Link, leftover: bytes) -> None:
         """Give a proved caller to the mailbox of its actor; the first caller brings the mailbox to life."""
@@ -93,11 +92,11 @@ class ActorHost:
                 mailbox.close()
             self.mailboxes.clear()
 
-    def _run_setup(self, encoded: bytes) -> None:
+    def _run_setup(self, setup: Callable[[], object]) -> None:
         with self._setup_lock:
-            if self._setup_done != encoded:
-                codec.decode(encoded, [len(encoded)])()
-                self._setup_done = encoded
+            if not self._setup_done:
+                setup()
+                self._setup_done = True
 
     def _unhandled(self, context: CallContext, remote: RemoteException) -> None:
         body = {
@@ -284,6 +283,10 @@ class RankProcess:
     def switch(self, on: bool) -> None:
         """Lend the control thread to the driver, or take it back."""
         self.control.switch(on)
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
+        """Call ``function`` on the control thread after ``seconds``."""
+        self.control.call_later(seconds, function)
 
     def request_root(self, operation: str, body: Body, timeout: float) -> Body:
         """Ask the root."""

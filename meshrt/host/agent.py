@@ -24,12 +24,12 @@ from meshrt.errors import ProtocolError
 from meshrt.host import osutil
 from meshrt.host.child import Birth, Child, Plumbing, become_rank
 from meshrt.host.output import Stream
-from meshrt.host.pulse import Pulse
+from meshrt.host.pulse import STACK_SIGNAL, Pulse
 from meshrt.host.strays import Strays
 from meshrt.host.zygote import Zygote
 from meshrt.transport.fate import Fate
 from meshrt.transport.link import Link
-from meshrt.wire.frames import CONTROL_MAX, Frame, FrameDecoder
+from meshrt.wire.frames import Frame, control_decoder
 from meshrt.wire.messages import Address, control_frame, unpack_control
 
 __all__ = ["Agent"]
@@ -58,7 +58,7 @@ class Agent:
 
     def __init__(self, control: socket.socket, main: Callable[..., None]) -> None:
         self._selector = selectors.DefaultSelector()
-        self._root = Link(control, FrameDecoder(CONTROL_MAX + 64))
+        self._root = Link(control, control_decoder())
         self._main = main
         self._pid = os.getpid()
         self._children: dict[Address, Child] = {}
@@ -204,7 +204,14 @@ class Agent:
     def _fork_preloaded(self, message: dict[str, Any], prepared: list[Any]) -> None:
         for child, _ in prepared:
             self._children[self._address(child)] = child
-        zygote = Zygote(message["mesh"], prepared, message["preload"], message["common_env"], self._main)
+        try:
+            zygote = Zygote(message["mesh"], prepared, message["preload"], message["common_env"], self._main)
+        except OSError as error:
+            for child, plumbing in prepared:
+                plumbing.close()
+                self._discard(child)
+                self._not_started(child.birth, f"no process could be started to preload: {error.strerror}")
+            return
         for _, plumbing in prepared:
             plumbing.close()
         self._zygotes[zygote.pid] = zygote
@@ -527,6 +534,8 @@ def serve(descriptor: int, main: Callable[..., None]) -> None:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         # The root decides; a scheduler that signals the whole job must not take the agent away before it.
         signal.signal(number, signal.SIG_IGN)
+    # Inherited by the ranks, until faulthandler has it: a rank that is slow to start must survive being asked.
+    signal.signal(STACK_SIGNAL, signal.SIG_IGN)
     try:
         Agent(socket.socket(fileno=descriptor), main).run()
     except Exception:

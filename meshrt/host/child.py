@@ -17,7 +17,7 @@ from meshrt.host.osutil import die_with_parent, set_name
 from meshrt.host.output import RankLog, Stream
 from meshrt.transport.link import Link
 from meshrt.transport.process import socket_path
-from meshrt.wire.frames import CONTROL_MAX, FrameDecoder
+from meshrt.wire.frames import control_decoder
 
 __all__ = ["Birth", "Child", "Plumbing", "become_rank", "keep_only"]
 
@@ -104,7 +104,7 @@ class Child:
             raise
         log = RankLog(log_path, warn)
         streams = [Stream(pipes[0][0], log, err=False), Stream(pipes[1][0], log, err=True)]
-        child = cls(birth, Link(ours, FrameDecoder(CONTROL_MAX + 64)), log, streams, fault_file, path)
+        child = cls(birth, Link(ours, control_decoder()), log, streams, fault_file, path)
         return child, Plumbing(theirs, listener, pipes[0][1], pipes[1][1], fault_file)
 
     def fault_size(self) -> int:
@@ -148,6 +148,7 @@ def become_rank(birth: Birth, plumbing: Plumbing, main: Callable[[Birth, Plumbin
         os.close(plumbing.stderr)
         for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.environ.update(birth.env)
         set_name(f"mesh:{birth.mesh_name[:5]}:{birth.rank}")
         main(birth, plumbing)

@@ -43,13 +43,24 @@ class Zygote:
         self.pipe, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._buffer = b""
         agent = os.getpid()
-        self.pid = os.fork()
+        try:
+            self.pid = os.fork()
+        except OSError:
+            os.close(self.pipe)
+            os.close(write_end)
+            raise
         if self.pid == 0:
             os.close(self.pipe)
             os.set_blocking(write_end, True)
             _be_zygote(agent, prepared, modules, env, write_end, main)
         os.close(write_end)
-        self.pidfd = os.pidfd_open(self.pid)
+        try:
+            self.pidfd = os.pidfd_open(self.pid)
+        except OSError:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            os.close(self.pipe)
+            raise
 
     def reports(self) -> list[tuple[int, int]]:
         """Return ``(rank, pid)`` of the ranks that have been forked since the last time."""

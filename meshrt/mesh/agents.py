@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from meshrt.errors import ProtocolError
 from meshrt.host.osutil import kill_child
 from meshrt.transport.link import Link
-from meshrt.wire.frames import CONTROL_MAX, FrameDecoder
+from meshrt.wire.frames import control_decoder
 from meshrt.wire.messages import Address, control_frame, unpack_control
 
 __all__ = ["AgentLink", "AgentPulse", "Engine", "Placed"]
@@ -53,7 +53,7 @@ class AgentLink:
         self.host = placed.host
         self.mark = placed.mark
         self.process = placed.process
-        self._link = Link(placed.link_socket, FrameDecoder(CONTROL_MAX + 64))
+        self._link = Link(placed.link_socket, control_decoder())
         self._on_message = on_message
         self._on_rank = on_rank
         self._on_gone = on_gone

@@ -306,9 +306,7 @@ def _name_culprit(target: Target, endpoint: str, args: Any, kwargs: Any, error: 
     return f"{target.name}.{endpoint}(): {error}"
 
 
-def send_init(
-    target: Target, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], setup: bytes | None
-) -> InitCall:
+def send_init(target: Target, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], setup: Any) -> InitCall:
     """Send an INIT: build the actor on every rank of the target."""
     runtime = current_runtime()
     call_id = next(runtime.call_ids)

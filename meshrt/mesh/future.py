@@ -82,7 +82,7 @@ class Future(Pending, Generic[T]):
         def run() -> None:
             try:
                 function(self)
-            except Exception:
+            except BaseException:  # whichever thread this is, it is not the callback's to end
                 logging.getLogger("meshrt").exception("a done-callback raised")
 
         self.when_done(run, background=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
-from meshrt.errors import ShutdownError, UsageError
+from meshrt.errors import ShutdownError, SpawnError, UsageError
 from meshrt.hooks import Body
 from meshrt.mesh.future import Future, Settled
 from meshrt.mesh.spec import MeshSpec
@@ -64,17 +64,17 @@ class RankOwner:
         return self._names[mesh_id]
 
     def initialized(self, mesh_id: str) -> Future[None]:
-        """Done when every rank listens (or has ended)."""
+        """Done when every rank runs; SpawnError if one could not be started."""
         future: Settled[None] = Settled(self._runtime.driver, f"starting the ranks of {self._names[mesh_id]}")
-        left = set(range(self._sizes[mesh_id]))
 
-        def born(rank: int) -> None:
-            left.discard(rank)
-            if not left:
+        def answered(body: Body | None, why: str) -> None:
+            why = why or (body or {}).get("why", "")
+            if why:
+                future.reject(SpawnError(why))
+            else:
                 future.resolve(None)
 
-        for rank in tuple(left):
-            self._runtime.tree.when_born(mesh_id, rank, lambda rank=rank: born(rank))  # type: ignore[misc]
+        self._runtime.tree.ask_root("mesh.initialized", {"mesh": mesh_id}, answered)
         return future
 
     def check_whole(self, mesh_id: str, shape: Shape) -> None:

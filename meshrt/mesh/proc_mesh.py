@@ -23,6 +23,7 @@ from meshrt.wire import codec
 __all__ = ["HostMesh", "ProcMesh", "proc_mesh", "this_host"]
 
 A = TypeVar("A", bound=Actor)
+Setup = Callable[[], object] | None
 
 
 def proc_mesh(
@@ -123,21 +124,19 @@ class HostMesh(MeshTrait):
 
 def _spawn(spec: MeshSpec, engine: Any) -> ProcMesh:
     owner = owner_for_new()
-    setup = None
     if spec.setup is not None:
         try:
-            parts, _ = codec.encode(spec.setup)
-            setup = b"".join(parts[:1])
+            codec.encode(spec.setup)
         except codec.EncodeError as error:
             raise ArgumentNotSerializable(f"proc_mesh(setup=...): {error}") from error.__cause__
     mesh_id = owner.spawn(spec, engine)
-    return ProcMesh(mesh_id, owner.name_of(mesh_id), Shape.from_extent(spec.extent), owner.directory, setup)
+    return ProcMesh(mesh_id, owner.name_of(mesh_id), Shape.from_extent(spec.extent), owner.directory, spec.setup)
 
 
 class ProcMesh(MeshTrait):
     """A handle on processes. Slices are handles on some of them; the process that made the mesh owns it."""
 
-    def __init__(self, mesh_id: str, name: str, shape: Shape, directory: str, setup: bytes | None) -> None:
+    def __init__(self, mesh_id: str, name: str, shape: Shape, directory: str, setup: Setup) -> None:
         self._mesh_id = mesh_id
         self._name = name
         self._own_shape = shape

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from meshrt.errors import MeshError, RankPlace, ShutdownError, SpawnError, UsageError, user_stack
+from meshrt.errors import RankPlace, ShutdownError, SpawnError, UsageError, user_stack
 from meshrt.hooks import Body, hooks
 from meshrt.host.osutil import kill_run, raise_file_limit
 from meshrt.mesh.agents import AgentLink, AgentPulse, Engine
@@ -70,6 +70,7 @@ class Root:
                 "mesh.born": self._op_born,
                 "mesh.spawn": self._op_spawn,
                 "mesh.stop": self._op_stop,
+                "mesh.initialized": self._op_initialized,
             }
         )
         self._agents: dict[Any, list[AgentLink]] = {}
@@ -215,7 +216,7 @@ class Root:
                     "run_id": placed.mark,
                     "directory": self.directory,
                     "run_directory": str(self.run_directory),
-                    "sys_path": [entry or os.getcwd() for entry in sys.path],
+                    "sys_path": [entry or _working_directory() for entry in sys.path],
                     "argv": _short(sys.argv) or [""],
                     "host": placed.host,
                     "root_pid": self.pid,
@@ -295,7 +296,7 @@ class Root:
             "pid": self.pid,
             "run_id": self.run_id,
             "argv": sys.orig_argv,
-            "cwd": os.getcwd(),
+            "cwd": _working_directory(),
             "started": _wall_clock(),
             "run_directory": str(self.run_directory),
         }
@@ -335,6 +336,7 @@ class Root:
         record = self.registry.meshes[mesh_id]
         for callback in self.registry.born(mesh_id, rank, pid):
             callback()
+        self.services.tell_hold(record, rank)
         if mesh_id in self._progress:
             self._progress[mesh_id].update(len(record.pids))
         if len(record.pids) == len(record.shape):
@@ -454,13 +456,18 @@ class Root:
             # Placing agents may take a moment: not on the loop.
             try:
                 mesh_id = self.spawn(MeshSpec.from_wire(body))
-            except MeshError as error:
-                answer(None, str(error))
+            except Exception as error:
+                # The rank waits: whatever went wrong is its answer.
+                answer(None, str(error) or type(error).__name__)
                 return
             self._owners.setdefault(address, []).append(mesh_id)
             answer({"mesh_id": mesh_id, "name": self.name_of(mesh_id)}, "")
 
         threading.Thread(target=work, name="meshrt-spawn", daemon=True).start()
+
+    def _op_initialized(self, _address: Address, body: Body, answer: Callable[[Body | None, str], None]) -> None:
+        initialized = self.registry.meshes[body["mesh"]].initialized
+        initialized.when_done(lambda: answer({"why": str(initialized.exception() or "")}, ""), background=False)
 
     def _op_stop(self, _address: Address, body: Body, answer: Callable[[Body | None, str], None]) -> None:
         if body["mesh"] not in self.registry.meshes:
@@ -491,6 +498,10 @@ class Root:
                     self._loop.remove_reader(self.driver.fileno())
 
         self.post(apply)
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
+        """Call ``function`` on the loop after ``seconds``."""
+        self.post(lambda: self._loop.call_later(seconds, function))
 
     def request_root(self, operation: str, body: Body, timeout: float) -> Body:
         """The root asks itself nothing."""
@@ -575,6 +586,13 @@ def _short(argv: list[str]) -> list[str]:
 def _wall_clock() -> float:
     # For people only; every deadline uses the monotonic clock.
     return time.clock_gettime(time.CLOCK_REALTIME)
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""  # it has been removed
 
 
 def _default_engine() -> Engine:

@@ -208,6 +208,11 @@ class Services:
             for rank in record.alive():
                 self.send_rank(record.mesh_id, rank, "hold", {"held": not before})
 
+    def tell_hold(self, record: MeshRecord, rank: int) -> None:
+        """A rank is born while others are held: its deadlines stand still too."""
+        if self._holds:
+            self.send_rank(record.mesh_id, rank, "hold", {"held": True})
+
     def _on_unhandled(self, mesh_id: str, rank: int, body: Body) -> None:
         remote = error_from_wire(body["error"])
         record = self._registry.meshes.get(mesh_id)

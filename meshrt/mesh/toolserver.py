@@ -15,7 +15,7 @@ from meshrt.errors import ProtocolError
 from meshrt.hooks import Body
 from meshrt.transport.link import peer_of, same_user
 from meshrt.transport.refusals import Refusals
-from meshrt.wire.frames import CONTROL_MAX, FrameDecoder
+from meshrt.wire.frames import control_decoder
 from meshrt.wire.handshake import ROLE_TOOL, ServerHandshake
 from meshrt.wire.messages import control_frame, unpack_control
 
@@ -42,7 +42,7 @@ class ToolConnection(asyncio.Protocol):
         self._server = server
         self._transport: Any = None
         self._handshake: ServerHandshake | None = ServerHandshake(server.token, ROLE_TOOL)
-        self._decoder = FrameDecoder(CONTROL_MAX + 64)
+        self._decoder = control_decoder()
         self._tasks: set[asyncio.Task[None]] = set()
         self._deadline: asyncio.TimerHandle | None = None
 

@@ -49,6 +49,9 @@ class Tree(Protocol):
     def watch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> None:
         """Call back with a rank's fate when it ends (at once if it has), then call `Driver.execute`. Any thread."""
 
+    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
+        """Call ``function`` after ``seconds``, on a thread that must not be blocked. Any thread."""
+
     def switch(self, on: bool) -> None:
         """Lend or take back a thread that calls `Driver.poll_nowait` when `Driver.fileno` is ready. Any thread."""
 
@@ -70,6 +73,7 @@ class Driver(Waiting):
         self._links_lock = threading.Lock()
         self._condemned: deque[tuple[OutLink, Fate]] = deque()
         self._suspects: dict[OutLink, float] = {}
+        self._look_planned = False
 
     # -- sending
 
@@ -255,6 +259,21 @@ class Driver(Waiting):
         if not out.eof and out.fate is None:
             out.eof = True
             self._suspects[out] = time.monotonic() + SUSPECT_SECONDS
+            self._plan_look()
+
+    def _plan_look(self) -> None:
+        # A waiting thread looks by itself; whoever awaits, or is to be called back, waits for a descriptor.
+        if not self._look_planned:
+            self._look_planned = True
+            self._tree.call_later(SUSPECT_SECONDS + 0.01, self._look_at_suspects)
+
+    def _look_at_suspects(self) -> None:
+        self._look_planned = False
+        if self._suspects and not self.closed:
+            self.wake()
+            self.poll_nowait()
+            if self._suspects:
+                self._plan_look()
 
     def condemn(self, out: OutLink, fate: Fate) -> None:
         """The rank of this link is gone. Takes effect with `execute`, so that many are told at once. Any thread."""
@@ -276,6 +295,9 @@ class Driver(Waiting):
             self._suspects.pop(out, None)
             if out.fate is None:
                 self._end(out, fate)
+            elif out.fate.kind == "link":
+                # Closed first, explained later: the next caller is told the truth.
+                out.fate = fate
 
     def _end(self, out: OutLink, fate: Fate) -> None:
         opened = out.early is None

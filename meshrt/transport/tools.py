@@ -20,7 +20,7 @@ from meshrt.hooks import Body
 from meshrt.transport import directories
 from meshrt.transport.link import same_user
 from meshrt.transport.process import current_runtime, has_runtime
-from meshrt.wire.frames import CONTROL_MAX, FrameDecoder
+from meshrt.wire.frames import control_decoder
 from meshrt.wire.handshake import ROLE_TOOL, ClientHandshake
 from meshrt.wire.messages import control_frame, unpack_control
 
@@ -93,12 +93,13 @@ class ToolConnection:
     ) -> None:
         self.pid = pid
         self._sock = sock
-        self._decoder = FrameDecoder(CONTROL_MAX + 64)
+        self._decoder = control_decoder()
         self._leftover = leftover
         self._on_event = on_event
         self._on_close = on_close
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
+        self._send_lock = threading.Lock()
         self._waiting: dict[int, tuple[threading.Event, list[dict[str, Any]]]] = {}
         self.closed = False
         self._thread = threading.Thread(target=self._read_loop, name="meshrt-tool", daemon=True)
@@ -120,7 +121,8 @@ class ToolConnection:
                 raise ConnectionError("the program has ended")
             self._waiting[number] = (event, answers)
         try:
-            self._sock.sendall(control_frame({"t": "op", "id": number, "op": operation, "body": body}))
+            with self._send_lock:
+                self._sock.sendall(control_frame({"t": "op", "id": number, "op": operation, "body": body}))
             if not event.wait(timeout):
                 raise TimeoutError(f"no answer to {operation} within {timeout:g} s")
         except (BrokenPipeError, ConnectionResetError) as error:
@@ -151,13 +153,14 @@ class ToolConnection:
                     break
         except (OSError, ProtocolError):
             pass  # as good as its end: said below
-        with self._lock:
-            self.closed = True
-            waiting, self._waiting = self._waiting, {}
-        for event, _ in waiting.values():
-            event.set()
-        self._sock.close()
-        self._on_close()
+        finally:
+            with self._lock:
+                self.closed = True
+                waiting, self._waiting = self._waiting, {}
+            for event, _ in waiting.values():
+                event.set()
+            self._sock.close()
+            self._on_close()
 
     def _on_message(self, message: dict[str, Any]) -> None:
         if message["t"] == "ev":

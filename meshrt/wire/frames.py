@@ -31,6 +31,7 @@ __all__ = [
     "PAYLOAD_MAX",
     "Frame",
     "FrameDecoder",
+    "control_decoder",
     "pack_header",
     "split_frames",
     "split_packed",
@@ -52,6 +53,8 @@ _TOTAL = struct.Struct(">Q")
 _DIRECT = 64 << 10
 _ANONYMOUS = 8 << 20
 _BOUNDARY = 64
+#: Bytes of the header of a control frame.
+_ADDRESS_MAX = 64
 
 Buffer = bytes | bytearray | memoryview
 
@@ -251,6 +254,11 @@ class FrameDecoder:
         if not assembly.frame_left and not assembly.more:
             self._assembly = None
             frames.append(Frame(assembly.kind, assembly.header, assembly.view))
+
+
+def control_decoder() -> FrameDecoder:
+    """Return a decoder for a control link: nothing longer than `CONTROL_MAX`, in one piece or in many."""
+    return FrameDecoder(CONTROL_MAX + _ADDRESS_MAX, CONTROL_MAX)
 
 
 def _unpack(header: bytes) -> Any:

@@ -64,7 +64,8 @@ Address = tuple[str, int]
 
 def control_frame(message: dict[str, Any], address: Address | None = None) -> bytes:
     """Encode a control message. Raises ProtocolError if it is longer than a control link takes."""
-    payload: bytes = msgpack.packb(message)
+    # Text of user code may hold what UTF-8 does not know (lone surrogates of odd file names).
+    payload: bytes = msgpack.packb(message, unicode_errors="backslashreplace")
     if len(payload) > CONTROL_MAX:
         raise ProtocolError(f"a control message of {len(payload)} bytes ({message.get('t')}) is too long")
     return pack_header(CONTROL, address, len(payload)) + payload

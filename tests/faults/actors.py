@@ -68,6 +68,12 @@ def wait_for_file(path: str) -> None:
         time.sleep(0.002)
 
 
+def note_and_wait(note: str, gate: str) -> None:
+    """Create the file ``note`` and wait for the file ``gate``."""
+    Path(note).touch()
+    wait_for_file(gate)
+
+
 def _chosen(ranks: tuple[int, ...]) -> bool:
     return not ranks or current_rank().rank in ranks
 
@@ -163,7 +169,7 @@ class Victim(Actor):
 
     @endpoint
     def fork_and_fall_through(self, how: str) -> int:
-        """Fork a child that does what many programs do: it returns, or calls ``sys.exit``, in the middle of the parent."""
+        """Fork a child that returns, raises or calls ``sys.exit`` in the middle of the parent, as many programs do."""
         pid = os.fork()
         if pid == 0:
             if how == "exit":
@@ -257,8 +263,8 @@ class AsyncVictim(Actor):
         await asyncio.sleep(0)
         if _chosen(ranks):
             end_process(kind)
-        while gate and not os.path.exists(gate):
-            await asyncio.sleep(0.002)
+        if gate:
+            await asyncio.to_thread(wait_for_file, gate)
         return current_rank().rank
 
     @endpoint
@@ -269,8 +275,7 @@ class AsyncVictim(Actor):
     @endpoint
     async def block(self, gate: str, note: str) -> str:
         """Block the event loop, as one must not."""
-        Path(note).touch()
-        wait_for_file(gate)
+        note_and_wait(note, gate)
         return "blocked"
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,10 +67,10 @@ def test_kill_9_while_the_ranks_start(count: int) -> None:
 @pytest.mark.parametrize("count", COUNTS)
 def test_kill_9_in_init(count: int, tmp_path: Path) -> None:
     born = proc_mesh(hosts=2, engine=LocalEngine(count)).spawn("born", BornDead, "error", (99,), str(tmp_path / "gate"))
-    calls = [born.pid.call(), born.pid.call()]
+    waits: list[Any] = [born.initialized, born.pid.call(), born.pid.call()]
     wait_until(lambda: len(agents()) == count, LONG)
     os.kill(agents()[0], signal.SIGKILL)
-    assert all(isinstance(future.exception(LONG), HostLost) for future in (born.initialized, *calls))
+    assert all(isinstance(future.exception(LONG), HostLost) for future in waits)
     (tmp_path / "gate").touch()
 
 

@@ -91,7 +91,8 @@ def test_an_orphan_of_a_living_rank_lives_and_is_reaped() -> None:
 
 
 def start_orphan() -> int:
-    return int(subprocess.run(["sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"], stdout=subprocess.PIPE, check=True).stdout)
+    command = ["sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"]
+    return int(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
 
 @pytest.mark.parametrize(("how", "code"), [("return", 0), ("exit", 5), ("raise", 1)])

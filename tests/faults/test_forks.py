@@ -1,4 +1,4 @@
-"""The script forks, or uses multiprocessing, after it has made a mesh (C8): the child has no mesh, the parent keeps it."""
+"""The script forks, or uses multiprocessing, after it has made a mesh (C8): the child has none."""
 
 from __future__ import annotations
 

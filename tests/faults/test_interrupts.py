@@ -159,8 +159,9 @@ def test_ctrl_c_in_a_wait(wait: str, start: Any) -> None:
 
 def sleeping(pid: int) -> bool:
     """Whether the main thread of a process waits in the kernel for something other than a moment's I/O."""
+    waits = ("ep_poll", "do_epoll_wait", "futex_wait_queue", "futex_do_wait")
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/wchan").read_text() in ("ep_poll", "do_epoll_wait", "futex_wait_queue", "futex_do_wait")
+        return Path(f"/proc/{pid}/wchan").read_text() in waits
     return True
 
 
@@ -185,7 +186,7 @@ def test_ctrl_c_a_hundred_times_during_calls(start: Any) -> None:
         tell(after=victims.pid.call().get(20).values())
     """)
     for hit in range(100):
-        wait_until(lambda hit=hit: session.read().count("?") > hit, LONG, f"hit {hit}")
+        wait_until(lambda: session.read().count("?") > hit, LONG, f"hit {hit}")  # noqa: B023 - used at once
         session.press("\x03")
     assert len(session.told("after")) == 4 and session.told("beside")
     assert session.ends() == 0
@@ -257,7 +258,7 @@ def test_ctrl_c_during_stop(where: str, presses: int, start: Any) -> None:
     """C5: the ranks hang, the grace is long; Ctrl-C shortens it, and however often it comes, everything ends."""
     end = {
         "stop": "tell(ready=pids); mesh.stop(100)",
-        "exit": "import meshrt.mesh.root as root\nroot.shutdown.__defaults__ = (100,)\ntell(ready=pids)\nshutdown_context(100)",
+        "exit": "tell(ready=pids); shutdown_context(100)",
         "with": "with mesh:\n    tell(ready=pids)",
     }[where]
     session = start("victims.wait_for.broadcast('/nowhere/gate')\n" + end)

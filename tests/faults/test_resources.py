@@ -69,7 +69,7 @@ def test_a_flood_before_a_death(tmp_path: Path) -> None:
 HUGE = {
     "message": "raise ValueError('x' * 10_000_000)",
     "emoji": "raise ValueError('\\N{PILE OF POO}' * 3_000_000)",
-    "chain": "e = None\nfor _ in range(15):\n    n = ValueError('x' * 300_000)\n    n.__cause__ = e\n    e = n\nraise e",
+    "chain": "e = None\nfor _ in range(15):\n    n = ValueError('x' * 300_000)\n    n.__cause__, e = e, n\nraise e",
     "notes": "e = ValueError('m')\nfor _ in range(2000):\n    e.add_note('n' * 10_000)\nraise e",
     "odd": "e = ValueError('\\udcff')\ne.add_note('\\udcff')\nraise e from LookupError('\\ud800')",
     "group": "raise ExceptionGroup('g', [ValueError('x' * 100_000) for _ in range(100)])",

@@ -29,7 +29,6 @@ MESHES = """
 """
 
 
-
 @pytest.fixture(autouse=True)
 def no_directories_yet() -> None:
     """What a test before has left is its failure, not that of this one."""
@@ -88,7 +87,8 @@ def assert_reclaimed() -> None:
 
 def test_the_whole_group_is_killed(tmp_path: Path) -> None:
     """Root and agents at once: no one is left to clean up but the kernel, and the next start."""
-    with Program(MESHES.replace('("exec", "fork", "double")', "()") + "    threading.Event().wait()\n", tmp_path, "2") as program:
+    script = MESHES.replace('("exec", "fork", "double")', "()") + "    threading.Event().wait()\n"
+    with Program(script, tmp_path, "2") as program:
         ranks = program.told("ready")[:4]
         hosts = agents(program.pid)
         for pid in (program.pid, *hosts):
@@ -208,8 +208,7 @@ LATE = {
     "atexit after": "import atexit\nstart()\natexit.register(lambda: late())",
     "del": "start()\nclass Late:\n    def __del__(self): late()\nkeep = Late()",
     "thread": (
-        "start()\ndef work():\n    threading.main_thread().join()\n    late()\n"
-        "threading.Thread(target=work).start()"
+        "start()\ndef work():\n    threading.main_thread().join()\n    late()\nthreading.Thread(target=work).start()"
     ),
 }
 

@@ -102,8 +102,7 @@ def test_every_way_of_waiting_is_told(mesh: ProcMesh, waiting: str, tmp_path: Pa
     gate = str(tmp_path / "gate")
     errors: list[BaseException | None] = []
     if waiting == "stream":
-        for future in victims.die.stream("sigkill", (1,), ""):
-            errors.append(future.exception(LONG))
+        errors += [future.exception(LONG) for future in victims.die.stream("sigkill", (1,), "")]
         assert sum(error is not None for error in errors) == 1
     elif waiting == "callback":
         victims.die.call("sigkill", (1,), gate).add_done_callback(lambda future: errors.append(future.exception(0)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,6 @@ import pytest
 from meshrt import Actor, ActorError, ProcMesh, endpoint, proc_mesh
 from tests.faults.actors import AsyncVictim, BornDead, Victim
 from tests.faults.watch import LONG, Program
-from tests.support.programs import environment
-from tests.support.waiting import wait_until
 
 RAISED = {
     "sys.exit": ("SystemExit", "3"),
@@ -63,30 +60,19 @@ def test_deep_recursion_is_an_ordinary_error() -> None:
     assert victims.echo.call_one(1).get(LONG) == 1
 
 
-@pytest.mark.parametrize("kind", ["error", "sys.exit"])
-def test_an_exception_in_a_thread_harms_no_call(kind: str, capfd: pytest.CaptureFixture[str]) -> None:
-    victims = proc_mesh(n=1).spawn("victim", Victim)
-    assert victims.in_thread.call_one(kind).get(LONG) == "fine"
-    assert victims.echo.call_one(1).get(LONG) == 1
-    if kind == "error":
-        printed_within(capfd, "ValueError: from a thread")
-
-
-def test_what_python_can_only_report_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
-    victims = proc_mesh(n=1).spawn("victim", Victim)
-    assert victims.unraisable.call_one().get(LONG) == "fine"
-    printed_within(capfd, "ValueError: from __del__")
-
-
-def printed_within(capfd: pytest.CaptureFixture[str], text: str) -> None:
-    seen = ""
-
-    def arrived() -> bool:
-        nonlocal seen
-        seen += "".join(capfd.readouterr())
-        return text in seen
-
-    wait_until(arrived, LONG, f"{text!r} on the terminal, not {seen!r}")
+@pytest.mark.parametrize("kind", ["error", "sys.exit", "unraisable"])
+def test_what_nobody_catches_is_reported_and_harms_no_call(kind: str, tmp_path: Path) -> None:
+    """P11: raised in a thread, or where Python can only report it."""
+    script = f"""
+        victims = proc_mesh(n=1).spawn("victim", Victim)
+        call = victims.unraisable.call_one() if {kind!r} == "unraisable" else victims.in_thread.call_one({kind!r})
+        tell(values=[call.get({LONG}), victims.echo.call_one(1).get({LONG})])
+    """
+    with Program(script, tmp_path) as program:
+        assert program.told("values") == ["fine", 1]
+        assert program.ends() == 0
+        text = {"error": "ValueError: from a thread", "unraisable": "ValueError: from __del__", "sys.exit": ""}[kind]
+        assert text in program.output
 
 
 BROKEN_MODULES = {
@@ -151,18 +137,14 @@ def test_an_interpreter_that_cannot_start(tmp_path: Path) -> None:
     """The host agent itself does not come up: the mesh says so instead of hanging."""
     script = f"""
         import sys
-        from meshrt import HostLost, proc_mesh
-        from tests.faults.actors import Victim
         sys.executable = "/bin/false"
         mesh = proc_mesh(n=2)
-        for future in (mesh.initialized, mesh.spawn("victim", Victim).initialized):
-            print(type(future.exception({LONG})).__name__)
+        victims = mesh.spawn("victim", Victim)
+        tell(errors=[type(f.exception({LONG})).__name__ for f in (mesh.initialized, victims.initialized)])
     """
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join(line.strip() if line.strip()[:3] != "pri" else "    " + line.strip() for line in script.splitlines())],
-        capture_output=True, text=True, timeout=2 * LONG, env=environment(), check=False,
-    )
-    assert done.stdout.split() == ["SpawnError", "HostLost"], done.stderr
+    with Program(script, tmp_path) as program:
+        assert program.told("errors") == ["SpawnError", "HostLost"]
+        assert program.ends() == 0
 
 
 class Late(Actor):

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
@@ -16,10 +17,21 @@ from typing import Any, Self
 
 import psutil
 
+from meshrt.transport.process import current_runtime
 from tests.support.programs import environment
 from tests.support.waiting import wait_until
 
-__all__ = ["Program", "agents", "all_gone", "descendants", "is_alive", "paused", "runtime_directories", "state_of"]
+__all__ = [
+    "Program",
+    "agents",
+    "all_gone",
+    "descendants",
+    "is_alive",
+    "paused",
+    "runtime_directories",
+    "sockets",
+    "state_of",
+]
 
 #: The longest that anything in these tests is waited for, seconds: a watchdog, not a measurement.
 LONG = 20.0
@@ -65,6 +77,13 @@ def runtime_directories() -> list[Path]:
     """Return the runtime directories that exist."""
     base = Path(os.environ["MESHRT_RUNTIME_DIR"])
     return sorted(base.iterdir()) if base.exists() else []
+
+
+def sockets() -> list[str]:
+    """Return the paths at which this program listens: the tools' first, then the ranks'."""
+    directory = Path(current_runtime().directory)
+    found = [str(path) for path in directory.iterdir() if stat.S_ISSOCK(path.stat().st_mode)]
+    return sorted(found, key=lambda path: not path.endswith("/tools"))
 
 
 @contextlib.contextmanager

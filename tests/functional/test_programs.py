@@ -173,6 +173,12 @@ def test_output_of_ranks_is_complete_when_the_program_has_ended(tmp_path: Path) 
         ]
 
 
+def test_in_a_directory_that_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    done = run_python("-c", f"import os; os.rmdir(os.getcwd())\n{PROGRAM}", cwd=tmp_path / "gone")
+    assert done.returncode == 0 and EXPECTED in done.stdout
+
+
 def test_without_standard_streams(tmp_path: Path) -> None:
     """As under a service manager that gives none: closed descriptors must not be taken for something else."""
     written = PROGRAM.replace('print("VALUES", ', "open('answer', 'w').write('VALUES ' + repr(").rstrip() + ")\n"

@@ -24,6 +24,8 @@ class FakeTree:
     def __init__(self) -> None:
         self.births: list[Callable[[], None]] = []
         self.watchers: dict[tuple[str, int], list[Callable[[Fate], None]]] = {}
+        #: What is to be called after a while: by the test.
+        self.later: list[Callable[[], None]] = []
         #: What `switch` was told last, and how often.
         self.background = False
         self.switches = 0
@@ -33,6 +35,9 @@ class FakeTree:
 
     def watch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> None:
         self.watchers.setdefault((mesh_id, rank), []).append(callback)
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
+        self.later.append(function)
 
     def switch(self, on: bool) -> None:
         self.background = on

@@ -1,0 +1,105 @@
+"""Many meshes, many calls, many ranks, much killing. G3, L1, L2."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshrt import LocalEngine, ProcessDied, SupervisionError, proc_mesh
+from tests.faults.actors import Victim
+from tests.faults.watch import LONG, Program
+
+MESHES = """
+    def memory():
+        return int(open("/proc/self/statm").read().split()[1]) * 4
+    def descriptors():
+        return len(os.listdir("/proc/self/fd"))
+    engine = LocalEngine(2)
+    def cycle():
+        mesh = proc_mesh(n=2, engine=engine)
+        assert mesh.spawn("victim", Victim).echo.call(1).get(20).values() == [1, 1]
+        mesh.stop()
+    for _ in range(int(sys.argv[1])):
+        cycle()
+    agents = [int(pid) for pid in open(f"/proc/self/task/{os.getpid()}/children").read().split()]
+    def state():
+        of_agents = [len(os.listdir(f"/proc/{pid}/fd")) for pid in agents]
+        return [descriptors(), threading.active_count(), len(os.listdir(os.environ["MESHRT_RUNTIME_DIR"])), *of_agents]
+    before, used = state(), memory()
+    for _ in range(int(sys.argv[2])):
+        cycle()
+    deadline = time.monotonic() + 10
+    while state() != before and time.monotonic() < deadline:  # an agent may look into /proc in this moment
+        time.sleep(0.01)
+    tell(before=before, after=state(), grown=memory() - used)
+"""
+
+
+@pytest.mark.parametrize(("warm", "count"), [(30, 50), pytest.param(300, 1000, marks=pytest.mark.nightly)])
+def test_meshes_in_a_row_leave_nothing(warm: int, count: int, tmp_path: Path) -> None:
+    """L1: descriptors and threads of the script and of the agents are as before; memory hardly grows."""
+    with Program(MESHES, tmp_path, str(warm), str(count)) as program:
+        assert program.told("after", 300) == program.told("before")
+        # What is remembered of the last meshes is less than 20 KiB each; nothing is, once there are some hundred.
+        assert program.told("grown") < 20 * count
+        assert program.ends() == 0
+
+
+def test_ten_thousand_calls_and_a_slow_actor() -> None:
+    """L2: all answers come, in order, and the slow rank keeps nobody else waiting."""
+    victims = proc_mesh(n=2).spawn("victim", Victim).get(LONG)
+    slow, quick = victims.slice(n=0), victims.slice(n=1)
+    calls = [slow.keep.call_one(index) for index in range(10_000)]
+    assert quick.echo.call_one(1).get(LONG) == 1
+    assert [call.get(LONG) for call in calls] == list(range(1, 10_001))
+    assert slow.all_kept.call_one().get(LONG) == list(range(10_000))
+
+
+@pytest.mark.parametrize("sizes", [{"a": 1, "b": 1, "c": 1}, {"n": 64}, {"h": 2, "g": 16}], ids=str)
+def test_odd_shapes(sizes: dict[str, Any]) -> None:
+    name = "n" * 64
+    victims = proc_mesh(name=name, engine=LocalEngine(2), **sizes).spawn(name, Victim)
+    pids = victims.pid.call().get(2 * LONG).values()
+    assert len(set(pids)) == len(victims)
+    os.kill(pids[-1], signal.SIGKILL)
+    error = victims.wait_for.call("/nowhere/gate").exception(LONG)
+    assert isinstance(error, ProcessDied) and error.rank == len(victims) - 1
+
+
+def test_a_storm_of_deaths() -> None:
+    """Threads call while ranks are killed at random: each call ends in its value, or in an error that names a victim."""
+    dice = random.Random(7)
+    for _ in range(5):
+        victims = proc_mesh(n=8, engine=LocalEngine(2)).spawn("victim", Victim).get(LONG)
+        pids = victims.pid.call().get(LONG).values()
+        dead: set[int] = set()
+        wrong: list[object] = []
+
+        def call(victims: Any = victims, dead: set[int] = dead, wrong: list[object] = wrong) -> None:
+            for index in range(200):
+                error = victims.echo.call(index).exception(LONG)
+                if isinstance(error, SupervisionError):
+                    named = {error.rank, *(place.rank for place in error.others)}
+                    if not named <= dead:
+                        wrong.append(error)
+                elif error is not None:
+                    wrong.append(error)
+
+        threads = [threading.Thread(target=call) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for rank in dice.sample(range(8), 5):
+            dead.add(rank)
+            os.kill(pids[rank], dice.choice([signal.SIGKILL, signal.SIGSEGV]))
+        for thread in threads:
+            thread.join(LONG)
+        assert not any(thread.is_alive() for thread in threads)
+        assert not wrong
+        for rank in set(range(8)) - dead:
+            assert victims.slice(n=rank).echo.call_one(rank).get(LONG) == rank
