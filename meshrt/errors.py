@@ -223,8 +223,10 @@ class SupervisionError(MeshError, RuntimeError):
         may_have_run: bool = True,
         log_tail: Sequence[str] = (),
         others: Sequence[RankPlace] = (),
+        others_folded: str = "",
     ) -> None:
         super().__init__(str(place), endpoint)
+        self.others_folded = others_folded
         self.place = place
         self.endpoint = endpoint
         self.may_have_run = may_have_run
@@ -247,7 +249,8 @@ class SupervisionError(MeshError, RuntimeError):
         else:
             text = f"{self.place} {self._what()}"
         if self.others:
-            text += f"; also lost: {', '.join(f'rank {place.rank}' for place in self.others)}"
+            ranks = self.others_folded or ",".join(str(place.rank) for place in self.others)
+            text += f"; also lost: {'rank' if len(self.others) == 1 else 'ranks'} {ranks}"
         if self.log_tail:
             text += "\nits last lines:\n" + "\n".join(f"  | {line}" for line in self.log_tail)
         return text
@@ -351,10 +354,12 @@ class CallTimeout(MeshError, TimeoutError):
 
     def __str__(self) -> str:
         ranks = self.folded or ",".join(str(place.rank) for place in self.missing)
-        noun = "rank" if len(self.missing) == 1 else "ranks"
+        if not self.missing:
+            return f"{self.what}: not done within {self.seconds:g} s; it goes on, get() may be called again"
+        who = self.missing[0].where if len(self.missing) == 1 else f"ranks {ranks}"
         return (
             f"{self.what}: no answer within {self.seconds:g} s from {len(self.missing)} of {self.total} "
-            f"({noun} {ranks}); the call goes on, get() may be called again"
+            f"({who}); the call goes on, get() may be called again"
         )
 
 

@@ -169,7 +169,11 @@ class Executor:
 
         def construct() -> None:
             if setup is not None:
-                self._setup(setup)
+                try:
+                    self._setup(setup)
+                except BaseException as error:
+                    error.add_note("raised by the setup function of the mesh, before the actor was built")
+                    raise
             # __new__ first: the actor can be looked at while its __init__ runs, or hangs.
             self.actor = cls.__new__(cls, *args, **kwargs)
             self.actor.__init__(*args, **kwargs)

@@ -216,6 +216,8 @@ class RankProcess:
         hooks.clear()
 
     def _thread_excepthook(self, args: Any) -> None:
+        if self._stopping and args.exc_type.__name__ == "BdbQuit":
+            return  # let go from a breakpoint because the mesh stops: nothing went wrong
         threading.__excepthook__(args)
 
     def _breakpointhook(self, *args: Any, **kwargs: Any) -> Any:

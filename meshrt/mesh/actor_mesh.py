@@ -96,7 +96,7 @@ class ActorMesh(MeshTrait, Generic[A]):
 
     def _with_shape(self, shape: Shape) -> Self:
         target = self._target
-        view = Target(target.mesh_id, target.name, target.directory, shape, target._about)
+        view = Target(target.mesh_id, target.name, target.directory, shape, target.whole, target._about)
         return type(self)(self._class, view, self._init)
 
     @property
@@ -158,7 +158,14 @@ class ActorMesh(MeshTrait, Generic[A]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         target = self._target
-        return _received, (self._class, target.mesh_id, target.name, target.directory, target.shape)
+        return _received, (
+            self._class,
+            target.mesh_id,
+            target.name,
+            target.directory,
+            target.shape,
+            target.whole,
+        )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ActorMesh):
@@ -177,8 +184,8 @@ def _unknown(_mesh_id: str, _rank: int) -> tuple[str, int]:
     return "", 0
 
 
-def _received(cls: type[A], mesh_id: str, name: str, directory: str, shape: Shape) -> ActorMesh[A]:
-    return ActorMesh(cls, Target(mesh_id, name, directory, shape, _unknown), None)
+def _received(cls: type[A], mesh_id: str, name: str, directory: str, shape: Shape, whole: Shape) -> ActorMesh[A]:
+    return ActorMesh(cls, Target(mesh_id, name, directory, shape, whole, _unknown), None)
 
 
 def reserved_names() -> frozenset[str]:

@@ -136,10 +136,13 @@ def _spawn(spec: MeshSpec, engine: Any) -> ProcMesh:
 class ProcMesh(MeshTrait):
     """A handle on processes. Slices are handles on some of them; the process that made the mesh owns it."""
 
-    def __init__(self, mesh_id: str, name: str, shape: Shape, directory: str, setup: Setup) -> None:
+    def __init__(
+        self, mesh_id: str, name: str, shape: Shape, directory: str, setup: Setup, whole: Shape | None = None
+    ) -> None:
         self._mesh_id = mesh_id
         self._name = name
         self._own_shape = shape
+        self._whole = shape if whole is None else whole
         self._directory = directory
         self._setup = setup
 
@@ -148,7 +151,7 @@ class ProcMesh(MeshTrait):
         return self._own_shape
 
     def _with_shape(self, shape: Shape) -> Self:
-        return type(self)(self._mesh_id, self._name, shape, self._directory, self._setup)
+        return type(self)(self._mesh_id, self._name, shape, self._directory, self._setup, self._whole)
 
     @property
     def name(self) -> str:
@@ -191,7 +194,7 @@ class ProcMesh(MeshTrait):
         except TypeError as error:
             raise TypeError(f"{cls.__name__}() {error}") from None
         _ship_if_needed(cls)
-        target = Target(self._mesh_id, name, self._directory, self._own_shape, about)
+        target = Target(self._mesh_id, name, self._directory, self._own_shape, self._whole, about)
         return ActorMesh(cls, target, send_init(target, cls, args, kwargs, self._setup))
 
     def stop(self, grace: float = 5.0) -> Future[None]:
@@ -237,7 +240,7 @@ class ProcMesh(MeshTrait):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ProcMesh, (self._mesh_id, self._name, self._own_shape, self._directory, self._setup)
+        return ProcMesh, (self._mesh_id, self._name, self._own_shape, self._directory, self._setup, self._whole)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ProcMesh):

@@ -284,6 +284,8 @@ class Root:
         await self._end.wait()
         hooks.run(self.services.closing)
         tools.close()
+        # Before the agents are told that this program cleans up itself: it might be killed right behind that.
+        directories.remove_tree(self._runtime_directory)
         for agent in self._placed:
             agent.close()
         if self._driving:

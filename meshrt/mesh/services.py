@@ -219,8 +219,11 @@ class Services:
         if record is not None and record.stopped is not None and remote.type in _ENDED_BY_STOP:
             return
         coords = tuple(record.shape.coordinates(rank).items()) if record is not None else ()
-        place = RankPlace(mesh_id, body["actor"], rank, coords)
-        text = f"{body['endpoint']} raised on {place}, and nobody waits for it\n{remote.traceback.rstrip()}"
+        host = record.agent_of[rank].host if record is not None else ""
+        pid = record.pids.get(rank, 0) if record is not None else 0
+        place = RankPlace(mesh_id, body["actor"], rank, coords, host, pid)
+        call = f"{body['actor']}.{body['endpoint']}()"
+        text = f"{call} raised on {place.where}, and nobody waits for it\n{remote.traceback.rstrip()}"
         self.unhandled.append(text)
         self.announce(text)
 

@@ -22,10 +22,11 @@ class Target:
         mesh_id, name: The identity of the actor.
         directory: Where its ranks listen.
         shape: The view: labels, and a slice of base ranks.
+        whole: The mesh that it is a view of.
         about: ``about(rank) -> (host, pid)`` where this process knows it.
     """
 
-    __slots__ = ("_about", "_links", "_links_of", "_middles", "directory", "mesh_id", "name", "shape", "view")
+    __slots__ = ("_about", "_links", "_links_of", "_middles", "directory", "mesh_id", "name", "shape", "view", "whole")
 
     def __init__(
         self,
@@ -33,12 +34,14 @@ class Target:
         name: str,
         directory: str,
         shape: Shape,
+        whole: Shape,
         about: Callable[[str, int], tuple[str, int]],
     ) -> None:
         self.mesh_id = mesh_id
         self.name = name
         self.directory = directory
         self.shape = shape
+        self.whole = whole
         self.view: bytes = msgpack.packb(shape.to_wire())
         self._about = about
         self._middles: dict[str, bytes] = {}
@@ -63,15 +66,16 @@ class Target:
         return packed
 
     def place(self, position: int) -> RankPlace:
-        """Say which rank stands at a position of the view."""
-        point = self.shape.extent.point(position)
+        """Say which rank stands at a position: its coordinates in the mesh, and further ones that the view named."""
         rank = self.shape.ndslice[position]
+        coordinates = self.whole.coordinates(rank)
+        for label, index in self.shape.extent.point(position).items():
+            coordinates.setdefault(label, index)
         host, pid = self._about(self.mesh_id, rank)
-        return RankPlace(self.mesh_id, self.name, rank, tuple(point.items()), host, pid)
+        return RankPlace(self.mesh_id, self.name, rank, tuple(coordinates.items()), host, pid)
 
     def one(self, position: int) -> Target:
         """Return the target that is the rank at ``position`` alone (a view without dimensions)."""
         rank = self.shape.ndslice[position]
-        return Target(
-            self.mesh_id, self.name, self.directory, Shape((), Slice(offset=rank, sizes=(), strides=())), self._about
-        )
+        shape = Shape((), Slice(offset=rank, sizes=(), strides=()))
+        return Target(self.mesh_id, self.name, self.directory, shape, self.whole, self._about)

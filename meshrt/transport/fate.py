@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from meshrt.errors import HostLost, LinkLost, MeshError, MeshStopped, ProcessDied, RankPlace, SpawnError, describe_exit
+from meshrt.selection import fold_ranks
 
 __all__ = ["Fate"]
 
@@ -62,6 +63,7 @@ class Fate:
             place.mesh_id, place.actor, place.rank, place.coordinates, self.host or place.host, self.pid or place.pid
         )
         common: dict[str, Any] = {"endpoint": endpoint, "may_have_run": may_have_run, "others": others}
+        common["others_folded"] = fold_ranks(other.rank for other in others)
         match self.kind:
             case "died":
                 return ProcessDied(

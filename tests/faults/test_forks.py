@@ -107,3 +107,4 @@ def test_subprocesses_inherit_nothing(tmp_path: Path) -> None:
     with Program(HEAD + script, tmp_path) as program:
         # Its three, and that of the listing itself.
         assert program.told("script").strip() == program.told("rank").strip() == "['0', '1', '2', '3']"
+        assert program.ends() == 0

@@ -73,7 +73,7 @@ def test_odd_shapes(sizes: dict[str, Any]) -> None:
 
 
 def test_a_storm_of_deaths() -> None:
-    """Threads call while ranks are killed at random: each call ends in its value, or in an error that names a victim."""
+    """Threads call while ranks are killed at random: each call ends, in its value or an error that names a victim."""
     dice = random.Random(7)
     for _ in range(5):
         victims = proc_mesh(n=8, engine=LocalEngine(2)).spawn("victim", Victim).get(LONG)

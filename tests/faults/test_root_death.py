@@ -91,8 +91,9 @@ def test_the_whole_group_is_killed(tmp_path: Path) -> None:
     with Program(script, tmp_path, "2") as program:
         ranks = program.told("ready")[:4]
         hosts = agents(program.pid)
-        for pid in (program.pid, *hosts):
-            os.kill(pid, signal.SIGKILL)
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in (program.pid, *hosts):
+                os.kill(pid, number)
         program.ends()
         all_gone([*ranks, *hosts], GONE)
         assert len(runtime_directories()) == 1
@@ -107,7 +108,7 @@ def test_a_directory_without_facts_is_reclaimed() -> None:
     meshrt.proc_mesh(n=1).get(LONG)
     (own,) = runtime_directories()
     meshrt.shutdown_context()
-    orphan = own.with_name("0123abcd")
+    orphan = own.with_name("p-0123abcd")
     orphan.mkdir(mode=0o700)
     os.utime(orphan, (1e9, 1e9))
     assert_reclaimed()

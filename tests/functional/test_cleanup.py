@@ -100,7 +100,7 @@ def test_one_that_fails_is_reported_and_the_stop_succeeds(tmp_path: Path, monkey
     mesh = proc_mesh(n=1)
     mesh.spawn("notes", Notes, str(tmp_path), True).get(20)
     assert mesh.stop().get(20) is None
-    assert "__cleanup__ raised on notes rank 0" in err.wait_for("OSError: cleaning failed")
+    assert "notes.__cleanup__() raised on rank 0" in err.wait_for("OSError: cleaning failed")
 
 
 def test_it_does_not_run_for_an_actor_that_never_was(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_an_exception_of_a_broadcast_is_reported_on_the_terminal(monkeypatch: py
     err = Screen.instead_of("stderr", monkeypatch)
     failing = proc_mesh(n=2).spawn("failing", Failing)
     failing.fail.broadcast((1,))
-    assert "fail raised on failing rank 1 (n=1), and nobody waits for it" in err.wait_for("LookupError: rank 1 fails")
+    assert "failing.fail() raised on rank 1 (n=1) on" in err.wait_for("LookupError: rank 1 fails")
     assert failing.ok.call().get(20).values() == ["ok", "ok"]
 
 
