@@ -15,12 +15,16 @@ __all__ = ["LineOutput", "install_output"]
 class LineOutput(io.RawIOBase):
     """A raw stream on a descriptor that writes whole lines; each thread collects its own until the newline.
 
-    So lines of two threads never mix, and a line of a second actor carries its name (`meshrt.host.output.MARK`).
+    ``flush`` writes an unfinished line; what another thread writes then begins on a line of its own. So lines of two
+    threads never mix, and a line of a second actor carries its name (`meshrt.host.output.MARK`).
     """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._local = threading.local()
+        self._lock = threading.RLock()
+        self._pending: dict[int, bytes] = {}
+        #: The thread whose unfinished line was written last.
+        self._open: int | None = None
         self.first_actor = ""
 
     def writable(self) -> bool:
@@ -34,30 +38,57 @@ class LineOutput(io.RawIOBase):
 
     def write(self, data: bytes | bytearray | memoryview, /) -> int:  # type: ignore[override]
         text = bytes(data)
-        pending = getattr(self._local, "pending", b"") + text
-        whole, newline, rest = pending.rpartition(b"\n")
-        self._local.pending = rest
-        if newline:
-            self._write(whole + newline)
-        elif len(rest) > LINE_MAX:
-            # The agent would cut it as well; collecting on would cost memory and, copied each time, hours.
-            self.push()
+        thread = threading.get_ident()
+        with self._lock:
+            whole, newline, rest = (self._pending.pop(thread, b"") + text).rpartition(b"\n")
+            if newline:
+                self._emit(thread, whole + newline)
+            if len(rest) > LINE_MAX:
+                # The agent would cut it as well; collecting on would cost memory and, copied each time, hours.
+                self._emit(thread, rest + b"\n")
+            elif rest:
+                self._pending[thread] = rest
         return len(text)
 
-    def push(self) -> None:
-        """Write what this thread has collected although no newline came."""
-        rest = getattr(self._local, "pending", b"")
-        if rest:
-            self._local.pending = b""
-            self._write(rest + b"\n")
+    def flush(self) -> None:
+        """Write what this thread has collected; its line goes on."""
+        thread = threading.get_ident()
+        with self._lock:
+            rest = self._pending.pop(thread, b"")
+            if rest:
+                self._emit(thread, rest)
 
-    def _write(self, lines: bytes) -> None:
+    def push(self) -> None:
+        """Write what every thread has collected and end their lines."""
+        with self._lock:
+            for thread, rest in tuple(self._pending.items()):
+                del self._pending[thread]
+                self._emit(thread, rest + b"\n")
+            if self._open is not None:
+                self._emit(self._open, b"\n")
+
+    def renew_lock(self) -> None:
+        """In a forked child: another thread may have held the lock."""
+        self._lock = threading.RLock()
+
+    def _emit(self, thread: int, text: bytes) -> None:
+        goes_on = self._open == thread
         call = current_call()
         if call is not None and call.instance.name != self.first_actor:
             mark = MARK + call.instance.name.encode() + MARK
-            lines = b"".join(mark + line + b"\n" for line in lines[:-1].split(b"\n"))
-        while lines:
-            lines = lines[os.write(self._fd, lines) :]
+            first, *others = text.split(b"\n")
+            if others and not others[-1]:
+                last = [b""]
+                others.pop()
+            else:
+                last = []
+            marked = [first if goes_on else mark + first, *(mark + line for line in others), *last]
+            text = b"\n".join(marked)
+        if self._open is not None and not goes_on:
+            text = b"\n" + text
+        self._open = None if text.endswith(b"\n") else thread
+        while text:
+            text = text[os.write(self._fd, text) :]
 
 
 def install_output() -> tuple[LineOutput, LineOutput]:

@@ -206,6 +206,8 @@ class RankProcess:
 
     def _in_forked_child(self) -> None:
         """A fork of user code must not hold the sockets of this rank: their end would not be seen."""
+        for raw in self._outputs or ():
+            raw.renew_lock()
         with contextlib.suppress(OSError):
             for mailbox in self.host.mailboxes.values():
                 mailbox.abandon()

@@ -15,6 +15,7 @@ import contextlib
 import importlib
 import itertools
 import json
+import logging
 import os
 import secrets
 import sys
@@ -87,6 +88,8 @@ class Root:
         self._driving = False
         self._executing = False
         self._agents_pulse = AgentPulse(self.services.announce)
+        #: Why the loop ended before its time.
+        self._failure = ""
         self.closed = False
         self._last: list[Callable[[], object]] = []
         self._thread = threading.Thread(target=self._run, name="meshrt-root", daemon=True)
@@ -160,6 +163,8 @@ class Root:
                     self._send_stop(record, 0.0)
                 return record.stopped
             record.stopped = Settled(self.driver, f"stopping {record.name}")
+            if self._failure:
+                record.stopped.resolve(None)
         if grace > 0 and self.driver.unwritten(mesh_id):
             deadline = time.monotonic() + grace
             self.post(lambda: self._stop_when_written(record, grace, deadline))
@@ -230,6 +235,8 @@ class Root:
     def _check_open(self) -> None:
         if self.closed or sys.is_finalizing():
             raise ShutdownError("the program is ending: no new mesh can be started")
+        if self._failure:
+            raise SpawnError(self._failure)
 
     # -- loop
 
@@ -260,8 +267,27 @@ class Root:
         loop = uvloop.new_event_loop()
         try:
             loop.run_until_complete(self._serve(loop))
+        except BaseException as error:
+            self._broken(error)
         finally:
             loop.close()
+
+    def _broken(self, error: BaseException) -> None:
+        """The loop has failed, and nothing can be served any more: say so to everybody who waits."""
+        why = f"the runtime failed in this process: {type(error).__name__}: {error}"
+        logging.getLogger("meshrt").critical(why, exc_info=error)
+        with self._lock:
+            self._failure = why
+        for agent in self._placed:
+            agent.kill()
+        for record in self.registry.running():
+            for rank in record.alive():
+                for callback in self.registry.gone(record.mesh_id, rank, Fate("unborn", hint=why)):
+                    callback()
+            record.initialized.reject(SpawnError(why))
+            if record.stopped is not None:
+                record.stopped.resolve(None)
+        self.driver.execute()
 
     async def _serve(self, loop: Any) -> None:
         import asyncio  # start-up: see `begin`
