@@ -257,6 +257,8 @@ class Executor:
             return [pack_header(RESULT, [execution.call_id, None])]
         try:
             parts, lengths = codec.encode(value)
+        except KeyboardInterrupt as error:  # raised by the value's own __reduce__
+            return self.failed(execution, error)
         except codec.EncodeError as error:
             remote = RemoteException("TypeError", str(error), "")
             return split_frames(ERROR, [execution.call_id, error_to_wire(remote), [], "result"], [])
@@ -274,7 +276,7 @@ class Executor:
             parts, lengths = codec.encode(error)
             if sum(lengths) > _EXCEPTION_MAX:
                 parts, lengths = [], []
-        except codec.EncodeError:
+        except (codec.EncodeError, KeyboardInterrupt):
             pass  # the exception's data says it all; the object is a courtesy
         return split_frames(ERROR, [execution.call_id, error_to_wire(remote), lengths, kind], parts)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from meshrt import Actor, ActorError, ProcMesh, endpoint, proc_mesh
-from tests.faults.actors import AsyncVictim, BornDead, Victim
+from tests.faults.actors import AsyncVictim, BornDead, Victim, raise_kind
 from tests.faults.watch import LONG, Program
 
 RAISED = {
@@ -172,6 +172,35 @@ def _read_badly(how: str) -> None:
     if how == "exit":
         sys.exit(9)
     raise LookupError("cannot be read")
+
+
+class Unwritable:
+    """Raises ``kind`` when it is pickled."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __reduce__(self) -> Any:
+        raise_kind(self.kind)
+
+
+def unwritable(kind: str) -> Unwritable:
+    return Unwritable(kind)
+
+
+def raise_unwritable(kind: str) -> None:
+    raise LookupError(Unwritable(kind))
+
+
+@pytest.mark.parametrize("kind", RAISED)
+@pytest.mark.parametrize("function", [unwritable, raise_unwritable])
+def test_pickling_an_answer_raises_anything(function: Any, kind: str) -> None:
+    """S7: whatever a ``__reduce__`` raises in the rank ends the call, not the rank."""
+    victims = proc_mesh(n=1).spawn("victim", Victim)
+    with pytest.raises(ActorError) as caught:
+        victims.apply.call_one(function, kind).get(LONG)
+    assert "Unwritable" in str(caught.value) or RAISED[kind][0] in str(caught.value)
+    assert victims.echo.call_one(1).get(LONG) == 1
 
 
 @pytest.mark.parametrize("how", ["raise", "exit"])
