@@ -24,12 +24,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from meshrt.errors import RankPlace, ShutdownError, SpawnError, UsageError, user_stack
+from meshrt.errors import ShutdownError, SpawnError, UsageError
 from meshrt.hooks import Body, hooks
 from meshrt.host.osutil import kill_run, raise_file_limit
 from meshrt.mesh.agents import AgentLink, AgentPulse, Engine
 from meshrt.mesh.future import Future, Settled
+from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.registry import MeshRecord, Registry
+from meshrt.mesh.requests import RankRequests
 from meshrt.mesh.services import Services
 from meshrt.mesh.spec import MeshSpec, check_limits
 from meshrt.mesh.terminal import Progress, Terminal
@@ -65,28 +67,18 @@ class Root:
         self.registry = Registry()
         self.terminal = Terminal()
         self.services = Services(self.run_id, self.registry, self.driver, self.terminal)
-        self.services.deferred_operations.update(
-            {
-                "mesh.watch": self._op_watch,
-                "mesh.born": self._op_born,
-                "mesh.spawn": self._op_spawn,
-                "mesh.stop": self._op_stop,
-                "mesh.initialized": self._op_initialized,
-            }
-        )
+        self.lifecycle = Lifecycle(self.registry, self.driver, self.services, self.terminal, self.post, self.stop)
+        self.services.deferred_operations.update(RankRequests(self).operations)
         self._agents: dict[Any, list[AgentLink]] = {}
         #: Every agent that has not ended, also those whose engine has lost another one.
         self._placed: list[AgentLink] = []
         self._burials: list[threading.Thread] = []
-        self._owners: dict[Address, list[str]] = {}
-        self._progress: dict[str, Progress] = {}
         self._names = 0
         self._lock = threading.RLock()
         self._loop: Any = None
         self._posted: list[Callable[[], None]] = []
         self._end: Any = None
         self._driving = False
-        self._executing = False
         self._agents_pulse = AgentPulse(self.services.announce)
         #: Why the loop ended before its time.
         self._failure = ""
@@ -109,7 +101,7 @@ class Root:
             self._names += 1
             name = spec.name or f"mesh{self._names}"
         record = MeshRecord(secrets.token_hex(4), name, spec, agents, self.driver)
-        self._progress[record.mesh_id] = Progress(count)
+        self.lifecycle.progress[record.mesh_id] = Progress(count)
         self.registry.add(record)
         message = {
             "t": "spawn",
@@ -129,7 +121,7 @@ class Root:
                 env = {str(rank): dict(spec.rank_env[rank]) for rank in part if rank in spec.rank_env}
                 agent.send({**message, "ranks": part, "env": env})
             if agent.gone:  # since it was chosen: its end has been handled before this mesh was known
-                self.post(lambda agent=agent: self._lose_ranks(agent))  # type: ignore[misc]
+                self.post(lambda agent=agent: self.lifecycle.lose(agent))  # type: ignore[misc]
         return record.mesh_id
 
     def name_of(self, mesh_id: str) -> str:
@@ -170,7 +162,7 @@ class Root:
             self.post(lambda: self._stop_when_written(record, grace, deadline))
         else:
             self._send_stop(record, grace)
-        self.post(lambda: self._check_stopped(record))
+        self.post(lambda: self.lifecycle.check_stopped(record))
         return record.stopped
 
     def _stop_when_written(self, record: MeshRecord, grace: float, deadline: float) -> None:
@@ -197,9 +189,9 @@ class Root:
             agent.kill_ranks([record.pids[rank] for rank in ranks if rank in record.pids])
             for rank in ranks:
                 fate = Fate("stopped", host=agent.host, pid=record.pids.get(rank, 0))
-                self._on_gone(record.mesh_id, rank, fate)
+                self.lifecycle.gone(record.mesh_id, rank, fate)
             record.stopped_agents.add(agent)
-        self._check_stopped(record)
+        self.lifecycle.check_stopped(record)
 
     def _agents_of(self, engine: Any) -> list[AgentLink]:
         with self._lock:
@@ -335,87 +327,22 @@ class Root:
     def _on_agent(self, agent: AgentLink, message: dict[str, Any]) -> None:
         match message["t"]:
             case "started":
-                self._on_started(message["mesh"], message["rank"], message["pid"])
+                self.lifecycle.started(message["mesh"], message["rank"], message["pid"])
             case "gone":
-                self._on_gone(message["mesh"], message["rank"], Fate.from_wire(message["fate"]))
+                self.lifecycle.gone(message["mesh"], message["rank"], Fate.from_wire(message["fate"]))
             case "stopped":
-                self._on_stopped(agent, self.registry.meshes[message["mesh"]])
+                self.lifecycle.stopped_on(agent, self.registry.meshes[message["mesh"]])
             case "output":
-                self._on_output(message)
+                self.lifecycle.output(message)
             case "pulse":
-                self._on_pulse(message)
+                self.lifecycle.pulse(message)
             case "pong":
                 self._agents_pulse.answered(agent)
             case "warning":
                 self.services.announce(message["text"])
 
-    def _on_stopped(self, agent: AgentLink, record: MeshRecord) -> None:
-        for rank in record.alive():
-            if record.agent_of[rank] is agent:
-                # It was never asked for: Ctrl-C came in the middle of `spawn`.
-                self._on_gone(record.mesh_id, rank, Fate("stopped", host=agent.host))
-        record.stopped_agents.add(agent)
-        self._check_stopped(record)
-
     def _on_rank(self, address: Address, message: dict[str, Any]) -> None:
         self.services.on_rank(address, message)
-
-    def _on_started(self, mesh_id: str, rank: int, pid: int) -> None:
-        record = self.registry.meshes[mesh_id]
-        for callback in self.registry.born(mesh_id, rank, pid):
-            callback()
-        self.services.tell_hold(record, rank)
-        if mesh_id in self._progress:
-            self._progress[mesh_id].update(len(record.pids))
-        if len(record.pids) == len(record.shape):
-            record.initialized.resolve(None)
-
-    def _on_gone(self, mesh_id: str, rank: int, fate: Fate) -> None:
-        record = self.registry.meshes[mesh_id]
-        if rank in record.fates:
-            return
-        # A caller who waits is told by the error of the call.
-        waited_for = self.driver.owed_by(mesh_id, rank)
-        for callback in self.registry.gone(mesh_id, rank, fate):
-            callback()
-        if not self._executing:
-            # Many ranks may end together: tell the callers once, so that their error can name all of them.
-            self._executing = True
-            self._loop.call_soon(self._execute)
-        self.services.on_gone(mesh_id, rank, fate)
-        if rank not in record.pids:
-            if mesh_id in self._progress:
-                self._progress[mesh_id].update(len(record.shape))
-            place = f"rank {rank} of {record.name}"
-            stopped = fate.kind == "stopped"
-            record.initialized.reject(
-                fate.error(RankPlace(mesh_id, "", rank), "") if stopped else SpawnError(f"{place} {fate}")
-            )
-        elif fate.kind == "died" and record.stopped is None and not waited_for:
-            self.services.announce(f"{record.name} {record.place(rank)} {fate}")
-        for owned in self._owners.pop((mesh_id, rank), ()):
-            self.stop(owned, 0.0)
-
-    def _on_pulse(self, message: dict[str, Any]) -> None:
-        record = self.registry.meshes.get(message["mesh"])
-        rank, state = message["rank"], message["state"]
-        if record is None or rank in record.fates or record.stopped is not None:
-            return
-        where = f"{record.name} {record.place(rank)}"
-        if state == "answering":
-            record.silent.pop(rank, None)
-            self.services.announce(f"{where} answers again")
-            return
-        record.silent[rank] = state
-        if state == "stopped":
-            self.services.announce(f"{where} does not answer: its process was stopped by a signal (SIGCONT resumes it)")
-        else:
-            stack = user_stack(message["stack"])
-            self.services.announce(f"{where} does not answer: C code holds its GIL" + (f"\n{stack}" if stack else ""))
-
-    def _execute(self) -> None:
-        self._executing = False
-        self.driver.execute()
 
     def _on_agent_gone(self, agent: AgentLink) -> None:
         with self._lock:
@@ -428,80 +355,12 @@ class Root:
                 burial = threading.Thread(target=self._bury, args=(agent,), name="meshrt-bury", daemon=True)
                 self._burials = [*(thread for thread in self._burials if thread.is_alive()), burial]
                 burial.start()
-        self._lose_ranks(agent)
-
-    def _lose_ranks(self, agent: AgentLink) -> None:
-        for record, ranks in self.registry.of_agent(agent):
-            if ranks:
-                stopping = record.stopped is not None
-                for rank in ranks:
-                    fate = Fate("stopped" if stopping else "host", host=agent.host, pid=record.pids.get(rank, 0))
-                    self._on_gone(record.mesh_id, rank, fate)
-                if not stopping:
-                    self.services.announce(
-                        f"the agent of host {agent.host} is gone, and {len(ranks)} ranks of {record.name}"
-                    )
-            record.stopped_agents.add(agent)
-            self._check_stopped(record)
+        self.lifecycle.lose(agent)
 
     @staticmethod
     def _bury(agent: AgentLink) -> None:
         agent.wait(2.0)
         kill_run(agent.mark)
-
-    def _check_stopped(self, record: MeshRecord) -> None:
-        stopped = record.stopped
-        if stopped is None or stopped.finished:
-            return
-        if all(agent in record.stopped_agents or agent.gone for agent in record.agents) and not record.alive():
-            self.driver.execute()
-            self.driver.forget(record.mesh_id)
-            self._progress.pop(record.mesh_id, None)
-            stopped.resolve(None)
-
-    def _on_output(self, message: dict[str, Any]) -> None:
-        record = self.registry.meshes.get(message["mesh"])
-        if record is None:
-            return
-        rank = message["rank"]
-        coords = ",".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
-        first = record.actors[0] if record.actors else record.name
-        text = "".join(
-            f"[{' '.join(filter(None, (actor or first, coords)))}] {line}\n" for actor, line in message["lines"]
-        )
-        self.terminal.write(text, err=message["err"])
-
-    # -- what ranks ask for
-
-    def _op_watch(self, _address: Address, body: Body, answer: Callable[[Body | None, str], None]) -> None:
-        self.registry.watch(body["mesh"], body["rank"], lambda fate: answer(fate.to_wire(), ""))
-
-    def _op_born(self, _address: Address, body: Body, answer: Callable[[Body | None, str], None]) -> None:
-        self.registry.when_born(body["mesh"], body["rank"], lambda: answer({}, ""))
-
-    def _op_spawn(self, address: Address, body: Body, answer: Callable[[Body | None, str], None]) -> None:
-        def work() -> None:
-            # Placing agents may take a moment: not on the loop.
-            try:
-                mesh_id = self.spawn(MeshSpec.from_wire(body))
-            except Exception as error:
-                # The rank waits: whatever went wrong is its answer.
-                answer(None, str(error) or type(error).__name__)
-                return
-            self._owners.setdefault(address, []).append(mesh_id)
-            answer({"mesh_id": mesh_id, "name": self.name_of(mesh_id)}, "")
-
-        threading.Thread(target=work, name="meshrt-spawn", daemon=True).start()
-
-    def _op_initialized(self, _address: Address, body: Body, answer: Callable[[Body | None, str], None]) -> None:
-        initialized = self.registry.meshes[body["mesh"]].initialized
-        initialized.when_done(lambda: answer({"why": str(initialized.exception() or "")}, ""), background=False)
-
-    def _op_stop(self, _address: Address, body: Body, answer: Callable[[Body | None, str], None]) -> None:
-        if body["mesh"] not in self.registry.meshes:
-            answer({}, "")
-            return
-        self.stop(body["mesh"], body["grace"]).when_done(lambda: answer({}, ""), background=False)
 
     # -- Tree
 

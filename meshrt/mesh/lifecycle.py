@@ -1,0 +1,161 @@
+"""What becomes of ranks: the root's answer to what the host agents tell. On the root's loop.
+
+A rank: ``asked -> born -> gone`` (`meshrt.mesh.registry`); while it lives it may be silent for a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from meshrt.errors import RankPlace, SpawnError, user_stack
+from meshrt.mesh.agents import AgentLink
+from meshrt.mesh.registry import MeshRecord, Registry
+from meshrt.mesh.services import Services
+from meshrt.mesh.terminal import Progress, Terminal
+from meshrt.transport.driver import Driver
+from meshrt.transport.fate import Fate
+from meshrt.wire.messages import Address
+
+__all__ = ["Lifecycle"]
+
+
+class Lifecycle:
+    """Births, deaths, silence and output of ranks.
+
+    Args:
+        registry, driver, services, terminal: Those of the root.
+        post: Runs a function on the loop, after what is under way.
+        stop: Ends a mesh: ``stop(mesh id, grace)``.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        driver: Driver,
+        services: Services,
+        terminal: Terminal,
+        post: Callable[[Callable[[], None]], None],
+        stop: Callable[[str, float], object],
+    ) -> None:
+        self._registry = registry
+        self._driver = driver
+        self._services = services
+        self._terminal = terminal
+        self._post = post
+        self._stop = stop
+        self._executing = False
+        #: The line that says how many ranks of a mesh have started.
+        self.progress: dict[str, Progress] = {}
+        #: Meshes that a rank has made: they end with it.
+        self.owners: dict[Address, list[str]] = {}
+
+    def started(self, mesh_id: str, rank: int, pid: int) -> None:
+        """A rank listens."""
+        record = self._registry.meshes[mesh_id]
+        for callback in self._registry.born(mesh_id, rank, pid):
+            callback()
+        self._services.tell_hold(record, rank)
+        if mesh_id in self.progress:
+            self.progress[mesh_id].update(len(record.pids))
+        if len(record.pids) == len(record.shape):
+            record.initialized.resolve(None)
+
+    def gone(self, mesh_id: str, rank: int, fate: Fate) -> None:
+        """A rank has ended: tell everybody who waits for it; a no-op the second time."""
+        record = self._registry.meshes[mesh_id]
+        if rank in record.fates:
+            return
+        # A caller who waits is told by the error of the call.
+        waited_for = self._driver.owed_by(mesh_id, rank)
+        for callback in self._registry.gone(mesh_id, rank, fate):
+            callback()
+        if not self._executing:
+            # Many ranks may end together: tell the callers once, so that their error can name all of them.
+            self._executing = True
+            self._post(self._execute)
+        self._services.on_gone(mesh_id, rank, fate)
+        if rank not in record.pids:
+            if mesh_id in self.progress:
+                self.progress[mesh_id].update(len(record.shape))
+            place = f"rank {rank} of {record.name}"
+            stopped = fate.kind == "stopped"
+            record.initialized.reject(
+                fate.error(RankPlace(mesh_id, "", rank), "") if stopped else SpawnError(f"{place} {fate}")
+            )
+        elif fate.kind == "died" and record.stopped is None and not waited_for:
+            self._services.announce(f"{record.name} {record.place(rank)} {fate}")
+        for owned in self.owners.pop((mesh_id, rank), ()):
+            self._stop(owned, 0.0)
+
+    def pulse(self, message: dict[str, Any]) -> None:
+        """A rank does not answer, or answers again."""
+        record = self._registry.meshes.get(message["mesh"])
+        rank, state = message["rank"], message["state"]
+        if record is None or rank in record.fates or record.stopped is not None:
+            return
+        where = f"{record.name} {record.place(rank)}"
+        if state == "answering":
+            record.silent.pop(rank, None)
+            self._services.announce(f"{where} answers again")
+            return
+        record.silent[rank] = state
+        if state == "stopped":
+            self._services.announce(
+                f"{where} does not answer: its process was stopped by a signal (SIGCONT resumes it)"
+            )
+        else:
+            stack = user_stack(message["stack"])
+            self._services.announce(f"{where} does not answer: C code holds its GIL" + (f"\n{stack}" if stack else ""))
+
+    def stopped_on(self, agent: AgentLink, record: MeshRecord) -> None:
+        """An agent has ended its part of a mesh."""
+        for rank in record.alive():
+            if record.agent_of[rank] is agent:
+                # It was never asked for: Ctrl-C came in the middle of `spawn`.
+                self.gone(record.mesh_id, rank, Fate("stopped", host=agent.host))
+        record.stopped_agents.add(agent)
+        self.check_stopped(record)
+
+    def lose(self, agent: AgentLink) -> None:
+        """An agent is gone, and its ranks with it."""
+        for record, ranks in self._registry.of_agent(agent):
+            if ranks:
+                stopping = record.stopped is not None
+                for rank in ranks:
+                    fate = Fate("stopped" if stopping else "host", host=agent.host, pid=record.pids.get(rank, 0))
+                    self.gone(record.mesh_id, rank, fate)
+                if not stopping:
+                    self._services.announce(
+                        f"the agent of host {agent.host} is gone, and {len(ranks)} ranks of {record.name}"
+                    )
+            record.stopped_agents.add(agent)
+            self.check_stopped(record)
+
+    def check_stopped(self, record: MeshRecord) -> None:
+        """Complete the stop of a mesh if nothing of it is left."""
+        stopped = record.stopped
+        if stopped is None or stopped.finished:
+            return
+        if all(agent in record.stopped_agents or agent.gone for agent in record.agents) and not record.alive():
+            self._driver.execute()
+            self._driver.forget(record.mesh_id)
+            self.progress.pop(record.mesh_id, None)
+            stopped.resolve(None)
+
+    def output(self, message: dict[str, Any]) -> None:
+        """A rank has printed lines."""
+        record = self._registry.meshes.get(message["mesh"])
+        if record is None:
+            return
+        rank = message["rank"]
+        coords = ",".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
+        first = record.actors[0] if record.actors else record.name
+        text = "".join(
+            f"[{' '.join(filter(None, (actor or first, coords)))}] {line}\n" for actor, line in message["lines"]
+        )
+        self._terminal.write(text, err=message["err"])
+
+    def _execute(self) -> None:
+        self._executing = False
+        self._driver.execute()

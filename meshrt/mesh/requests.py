@@ -1,0 +1,65 @@
+"""What ranks may ask the root for: to be told of births and deaths, and to start and stop meshes of their own.
+
+Each answer may come later; until then the rank waits, so whatever goes wrong is an answer too. On the root's loop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from meshrt.hooks import Body
+from meshrt.mesh.spec import MeshSpec
+from meshrt.wire.messages import Address
+
+if TYPE_CHECKING:
+    from meshrt.mesh.root import Root
+
+__all__ = ["RankRequests"]
+
+Answer = Callable[[Body | None, str], None]
+
+
+class RankRequests:
+    """The requests of ranks, served by ``root``; `operations` goes into its services."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self.operations: dict[str, Callable[[Address, Body, Answer], None]] = {
+            "mesh.watch": self._watch,
+            "mesh.born": self._born,
+            "mesh.spawn": self._spawn,
+            "mesh.stop": self._stop,
+            "mesh.initialized": self._initialized,
+        }
+
+    def _watch(self, _address: Address, body: Body, answer: Answer) -> None:
+        self._root.registry.watch(body["mesh"], body["rank"], lambda fate: answer(fate.to_wire(), ""))
+
+    def _born(self, _address: Address, body: Body, answer: Answer) -> None:
+        self._root.registry.when_born(body["mesh"], body["rank"], lambda: answer({}, ""))
+
+    def _spawn(self, address: Address, body: Body, answer: Answer) -> None:
+        def work() -> None:
+            # Placing agents may take a moment: not on the loop.
+            try:
+                mesh_id = self._root.spawn(MeshSpec.from_wire(body))
+            except Exception as error:
+                # The rank waits: whatever went wrong is its answer.
+                answer(None, str(error) or type(error).__name__)
+                return
+            self._root.lifecycle.owners.setdefault(address, []).append(mesh_id)
+            answer({"mesh_id": mesh_id, "name": self._root.name_of(mesh_id)}, "")
+
+        threading.Thread(target=work, name="meshrt-spawn", daemon=True).start()
+
+    def _initialized(self, _address: Address, body: Body, answer: Answer) -> None:
+        initialized = self._root.registry.meshes[body["mesh"]].initialized
+        initialized.when_done(lambda: answer({"why": str(initialized.exception() or "")}, ""), background=False)
+
+    def _stop(self, _address: Address, body: Body, answer: Answer) -> None:
+        if body["mesh"] not in self._root.registry.meshes:
+            answer({}, "")
+            return
+        self._root.stop(body["mesh"], body["grace"]).when_done(lambda: answer({}, ""), background=False)
