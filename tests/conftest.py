@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,10 @@ def _isolate() -> None:
     os.environ["MESHRT_RUNTIME_DIR"] = str(scratch / "r")
     os.environ["MESHRT_RUNS"] = str(scratch / "runs")
     os.environ["MESHRT_STRICT_HOOKS"] = "1"
+    # A runner in the background, or under nohup, ignores signals; the programs that tests start would inherit that.
+    for number, default in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, default)
 
 
 _isolate()

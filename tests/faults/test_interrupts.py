@@ -192,6 +192,9 @@ def test_ctrl_c_a_hundred_times_during_calls(start: Any) -> None:
     assert session.ends() == 0
 
 
+@pytest.mark.skipif(
+    sys.version_info[:2] == (3, 12), reason="Python 3.12 gives no opcode events to a frame that asks when it is called"
+)
 def test_ctrl_c_at_every_instruction_of_a_call(tmp_path: Path) -> None:
     """At each byte code that a call runs in the transport, one after the other: nothing is left locked or half done."""
     script = """
