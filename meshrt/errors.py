@@ -359,7 +359,7 @@ class CallTimeout(MeshError, TimeoutError):
         who = self.missing[0].where if len(self.missing) == 1 else f"ranks {ranks}"
         return (
             f"{self.what}: no answer within {self.seconds:g} s from {len(self.missing)} of {self.total} "
-            f"({who}); the call goes on, get() may be called again"
+            f"({who}); it goes on, get() may be called again"
         )
 
 

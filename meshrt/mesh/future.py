@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar, cast
 
-from meshrt.errors import CallTimeout
+from meshrt.errors import CallTimeout, RankPlace
+from meshrt.selection import fold_ranks
 from meshrt.transport.driver import Driver
 from meshrt.transport.waiting import Pending
 
@@ -139,13 +140,21 @@ class Future(Pending, Generic[T]):
 
 
 class Settled(Future[T]):
-    """A future that somebody else completes: `resolve` or `reject`."""
+    """A future that somebody else completes: `resolve` or `reject`.
 
-    __slots__ = ("_what",)
+    Args:
+        what: What is under way, for the text of a time-out.
+        missing: Returns the ranks that it waits for, where they are known.
+    """
 
-    def __init__(self, driver: Driver, what: str) -> None:
+    __slots__ = ("_missing", "_what")
+
+    def __init__(
+        self, driver: Driver, what: str, missing: Callable[[], tuple[list[RankPlace], int]] | None = None
+    ) -> None:
         super().__init__(driver)
         self._what = what
+        self._missing = missing
 
     def resolve(self, value: T) -> None:
         """Complete it with a value; later completions are ignored."""
@@ -162,4 +171,5 @@ class Settled(Future[T]):
             self._driver.wake()
 
     def _timeout_error(self, seconds: float) -> CallTimeout:
-        return CallTimeout(self._what, seconds, (), 1)
+        missing, total = ([], 1) if self._missing is None else self._missing()
+        return CallTimeout(self._what, seconds, missing, total, fold_ranks(place.rank for place in missing))

@@ -6,7 +6,7 @@ A rank: ``asked -> born -> gone``. All methods may be called from any thread.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 from meshrt.errors import RankPlace
@@ -35,7 +35,9 @@ class MeshRecord:
         #: Ranks that live but do not answer: "stopped" or "busy".
         self.silent: dict[int, str] = {}
         self.actors: list[str] = []
-        self.initialized: Settled[None] = Settled(driver, f"starting the ranks of {name}")
+        self.initialized: Settled[None] = Settled(
+            driver, f"starting the ranks of {name}", lambda: self._places(self.pids.keys() | self.fates.keys())
+        )
         self.stopped: Settled[None] | None = None
         self.stopped_agents: set[AgentLink] = set()
         self.born_callbacks: dict[int, list[Callable[[], None]]] = {}
@@ -46,10 +48,22 @@ class MeshRecord:
         """The agents that have ranks of this mesh, each once."""
         return list(dict.fromkeys(self.agent_of))
 
+    def begin_stop(self, driver: Driver) -> Settled[None]:
+        """Make (and keep) the future of the mesh's end."""
+        self.stopped = Settled(driver, f"stopping {self.name}", lambda: self._places(self.fates.keys()))
+        return self.stopped
+
+    def _places(self, without: Set[int]) -> tuple[list[RankPlace], int]:
+        count = len(self.shape)
+        return [self._place(rank) for rank in range(count) if rank not in without], count
+
+    def _place(self, rank: int) -> RankPlace:
+        coords = tuple(self.shape.coordinates(rank).items())
+        return RankPlace(self.mesh_id, "", rank, coords, self.agent_of[rank].host, self.pids.get(rank, 0))
+
     def place(self, rank: int) -> str:
         """Say where a rank is: ``"rank 3 (hosts=0, gpus=3) on node1, pid 4711"``."""
-        coords = tuple(self.shape.coordinates(rank).items())
-        return RankPlace(self.mesh_id, "", rank, coords, self.agent_of[rank].host, self.pids.get(rank, 0)).where
+        return self._place(rank).where
 
     def alive(self) -> list[int]:
         """Return the ranks that have not ended."""

@@ -28,7 +28,7 @@ from meshrt.errors import ShutdownError, SpawnError, UsageError
 from meshrt.hooks import Body, hooks
 from meshrt.host.osutil import kill_run, raise_file_limit
 from meshrt.mesh.agents import AgentLink, AgentPulse, Engine
-from meshrt.mesh.future import Future, Settled
+from meshrt.mesh.future import Future
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.registry import MeshRecord, Registry
 from meshrt.mesh.requests import RankRequests
@@ -154,16 +154,16 @@ class Root:
                 if grace <= 0 and not record.stopped.finished:
                     self._send_stop(record, 0.0)
                 return record.stopped
-            record.stopped = Settled(self.driver, f"stopping {record.name}")
+            stopped = record.begin_stop(self.driver)
             if self._failure:
-                record.stopped.resolve(None)
+                stopped.resolve(None)
         if grace > 0 and self.driver.unwritten(mesh_id):
             deadline = time.monotonic() + grace
             self.post(lambda: self._stop_when_written(record, grace, deadline))
         else:
             self._send_stop(record, grace)
         self.post(lambda: self.lifecycle.check_stopped(record))
-        return record.stopped
+        return stopped
 
     def _stop_when_written(self, record: MeshRecord, grace: float, deadline: float) -> None:
         """The request to stop takes another way than calls do, and must not arrive before them. On the loop."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from meshrt import Actor, ActorError, ArgumentNotSerializable, current_rank, endpoint, proc_mesh, this_host
+from meshrt import Actor, ActorError, ArgumentNotSerializable, CallTimeout, current_rank, endpoint, proc_mesh, this_host
 from tests.support.actors import Echo
 
 
@@ -69,3 +69,14 @@ def test_one_that_cannot_be_pickled_is_refused_at_once() -> None:
     lock: Any = threading.Lock()
     with pytest.raises(ArgumentNotSerializable, match="setup"):
         proc_mesh(n=1, setup=lambda: lock.acquire())
+
+
+def test_a_timeout_while_starting_names_the_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "waits_for_a_gate.py").write_text(f"open({str(tmp_path / 'gate')!r}).close()")
+    os.mkfifo(tmp_path / "gate")
+    monkeypatch.syspath_prepend(tmp_path)
+    mesh = proc_mesh(n=3, preload=["waits_for_a_gate"])
+    with pytest.raises(CallTimeout, match=r"starting the ranks of .* from 3 of 3 \(ranks 0-2\)"):
+        mesh.get(0.05)
+    (tmp_path / "gate").open("w").close()
+    mesh.get(20)
