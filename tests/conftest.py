@@ -37,9 +37,9 @@ def _isolate() -> None:
     os.environ["MESHRT_RUNS"] = str(scratch / "runs")
     os.environ["MESHRT_STRICT_HOOKS"] = "1"
     # A runner in the background, or under nohup, ignores signals; the programs that tests start would inherit that.
-    for number, default in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, default)
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 _isolate()
