@@ -41,7 +41,6 @@ Body = dict[str, Any]
 #: Plug-in name -> (module loaded in a rank, module loaded in the root). Each module has ``load(services)``.
 PLUGINS: dict[str, tuple[str, str]] = {
     "debug": ("meshrt.debug.rank", "meshrt.debug.broker"),
-    "inspect": ("meshrt.inspect.rank", "meshrt.inspect.root"),
 }
 
 

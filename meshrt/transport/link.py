@@ -30,7 +30,7 @@ _SEND_BUFFER = 1 << 20
 class Link:
     """A connected socket that speaks frames."""
 
-    __slots__ = ("_decoder", "_fd", "_lock", "backlog", "backlog_bytes", "closed", "reader_gone", "sock", "tag")
+    __slots__ = ("_decoder", "_fd", "_lock", "backlog", "backlog_bytes", "closed", "reader_gone", "sock")
 
     def __init__(self, sock: socket.socket, decoder: FrameDecoder | None = None) -> None:
         sock.setblocking(False)
@@ -44,7 +44,6 @@ class Link:
         self.closed = False
         #: The peer does not read any more; what is sent is dropped, what it sent before can still be read.
         self.reader_gone = False
-        self.tag: object = None
 
     def fileno(self) -> int:
         """Return the descriptor; the same number after `close`."""
