@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from meshrt.actor.actor import Actor
     from meshrt.actor.context import Context, context, current_actor_name, current_rank, current_size
     from meshrt.actor.endpoint import endpoint
-    from meshrt.debug.entry import debug_client
+    from meshrt.debug.prompt.entry import debug_client
     from meshrt.engine.local import LocalEngine
     from meshrt.errors import (
         ActorError,
@@ -66,7 +66,7 @@ _HOME = {
     "current_actor_name": "meshrt.actor.context",
     "current_rank": "meshrt.actor.context",
     "current_size": "meshrt.actor.context",
-    "debug_client": "meshrt.debug.entry",
+    "debug_client": "meshrt.debug.prompt.entry",
     "endpoint": "meshrt.actor.endpoint",
     "proc_mesh": "meshrt.mesh.proc_mesh",
     "shutdown_context": "meshrt.mesh.program",

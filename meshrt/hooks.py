@@ -7,6 +7,15 @@ whatever the plug-in put into the tables below. Three services make a debugger p
 * a **hold**: deadlines stand still while a rank is stopped,
 * ``endpoint_error``: called before the exception unwinds, with the live traceback.
 
+A fourth one makes it cheap on many ranks: **gather** puts one operation to any number of them. The root sends one
+message to each host agent; the agents ask their ranks, group equal answers, ask ranks whose control thread is silent by
+a signal, and send up what they have in few messages.
+
+Hooks of a rank: ``proc_ready`` (once, when it serves), ``endpoint_enter`` / ``endpoint_exit`` / ``endpoint_error``,
+``pulse`` (on the control thread, at each ping of the host agent, about once a second), ``proc_closing``. In any
+process: ``hold_changed`` (deadlines begin or cease to stand still). The plug-ins in `PULSE_PLUGINS` live by the pulse:
+they are loaded at the first ping of a rank instead of on first use.
+
 Hooks are optional, typed and synchronous; an empty hook costs one test of an empty list. A hook that fails is reported
 and switched off, and the program goes on; with ``strict`` (the tests) it raises.
 
@@ -20,28 +29,43 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
 from typing import Any, Protocol
 
 __all__ = [
     "PLUGINS",
+    "PULSE_PLUGINS",
+    "ActorState",
+    "Answer",
     "Body",
     "EndpointCall",
+    "Gathered",
+    "Group",
     "Hooks",
     "RankServices",
     "RootServices",
     "ToolClient",
     "Waited",
     "hooks",
+    "import_pulse_plugins",
     "plugin_of",
 ]
 
 Body = dict[str, Any]
 """The arguments or the result of an operation: what msgpack can carry (str keys; no tuples come back)."""
 
+Answer = Callable[[Body | None, str], None]
+"""Takes the result of an operation, ``answer(body, "")``, or a refusal, ``answer(None, why)``."""
+
 #: Plug-in name -> (module loaded in a rank, module loaded in the root). Each module has ``load(services)``.
 PLUGINS: dict[str, tuple[str, str]] = {
-    "debug": ("meshrt.debug.rank", "meshrt.debug.broker"),
+    "debug": ("meshrt.debug.rank.debugger", "meshrt.debug.broker.hub"),
+    "inspect": ("meshrt.inspect.rank", "meshrt.inspect.root"),
 }
+
+#: Plug-ins that a rank loads at its first ping. Host agents import them, so that ranks are forked with them.
+PULSE_PLUGINS: tuple[str, ...] = ("inspect",)
 
 
 @dataclass(slots=True)
@@ -56,14 +80,72 @@ class EndpointCall:
     view: list[Any]
 
 
+@dataclass(slots=True)
+class ActorState:
+    """An actor of this rank, as it is now."""
+
+    name: str
+    #: Ident of the thread that serves it, once one does.
+    thread: int | None
+    #: What it runs, or None: it waits for messages.
+    call: EndpointCall | None
+    #: The event loop of an actor with ``async def`` endpoints, once it runs.
+    loop: Any
+    #: The asyncio task that serves on that loop; endpoints are awaited in it.
+    task: Any = None
+    #: The object of the user's class; None before its ``__init__`` begins, and after its end.
+    instance: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Ranks of one mesh with the same answer.
+
+    Attributes:
+        ranks: Base ranks, ascending.
+        kind: ``"answered"``; ``"refused"`` (``same`` says why); ``"gone"`` (``same`` says how it ended); ``"silent"``
+            (``same``: ``{"state": "stopped" | "busy" | "", "stack": what faulthandler wrote, or ""}``).
+        same: What all of them have answered.
+        per: What differs, by rank; only for answers that have it.
+    """
+
+    mesh_id: str
+    ranks: tuple[int, ...]
+    kind: str
+    same: Any
+    per: Mapping[int, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What is new in a gather. Every rank is reported once; those in ``waiting`` (by mesh id) are still to come."""
+
+    groups: list[Group]
+    waiting: dict[str, tuple[int, ...]]
+    done: bool
+
+
 class RankServices(Protocol):
     """What a plug-in finds in a rank. Any thread may call these, unless said otherwise."""
 
     mesh_id: str
+    mesh_name: str
     rank: int
     pid: int
+    #: The host, as the program names it.
+    host_name: str
+    #: Where files for a person to read afterwards go.
+    run_directory: str
     #: name -> handler, run on the control thread; must not block and must not run user code.
     operations: dict[str, Callable[[Body], Body | None]]
+    #: name -> handler, begun on the control thread; it calls ``answer`` later, once, from any thread.
+    deferred_operations: dict[str, Callable[[Body, Answer], None]]
+
+    def actors(self) -> Sequence[ActorState]:
+        """Return the actors that live here, the first one (that of the main thread) first."""
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
+        """Run ``function`` on the control thread after ``seconds``; it must not block and must not run user code."""
 
     def current_call(self) -> EndpointCall | None:
         """Return the endpoint call that runs on the calling thread, or None."""
@@ -79,6 +161,16 @@ class RankServices(Protocol):
 
     def set_held(self, held: bool) -> None:
         """Say that a thread of this rank was stopped (or let go) by a person: deadlines stand still. Counts."""
+
+    def signal_main(self) -> None:
+        """Have `Hooks.signalled` run on the main thread, between two byte codes or in the middle of a system call.
+
+        Raises:
+            MeshError: User code has taken the signal for itself.
+        """
+
+    def interject(self, function: Callable[[Waited], None]) -> bool:
+        """Run ``function`` on the main thread if it waits in a ``get()`` now; see `RootServices.interject`."""
 
     def flush_output(self) -> None:
         """Push out what user code printed so far."""
@@ -115,14 +207,22 @@ class RootServices(Protocol):
     rank_operations: dict[str, Callable[[str, int, Body], Body | None]]
     #: called with every client that is gone.
     client_gone: list[Callable[[ToolClient], None]]
+    #: called as ``fn(mesh id, base rank)`` when a rank serves.
+    rank_born: list[Callable[[str, int], None]]
     #: called as ``fn(mesh id, base rank, description)`` when a rank's process has ended ("was killed by SIGKILL").
     rank_gone: list[Callable[[str, int, str], None]]
+    #: called as ``fn(mesh id, base rank, state)`` when a rank ceases to answer (``"stopped"`` by a signal, or
+    #: ``"busy"`` in C), and when it answers again (``""``).
+    rank_silent: list[Callable[[str, int, str], None]]
+    #: what plug-ins let each other read, by name (``"inspect.activity"``).
+    tables: dict[str, Any]
     #: called when the program is about to end (or every mesh is stopped); do not block.
     closing: list[Callable[[], None]]
 
     def meshes(self) -> Sequence[Mapping[str, Any]]:
         """Return what runs: ``{"mesh_id", "name", "shape" (wire form), "host": {rank: name}, "pid": {rank: pid},
-        "alive": [ranks], "actors": [{"name", "class"}]}`` of each mesh."""
+        "alive": [ranks], "started": epoch seconds, "gone": {rank: [how, epoch seconds]}, "silent": {rank: state},
+        "actors": [{"name"}]}`` of each mesh."""
 
     def request_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> Awaitable[Body]:
         """Run a control operation on a rank. Raises SupervisionError at once if the rank is gone."""
@@ -130,8 +230,43 @@ class RootServices(Protocol):
     def send_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> None:
         """Like `request_rank` without an answer."""
 
+    def gather(
+        self,
+        targets: Mapping[str, Sequence[int]],
+        operation: str,
+        body: Body,
+        seconds: float,
+        report: Callable[[Gathered], None],
+        *,
+        stack_suffices: bool = False,
+    ) -> int:
+        """Put one operation to many ranks; their host agents group equal answers.
+
+        A rank answers ``{"same": anything, "per": anything}``; ranks whose ``same`` are equal are one group, ``per`` is
+        kept by rank and may be missing.
+
+        Args:
+            targets: Base ranks, by mesh id.
+            seconds: After so long the ranks that have not answered are reported as silent.
+            report: Called with what is new: first after about 50 ms if not all are in, then at most every 100 ms, and
+                at once when all are in. On the root's loop, never before this returns. The last call says ``done``.
+            stack_suffices: A rank that C code keeps from answering is reported as silent, with its stack, without
+                waiting for the end of ``seconds``. (One that was stopped by a signal always is.)
+        Returns:
+            The number for `leave_gather`.
+        Raises:
+            UsageError: A rank that the mesh never had.
+            ProtocolError: The question is too long for a control message.
+        """
+
+    def leave_gather(self, number: int) -> None:
+        """Want no more reports of a gather; a no-op when it is done."""
+
     def call_later(self, seconds: float, function: Callable[[], None]) -> None:
         """Run ``function`` on the root's loop after ``seconds``."""
+
+    def log_file(self, mesh_id: str, rank: int) -> Path:
+        """Return the file that keeps what a rank prints; it need not exist. Any thread."""
 
     def announce(self, text: str) -> None:
         """Print a line of the runtime's own on the program's terminal (standard error). Any thread."""
@@ -151,12 +286,21 @@ class Hooks:
     """The table of hooks of this process. Plug-ins append to the lists; the runtime calls `run`."""
 
     def __init__(self) -> None:
+        #: Rank side, once, on the main thread, before it serves its first actor.
+        self.proc_ready: list[Callable[[], None]] = []
         #: Rank side, on the actor's thread.
         self.endpoint_enter: list[Callable[[EndpointCall], None]] = []
         self.endpoint_exit: list[Callable[[EndpointCall], None]] = []
         self.endpoint_error: list[Callable[[EndpointCall, BaseException], None]] = []
         #: Rank side, on the control thread.
         self.proc_closing: list[Callable[[], None]] = []
+        #: Rank side, on the control thread, about once a second; must not block.
+        self.pulse: list[Callable[[], None]] = []
+        #: Rank side, on the main thread, in a signal handler: `RankServices.signal_main` was called. Gets the stack
+        #: frame that was interrupted. What it raises is raised there.
+        self.signalled: list[Callable[[FrameType | None], None]] = []
+        #: Any process, any thread: deadlines stand still from now on (True), or go on (False).
+        self.hold_changed: list[Callable[[bool], None]] = []
         self.strict = bool(os.environ.get("MESHRT_STRICT_HOOKS"))
         self._loaded: dict[tuple[str, bool], object] = {}
         self._loading = threading.RLock()
@@ -177,7 +321,16 @@ class Hooks:
 
     def clear(self) -> None:
         """Forget every hook: this process is a forked child and no part of the program any more."""
-        for functions in (self.endpoint_enter, self.endpoint_exit, self.endpoint_error, self.proc_closing):
+        for functions in (
+            self.proc_ready,
+            self.endpoint_enter,
+            self.endpoint_exit,
+            self.endpoint_error,
+            self.proc_closing,
+            self.pulse,
+            self.signalled,
+            self.hold_changed,
+        ):
             functions.clear()
 
     def load(self, plugin: str, services: RankServices | RootServices, *, in_root: bool) -> bool:
@@ -190,6 +343,12 @@ class Hooks:
             importlib.import_module(PLUGINS[plugin][in_root]).load(services)
             self._loaded[plugin, in_root] = services
             return True
+
+
+def import_pulse_plugins() -> None:
+    """Import what every rank loads at its first ping; for a process that ranks are forked from."""
+    for plugin in PULSE_PLUGINS:
+        importlib.import_module(PLUGINS[plugin][0])
 
 
 def plugin_of(name: str) -> str:

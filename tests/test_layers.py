@@ -445,7 +445,7 @@ CASES: list[tuple[Rule, str, str, list[int]]] = [
     (function_imports_say_why, "meshrt/wire/a.py", "def f():\n    from re import (\n        a,  # optional: b\n)", []),
     (function_imports_say_why, "meshrt/wire/a.py", "class A:\n    async def f():\n        import re  # why", [3]),
     (debugger_is_not_imported, "meshrt/mesh/a.py", "import meshrt.debug", [1]),
-    (debugger_is_not_imported, "meshrt/cli/a.py", "from meshrt.debug.repl import main", [1]),
+    (debugger_is_not_imported, "meshrt/cli/a.py", "from meshrt.debug.prompt.repl import main", [1]),
     (debugger_is_not_imported, "meshrt/cli/a.py", "from meshrt import debug", [1]),
     (debugger_is_not_imported, "meshrt/cli/a.py", "from .. import debug", [1]),
     (debugger_is_not_imported, "meshrt/hooks.py", "if TYPE_CHECKING:\n    import meshrt.debug.rank", [2]),

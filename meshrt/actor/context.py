@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import threading
 
 from meshrt.errors import UsageError
 from meshrt.hooks import EndpointCall
@@ -44,6 +45,10 @@ class ActorInstance:
         return f"<{self.name} {self.class_name} {self.rank}>"
 
 
+#: For a moment only; a signal handler may ask in the middle of it.
+_call_lock = threading.RLock()
+
+
 class CallContext:
     """One message as it runs; what is not asked for is not computed."""
 
@@ -69,9 +74,10 @@ class CallContext:
         """The message as hooks see it; the same object for the whole run."""
         if self._call is None:
             instance = self.instance
-            self._call = EndpointCall(
-                instance.mesh_id, instance.name, self.base_rank, self.endpoint, self.shape.to_wire()
-            )
+            call = EndpointCall(instance.mesh_id, instance.name, self.base_rank, self.endpoint, self.shape.to_wire())
+            with _call_lock:  # the control thread may ask as well
+                made: EndpointCall | None = self._call
+                self._call = made or call
         return self._call
 
 

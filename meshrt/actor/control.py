@@ -21,8 +21,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from meshrt.actor.replies import Reply
 from meshrt.errors import MeshError, ProtocolError
-from meshrt.hooks import Body, RankServices, hooks, plugin_of
+from meshrt.hooks import PULSE_PLUGINS, Body, RankServices, hooks, plugin_of
 from meshrt.transport.fate import Fate
 from meshrt.transport.link import Link, same_user
 from meshrt.transport.refusals import Refusals
@@ -81,6 +82,7 @@ class ControlThread:
         self._driver_wanted = False
         self._driver_on = False
         self._closing = False
+        self._pulsing = False
         self.thread = threading.Thread(target=self._run, name="meshrt-control", daemon=True)
 
     def start(self, services: RankServices | None, driver: Any) -> None:
@@ -271,6 +273,7 @@ class ControlThread:
                 answered(message.get("body") or {}, "") if kind == "ok" else answered(None, message["why"])
         elif kind == "ping":
             self.send({"t": "pong"})
+            self._pulse()
         elif kind == "stop":
             if message["drain"]:
                 self._take_callers()
@@ -278,25 +281,31 @@ class ControlThread:
         else:
             raise ProtocolError(f"an unknown control message {kind!r}")
 
+    def _pulse(self) -> None:
+        if self._services is not None and not self._pulsing:
+            self._pulsing = True
+            for plugin in PULSE_PLUGINS:
+                hooks.load(plugin, self._services, in_root=False)
+        if hooks.pulse:
+            hooks.run(hooks.pulse)
+
     def _serve(self, message: dict[str, Any]) -> None:
-        name = message["op"]
+        name, reply = message["op"], Reply(message["id"], self.send)
         try:
-            handler = self._operations.get(name)
-            if handler is None and self._services is not None:
-                hooks.load(plugin_of(name), self._services, in_root=False)
-                handler = self._operations.get(name)
-            if handler is None:
+            services = self._services
+            deferred = services.deferred_operations if services is not None else {}
+            if name not in self._operations and name not in deferred and services is not None:
+                hooks.load(plugin_of(name), services, in_root=False)
+            if name in deferred:
+                deferred[name](message["body"], reply)
+                reply.wait(self.call_later)
+            elif name in self._operations:
+                reply(self._operations[name](message["body"]), "")
+            else:
                 raise MeshError(f"a rank has no operation {name!r}")
-            answer = {"t": "ok", "id": message["id"], "body": handler(message["body"])}
         except Exception as error:
             # Whatever goes wrong is the answer; who asked knows what to do with it.
-            answer = {"t": "no", "id": message["id"], "why": f"{type(error).__name__}: {error}"}
-        if not message["id"]:
-            return
-        try:
-            self.send(answer)
-        except ProtocolError as error:
-            self.send({"t": "no", "id": message["id"], "why": str(error)})
+            reply(None, f"{type(error).__name__}: {error}")
 
 
 def fate_of(body: Body | None, refusal: str) -> Fate:

@@ -58,6 +58,8 @@ class Mailbox:
         self._begun = False
         self._stop: bool | None = None
         self._loop: Any = None
+        #: The asyncio task that serves, of an actor with async endpoints.
+        self.task: Any = None
 
     # -- control thread
 
@@ -86,6 +88,11 @@ class Mailbox:
             link.close()
         self._epoll.close()
         os.close(self._wake_fd)
+
+    @property
+    def loop(self) -> Any:
+        """The event loop of an actor with async endpoints, once it runs."""
+        return self._loop
 
     @property
     def queued(self) -> int:
@@ -267,6 +274,7 @@ class Mailbox:
 
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._loop_exception)
+        self.task = asyncio.current_task()
         arrived = asyncio.Event()
 
         reading = True

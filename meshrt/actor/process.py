@@ -32,7 +32,7 @@ from meshrt.actor.execute import Executor, StopInterrupt
 from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.output import LineOutput, install_output
 from meshrt.errors import MeshError, RemoteException
-from meshrt.hooks import Body, EndpointCall, hooks
+from meshrt.hooks import ActorState, Answer, Body, EndpointCall, hooks
 from meshrt.host.child import Birth, Plumbing
 from meshrt.host.pulse import STACK_SIGNAL
 from meshrt.transport.fate import Fate
@@ -41,6 +41,10 @@ from meshrt.transport.process import ProcessRuntime, set_runtime
 from meshrt.wire.messages import error_to_wire
 
 __all__ = ["ActorHost", "RankProcess", "rank_main"]
+
+
+#: Interrupts whatever the main thread does; a real-time signal that nobody else uses.
+_MAIN_SIGNAL = signal.SIGRTMIN + 6
 
 
 class ActorHost:
@@ -112,12 +116,16 @@ class RankProcess:
 
     def __init__(self, birth: Birth, plumbing: Plumbing) -> None:
         self.mesh_id = birth.mesh_id
+        self.mesh_name = birth.mesh_name
         self.rank = birth.rank
         self.pid = os.getpid()
+        self.host_name = birth.host
+        self.run_directory = birth.run_directory
         self.operations: dict[str, Callable[[Body], Body | None]] = {
             "ping": lambda body: {"pid": self.pid},
             "hold": self._on_hold,
         }
+        self.deferred_operations: dict[str, Callable[[Body, Answer], None]] = {}
         self._birth = birth
         self._main_queue: queue.SimpleQueue[Mailbox | None] = queue.SimpleQueue()
         self._main_mailbox: Mailbox | None = None
@@ -143,6 +151,8 @@ class RankProcess:
         """Serve until stopped. Main thread."""
         self._prepare()
         self.control.start(self, self.runtime.driver)
+        if hooks.proc_ready:
+            hooks.run(hooks.proc_ready)
         mailbox = self._main_queue.get()
         if mailbox is not None:
             mailbox.serve()
@@ -170,6 +180,9 @@ class RankProcess:
         self.runtime.rank = birth.rank
         set_runtime(self.runtime, on_fork=self._in_forked_child)
         signal.signal(signal.SIGTERM, self._on_term)
+        signal.signal(_MAIN_SIGNAL, self._on_main_signal)
+        if os.environ.get("MESHRT_POST_MORTEM", "0") not in ("", "0"):
+            hooks.endpoint_error.append(self._first_error)
         sys.breakpointhook = self._breakpointhook
         pdbhook.install()
         threading.excepthook = self._thread_excepthook
@@ -214,6 +227,7 @@ class RankProcess:
             self._plumbing.control.close()
             self._plumbing.listener.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(_MAIN_SIGNAL, signal.SIG_DFL)
         sys.breakpointhook = sys.__breakpointhook__
         hooks.clear()
 
@@ -227,7 +241,31 @@ class RankProcess:
         hooks.load("debug", self, in_root=False)
         return sys.breakpointhook(*args, **kwargs)
 
+    def _first_error(self, call: EndpointCall, error: BaseException) -> None:
+        """The first endpoint that raises loads the debugger, if the environment asks for that."""
+        hooks.endpoint_error.remove(self._first_error)
+        known = tuple(hooks.endpoint_error)
+        hooks.load("debug", self, in_root=False)
+        hooks.run([function for function in hooks.endpoint_error if function not in known], call, error)
+
+    def _on_main_signal(self, _number: int, frame: types.FrameType | None) -> None:
+        # Not through `hooks.run`: what a hook raises here is meant for the code that was interrupted.
+        for function in tuple(hooks.signalled):
+            function(frame)
+
     # -- RankServices
+
+    def signal_main(self) -> None:
+        """Have the hooks in `signalled` run on the main thread. Raises MeshError if user code took the signal."""
+        if signal.getsignal(_MAIN_SIGNAL) != self._on_main_signal:
+            raise MeshError(f"code of this rank has taken signal {int(_MAIN_SIGNAL)}, which the debugger needs")
+        ident = threading.main_thread().ident
+        if ident is not None:
+            signal.pthread_kill(ident, _MAIN_SIGNAL)
+
+    def interject(self, function: Callable[[Any], None]) -> bool:
+        """Run ``function`` on the main thread if it waits in a ``get()`` now."""
+        return self.runtime.driver.interject(function)
 
     def current_call(self) -> EndpointCall | None:
         """Return the endpoint call that runs on the calling thread, or None."""
@@ -238,6 +276,16 @@ class RankProcess:
         """Return the endpoint calls that run on this rank now."""
         running = [mailbox.running for mailbox in tuple(self.host.mailboxes.values())]
         return [execution.context.call for execution in running if execution is not None]
+
+    def actors(self) -> list[ActorState]:
+        """Return the actors that live here, that of the main thread first."""
+        found = []
+        for mailbox in tuple(self.host.mailboxes.values()):
+            running = mailbox.running
+            call = None if running is None else running.context.call
+            instance = mailbox.executor.actor
+            found.append(ActorState(mailbox.name, mailbox.thread, call, mailbox.loop, mailbox.task, instance))
+        return found
 
     def notify(self, event: str, body: Body) -> None:
         """Send an event to the root's side of a plug-in."""

@@ -8,7 +8,8 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from meshrt.debug.entry import run_lines, run_prompt
+from meshrt.debug.prompt.dumps import open_dump
+from meshrt.debug.prompt.entry import run_lines, run_prompt
 from meshrt.debug.protocol import since
 from meshrt.errors import MeshError
 from meshrt.transport.tools import Program, programs
@@ -24,6 +25,10 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "standard input. Exit code: 0, or 1 when a command could not be obeyed, or 2 when there is no program.",
     )
     parser.add_argument("--pid", type=int, help="the program to look into, if several run")
+    parser.add_argument(
+        "--json", action="store_true", help="write one JSON object for each command instead of text (docs/json.md)"
+    )
+    parser.add_argument("--open", metavar="FILE", help="look into a file that MESHRT_POST_MORTEM=dump has written")
     parser.add_argument(
         "-c", dest="commands", metavar="COMMAND", action="append", help="obey this command and leave (may be repeated)"
     )
@@ -68,12 +73,14 @@ def _choose(pid: int | None) -> Program | None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     arguments = _arguments(argv)
+    if arguments.open is not None:
+        return open_dump(arguments.open, arguments.commands)
     try:
         program = _choose(arguments.pid)
         if program is None:
             return _EXIT_USAGE
-        if arguments.commands is not None:
-            return run_lines(program, arguments.commands)
+        if arguments.commands is not None or arguments.json:
+            return run_lines(program, arguments.commands, json=arguments.json)
         return run_prompt(program)
     except BrokenPipeError:  # whoever read the output has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

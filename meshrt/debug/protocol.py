@@ -19,11 +19,17 @@ from typing import Any, NamedTuple
 
 __all__ = [
     "ABORTED",
+    "BREAKS",
     "BUSY",
     "CLOSED",
+    "COMPLETE",
     "ENDED",
+    "EVAL",
+    "HITS",
     "INPUT",
+    "INTERRUPT",
     "PDB_PROMPT",
+    "POST_MORTEM",
     "QUITS",
     "RUNNING",
     "STEPPING",
@@ -37,8 +43,14 @@ __all__ = [
     "since",
 ]
 
-#: Control operation of a rank: ``{actor, thread, seq, line | action}``.
+# Control operations of a rank; `meshrt.debug.rank` has their arguments and answers.
 INPUT = "debug.input"
+INTERRUPT = "debug.interrupt"
+EVAL = "debug.eval"
+BREAKS = "debug.breaks"
+HITS = "debug.hits"
+POST_MORTEM = "debug.post_mortem"
+COMPLETE = "debug.complete"
 
 #: What pdb's own prompt looks like; any other prompt is shown as it comes.
 PDB_PROMPT = "(Pdb) "

@@ -1,11 +1,6 @@
-"""Which stack frames a person sees and steps through: their own, not those of the runtime.
+"""What a stack frame is doing, as the debugger's stepping must know it: coroutines that wait have not ended.
 
-Three classes of files:
-
-* *hidden*: the meshrt package. Never shown, never stepped into.
-* *plumbing*: what carries a call without being the matter (event loops, threads' first functions). Not stepped into,
-  and cut off where the stack begins; in the middle of a stack it is shown.
-* everything else is the user's.
+Which frames a person sees and steps through: `meshrt.inspect.visibility`.
 """
 
 from __future__ import annotations
@@ -13,70 +8,71 @@ from __future__ import annotations
 import dis
 import inspect
 import os
-import sysconfig
-from functools import lru_cache
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
-__all__ = ["bottom_frame", "caller_frame", "is_awaitable", "is_hidden", "is_plumbing", "is_suspension", "visible"]
+from meshrt.inspect.visibility import (
+    STDLIB,
+    bottom_frame,
+    caller_frame,
+    is_hidden,
+    is_hidden_file,
+    is_plumbing,
+    is_plumbing_file,
+    visible,
+)
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_STDLIB = os.path.join(sysconfig.get_path("stdlib"), "")
-_PLUMBING = tuple(
-    _STDLIB + name
-    for name in ("asyncio/", "concurrent/", "multiprocessing/", "threading.py", "selectors.py", "contextlib.py",
-                 "runpy.py", "bdb.py", "pdb.py", "cmd.py", "code.py", "codeop.py")
-)  # fmt: skip
+__all__ = [
+    "bottom_frame",
+    "caller_frame",
+    "is_awaitable",
+    "is_hidden",
+    "is_hidden_code",
+    "is_plumbing",
+    "is_suspension",
+    "is_users",
+    "user_frame",
+    "visible",
+]
+
+#: Third parties' code that the runtime itself calls.
+_CARRIERS = tuple(f"{os.sep}{name}{os.sep}" for name in ("uvloop", "cloudpickle", "msgpack"))
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+#: Where a thread holds locks for moments that the control thread may want too, or is in the debugger itself.
+_DELICATE = (
+    *(STDLIB + name for name in ("logging/", "importlib/", "bdb.py", "pdb.py", "cmd.py")),
+    "<frozen importlib",
+)
 #: Where a suspended coroutine stands: on the yield, or (3.13) on the instruction that will take it up again.
 _YIELDS = {dis.opmap[name] for name in ("YIELD_VALUE", "SEND", "RESUME") if name in dis.opmap}
 _AWAITABLE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 
-@lru_cache(maxsize=4096)
-def _is_hidden_file(filename: str) -> bool:
-    return filename.startswith(_PACKAGE)
+def is_hidden_code(code: CodeType) -> bool:
+    """Whether ``code`` belongs to the runtime."""
+    return is_hidden_file(code.co_filename)
 
 
-@lru_cache(maxsize=4096)
-def _is_plumbing_file(filename: str) -> bool:
-    return filename.startswith(_PLUMBING) or filename.startswith("<frozen ") or f"{os.sep}uvloop{os.sep}" in filename
-
-
-def is_hidden(frame: FrameType) -> bool:
-    """Whether ``frame`` belongs to the runtime."""
-    return _is_hidden_file(frame.f_code.co_filename)
-
-
-def is_plumbing(frame: FrameType) -> bool:
-    """Whether ``frame`` belongs to the runtime or to what only carries a call."""
+def is_users(frame: FrameType) -> bool:
+    """Whether ``frame`` runs code of the user's own: not the runtime's, not the standard library's, not installed."""
     filename = frame.f_code.co_filename
-    return _is_hidden_file(filename) or _is_plumbing_file(filename)
+    installed = any(part in filename for part in _INSTALLED)
+    return not (is_plumbing_file(filename) or filename.startswith(STDLIB) or installed)
 
 
-def caller_frame(frame: FrameType | None) -> FrameType | None:
-    """Return the innermost frame at or above ``frame`` that is not the runtime's."""
-    while frame is not None and is_hidden(frame):
+def user_frame(frame: FrameType | None) -> tuple[FrameType | None, bool]:
+    """Return the innermost frame of the user's at or above ``frame``, and whether a prompt may be opened right there:
+    neither the runtime is at work below it, nor anything that holds locks for moments."""
+    safe = True
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        carries = is_hidden_file(filename) or any(part in filename for part in _CARRIERS)
+        if carries or filename.startswith(_DELICATE):
+            safe = False
+        elif not is_plumbing_file(filename):
+            return frame, safe
         frame = frame.f_back
-    return frame
-
-
-def bottom_frame(frame: FrameType) -> FrameType:
-    """Return the outermost frame of the user's above ``frame``: where the runtime called into their code."""
-    bottom = frame
-    walker: FrameType | None = frame
-    while walker is not None:
-        if not is_plumbing(walker):
-            bottom = walker
-        walker = walker.f_back
-    return bottom
-
-
-def visible(stack: list[tuple[FrameType, int]]) -> list[tuple[FrameType, int]]:
-    """Return the part of a stack (outermost first) that a person wants to see; never an empty one."""
-    start = next((i for i, (frame, _) in enumerate(stack) if not is_plumbing(frame)), None)
-    if start is None:
-        return stack[-1:]
-    return [entry for entry in stack[start:] if not is_hidden(entry[0])]
+    return None, safe
 
 
 def is_awaitable(frame: FrameType) -> bool:

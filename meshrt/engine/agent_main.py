@@ -9,6 +9,7 @@ if __name__ == "__main__":
     sys.modules["meshrt.engine.agent_main"] = sys.modules["__main__"]
 
 from meshrt.actor.process import rank_main
+from meshrt.hooks import import_pulse_plugins
 from meshrt.host.agent import serve
 from meshrt.mesh import proc_mesh as _handles  # noqa: F401 - ranks get handles: load what they are once, here
 from meshrt.wire.codec import warm_up
@@ -19,6 +20,7 @@ __all__ = ["main"]
 def main() -> None:
     """Be the agent."""
     warm_up()
+    import_pulse_plugins()
     serve(int(sys.argv[1]), rank_main)
 
 

@@ -16,33 +16,31 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from meshrt.errors import ProtocolError
 from meshrt.host import osutil
-from meshrt.host.child import Birth, Child, Plumbing, become_rank
+from meshrt.host.child import Birth, Child
+from meshrt.host.dumps import Dumps
+from meshrt.host.gather import Gathers
 from meshrt.host.output import Stream
 from meshrt.host.pulse import STACK_SIGNAL, Pulse
+from meshrt.host.rootlink import RootGoneError, RootLink
+from meshrt.host.starting import Starter
 from meshrt.host.strays import Strays
-from meshrt.host.zygote import Zygote
 from meshrt.transport.fate import Fate
-from meshrt.transport.link import Link
-from meshrt.wire.frames import Frame, control_decoder
+from meshrt.wire.frames import Frame
 from meshrt.wire.messages import Address, control_frame, unpack_control
 
 __all__ = ["Agent"]
 
-#: Bytes of output that may wait for a root that does not read; beyond, lines go to the files only.
-_OUTPUT_LIMIT = 4 << 20
 #: Seconds between the interrupt of a rank that does not end and its SIGKILL.
 _KILL_AFTER = 0.5
 #: Seconds for the end of everything, when the root is gone.
 _KILL_EVERYTHING = 2.0
 #: Seconds that the end of a rank's output may take after its death (a grandchild may hold the pipe).
 _OUTPUT_GRACE = 0.05
-_OUTPUT_BATCH = 512 << 10
 _PING = control_frame({"t": "ping"})
 #: Characters of the last lines that an error carries.
 _TAIL_MAX = 64 << 10
@@ -58,33 +56,34 @@ class Agent:
 
     def __init__(self, control: socket.socket, main: Callable[..., None]) -> None:
         self._selector = selectors.DefaultSelector()
-        self._root = Link(control, control_decoder())
-        self._main = main
+        self._root = RootLink(control, self._selector, self._from_root)
         self._pid = os.getpid()
         self._children: dict[Address, Child] = {}
-        #: Processes that preload modules, by pid.
-        self._zygotes: dict[int, Zygote] = {}
+        self._starter = Starter(self._selector, self._children, main, self._adopt, self._not_started, self._warn)
         self._strays = Strays()
-        self._sweeping = False
-        self._stopping: set[str] = set()
+        #: Something has ended since the strays were looked at.
+        self._unswept = False
+        #: Meshes that are being stopped, and the families of their ranks (None: what is of no family).
+        self._stopping: dict[str, set[int | None]] = {}
         self._pulse = Pulse(self._ping, self._on_pulse)
+        self._gathers = Gathers(self._children, self._send_rank, self._root.tell, self._later, Dumps(self._pulse))
         self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             "hello": self._on_hello,
             "bye": self._on_bye,
             "spawn": self._on_spawn,
             "stop": self._on_stop,
             "kill": self._on_kill,
-            "ping": lambda _message: self._tell_root({"t": "pong"}),
+            "ping": lambda _message: self._root.tell({"t": "pong"}),
+            "gather": self._gathers.begin,
+            "ungather": self._gathers.leave,
         }
         self._timers: list[tuple[float, Callable[[], None]]] = []
-        self._dropped = 0
         self._facts: dict[str, Any] = {}
         self._root_pidfd = -1
         self._root_exit = select.poll()
         #: Did the root say goodbye? Then it cleans up behind itself.
         self._root_lives = False
-        self._selector.register(control, selectors.EVENT_READ, self._from_root)
-        self._selector.register(self._strays.fileno(), selectors.EVENT_READ, self._reap_strays)
+        self._selector.register(self._strays.fileno(), selectors.EVENT_READ, self._sweep_next)
 
     def run(self) -> None:
         """Serve until the root is gone; then kill everything and exit."""
@@ -94,43 +93,21 @@ class Agent:
                 for key, events in self._selector.select(self._next_timer()):
                     key.data(events)
                 self._run_timers()
-        except _RootGoneError:
+                if self._unswept:
+                    self._sweep()
+        except RootGoneError:
             pass
         finally:
             self._kill_everything()
 
     # -- root
 
-    def _from_root(self, events: int) -> None:
-        if events & selectors.EVENT_WRITE:
-            self._flush_root()
-        if not events & selectors.EVENT_READ:
-            return
-        frames = self._root.read()
-        if frames is None:
-            raise _RootGoneError
-        for frame in frames:
-            if frame.header is not None:
-                self._to_rank((frame.header[0], frame.header[1]), frame)
-                continue
+    def _from_root(self, frame: Frame) -> None:
+        if frame.header is not None:
+            self._to_rank((frame.header[0], frame.header[1]), frame)
+        else:
             message = unpack_control(frame.payload)
             self._handlers[message["t"]](message)
-
-    def _tell_root(self, message: dict[str, Any]) -> None:
-        self._write_root(control_frame(message))
-
-    def _write_root(self, data: bytes) -> None:
-        if not self._root.send([data]):
-            self._selector.modify(self._root.sock, selectors.EVENT_READ | selectors.EVENT_WRITE, self._from_root)
-
-    def _flush_root(self) -> None:
-        if self._root.flush():
-            self._selector.modify(self._root.sock, selectors.EVENT_READ, self._from_root)
-            if self._dropped:
-                count, self._dropped = self._dropped, 0
-                self._tell_root(
-                    {"t": "warning", "text": f"{count} lines of output were too fast; they are in the files"}
-                )
 
     def _on_hello(self, message: dict[str, Any]) -> None:
         self._facts = message
@@ -142,112 +119,54 @@ class Agent:
 
     def _on_bye(self, _message: dict[str, Any]) -> None:
         self._root_lives = True
-        raise _RootGoneError
+        raise RootGoneError
 
     def _on_root_exit(self, _events: int) -> None:
-        raise _RootGoneError
+        raise RootGoneError
 
     # -- starting
 
     def _on_spawn(self, message: dict[str, Any]) -> None:
-        births = (self._birth(message, rank) for rank in message["ranks"])
+        directory = self._facts["run_directory"]
+        births = self._births(message)
         if message["preload"]:
-            prepared = [both for birth in births if (both := self._prepare(birth)) is not None]
-            self._fork_preloaded(message, prepared)
-            return
-        for birth in births:
-            if self._root_exit.poll(0):  # many ranks take a while to fork, which nobody needs then
-                raise _RootGoneError
-            both = self._prepare(birth)
-            if both is not None:
-                self._fork(*both)
+            env = message["common_env"]
+            self._starter.start_preloaded(message["mesh"], births, directory, message["preload"], env)
+        else:
+            self._starter.start(births, directory)
 
-    def _prepare(self, birth: Birth) -> tuple[Child, Plumbing] | None:
-        log_path = Path(self._facts["run_directory"]) / f"{birth.mesh_name}-{birth.mesh_id}.{birth.rank}.log"
-        try:
-            return Child.prepare(birth, log_path, self._warn)
-        except OSError as error:
-            self._not_started(birth, f"no socket or pipe for it: {error.strerror} (see ulimit -n)")
-            return None
-
-    def _fork(self, child: Child, plumbing: Plumbing) -> None:
-        try:
-            pid = os.fork()
-        except OSError as error:
-            plumbing.close()
-            self._discard(child)
-            self._not_started(child.birth, f"fork failed: {error.strerror} (see ulimit -u, and memory)")
-            return
-        if pid == 0:
-            become_rank(child.birth, plumbing, self._main)
-        plumbing.close()
-        self._adopt(child, pid)
-
-    def _birth(self, message: dict[str, Any], rank: int) -> Birth:
-        env = {**message["common_env"], **message["env"].get(str(rank), {})}
+    def _births(self, message: dict[str, Any]) -> Iterator[Birth]:
         facts = self._facts
-        return Birth(
-            message["mesh"],
-            message["name"],
-            rank,
-            message["labels"],
-            message["sizes"],
-            env,
-            facts["run_id"],
-            facts["directory"],
-            facts["secret"],
-            facts["host"],
-            facts["argv"],
-            self._pid,
-        )
-
-    def _fork_preloaded(self, message: dict[str, Any], prepared: list[Any]) -> None:
-        for child, _ in prepared:
-            self._children[self._address(child)] = child
-        try:
-            zygote = Zygote(message["mesh"], prepared, message["preload"], message["common_env"], self._main)
-        except OSError as error:
-            for child, plumbing in prepared:
-                plumbing.close()
-                self._discard(child)
-                self._not_started(child.birth, f"no process could be started to preload: {error.strerror}")
-            return
-        for _, plumbing in prepared:
-            plumbing.close()
-        self._zygotes[zygote.pid] = zygote
-        self._selector.register(zygote.pipe, selectors.EVENT_READ, lambda _events: self._from_zygote(zygote))
-        self._selector.register(zygote.pidfd, selectors.EVENT_READ, lambda _events: self._on_zygote_exit(zygote))
-
-    def _from_zygote(self, zygote: Zygote) -> None:
-        if zygote.pid in self._zygotes:
-            for rank, pid in zygote.reports():
-                self._adopt(self._children[zygote.mesh_id, rank], pid)
-
-    def _on_zygote_exit(self, zygote: Zygote) -> None:
-        # Its end, not that of the pipe: what a preloaded module started may hold the pipe for ever.
-        self._from_zygote(zygote)
-        del self._zygotes[zygote.pid]
-        self._selector.unregister(zygote.pipe)
-        self._selector.unregister(zygote.pidfd)
-        reason = zygote.close()
-        for child in zygote.children:
-            if not child.pid:
-                self._discard(child)
-                self._not_started(child.birth, reason)
-
-    @staticmethod
-    def _address(child: Child) -> Address:
-        return child.birth.mesh_id, child.birth.rank
+        for rank in message["ranks"]:
+            if self._root_exit.poll(0):  # many ranks take a while to fork, which nobody needs then
+                raise RootGoneError
+            yield Birth(
+                message["mesh"],
+                message["name"],
+                rank,
+                message["labels"],
+                message["sizes"],
+                {**message["common_env"], **message["env"].get(str(rank), {})},
+                facts["run_id"],
+                facts["directory"],
+                facts["secret"],
+                facts["host"],
+                facts["argv"],
+                self._pid,
+                self._strays.families.new(),
+                facts["run_directory"],
+            )
 
     def _adopt(self, child: Child, pid: int) -> None:
         child.pid = pid
-        address = self._address(child)
+        address = child.address
         try:
             child.pidfd = os.pidfd_open(pid)
         except OSError as error:
             os.kill(pid, signal.SIGKILL)
             self._reap(pid)
-            self._discard(child)
+            self._children.pop(address, None)
+            child.close()
             self._not_started(child.birth, f"it cannot be watched: {error.strerror} (see ulimit -n)")
             return
         self._children[address] = child
@@ -256,23 +175,15 @@ class Agent:
         register(child.link.sock, selectors.EVENT_READ, lambda events: self._from_rank(child, events))
         for stream in child.streams:
             register(stream.fd, selectors.EVENT_READ, lambda _events, s=stream: self._on_output(child, s))
-        self._tell_root({"t": "started", "mesh": address[0], "rank": address[1], "pid": pid})
+        self._root.tell({"t": "started", "mesh": address[0], "rank": address[1], "pid": pid})
         if address[0] in self._stopping:
             self._send_rank(child, control_frame({"t": "stop", "drain": True}))
 
     def _not_started(self, birth: Birth, reason: str) -> None:
         fate = Fate("unborn", host=birth.host, hint=reason)
-        self._tell_root({"t": "gone", "mesh": birth.mesh_id, "rank": birth.rank, "fate": fate.to_wire()})
-        self._check_stopped(birth.mesh_id)
-
-    def _discard(self, child: Child) -> None:
-        self._children.pop(self._address(child), None)
-        child.link.close()
-        for stream in child.streams:
-            stream.end()
-        os.close(child.fault_file)
-        with contextlib.suppress(OSError):
-            os.unlink(child.path)
+        self._gathers.forget((birth.mesh_id, birth.rank))
+        self._root.tell({"t": "gone", "mesh": birth.mesh_id, "rank": birth.rank, "fate": fate.to_wire()})
+        self._unswept = True
 
     # -- ranks
 
@@ -313,8 +224,8 @@ class Agent:
             message = unpack_control(frame.payload)
             if message["t"] == "pong":
                 self._pulse.answered(child)
-            else:
-                self._write_root(control_frame(message, self._address(child)))
+            elif not self._gathers.takes(child, message):
+                self._root.tell(message, child.address)
 
     def _on_output(self, child: Child, stream: Stream) -> None:
         if child.gone:
@@ -327,25 +238,8 @@ class Agent:
         self._forward(child, stream.err, lines)
 
     def _forward(self, child: Child, err: bool, lines: list[tuple[str, str]]) -> None:
-        if not lines:
-            return
-        if self._root.backlog_bytes > _OUTPUT_LIMIT:
-            self._dropped += len(lines)
-            return
-        batch: list[tuple[str, str]] = []
-        size = 0
-        for line in lines:
-            batch.append(line)
-            size += 4 * len(line[1])  # the most that UTF-8 makes of it
-            if size > _OUTPUT_BATCH:
-                self._send_output(child, err, batch)
-                batch, size = [], 0
-        if batch:
-            self._send_output(child, err, batch)
-
-    def _send_output(self, child: Child, err: bool, lines: list[tuple[str, str]]) -> None:
-        mesh, rank = self._address(child)
-        self._tell_root({"t": "output", "mesh": mesh, "rank": rank, "err": err, "lines": lines})
+        if lines:
+            self._root.output(child.address, err, lines)
 
     def _on_exit(self, child: Child) -> None:
         """The process has ended: read what it left, reap it, and tell."""
@@ -363,19 +257,19 @@ class Agent:
             pid=child.pid,
             exit_code=os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else None,
             signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
-            stack=child.fault_text(child.asked_faults),
+            stack=child.crash_text(),
             log_tail=_last_lines(child.log.tail),
             hint=child.hint,
         )
         if child.birth.mesh_id in self._stopping:
             fate = Fate("stopped", host=child.birth.host, pid=child.pid, exit_code=fate.exit_code, signal=fate.signal)
         self._pulse.forget(child)
-        child.log.close()
-        self._discard(child)
-        mesh, rank = self._address(child)
-        self._tell_root({"t": "gone", "mesh": mesh, "rank": rank, "fate": fate.to_wire()})
-        self._sweep_soon(0.0)
-        self._check_stopped(mesh)
+        mesh, rank = child.address
+        del self._children[mesh, rank]
+        self._gathers.forget(child.address)
+        child.close()
+        self._root.tell({"t": "gone", "mesh": mesh, "rank": rank, "fate": fate.to_wire()})
+        self._unswept = True
 
     def _last_output(self, child: Child) -> None:
         deadline = time.monotonic() + _OUTPUT_GRACE
@@ -400,28 +294,17 @@ class Agent:
 
     # -- strays
 
-    def _reap_strays(self, _events: int) -> None:
-        self._strays.drain_signals()
-        if not self._zygotes:  # else an orphan may be a rank that is reported in a moment
-            self._strays.reap(self._own_pids())
-
-    def _own_pids(self) -> set[int]:
-        return {child.pid for child in self._children.values()} | set(self._zygotes)
+    def _sweep_next(self, _events: int) -> None:
+        self._unswept = True
 
     def _sweep(self) -> None:
-        if self._zygotes:
-            self._sweep_soon(0.05)
-        elif self._strays.kill(self._own_pids()):
-            self._sweep_soon(0.005)
-
-    def _sweep_soon(self, seconds: float) -> None:
-        if not self._sweeping:
-            self._sweeping = True
-            self._later(seconds, self._sweep_again)
-
-    def _sweep_again(self) -> None:
-        self._sweeping = False
-        self._sweep()
+        """Leave nothing of what has ended, and say so of the meshes of which nothing is left."""
+        self._unswept = False
+        ending = self._strays.sweep(self._children.values(), self._starter.zygotes.keys())
+        for mesh, families in tuple(self._stopping.items()):
+            if not families & ending and not self._of(mesh):
+                del self._stopping[mesh]
+                self._root.tell({"t": "stopped", "mesh": mesh})
 
     # -- silent ranks
 
@@ -433,15 +316,15 @@ class Agent:
         self._send_rank(child, _PING)
 
     def _on_pulse(self, child: Child, state: str, stack: str) -> None:
-        mesh, rank = self._address(child)
-        self._tell_root({"t": "pulse", "mesh": mesh, "rank": rank, "state": state, "stack": stack})
+        mesh, rank = child.address
+        self._root.tell({"t": "pulse", "mesh": mesh, "rank": rank, "state": state, "stack": stack})
 
     # -- stopping
 
     def _on_stop(self, message: dict[str, Any]) -> None:
         mesh = message["mesh"]
         grace = message["grace"]
-        self._stopping.add(mesh)
+        self._stopping.setdefault(mesh, {None}).update(child.birth.family for child in self._of(mesh))
         request = control_frame({"t": "stop", "drain": message["drain"]})
         for child in self._of(mesh):
             if child.pid:
@@ -450,19 +333,14 @@ class Agent:
             self._later(grace, lambda: self._signal(mesh, signal.SIGTERM))
         self._later(grace + _KILL_AFTER, lambda: self._signal(mesh, signal.SIGKILL))
         if grace <= 0:
-            self._kill_zygotes(mesh)
-        self._check_stopped(mesh)
-
-    def _kill_zygotes(self, mesh: str) -> None:
-        for zygote in self._zygotes.values():
-            if zygote.mesh_id == mesh:
-                os.kill(zygote.pid, signal.SIGKILL)
+            self._starter.kill_zygotes(mesh)
+        self._unswept = True
 
     def _of(self, mesh: str) -> list[Child]:
         return [child for (owner, _), child in self._children.items() if owner == mesh]
 
     def _signal(self, mesh: str, number: int) -> None:
-        self._kill_zygotes(mesh)
+        self._starter.kill_zygotes(mesh)
         for child in self._of(mesh):
             if child.pidfd >= 0:
                 with contextlib.suppress(ProcessLookupError):
@@ -474,12 +352,6 @@ class Agent:
             if child is not None and child.pidfd >= 0:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(child.pidfd, message["signal"])
-
-    def _check_stopped(self, mesh: str) -> None:
-        if mesh in self._stopping and not self._of(mesh):
-            self._stopping.discard(mesh)
-            self._sweep()
-            self._tell_root({"t": "stopped", "mesh": mesh})
 
     def _kill_everything(self) -> None:
         """Leave nothing: ranks, their descendants, and strays with the mark of this program."""
@@ -501,11 +373,7 @@ class Agent:
             self._timers.pop(0)[1]()
 
     def _warn(self, text: str) -> None:
-        self._tell_root({"t": "warning", "text": text})
-
-
-class _RootGoneError(Exception):
-    pass
+        self._root.tell({"t": "warning", "text": text})
 
 
 def _last_lines(lines: Iterable[str]) -> tuple[str, ...]:

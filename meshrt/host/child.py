@@ -13,11 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from meshrt.host.family import join_family
 from meshrt.host.osutil import die_with_parent, set_name
 from meshrt.host.output import RankLog, Stream
 from meshrt.transport.link import Link
 from meshrt.transport.process import socket_path
 from meshrt.wire.frames import control_decoder
+from meshrt.wire.messages import Address
+
+#: How faulthandler begins what it writes when the process crashes; what it was asked for does not.
+_CRASH = "Fatal Python error"
+#: Characters of a dump that are kept. The main thread comes last.
+_DUMP_MAX = 64 << 10
 
 __all__ = ["Birth", "Child", "Plumbing", "become_rank", "keep_only"]
 
@@ -38,6 +45,10 @@ class Birth:
     host: str
     argv: list[str]
     agent_pid: int
+    #: What all that it starts is known by, see `meshrt.host.family`.
+    family: int
+    #: Where files for a person to read afterwards go.
+    run_directory: str
 
 
 @dataclass
@@ -107,13 +118,41 @@ class Child:
         child = cls(birth, Link(ours, control_decoder()), log, streams, fault_file, path)
         return child, Plumbing(theirs, listener, pipes[0][1], pipes[1][1], fault_file)
 
+    @property
+    def address(self) -> Address:
+        return self.birth.mesh_id, self.birth.rank
+
+    def close(self) -> None:
+        """Close and remove what `prepare` has made, and what is left of its output."""
+        self.link.close()
+        for stream in self.streams:
+            stream.end()
+        self.log.close()
+        os.close(self.fault_file)
+        with contextlib.suppress(OSError):
+            os.unlink(self.path)
+
     def fault_size(self) -> int:
         """Return how much faulthandler has written."""
         return os.fstat(self.fault_file).st_size
 
     def fault_text(self, start: int = 0) -> str:
         """Return what faulthandler wrote from ``start`` on."""
-        return os.pread(self.fault_file, 1 << 16, start).decode("ascii", errors="replace")
+        return os.pread(self.fault_file, 4 << 20, start).decode("ascii", errors="replace")
+
+    def take_dump(self, start: int) -> str:
+        """Return the stacks that were asked for and written from ``start`` on; they are no crash."""
+        text = self.fault_text(start).partition(_CRASH)[0]
+        self.asked_faults = max(self.asked_faults, start + len(text))
+        if len(text) <= _DUMP_MAX:
+            return text
+        return f"{text[: _DUMP_MAX // 4]}\n...\n{text[-_DUMP_MAX * 3 // 4 :]}"
+
+    def crash_text(self) -> str:
+        """Return what faulthandler wrote because the process crashed, or ""."""
+        text = self.fault_text(self.asked_faults)
+        crash = text.find(_CRASH)
+        return text[crash:][: 1 << 16] if crash >= 0 else ""
 
 
 def keep_only(descriptors: set[int]) -> None:
@@ -135,6 +174,7 @@ def become_rank(birth: Birth, plumbing: Plumbing, main: Callable[[Birth, Plumbin
     code = 1
     try:
         gc.freeze()
+        join_family(birth.family)
         os.setsid()
         die_with_parent(birth.agent_pid)
         keep_only(plumbing.descriptors())

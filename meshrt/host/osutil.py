@@ -14,7 +14,6 @@ __all__ = [
     "RUN_VARIABLE",
     "children_of",
     "die_with_parent",
-    "family_of",
     "kill_child",
     "kill_run",
     "raise_file_limit",
@@ -71,17 +70,6 @@ def children_of(pid: int) -> list[int]:
         for task in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError, ValueError):
                 found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
-    return found
-
-
-def family_of(pid: int) -> list[int]:
-    """Return every descendant of a process, nearest first."""
-    found: list[int] = []
-    todo = children_of(pid)
-    while todo:
-        child = todo.pop(0)
-        found.append(child)
-        todo += children_of(child)
     return found
 
 

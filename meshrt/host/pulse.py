@@ -21,7 +21,7 @@ from pathlib import Path
 
 from meshrt.host.child import Child
 
-__all__ = ["BUSY_SECONDS", "STACK_SIGNAL", "Pulse"]
+__all__ = ["BUSY_SECONDS", "STACK_SIGNAL", "Pulse", "kernel_state"]
 
 #: faulthandler writes all stacks on it; a real-time signal that nobody else uses.
 STACK_SIGNAL = signal.SIGRTMIN + 7
@@ -69,13 +69,11 @@ class Pulse:
                 self._judge(child, now - asked)
 
     def _judge(self, child: Child, silent: float) -> None:
-        if _kernel_state(child.pid) in ("T", "t"):
+        if kernel_state(child.pid) in ("T", "t"):
             self._change(child, "stopped", "")
         elif child in self._dumping:
             # Asked at the last tick: what there is now is the answer.
-            start = self._dumping.pop(child)
-            child.asked_faults = child.fault_size()
-            self._change(child, "busy", child.fault_text(start))
+            self._change(child, "busy", child.take_dump(self._dumping.pop(child)))
         elif silent >= BUSY_SECONDS:
             self._dumping[child] = child.fault_size()
             with contextlib.suppress(ProcessLookupError):
@@ -88,10 +86,15 @@ class Pulse:
     def answered(self, child: Child) -> None:
         """The rank's control thread has answered."""
         self._asked.pop(child, None)
-        if self._dumping.pop(child, None) is not None:
-            child.asked_faults = child.fault_size()
+        start = self._dumping.pop(child, None)
+        if start is not None:
+            child.take_dump(start)
         if self._states.pop(child, None) is not None:
             self._report(child, "answering", "")
+
+    def dump_begun(self, child: Child) -> int | None:
+        """Return where in its fault file the dump begins that the rank was asked for and that is not read yet."""
+        return self._dumping.get(child)
 
     def forget(self, child: Child) -> None:
         """The rank has ended."""
@@ -100,7 +103,8 @@ class Pulse:
         self._dumping.pop(child, None)
 
 
-def _kernel_state(pid: int) -> str:
+def kernel_state(pid: int) -> str:
+    """Return the letter of ``/proc/PID/stat``: ``"T"`` or ``"t"`` for a stopped process; "" when it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -1,7 +1,10 @@
 """Orphans of ranks: children of the agent that it did not start, for it is their subreaper.
 
-Only own children are signalled. They keep their number until they are reaped, so no stranger is ever hit; and the
-children of one that is killed become children of the agent in turn, so all generations come by.
+An orphan of a living rank is that rank's own affair; when the rank ends, what descends from it ends too. Which rank that
+is, the orphan's inherited number tells (`meshrt.host.family`); one that has lost it lives as long as any rank does.
+
+Only own children are signalled. They keep their pid until they are reaped, so no stranger is ever hit; and the children
+of one that is killed become children of the agent in turn, whose end is a signal again: all generations come by.
 """
 
 from __future__ import annotations
@@ -10,7 +13,10 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterable, Set
 
+from meshrt.host.child import Child
+from meshrt.host.family import Families
 from meshrt.host.osutil import children_of
 
 __all__ = ["Strays"]
@@ -20,37 +26,50 @@ class Strays:
     """Finds, reaps and kills them. `fileno` is readable when a child of the agent has ended."""
 
     def __init__(self) -> None:
+        self.families = Families()
         self._pid = os.getpid()
         self._pipe, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
 
     def fileno(self) -> int:
-        """Return the descriptor to poll."""
+        """Return the descriptor to poll; `sweep` takes what made it readable."""
         return self._pipe
 
-    def drain_signals(self) -> None:
-        """Take what made `fileno` readable."""
+    def sweep(self, ranks: Iterable[Child], zygotes: Set[int]) -> set[int | None]:
+        """Reap orphans that have ended, and kill those whose rank has; to be called when `fileno` is readable.
+
+        Args:
+            ranks: Those that live, or are about to start.
+            zygotes: Processes that may fork ranks which nobody knows yet.
+        Returns:
+            The families of which some are still ending; None stands for those without one.
+        """
         with contextlib.suppress(BlockingIOError):
             os.read(self._pipe, 1 << 16)
-
-    def _find(self, known: set[int]) -> list[int]:
-        return [pid for pid in children_of(self._pid) if pid not in known]
-
-    def reap(self, known: set[int]) -> None:
-        """Reap those that have ended. ``known`` are the children that somebody else waits for."""
-        for pid in self._find(known):
-            _reap(pid)
-
-    def kill(self, known: set[int]) -> bool:
-        """Kill those that belong to no living rank, whatever session they are in; returns whether there were any.
-
-        An orphan in the session of a process in ``known`` is that rank's own affair, as long as it lives.
-        """
-        strays = [pid for pid in self._find(known) if _session_of(pid) not in known]
-        for pid in strays:
-            _kill(pid)
-        return bool(strays)
+        living = {child.birth.family: child for child in ranks}
+        known = zygotes | {child.pid for child in living.values()}
+        while True:
+            reaped = False
+            ending: set[int | None] = set()
+            for pid in children_of(self._pid):
+                if pid in known:
+                    continue
+                family = self.families.of(pid)
+                if family is None:
+                    unborn, orphaned = bool(zygotes), not living
+                else:
+                    rank = living.get(family)
+                    unborn, orphaned = rank is not None and not rank.pid, rank is None
+                if unborn:
+                    continue  # it may be a rank that is reported in a moment
+                if _reap(pid):
+                    reaped = True
+                elif orphaned and _kill(pid):
+                    ending.add(family)
+            if not reaped:
+                return ending
+            # What they have left behind has become the agent's since it looked.
 
     def kill_all(self, seconds: float) -> None:
         """Kill every descendant of the agent; gives up after ``seconds``."""
@@ -58,22 +77,19 @@ class Strays:
         while (children := children_of(self._pid)) and time.monotonic() < deadline:
             for pid in children:
                 _kill(pid)
+                _reap(pid)
             time.sleep(0.002)
 
 
-def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-    _reap(pid)
-
-
-def _reap(pid: int) -> None:
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
-
-
-def _session_of(pid: int) -> int:
+def _kill(pid: int) -> bool:
+    """Kill an own child; returns whether it may be."""
     try:
-        return os.getsid(pid)
-    except ProcessLookupError:
-        return 0
+        os.kill(pid, signal.SIGKILL)
+    except PermissionError:  # it has become another user's
+        return False
+    return True
+
+
+def _reap(pid: int) -> bool:
+    """Reap an own child that has ended; returns whether it had."""
+    return os.waitpid(pid, os.WNOHANG)[0] == pid

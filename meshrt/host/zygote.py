@@ -69,6 +69,10 @@ class Zygote:
         *lines, self._buffer = self._buffer.split(b"\n")
         return [(int(rank), int(pid)) for rank, _, pid in (line.partition(b" ") for line in lines)]
 
+    def kill(self) -> None:
+        """Kill it; the ranks that it has forked go on."""
+        os.kill(self.pid, signal.SIGKILL)
+
     def close(self) -> str:
         """Reap it and close its pipe; returns why the ranks that it has not reported did not start."""
         os.waitpid(self.pid, 0)

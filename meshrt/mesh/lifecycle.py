@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from meshrt.errors import RankPlace, SpawnError, user_stack
+from meshrt.hooks import hooks
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.registry import MeshRecord, Registry
 from meshrt.mesh.services import Services
@@ -55,7 +56,7 @@ class Lifecycle:
         record = self._registry.meshes[mesh_id]
         for callback in self._registry.born(mesh_id, rank, pid):
             callback()
-        self._services.tell_hold(record, rank)
+        self._services.on_born(mesh_id, rank)
         if mesh_id in self.progress:
             self.progress[mesh_id].update(len(record.pids))
         if len(record.pids) == len(record.shape):
@@ -97,9 +98,11 @@ class Lifecycle:
         where = f"{record.name} {record.place(rank)}"
         if state == "answering":
             record.silent.pop(rank, None)
+            hooks.run(self._services.rank_silent, record.mesh_id, rank, "")
             self._services.announce(f"{where} answers again")
             return
         record.silent[rank] = state
+        hooks.run(self._services.rank_silent, record.mesh_id, rank, state)
         if state == "stopped":
             self._services.announce(
                 f"{where} does not answer: its process was stopped by a signal (SIGCONT resumes it)"

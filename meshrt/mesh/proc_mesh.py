@@ -15,7 +15,7 @@ from meshrt.mesh.actor_mesh import ActorMesh, reserved_names
 from meshrt.mesh.call import on_event_loop, send_init
 from meshrt.mesh.future import Future
 from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old
-from meshrt.mesh.spec import EnvOption, MeshSpec, check_name, default_sizes
+from meshrt.mesh.spec import EnvOption, MeshSpec, PostMortem, check_name, default_sizes
 from meshrt.mesh.target import Target
 from meshrt.selection import MeshTrait, Shape
 from meshrt.wire import codec
@@ -32,6 +32,7 @@ def proc_mesh(
     env: EnvOption = None,
     setup: Callable[[], object] | None = None,
     preload: Iterable[str] = (),
+    post_mortem: PostMortem = None,
     engine: Any = None,
     **sizes: int,
 ) -> ProcMesh:
@@ -45,13 +46,15 @@ def proc_mesh(
         env: Environment variables for the ranks: a dict, or a function of the `Point` that returns one.
         setup: Runs once in every rank before the first actor is built.
         preload: Modules imported once, before the ranks are forked.
+        post_mortem: What ranks do when an endpoint raises: True stops them there for the debugger, "dump" writes a file
+            for it, False does neither; None leaves it to ``MESHRT_POST_MORTEM`` and the debugger.
         engine: Places the host agents; this machine by default. See `meshrt.engine`.
         **sizes: Dimension to size, each >= 1.
     Raises:
         UsageError: A size, a name or an option is none.
         SpawnError: This machine cannot hold so many processes.
     """
-    return _spawn(MeshSpec.make(name, sizes or default_sizes(), env, setup, preload), engine)
+    return _spawn(MeshSpec.make(name, sizes or default_sizes(), env, setup, preload, post_mortem), engine)
 
 
 def this_host() -> HostMesh:
@@ -81,15 +84,16 @@ class HostMesh(MeshTrait):
         *,
         env: EnvOption = None,
         preload: Iterable[str] = (),
+        post_mortem: PostMortem = None,
     ) -> ProcMesh:
         """Start processes on every host: ``this_host().spawn_procs(per_host={"gpus": 4})``.
 
         Args:
             per_host: Dimension to size; none means one process.
             bootstrap: As ``setup`` of `proc_mesh`.
-            name, env, preload: As in `proc_mesh`.
+            name, env, preload, post_mortem: As in `proc_mesh`.
         """
-        mesh = _spawn(MeshSpec.make(name, dict(per_host or {}), env, bootstrap, preload), self._engine)
+        mesh = _spawn(MeshSpec.make(name, dict(per_host or {}), env, bootstrap, preload, post_mortem), self._engine)
         self._started.append(mesh)
         return mesh
 

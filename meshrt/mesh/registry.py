@@ -6,6 +6,7 @@ A rank: ``asked -> born -> gone``. All methods may be called from any thread.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Set
 from typing import Any
 
@@ -32,6 +33,9 @@ class MeshRecord:
         self.agent_of = [agents[rank * len(agents) // count] for rank in range(count)]
         self.pids: dict[int, int] = {}
         self.fates: dict[int, Fate] = {}
+        #: When the mesh was asked for, and when each rank ended (seconds since the epoch, wall clock).
+        self.started = time.time_ns() / 1e9
+        self.ended: dict[int, float] = {}
         #: Ranks that live but do not answer: "stopped" or "busy".
         self.silent: dict[int, str] = {}
         self.actors: list[str] = []
@@ -127,6 +131,7 @@ class Registry:
             if rank in record.fates:
                 return []
             record.fates[rank] = fate
+            record.ended[rank] = time.time_ns() / 1e9
             record.silent.pop(rank, None)
             born = record.born_callbacks.pop(rank, [])
             return [*born, *(_bind(callback, fate) for callback in record.gone_callbacks.pop(rank, []))]
@@ -155,6 +160,8 @@ class Registry:
                     "host": {rank: agent.host for rank, agent in enumerate(record.agent_of)},
                     "pid": dict(record.pids),
                     "alive": record.alive(),
+                    "started": record.started,
+                    "gone": {rank: [str(fate), record.ended[rank]] for rank, fate in record.fates.items()},
                     "silent": dict(record.silent),
                     "actors": [{"name": name} for name in record.actors],
                 }

@@ -41,7 +41,7 @@ from meshrt.transport.fate import Fate
 from meshrt.transport.process import ProcessRuntime, set_runtime
 from meshrt.wire.messages import Address
 
-__all__ = ["Root", "owner_of", "running_root", "shutdown", "start_root"]
+__all__ = ["Root", "owner_of", "shutdown", "start_root"]
 
 #: Loaded by name: an engine stands above this floor.
 _DEFAULT_ENGINE = ("meshrt.engine.local", "LocalEngine")
@@ -66,7 +66,7 @@ class Root:
         self.driver = self.runtime.driver
         self.registry = Registry()
         self.terminal = Terminal()
-        self.services = Services(self.run_id, self.registry, self.driver, self.terminal)
+        self.services = Services(self.run_id, self.run_directory, self.registry, self.driver, self.terminal)
         self.lifecycle = Lifecycle(self.registry, self.driver, self.services, self.terminal, self.post, self.stop)
         self.services.deferred_operations.update(RankRequests(self).operations)
         self._agents: dict[Any, list[AgentLink]] = {}
@@ -336,6 +336,8 @@ class Root:
                 self.lifecycle.output(message)
             case "pulse":
                 self.lifecycle.pulse(message)
+            case "gathered":
+                self.services.gathers.received(message)
             case "pong":
                 self._agents_pulse.answered(agent)
             case "warning":
@@ -506,12 +508,6 @@ def start_root() -> Root:
             if first:
                 atexit.register(_at_exit)
         return _root
-
-
-def running_root() -> Root | None:
-    """Return the root of this process, or None."""
-    root = _root
-    return root if root is not None and not root.closed and root.pid == os.getpid() else None
 
 
 def owner_of(mesh_id: str) -> Root | None:

@@ -5,13 +5,16 @@ Implements `meshrt.hooks.RootServices`. On the root's loop unless a method says 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshrt.errors import MeshError, ProtocolError, RankPlace
-from meshrt.hooks import Body, ToolClient, Waited, hooks, plugin_of
+from meshrt.hooks import Body, Gathered, ToolClient, Waited, hooks, plugin_of
+from meshrt.mesh.gather import Gathers
 from meshrt.mesh.registry import MeshRecord, Registry
 from meshrt.mesh.terminal import Terminal
+from meshrt.transport.directories import log_path
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
 from meshrt.wire.messages import Address, error_from_wire
@@ -30,13 +33,17 @@ class Services:
 
     Args:
         run_id: The program.
+        run_directory: Where it keeps logs.
         registry: Its meshes.
         driver: The root's links.
         terminal: Where `announce` writes.
     """
 
-    def __init__(self, run_id: str, registry: Registry, driver: Driver, terminal: Terminal) -> None:
+    def __init__(
+        self, run_id: str, run_directory: Path, registry: Registry, driver: Driver, terminal: Terminal
+    ) -> None:
         self.run_id = run_id
+        self.run_directory = run_directory
         self.tool_operations: dict[str, Callable[[ToolClient, Body], Awaitable[Body | None]]] = {}
         self.rank_events: dict[str, Callable[[str, int, Body], None]] = {
             "actor": self._on_actor,
@@ -47,7 +54,10 @@ class Services:
         #: Like `rank_operations`, for answers that come later: fn(address, body, answer).
         self.deferred_operations: dict[str, Callable[[Address, Body, Callable[[Body | None, str], None]], None]] = {}
         self.client_gone: list[Callable[[ToolClient], None]] = []
+        self.rank_born: list[Callable[[str, int], None]] = []
         self.rank_gone: list[Callable[[str, int, str], None]] = []
+        self.rank_silent: list[Callable[[str, int, str], None]] = []
+        self.tables: dict[str, Any] = {}
         self.closing: list[Callable[[], None]] = []
         #: Errors that nobody waited for, as text.
         self.unhandled: list[str] = []
@@ -58,6 +68,7 @@ class Services:
         self._requests: dict[int, tuple[Address, asyncio.Future[Body]]] = {}
         self._request_id = 0
         self._holds: dict[Address, int] = {}
+        self.gathers = Gathers(registry, self.call_later)
 
     def attach(self, loop: Any) -> None:
         """The loop runs."""
@@ -94,9 +105,31 @@ class Services:
     def _send(record: MeshRecord, rank: int, message: dict[str, Any]) -> None:
         record.agent_of[rank].send(message, (record.mesh_id, rank))
 
+    def gather(
+        self,
+        targets: Mapping[str, Sequence[int]],
+        operation: str,
+        body: Body,
+        seconds: float,
+        report: Callable[[Gathered], None],
+        *,
+        stack_suffices: bool = False,
+    ) -> int:
+        """Put one operation to many ranks."""
+        return self.gathers.begin(targets, operation, body, seconds, report, stack_suffices)
+
+    def leave_gather(self, number: int) -> None:
+        """Want no more reports of a gather."""
+        self.gathers.leave(number)
+
     def call_later(self, seconds: float, function: Callable[[], None]) -> None:
         """Run ``function`` on the loop after ``seconds``."""
         self._loop.call_later(seconds, function)
+
+    def log_file(self, mesh_id: str, rank: int) -> Path:
+        """Return the file that keeps what a rank prints; it need not exist. Any thread."""
+        record = self._registry.meshes[mesh_id]
+        return log_path(self.run_directory, record.name, mesh_id, rank)
 
     def announce(self, text: str) -> None:
         """Print a line of the runtime's own. Any thread."""
@@ -208,10 +241,11 @@ class Services:
             for rank in record.alive():
                 self.send_rank(record.mesh_id, rank, "hold", {"held": not before})
 
-    def tell_hold(self, record: MeshRecord, rank: int) -> None:
-        """A rank is born while others are held: its deadlines stand still too."""
+    def on_born(self, mesh_id: str, rank: int) -> None:
+        """A rank serves. If others are held, its deadlines stand still too."""
         if self._holds:
-            self.send_rank(record.mesh_id, rank, "hold", {"held": True})
+            self.send_rank(mesh_id, rank, "hold", {"held": True})
+        hooks.run(self.rank_born, mesh_id, rank)
 
     def _on_unhandled(self, mesh_id: str, rank: int, body: Body) -> None:
         remote = error_from_wire(body["error"])
@@ -235,4 +269,5 @@ class Services:
         for address, answer in tuple(self._requests.values()):
             if address == (mesh_id, rank) and not answer.done():
                 answer.set_exception(fate.error(RankPlace(mesh_id, "", rank), "", may_have_run=True))
+        self.gathers.gone(mesh_id, rank, str(fate))
         hooks.run(self.rank_gone, mesh_id, rank, str(fate))

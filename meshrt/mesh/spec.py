@@ -10,15 +10,17 @@ import resource
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from meshrt.errors import SpawnError, UsageError
 from meshrt.selection import Extent, Point
 
-__all__ = ["EnvOption", "MeshSpec", "check_limits", "check_name", "default_sizes"]
+__all__ = ["EnvOption", "MeshSpec", "PostMortem", "check_limits", "check_name", "default_sizes"]
 
+PostMortem = bool | Literal["dump"] | None
 EnvOption = Mapping[str, str] | Callable[[Point], Mapping[str, str]] | None
 
+_POST_MORTEM = {True: "1", False: "0", "dump": "dump"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 #: Descriptors that the host agent needs for one rank, and private memory of an idle rank, bytes.
 _FILES_PER_RANK = 6
@@ -68,13 +70,14 @@ class MeshSpec:
         env: EnvOption,
         setup: Callable[[], object] | None,
         preload: Iterable[str],
+        post_mortem: PostMortem = None,
     ) -> MeshSpec:
         """Check what the user gave. Raises UsageError."""
         for label, size in sizes.items():
             if type(size) is not int or size < 1:
                 raise UsageError(
                     f"{label}={size!r}: a dimension has a size, an integer of 1 or more "
-                    "(options are name, env, setup, preload, engine)"
+                    "(options are name, env, setup, preload, post_mortem, engine)"
                 )
         try:
             extent = Extent(tuple(sizes), tuple(sizes.values()))
@@ -95,6 +98,10 @@ class MeshSpec:
                 rank_env[rank] = _checked_env(env(extent.point(rank)))
         elif env is not None:
             common = _checked_env(env)
+        if post_mortem is not None:
+            if not (isinstance(post_mortem, bool) or post_mortem == "dump"):
+                raise UsageError(f"post_mortem is True, False or 'dump', not {post_mortem!r}")
+            common = {**common, "MESHRT_POST_MORTEM": _POST_MORTEM[post_mortem]}
         return cls(check_name("a mesh", name) if name else "", extent, common, rank_env, setup, modules)
 
     def to_wire(self) -> dict[str, object]:

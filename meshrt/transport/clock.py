@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
+from meshrt.hooks import hooks
+
 __all__ = ["HoldClock"]
 
 
@@ -24,6 +26,7 @@ class HoldClock:
     def hold(self, held: bool) -> None:
         """Begin or end one hold; they count."""
         with self._lock:
+            before = bool(self._holds)
             if held:
                 if not self._holds:
                     self._since = time.monotonic()
@@ -32,10 +35,6 @@ class HoldClock:
                 self._holds -= 1
                 if not self._holds:
                     self._lost += time.monotonic() - self._since
-
-    def release_all(self) -> None:
-        """End every hold (the one who held them is gone)."""
-        with self._lock:
-            if self._holds:
-                self._holds = 0
-                self._lost += time.monotonic() - self._since
+            changed = bool(self._holds) != before
+        if changed and hooks.hold_changed:
+            hooks.run(hooks.hold_changed, held)

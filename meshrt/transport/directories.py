@@ -26,6 +26,7 @@ __all__ = [
     "create_runtime",
     "in_use",
     "is_empty",
+    "log_path",
     "release",
     "remove_tree",
     "runs_base",
@@ -157,6 +158,11 @@ def _let_go_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_let_go_in_child)
+
+
+def log_path(run_directory: Path | str, mesh_name: str, mesh_id: str, rank: int) -> Path:
+    """Return the file that keeps what a rank prints."""
+    return Path(run_directory) / f"{mesh_name}-{mesh_id}.{rank}.log"
 
 
 def is_empty(path: Path) -> bool:

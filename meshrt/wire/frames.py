@@ -160,11 +160,6 @@ class FrameDecoder:
         self._tail: bytes = b""
         self._assembly: _Assembly | None = None
 
-    @property
-    def idle(self) -> bool:
-        """True between two messages: an end of stream here cuts nothing."""
-        return not self._tail and self._assembly is None
-
     def get_buffer(self) -> memoryview | None:
         """Return where the next bytes belong when a long payload is under way, else None (use `receive_data`)."""
         assembly = self._assembly

@@ -6,8 +6,8 @@ import queue
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from meshrt.debug.client import Client
-from meshrt.debug.repl import Repl
+from meshrt.debug.prompt.client import Client
+from meshrt.debug.prompt.repl import Repl
 from meshrt.hooks import Body
 from meshrt.transport import tools
 from tests.support.waiting import wait_until

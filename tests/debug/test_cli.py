@@ -79,7 +79,7 @@ def test_quit_in_a_script_needs_its_answer() -> None:
 def test_help_needs_a_program_but_no_stop() -> None:
     proc_mesh(n=1).initialized.get(WAIT)
     done = debug("help", "help cast", "help ls")
-    assert "cast ACTOR ranks(...) COMMAND" in done.stdout
+    assert "ACTOR ranks(...) COMMAND" in done.stdout
     assert "Answers are grouped" in done.stdout
     assert "no command 'ls'; did you mean" in done.stdout
     assert done.returncode == 1

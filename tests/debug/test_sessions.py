@@ -296,9 +296,9 @@ def test_prompts_within_a_prompt() -> None:
 
 
 def test_a_slow_command_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("meshrt.debug.repl.HINT_SECONDS", 0.2)
-    monkeypatch.setattr("meshrt.debug.repl.CAST_SECONDS", 0.5)
-    monkeypatch.setattr("meshrt.debug.attached.COMMAND_SECONDS", 0.5)
+    monkeypatch.setattr("meshrt.debug.prompt.repl.HINT_SECONDS", 0.2)
+    monkeypatch.setattr("meshrt.debug.prompt.repl.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("meshrt.debug.prompt.attached.COMMAND_SECONDS", 0.5)
     mesh = spawn(gpus=4)
     result = mesh.work.call()
     with person() as me:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from meshrt.selection.grammar.ast import STATE_WORDS, Selection
 from meshrt.selection.grammar.blocks import select
+from meshrt.selection.grammar.complaints import near_miss
 from meshrt.selection.grammar.format import format_selection
 from meshrt.selection.grammar.parser import parse, parse_prefix
-from meshrt.selection.grammar.resolver import RankFacts, resolve
+from meshrt.selection.grammar.resolver import RankFacts, names_dimensions, resolve
 
 __all__ = [
     "STATE_WORDS",
     "RankFacts",
     "Selection",
     "format_selection",
+    "names_dimensions",
+    "near_miss",
     "parse",
     "parse_prefix",
     "resolve",

@@ -27,7 +27,7 @@ from meshrt.selection.grammar.complaints import complain, near_miss
 from meshrt.selection.shape import Shape
 from meshrt.selection.views import slice_shape
 
-__all__ = ["RankFacts", "pick", "resolve", "selector_of"]
+__all__ = ["RankFacts", "names_dimensions", "pick", "resolve", "selector_of"]
 
 
 class RankFacts(Protocol):
@@ -72,6 +72,20 @@ def resolve(
     if not inside and not allow_empty:
         raise _nothing(selection, shape, found)
     return tuple(sorted(inside))
+
+
+def names_dimensions(selection: Selection) -> bool:
+    """Whether ``selection`` depends on the dims of what it is resolved in, not on rank numbers and facts alone."""
+    nodes = [selection.expr]
+    while nodes:
+        match nodes.pop():
+            case Dim():
+                return True
+            case Not(operand):
+                nodes.append(operand)
+            case And(operands) | Or(operands):
+                nodes += operands
+    return False
 
 
 class _Resolver:

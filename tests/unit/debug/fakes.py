@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import meshrt.hooks
-from meshrt.debug.rank import RankDebugger
+from meshrt.debug.rank.debugger import RankDebugger
 from meshrt.hooks import Body, EndpointCall
 
 WAIT = 10.0

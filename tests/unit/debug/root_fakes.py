@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from meshrt.debug.broker import Broker
-from meshrt.hooks import Body, ToolClient, Waited
+from meshrt.debug.broker.hub import Broker
+from meshrt.hooks import Body, Gathered, Group, ToolClient, Waited
 from meshrt.selection import Shape
 
 __all__ = ["FakeRoot", "FakeTerminal"]
@@ -42,8 +43,15 @@ class FakeRoot:
         self.rank_events: dict[str, Callable[[str, int, Body], None]] = {}
         self.rank_operations: dict[str, Callable[[str, int, Body], Body | None]] = {}
         self.client_gone: list[Callable[[ToolClient], None]] = []
+        self.rank_born: list[Callable[[str, int], None]] = []
         self.rank_gone: list[Callable[[str, int, str], None]] = []
         self.closing: list[Callable[[], None]] = []
+        self.tables: dict[str, Any] = {}
+        self.run_directory = Path("/nonexistent")
+        self.ended: dict[tuple[str, int], str] = {}
+        #: Questions to many ranks: (targets, operation, body, report), by number.
+        self.gathers: dict[int, tuple[dict[str, list[int]], str, Body, Callable[[Gathered], None]]] = {}
+        self.logs = Path("/nonexistent")
         self.sent: list[tuple[str, int, Body]] = []
         self.said: list[str] = []
         self.interjected: list[Callable[[Waited], None]] = []
@@ -69,7 +77,10 @@ class FakeRoot:
                     "shape": shape.to_wire(),
                     "host": dict.fromkeys(ranks, "node"),
                     "pid": {rank: 1000 + rank for rank in ranks},
-                    "alive": ranks,
+                    "alive": [rank for rank in ranks if (mesh_id, rank) not in self.ended],
+                    "started": 100.0,
+                    "gone": {rank: [how, 200.0] for (mesh, rank), how in self.ended.items() if mesh == mesh_id},
+                    "silent": {},
                     "actors": [{"name": actor} for actor in actors],
                 }
             )
@@ -85,6 +96,24 @@ class FakeRoot:
     def call_later(self, seconds: float, function: Callable[[], None]) -> None:
         heapq.heappush(self._timers, (self.now + seconds, next(self._numbers), function))
 
+    def gather(
+        self,
+        targets: Mapping[str, Sequence[int]],
+        operation: str,
+        body: Body,
+        seconds: float,
+        report: Callable[[Gathered], None],
+    ) -> int:
+        number = next(self._numbers)
+        self.gathers[number] = ({mesh: list(ranks) for mesh, ranks in targets.items()}, operation, body, report)
+        return number
+
+    def leave_gather(self, number: int) -> None:
+        self.gathers.pop(number, None)
+
+    def log_file(self, mesh_id: str, rank: int) -> Path:
+        return self.logs / f"{mesh_id}.{rank}.log"
+
     def announce(self, text: str) -> None:
         self.said.append(text)
 
@@ -97,6 +126,19 @@ class FakeRoot:
         return self.waits
 
     # -- the test's hands
+
+    def kill(self, rank: int, how: str, mesh: str = "m1") -> None:
+        """The process of a rank ends."""
+        self.ended[mesh, rank] = how
+        self.rank_gone[0](mesh, rank, how)
+
+    def answer(self, operation: str, *groups: Group, done: bool = True) -> None:
+        """Ranks answer the oldest open question of this name."""
+        number = next(number for number, asked in self.gathers.items() if asked[1] == operation)
+        report = self.gathers[number][3]
+        if done:
+            del self.gathers[number]
+        report(Gathered(list(groups), {}, done))
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""

@@ -90,15 +90,15 @@ def test_cast_gathers_equal_answers(root: FakeRoot) -> None:
     assert [(rank, body["line"], body["seq"]) for _, rank, body in root.sent] == [(rank, "p x", 1) for rank in range(8)]
     root.stop(*range(7), text="3\n")
     root.advance(0.01)
-    (report,) = me.of("debug.cast")
+    (report,) = me.of("debug.report")
     assert report["answers"] == [{"actor": "debugee", "kind": "answered", "text": "3\n", "ranks": "0-6"}]
     assert report["waiting"] == {"debugee": "7"}
     root.stop(7, text="8\n")
-    last = me.of("debug.cast")[-1]
+    last = me.of("debug.report")[-1]
     assert last["done"]
     assert last["answers"][0]["text"] == "8\n"
     root.advance(1)
-    assert len(me.of("debug.cast")) == 2
+    assert len(me.of("debug.report")) == 2
 
 
 def test_what_becomes_of_each_rank(root: FakeRoot) -> None:
@@ -113,8 +113,8 @@ def test_what_becomes_of_each_rank(root: FakeRoot) -> None:
     root.event("resumed", 4, how="quit")
     root.event("resumed", 5, how="step")
     root.event("ended", 5)
-    root.rank_gone[0]("m1", 6, "was killed by SIGKILL")
-    body = me.of("debug.cast")[-1]
+    root.kill(6, "was killed by SIGKILL")
+    body = me.of("debug.report")[-1]
     assert body["done"]
     assert kinds(body) == {"resumed": "3", "aborted": "4", "ended": "5", "gone": "6"}
 
@@ -125,21 +125,21 @@ def test_a_step_is_answered_at_the_next_stop(root: FakeRoot) -> None:
     cast(root, me, "ranks(0)", "n")
     root.event("resumed", 0, how="step")
     root.advance(1)
-    assert me.of("debug.cast") == []
+    assert me.of("debug.report") == []
     root.stop(0, text="> there\n")
-    assert me.of("debug.cast")[0]["answers"][0]["text"] == "> there\n"
+    assert me.of("debug.report")[0]["answers"][0]["text"] == "> there\n"
 
 
 def test_a_left_cast_is_announced_when_it_answers(root: FakeRoot) -> None:
     me = root.terminal()
     root.stop(0, 1)
     root.advance(1)
-    number = cast(root, me, "ranks(0)")["cast"]
-    root.ask(me, "debug.leave", cast=number)
+    number = cast(root, me, "ranks(0)")["job"]
+    root.ask(me, "debug.leave", job=number)
     root.stop(0)
     root.advance(1)
     assert len(me.of("debug.notice")) == 2
-    assert me.of("debug.cast") == []
+    assert me.of("debug.report") == []
 
 
 def test_a_terminal_that_goes_changes_nothing(root: FakeRoot) -> None:
@@ -151,7 +151,7 @@ def test_a_terminal_that_goes_changes_nothing(root: FakeRoot) -> None:
     pushed = len(me.pushed)
     root.stop(0, text="5\n")
     body = root.ask(other, "debug.attach", actor="debugee", rank="0")
-    assert (body["text"], body["state"], body["prompt"]) == ("5\n", "stopped", "(Pdb) ")
+    assert (body["text"], body["session"], body["prompt"]) == ("5\n", "stopped", "(Pdb) ")
     assert len(me.pushed) == pushed
 
 
@@ -174,8 +174,8 @@ def test_attaching_takes_a_rank_out_of_a_cast(root: FakeRoot) -> None:
     me, other = root.terminal(), root.terminal(pid=99)
     root.stop(0)
     cast(root, me, "ranks(0)")
-    assert root.ask(other, "debug.attach", actor="debugee", rank="0")["state"] == "busy"
-    assert kinds(me.of("debug.cast")[-1]) == {"held": "0"}
+    assert root.ask(other, "debug.attach", actor="debugee", rank="0")["session"] == "busy"
+    assert kinds(me.of("debug.report")[-1]) == {"held": "0"}
     root.stop(0, text="3\n")
     assert other.of("debug.attached")[-1]["text"] == "3\n"
 
@@ -256,13 +256,14 @@ def test_continue_is_one_action_for_all(root: FakeRoot) -> None:
 def test_status_and_the_dead(root: FakeRoot) -> None:
     me = root.terminal()
     root.stop(0, 1)
-    root.rank_gone[0]("m1", 1, "was killed by SIGSEGV")
+    root.kill(1, "was killed by SIGSEGV")
     root.advance(1)
     assert me.of("debug.notice")[-1]["text"] == "rank 0 of debugee stopped at actors.py:16 (work)"
     assert me.of("debug.notice")[-2]["text"] == "rank 1 of debugee is gone: was killed by SIGSEGV"
     body = root.ask(me, "debug.status")
     assert body["meshes"][0]["gone"] == {"was killed by SIGSEGV": "1"}
-    assert body["sessions"][0]["ranks"] == "0"
+    states = {group["state"]: group["ranks"] for group in body["groups"]}
+    assert states == {"stopped": "0", "dead": "1", "running": "2-7"}
     assert cast(root, me, "ranks(stopped)")["waiting"] == {"debugee": "0"}
     assert kinds(cast(root, me, "ranks(dead)")) == {"missing": "1"}
     with pytest.raises(MeshError, match="rank 1 is gone: it was killed by SIGSEGV"):
@@ -288,7 +289,7 @@ def test_source_is_served(root: FakeRoot) -> None:
 
 
 def test_the_debugger_opens_by_itself(root: FakeRoot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("meshrt.debug.autoentry._at_terminal", lambda: True)
+    monkeypatch.setattr("meshrt.debug.broker.autoentry._at_terminal", lambda: True)
     root.stop(0)
     root.advance(1)
     assert root.interjected == []
@@ -301,7 +302,7 @@ def test_the_debugger_opens_by_itself(root: FakeRoot, monkeypatch: pytest.Monkey
 
 
 def test_it_does_not_open_beside_another_terminal(root: FakeRoot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("meshrt.debug.autoentry._at_terminal", lambda: True)
+    monkeypatch.setattr("meshrt.debug.broker.autoentry._at_terminal", lambda: True)
     root.waits = True
     me = root.terminal()
     root.stop(0)

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-import meshrt.debug.console as console_module
+import meshrt.debug.rank.console as console_module
 from tests.unit.debug import endpoints
 from tests.unit.debug.endpoints import line_of
 from tests.unit.debug.fakes import FakeRank

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshrt.debug.commands import COMMANDS, help_text, parse_line
+from meshrt.debug.prompt.answers import Answers
+from meshrt.debug.prompt.commands.table import COMMANDS, help_text, parse_line
+from meshrt.debug.prompt.tables import listing
+from meshrt.debug.prompt.terminal import LineTerminal, Woken
+from meshrt.debug.prompt.text import clean, prompt_of
 from meshrt.debug.protocol import Place, address, cap, since
-from meshrt.debug.render import Answers, clean, listing, prompt_of
-from meshrt.debug.terminal import LineTerminal, Woken
 from meshrt.errors import MeshError
 from meshrt.hooks import Body
 from meshrt.selection import Shape
@@ -26,25 +28,50 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.mark.parametrize(
     ("line", "command", "arguments"),
     [
-        ("list", "list", {"verbose": ""}),
-        (" l  -v ", "list", {"verbose": "-v"}),
-        ("a debugee 13", "attach", {"actor": "debugee", "rank": "13", "steal": ""}),
+        ("list", "list", {"state": "stopped", "actor": "", "ranks": "", "verbose": False}),
+        (" l  -v ", "list", {"state": "stopped", "actor": "", "ranks": "", "verbose": True}),
+        ("list dead", "list", {"state": "dead", "actor": "", "ranks": "", "verbose": False}),
+        ("list debugee ranks(0:2)", "list",
+         {"state": "all", "actor": "debugee", "ranks": "ranks(0:2)", "verbose": False}),
+        ("list running debugee", "list", {"state": "running", "actor": "debugee", "ranks": "", "verbose": False}),
+        ("a debugee 13", "attach", {"actor": "debugee", "rank": "13", "steal": False}),
         ("attach --steal my-actor@left/T-1 hosts=3, gpus=1", "attach",
-         {"actor": "my-actor@left/T-1", "rank": "hosts=3, gpus=1", "steal": "yes"}),
-        ("cast debugee ranks(0:4) p x ;; n", "cast", {"actor": "debugee", "ranks": "ranks(0:4)", "line": "p x ;; n"}),
-        ("cast debugee ranks(dp=(1,3), tp=2:8) p f(')')", "cast",
-         {"actor": "debugee", "ranks": "ranks(dp=(1,3), tp=2:8)", "line": "p f(')')"}),
-        ("cast d ranks(0)n", "cast", {"actor": "d", "ranks": "ranks(0)", "line": "n"}),
-        ("wait debugee", "wait", {"actor": "debugee", "ranks": "", "seconds": "60"}),
-        ("wait debugee ranks(all) 2.5", "wait", {"actor": "debugee", "ranks": "ranks(all)", "seconds": "2.5"}),
-        ("c", "continue", {}),
+         {"actor": "my-actor@left/T-1", "rank": "hosts=3, gpus=1", "steal": True}),
+        ("cast debugee ranks(0:4) p x ;; n", "cast",
+         {"actor": "debugee", "ranks": "ranks(0:4)", "line": "p x ;; n", "verbose": False, "diff": None}),
+        ("cast -v --diff 3 debugee ranks(dp=(1,3), tp=2:8) p f(')')", "cast",
+         {"actor": "debugee", "ranks": "ranks(dp=(1,3), tp=2:8)", "line": "p f(')')", "verbose": True, "diff": 3}),
+        ("cast d ranks(0)n", "cast", {"actor": "d", "ranks": "ranks(0)", "line": "n", "verbose": False, "diff": None}),
+        ("p debugee self.x", "p",
+         {"actor": "debugee", "ranks": "", "expression": "self.x", "verbose": False, "diff": None}),
+        ("pp debugee ranks(1) {1: 2}", "pp",
+         {"actor": "debugee", "ranks": "ranks(1)", "expression": "{1: 2}", "verbose": False, "diff": None}),
+        ("where", "where", {"actor": "", "ranks": "", "verbose": False}),
+        ("bt -v debugee ranks(0)", "where", {"actor": "debugee", "ranks": "ranks(0)", "verbose": True}),
+        ("logs -n 3 debugee", "logs", {"actor": "debugee", "ranks": "", "lines": 3, "diff": None}),
+        ("interrupt debugee ranks(3)", "interrupt", {"actor": "debugee", "ranks": "ranks(3)"}),
+        ("break train.py:88", "break", {"place": "train.py:88", "condition": "", "actor": "", "ranks": ""}),
+        ("b train.py:88, loss != loss", "break",
+         {"place": "train.py:88", "condition": "loss != loss", "actor": "", "ranks": ""}),
+        ("break train.py:88, f(ranks (1)) > 2 ranks(hosts=1:)", "break",
+         {"place": "train.py:88", "condition": "f(ranks (1)) > 2", "actor": "", "ranks": "ranks(hosts=1:)"}),
+        ("break trainer train.py:88 ranks(0)", "break",
+         {"place": "train.py:88", "condition": "", "actor": "trainer", "ranks": "ranks(0)"}),
+        ("tbreak trainer.step", "tbreak", {"place": "trainer.step", "condition": "", "actor": "", "ranks": ""}),
+        ("clear 1, 2 3", "clear", {"ids": [1, 2, 3]}),
+        ("clear", "clear", {"ids": []}),
+        ("postmortem on trainer", "postmortem", {"mode": "on", "actor": "trainer"}),
+        ("wait debugee", "wait", {"actor": "debugee", "ranks": "", "seconds": 60.0}),
+        ("wait debugee ranks(all) 2.5", "wait", {"actor": "debugee", "ranks": "ranks(all)", "seconds": 2.5}),
+        ("c", "continue", {"actor": "", "ranks": ""}),
+        ("c debugee ranks(0)", "continue", {"actor": "debugee", "ranks": "ranks(0)"}),
         ("help cast", "help", {"topic": "cast"}),
         ("q", "quit", {}),
     ],
 )  # fmt: skip
-def test_lines_that_are_understood(line: str, command: str, arguments: dict[str, str]) -> None:
+def test_lines_that_are_understood(line: str, command: str, arguments: dict[str, object]) -> None:
     invocation = parse_line(line)
-    assert (invocation.command, invocation.arguments) == (command, arguments)
+    assert (invocation.command.name, dict(invocation.arguments)) == (command, arguments)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +81,18 @@ def test_lines_that_are_understood(line: str, command: str, arguments: dict[str,
         ("LIST", "did you mean 'list'?"),
         ("n", "is a command of pdb"),
         ("!x = 3", "is a command of pdb"),
-        ("c now", "usage: continue"),
-        ("attach debugee", "usage: attach"),
+        ("c a b", "'b' does not belong there; usage: continue"),
+        ("continue ranks(0)", "ranks of which actor?"),
+        ("list -x", "no option '-x'; there are: -v"),
+        ("p debugee", "the expression is missing"),
+        ("p --diff x debugee y", "no number of a rank"),
+        ("break", "the place is missing"),
+        ("break a.py:3 x > 1", "a condition stands behind a comma"),
+        ("break a.py:3 ranks(0-7)", "colon"),
+        ("clear x", "no number of a breakpoint"),
+        ("postmortem of", "did you mean 'off'?"),
+        ("logs -n", "-n needs a number of lines"),
+        ("attach debugee", "the rank is missing; usage: attach"),
         ("attach a.b 1", "no name of an actor"),
         ("cast", "usage: cast"),
         ("cast debugee", "selection of ranks is missing"),
@@ -96,7 +133,7 @@ def rows(count: int, **facts: object) -> list[Body]:
     return [
         {"actor": "debugee", "rank": rank, "coords": view.coordinates(rank), "view": view.to_wire(), "host": "node",
          "module": "my_actors", "function": "to_debug", "file": "/x/my_actors.py", "line": 16, "state": "stopped",
-         "reason": "breakpoint", **facts}
+         "note": "", "since": 0.0, **facts}
         for rank in range(count)
     ]  # fmt: skip
 
@@ -110,8 +147,8 @@ def test_listing() -> None:
         "+--------------+--------+-------------------------+------------+--------------------+------------+"
     )
     assert listing([]) == "nothing is stopped"
-    assert "after an exception (c delivers it): debugee 0-3" in listing(rows(4, reason="post-mortem"))
-    assert "at work on a command: debugee 0-3" in listing(rows(4, state="busy"))
+    assert "after an exception (c delivers it): debugee 0-3" in listing(rows(4, state="post-mortem"))
+    assert "at work on 'n': debugee 0-3" in listing(rows(4, note="at work on 'n'"))
 
 
 def test_long_listings_fold() -> None:
@@ -125,7 +162,7 @@ def test_long_listings_fold() -> None:
 
 def report(*answers: tuple[str, str, str], waiting: str = "", done: bool = True) -> Body:
     return {
-        "cast": 1,
+        "job": 1,
         "done": done,
         "waiting": {"debugee": waiting} if waiting else {},
         "answers": [{"actor": "debugee", "kind": kind, "ranks": ranks, "text": text} for kind, ranks, text in answers],

@@ -105,16 +105,6 @@ def test_small_messages_are_one_buffer_and_large_parts_are_not_copied() -> None:
     assert split_frames(1, [], [large])[1] is large
 
 
-def test_the_decoder_knows_when_it_is_between_two_messages() -> None:
-    decoder = FrameDecoder()
-    data = wire([(1, [], [b"x" * 100_000])])
-    idle = [decoder.idle]
-    for start, end in itertools.pairwise([0, 5, 50_000, len(data)]):
-        decoder.receive_data(data[start:end])
-        idle.append(decoder.idle)
-    assert idle == [True, False, False, True]
-
-
 @given(st.lists(MESSAGES, min_size=1, max_size=4), st.data())
 def test_changed_bytes_give_frames_or_a_protocol_error(messages: list[Message], data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:

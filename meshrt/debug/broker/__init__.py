@@ -1,0 +1,3 @@
+"""The debugger in the root: the hub between ranks and terminals."""
+
+__all__: list[str] = []

@@ -1,0 +1,54 @@
+"""Root side: questions to ranks whether they are stopped or not; the host agents gather the answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from meshrt.hooks import Body, Gathered, Group, RootServices
+from meshrt.selection import fold_ranks
+
+__all__ = ["gather_all", "texts_of", "why_silent"]
+
+
+async def gather_all(
+    services: RootServices, targets: Mapping[str, Sequence[int]], operation: str, body: Body, seconds: float
+) -> list[Group]:
+    """Ask ranks (base ranks by mesh id) and return all answers; those that do not come in time are ``silent``."""
+    if not targets:
+        return []
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+    groups: list[Group] = []
+
+    def report(gathered: Gathered) -> None:
+        groups.extend(gathered.groups)
+        if gathered.done and not done.done():
+            done.set_result(None)
+
+    number = services.gather(targets, operation, body, seconds, report)
+    try:
+        await done
+    finally:
+        services.leave_gather(number)
+    return groups
+
+
+def texts_of(groups: Sequence[Group]) -> dict[str, str]:
+    """Return why ranks have not answered: text -> ranks; nothing for those that have."""
+    problems: dict[str, list[int]] = {}
+    for group in groups:
+        if group.kind != "answered":
+            why = why_silent(group.same) if group.kind == "silent" else str(group.same)
+            problems.setdefault(why, []).extend(group.ranks)
+    return {text: fold_ranks(ranks) for text, ranks in problems.items()}
+
+
+def why_silent(same: Any) -> str:
+    """Say in words why a rank has not answered."""
+    state = same.get("state", "") if isinstance(same, dict) else ""
+    return {
+        "stopped": "its process was stopped by a signal (SIGCONT resumes it)",
+        "busy": "C code holds its GIL",
+    }.get(state, "no answer in time")

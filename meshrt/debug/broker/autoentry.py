@@ -1,0 +1,79 @@
+"""Root side: the debugger opens by itself on the program's own terminal, while the script waits for its ranks."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from meshrt.debug.broker.sessions import SessionTable
+from meshrt.debug.protocol import STOPPED
+from meshrt.hooks import RootServices, Waited
+
+__all__ = ["AutoEntry"]
+
+_RETRY_SECONDS = 0.2
+
+
+class AutoEntry:
+    """Opens the prompt in the script's main thread when ranks stand and that thread waits in ``get()``.
+
+    Not when a terminal of the debugger is open already, not without a terminal, not with ``MESHRT_DEBUG_AUTO=0``. Once
+    a person has left it with ranks still stopped, it stays away until others stop.
+    """
+
+    def __init__(self, services: RootServices, table: SessionTable, watched: Callable[[], bool]) -> None:
+        self._services = services
+        self._table = table
+        self._watched = watched
+        self._wanted = False
+        self._trying = False
+        self._open = False
+
+    def wave(self) -> None:
+        """Ranks have stopped."""
+        self._wanted = True
+        self._try()
+
+    def left(self) -> None:
+        """A prompt on the program's own terminal was left: it does not come back for the ranks that stand now."""
+        self._wanted = False
+
+    def _try(self) -> None:
+        self._trying = False
+        if not self._wanted or self._open or not self._table.count(STOPPED) or not _at_terminal():
+            return
+        if self._watched():
+            self._again()
+            return
+        self._open = True
+        if not self._services.interject(self._enter):
+            self._open = False
+            self._again()
+
+    def _again(self) -> None:
+        # The script may still be on its way to the get() in which it will wait.
+        if not self._trying:
+            self._trying = True
+            self._services.call_later(_RETRY_SECONDS, self._try)
+
+    def _enter(self, waited: Waited) -> None:
+        """On the script's main thread."""
+        from meshrt.debug.prompt.entry import enter_here  # start-up: prompt_toolkit and all that a terminal needs
+
+        self._wanted = False
+        try:
+            enter_here(waited)
+        finally:
+            self._open = False
+
+
+def _at_terminal() -> bool:
+    if os.environ.get("MESHRT_DEBUG_AUTO") == "0":
+        return False
+    try:
+        if sys.stdin is None or sys.stdout is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            return False
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()  # in the background, reading would stop the program
+    except (ValueError, OSError):  # closed, or not the terminal that controls this program
+        return False

@@ -1,0 +1,334 @@
+"""The broker: the hub between ranks and terminals, in the root's process and on its loop.
+
+It is told by the ranks and never waits for one. Ranks' events change the table of sessions; terminals' requests read it
+or send something to ranks, and come back at once; what becomes of it is pushed later. The state of a session::
+
+    stopped --line sent--> busy --stopped--> stopped
+                             |--resumed(step)--> stepping --stopped--> stopped
+                             |--resumed(continue)--> running --stopped--> stopped (a new stop: announced)
+    any --ended, or the process is gone--> forgotten
+
+One terminal at a time may be attached to a session. A terminal that goes away changes nothing for the ranks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+
+from meshrt.debug.broker.autoentry import AutoEntry
+from meshrt.debug.broker.breaks import Breaks
+from meshrt.debug.broker.inquiry import Inquiry
+from meshrt.debug.broker.jobs import Attachment, Jobs
+from meshrt.debug.broker.lines import Lines
+from meshrt.debug.broker.listing import rows_of, snapshot_of, status_of
+from meshrt.debug.broker.notices import Notices, summarize
+from meshrt.debug.broker.sessions import Session, SessionTable, key_of
+from meshrt.debug.broker.states import Activity
+from meshrt.debug.broker.targets import Targets
+from meshrt.debug.protocol import BUSY, COMPLETE, RUNNING, STEPPING, STOPPED, Place
+from meshrt.errors import MeshError, UsageError
+from meshrt.hooks import Body, RootServices, ToolClient
+from meshrt.selection import fold_ranks
+from meshrt.wire.source import source_text
+
+__all__ = ["Broker", "load"]
+
+_GATHER_SECONDS = 0.005
+_LONGEST_WAIT = 24 * 3600.0
+
+
+class Broker:
+    """Sessions, terminals, and what goes between them. On the root's loop."""
+
+    def __init__(self, services: RootServices) -> None:
+        self._services = services
+        self._table = SessionTable()
+        self._targets = Targets(services, self._table, self._activity)
+        self._clients: dict[int, tuple[ToolClient, bool]] = {}
+        self._attached: dict[int, Attachment] = {}
+        self._jobs = Jobs(services)
+        self._lines = Lines(services, self._table, self._forget)
+        self._inquiry = Inquiry(services, self._targets, self._jobs, self._lines)
+        self._breaks = Breaks(services, self._targets)
+        self._changed: asyncio.Future[None] | None = None
+        self._counted = (-1, -1)
+        self._touched = False
+        self._auto = AutoEntry(services, self._table, lambda: bool(self._persons()))
+        self._notices = Notices(
+            services, self._table, self._targets, self._persons, on_wave=self._auto.wave, own_pid=os.getpid()
+        )
+
+    def serve(self) -> None:
+        """Register with the runtime."""
+        services = self._services
+        services.rank_events.update(
+            {
+                "debug.stopped": self._on_stopped,
+                "debug.output": self._on_output,
+                "debug.resumed": self._on_resumed,
+                "debug.ended": self._on_ended,
+            }
+        )
+        services.rank_operations["debug.source"] = self._source
+        operations: dict[str, Callable[[ToolClient, Body], Awaitable[Body]]] = {
+            "debug.hello": self._hello,
+            "debug.list": self._list,
+            "debug.names": self._names,
+            "debug.status": self._status,
+            "debug.attach": self._attach,
+            "debug.detach": self._detach,
+            "debug.send": self._send,
+            "debug.complete": self._complete,
+            "debug.cast": self._cast,
+            "debug.continue": self._continue,
+            "debug.leave": self._leave,
+            "debug.wait": self._wait,
+            "debug.print": self._inquiry.print,
+            "debug.where": self._inquiry.where,
+            "debug.logs": self._inquiry.logs,
+            "debug.interrupt": self._inquiry.interrupt,
+            "debug.break": self._breaks.set,
+            "debug.clear": self._breaks.clear,
+            "debug.breaks": self._breaks.show,
+            "debug.postmortem": self._breaks.post_mortem,
+        }
+        services.tool_operations.update(operations)
+        services.client_gone.append(self._on_client_gone)
+        services.rank_gone.append(self._on_rank_gone)
+
+    def _activity(self, mesh_id: str, rank: int, actor: str) -> Activity | None:
+        """Return what the inspection plug-in knows; it is loaded by the first rank that has something to tell."""
+        table = self._services.tables.get("inspect.activity")
+        known = table.get(mesh_id, rank, actor) if table is not None else None
+        return None if known is None else Activity(known.state, known.since, Place.from_wire(known.place))
+
+    # -- events of ranks -----------------------------------------------------------------------------------------------
+
+    def _on_stopped(self, mesh_id: str, rank: int, body: Body) -> None:
+        session = self._table.stopped(mesh_id, rank, body)
+        seen = self._inquiry.stopped(session)
+        if session.waiter is not None:
+            seen = session.waiter.stopped(session, str(body.get("text", ""))) or seen
+        if not seen:
+            self._notices.stopped(session)
+        self._touch()
+
+    def _on_output(self, mesh_id: str, rank: int, body: Body) -> None:
+        session = self._table.get(key_of(mesh_id, rank, body))
+        if session is not None:
+            session.add_text(str(body["text"]))
+            if session.waiter is not None:
+                session.waiter.printed(session, str(body["text"]))
+
+    def _on_resumed(self, mesh_id: str, rank: int, body: Body) -> None:
+        session = self._table.resumed(mesh_id, rank, body)
+        if session is not None and session.waiter is not None:
+            session.waiter.resumed(session, str(body.get("how", "")), str(body.get("text", "")))
+        self._touch()
+
+    def _on_ended(self, mesh_id: str, rank: int, body: Body) -> None:
+        session = self._table.get(key_of(mesh_id, rank, body))
+        if session is not None:
+            self._forget(session, "")
+        self._touch()
+
+    def _on_rank_gone(self, mesh_id: str, rank: int, description: str) -> None:
+        sessions = self._table.of_rank(mesh_id, rank)
+        actors = self._targets.actors() if sessions else []
+        self._inquiry.gone(mesh_id, rank, description)
+        for session in sessions:
+            label = self._targets.label(session.key, actors)
+            unseen = session.waiter is None and session.state != RUNNING
+            self._forget(session, description)
+            if unseen:
+                self._notices.ended(label, rank, description)
+        self._touch()
+
+    def _forget(self, session: Session, why: str) -> None:
+        self._table.remove(session)
+        waiter, session.waiter, session.holder = session.waiter, None, None
+        for client_id, attachment in list(self._attached.items()):
+            if attachment.session is session:
+                del self._attached[client_id]
+                if attachment is not waiter:
+                    attachment.ended(session, why)
+        if waiter is not None:
+            waiter.ended(session, why)
+
+    def _source(self, mesh_id: str, rank: int, body: Body) -> Body:
+        return {"text": source_text(str(body["filename"]))}
+
+    # -- terminals -----------------------------------------------------------------------------------------------------
+
+    def _persons(self) -> list[ToolClient]:
+        return [client for client, person in self._clients.values() if person]
+
+    def _on_client_gone(self, client: ToolClient) -> None:
+        _, person = self._clients.pop(client.id, (client, False))
+        if person and client.pid == os.getpid():
+            self._auto.left()
+        self._release(client)
+        self._jobs.client_gone(client)
+
+    def _release(self, client: ToolClient) -> None:
+        attachment = self._attached.pop(client.id, None)
+        if attachment is not None:
+            attachment.session.holder = None
+            if attachment.session.waiter is attachment:
+                attachment.session.waiter = None
+
+    async def _hello(self, client: ToolClient, body: Body) -> Body:
+        self._clients[client.id] = (client, bool(body.get("person")))
+        self._counted = (-1, -1)
+        self._touch()
+        stopped = [session for session in self._table if session.state == STOPPED]
+        return {"pid": os.getpid(), "argv": sys.argv, "stops": summarize(stopped, self._targets.actors())}
+
+    async def _list(self, client: ToolClient, body: Body) -> Body:
+        state, actor, ranks = (str(body.get(word, "")) for word in ("state", "actor", "ranks"))
+        return rows_of(self._table, self._targets, state or "stopped", actor, ranks)
+
+    async def _names(self, client: ToolClient, body: Body) -> Body:
+        actors = self._targets.actors()
+        views = [actor.mesh.shape for actor in actors] + [session.view for session in self._table if session.view]
+        dims = dict.fromkeys(label for view in views for label in view.labels)
+        return {"actors": sorted(actor.label for actor in actors), "dims": list(dims)}
+
+    async def _status(self, client: ToolClient, body: Body) -> Body:
+        return status_of(self._targets, [client.pid for client in self._persons()])
+
+    # -- one rank ------------------------------------------------------------------------------------------------------
+
+    async def _attach(self, client: ToolClient, body: Body) -> Body:
+        session = self._targets.one(str(body["actor"]), str(body["rank"]))
+        holder = session.holder
+        if holder is not None and holder.id != client.id and not body.get("steal"):
+            raise UsageError(
+                f"{session.name} rank {session.key.rank} is held by the terminal of process {holder.pid}; "
+                "attach --steal takes it over"
+            )
+        self._release(client)
+        if holder is not None and holder.id != client.id:
+            self._attached.pop(holder.id, None)
+        if session.waiter is not None:
+            session.waiter.replaced(session, client.pid)
+        attachment = Attachment(client, session)
+        session.holder = client
+        session.waiter = attachment
+        self._attached[client.id] = attachment
+        actor = self._targets.of_key(session.key)
+        return snapshot_of(session, actor, self._targets.states(actor)[session.key.rank])
+
+    async def _detach(self, client: ToolClient, body: Body) -> Body:
+        self._release(client)
+        return {}
+
+    def _attachment(self, client: ToolClient) -> Attachment:
+        attachment = self._attached.get(client.id)
+        if attachment is None:
+            raise UsageError("this terminal is not attached to a rank any more")
+        return attachment
+
+    async def _send(self, client: ToolClient, body: Body) -> Body:
+        attachment = self._attachment(client)
+        session = attachment.session
+        if session.state != STOPPED:
+            raise UsageError(f"{session.name} rank {session.key.rank} is not at a prompt ({session.state})")
+        self._lines.send(session, attachment, line=body.get("line"))
+        return {}
+
+    async def _complete(self, client: ToolClient, body: Body) -> Body:
+        """Return what the last word of a line may become at the attached rank."""
+        key = self._attachment(client).session.key
+        asked = {"actor": key.actor, "thread": key.thread, "text": str(body["text"])}
+        return await self._services.request_rank(key.mesh_id, key.rank, COMPLETE, asked)
+
+    # -- many ranks ----------------------------------------------------------------------------------------------------
+
+    async def _cast(self, client: ToolClient, body: Body) -> Body:
+        selected = self._targets.select(str(body["actor"]), str(body["ranks"]))
+        label = selected.actor.label
+        job = self._jobs.new(client)
+        job.settle(label, "missing", "", selected.missing)
+        self._lines.cast(
+            job,
+            [(session, label) for session in selected.sessions.values()],
+            line=str(body["line"]),
+            brief=True,
+        )
+        return job.start()
+
+    async def _continue(self, client: ToolClient, body: Body) -> Body:
+        job = self._jobs.new(client)
+        if body.get("actor"):
+            selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")))
+            label = selected.actor.label
+            if body.get("ranks"):
+                job.settle(label, "missing", "", selected.missing)
+            sessions = [(session, label) for session in selected.sessions.values()]
+        else:
+            actors = self._targets.actors()
+            sessions = [(session, self._targets.label(session.key, actors)) for session in self._table]
+        waiting = [(session, label) for session, label in sessions if session.state not in (RUNNING, STEPPING)]
+        self._lines.cast(job, waiting, action="continue")
+        return job.start()
+
+    async def _leave(self, client: ToolClient, body: Body) -> Body:
+        self._jobs.leave(client, int(body["job"]))
+        return {}
+
+    # -- waiting -------------------------------------------------------------------------------------------------------
+
+    async def _wait(self, client: ToolClient, body: Body) -> Body:
+        """Wait until all ranks of a selection are stopped; the actor may be spawned later."""
+        name, text = str(body["actor"]), str(body.get("ranks", ""))
+        deadline = time.monotonic() + min(float(body.get("seconds", 0)), _LONGEST_WAIT)
+        loop = asyncio.get_running_loop()
+        while True:
+            stopped, missing, problem = self._still_missing(name, text)
+            seconds = deadline - time.monotonic()
+            if not missing and problem is None:
+                return {"stopped": fold_ranks(stopped), "missing": ""}
+            if seconds <= 0 or client.id not in self._clients:
+                if problem is not None:
+                    raise problem
+                return {"stopped": fold_ranks(stopped), "missing": fold_ranks(missing)}
+            if self._changed is None:
+                self._changed = loop.create_future()
+            # An actor without any stop does not touch the table when it is spawned.
+            await asyncio.wait([self._changed], timeout=min(seconds, 0.5 if problem is not None else 60.0))
+
+    def _still_missing(self, name: str, text: str) -> tuple[set[int], set[int], MeshError | None]:
+        try:
+            selected = self._targets.select(name, text)
+        except MeshError as problem:
+            return set(), set(), problem
+        stopped = {rank for rank, session in selected.sessions.items() if session.state == STOPPED}
+        return stopped, set(selected.ranks) - stopped, None
+
+    def _touch(self) -> None:
+        """Sessions have changed. What follows is done once for many changes."""
+        if not self._touched:
+            self._touched = True
+            self._services.call_later(_GATHER_SECONDS, self._tell)
+
+    def _tell(self) -> None:
+        """Wake whoever waits, and tell the terminals how many ranks stand."""
+        self._touched = False
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
+        self._changed = None
+        counts = (self._table.count(STOPPED, BUSY, STEPPING), self._table.count(RUNNING))
+        if counts != self._counted:
+            self._counted = counts
+            for client, _ in self._clients.values():
+                client.push("debug.count", {"standing": counts[0], "resumed": counts[1]})
+
+
+def load(services: RootServices) -> None:
+    """Start the broker: called once, by the first stop or by the first terminal of the debugger."""
+    Broker(services).serve()

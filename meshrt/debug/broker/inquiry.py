@@ -1,0 +1,236 @@
+"""Root side: what a person asks of ranks whether they stand or run: values, stacks, output; and to stop where they are.
+
+A rank that stands answers at its prompt, in the stack frame it stands in; one that runs answers beside its own work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from meshrt.debug.broker.asking import gather_all, why_silent
+from meshrt.debug.broker.jobs import Job, Jobs
+from meshrt.debug.broker.lines import Lines
+from meshrt.debug.broker.sessions import Session
+from meshrt.debug.broker.targets import Selected, Targets
+from meshrt.debug.protocol import EVAL, INTERRUPT, RUNNING, SessionKey, since
+from meshrt.errors import UsageError
+from meshrt.hooks import Body, Gathered, RootServices, ToolClient
+from meshrt.inspect import STACKS, Stacks, innermost
+
+__all__ = ["Inquiry"]
+
+#: Seconds until a rank that runs is taken for one that does not answer.
+_EVAL_SECONDS = 10.0
+_STACK_SECONDS = 1.0
+_ASK_SECONDS = 2.0
+#: Seconds after which an interrupt that was not obeyed is explained.
+_EXPLAIN_SECONDS = 0.5
+#: Lines that `logs` shows of each rank, and the most bytes it reads for that.
+_LOG_LINES = 10
+_LOG_BYTES = 64 << 10
+
+
+class Inquiry:
+    """The operations of the broker that reach running ranks. On the root's loop."""
+
+    def __init__(self, services: RootServices, targets: Targets, jobs: Jobs, lines: Lines) -> None:
+        self._services = services
+        self._targets = targets
+        self._jobs = jobs
+        self._lines = lines
+        #: Ranks that were asked to stop, and the job that waits for it.
+        self._interrupting: dict[SessionKey, Job] = {}
+
+    # -- what the ranks do ---------------------------------------------------------------------------------------------
+
+    def stopped(self, session: Session) -> bool:
+        """A rank stands. Returns whether somebody had asked for that."""
+        job = self._interrupting.pop(session.key, None)
+        if job is None or session.reason != "interrupt":
+            return False
+        job.answer(session.key, "answered", session.text)
+        return True
+
+    def gone(self, mesh_id: str, rank: int, how: str) -> None:
+        """A rank's process has ended."""
+        for key, job in list(self._interrupting.items()):
+            if (key.mesh_id, key.rank) == (mesh_id, rank):
+                del self._interrupting[key]
+                job.answer(key, "gone", how)
+
+    # -- values --------------------------------------------------------------------------------------------------------
+
+    async def print(self, client: ToolClient, body: Body) -> Body:
+        """Evaluate ``expression`` on ranks: where they stand, or, while they run, in the actor's namespace."""
+        selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")))
+        command, expression = str(body["command"]), str(body["expression"])
+        label = selected.actor.label
+        job = self._jobs.new(client)
+        standing = {rank: session for rank, session in selected.sessions.items() if session.state != RUNNING}
+        running = self._running(selected, standing, job)
+        self._lines.cast(
+            job,
+            [(session, label) for session in standing.values()],
+            pdb_only=True,
+            line=f"{command} {expression}",
+            brief=True,
+        )
+        asked = {"actor": selected.actor.name, "command": command, "expression": expression}
+        self._gather(job, selected, running, EVAL, asked, _EVAL_SECONDS)
+        return job.start()
+
+    def _running(self, selected: Selected, standing: dict[int, Session], job: Job) -> list[int]:
+        """Return the ranks that neither stand nor are dead; the dead are reported."""
+        mesh = selected.actor.mesh
+        running = []
+        for rank in selected.ranks:
+            if rank in mesh.gone:
+                job.settle(selected.actor.label, "gone", mesh.gone[rank][0], [rank])
+            elif rank not in standing:
+                running.append(rank)
+        return running
+
+    def _gather(
+        self, job: Job, selected: Selected, ranks: Sequence[int], operation: str, body: Body, seconds: float
+    ) -> None:
+        actor = selected.actor
+        for rank in ranks:
+            job.expect(actor.key(rank), actor.label)
+        if not ranks:
+            return
+
+        def report(gathered: Gathered) -> None:
+            for group in gathered.groups:
+                for rank in group.ranks:
+                    key = actor.key(rank)
+                    if group.kind == "answered":
+                        facts = group.per.get(rank) if group.per else None
+                        mark = "*** " if group.same["error"] else ""
+                        job.answer(key, "answered", mark + str(group.same["text"]), facts)
+                    elif group.kind == "silent":
+                        job.answer(key, "silent", why_silent(group.same))
+                    else:
+                        job.answer(key, group.kind, str(group.same))
+
+        self._services.gather({actor.mesh.mesh_id: ranks}, operation, body, seconds, report)
+
+    # -- stacks --------------------------------------------------------------------------------------------------------
+
+    async def where(self, client: ToolClient, body: Body) -> Body:
+        """Return the merged stacks of ranks: of an actor, of a selection, or of everything."""
+        actor, ranks = str(body.get("actor", "")), str(body.get("ranks", ""))
+        stacks = Stacks(verbose=bool(body.get("verbose")))
+        targets: dict[str, set[int]] = {}
+        if actor or ranks:
+            for selected in self._targets.everywhere(actor, ranks):
+                targets.setdefault(selected.actor.mesh.mesh_id, set()).update(selected.ranks)
+        for mesh in self._targets.meshes():
+            wanted = targets.get(mesh.mesh_id, set()) if actor or ranks else set(mesh.shape.ranks())
+            if wanted:
+                stacks.expect(mesh.mesh_id, mesh.name, mesh.shape, sorted(wanted))
+                targets[mesh.mesh_id] = wanted & set(mesh.alive)
+                for rank in sorted(wanted & set(mesh.gone)):
+                    stacks.gone(mesh.mesh_id, rank, mesh.gone[rank][0])
+        asked = {"actor": self._targets.actor(actor).name if actor else "", "verbose": bool(body.get("verbose"))}
+        alive = {mesh_id: sorted(members) for mesh_id, members in targets.items() if members}
+        for group in await gather_all(self._services, alive, STACKS, asked, _STACK_SECONDS):
+            stacks.add(group)
+        return stacks.to_wire()
+
+    # -- stopping ------------------------------------------------------------------------------------------------------
+
+    async def interrupt(self, client: ToolClient, body: Body) -> Body:
+        """Ask running ranks to stop where they are; reports those that do, and why the others cannot."""
+        selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")))
+        actor = selected.actor
+        job = self._jobs.new(client)
+        standing = {rank: session for rank, session in selected.sessions.items() if session.state != RUNNING}
+        job.settle(actor.label, "standing", "", standing)
+        running = self._running(selected, standing, job)
+        for rank in running:
+            job.expect(actor.key(rank), actor.label)
+            self._interrupting[actor.key(rank)] = job
+
+        def report(gathered: Gathered) -> None:
+            for group in gathered.groups:
+                state = group.same.get("state") if group.kind == "answered" else ""
+                for rank in group.ranks:
+                    if group.kind == "answered" and state == "asked":
+                        continue  # its stop is reported when it comes
+                    key = actor.key(rank)
+                    self._interrupting.pop(key, None)
+                    if group.kind == "answered":
+                        job.answer(key, "standing" if state == "stopped" else str(state), str(group.same["text"]))
+                    elif group.kind == "silent":
+                        job.answer(key, "silent", why_silent(group.same))
+                    else:
+                        job.answer(key, group.kind, str(group.same))
+
+        if running:
+            self._services.gather({actor.mesh.mesh_id: running}, INTERRUPT, {"actor": actor.name}, _ASK_SECONDS, report)
+            self._services.call_later(_EXPLAIN_SECONDS, lambda: self._explain(job, actor.name))
+        return job.start()
+
+    def _explain(self, job: Job, actor: str) -> None:
+        """Say of the ranks that have not stopped yet where they are: they stop as soon as they can."""
+        targets: dict[str, list[int]] = {}
+        keys = {(key.mesh_id, key.rank): key for key in job.pending() if self._interrupting.get(key) is job}
+        for mesh_id, rank in keys:
+            targets.setdefault(mesh_id, []).append(rank)
+        if not targets:
+            return
+
+        def report(gathered: Gathered) -> None:
+            for group in gathered.groups:
+                for rank in group.ranks:
+                    key = keys[group.mesh_id, rank]
+                    place, seconds = innermost(group, rank, actor)
+                    if self._interrupting.get(key) is job and group.kind != "gone":
+                        # It is announced like any other stop when it comes.
+                        del self._interrupting[key]
+                        text = f"blocked in C at {place}" if place else why_silent(group.same)
+                        job.answer(key, "blocked", text + (f" for {since(0, seconds)}" if seconds >= 1 else ""))
+
+        self._services.gather(targets, STACKS, {"actor": actor, "verbose": False}, _STACK_SECONDS, report)
+
+    # -- output --------------------------------------------------------------------------------------------------------
+
+    async def logs(self, client: ToolClient, body: Body) -> Body:
+        """Return the last ``lines`` lines that each rank has printed."""
+        selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")))
+        count = int(body.get("lines") or _LOG_LINES)
+        if count < 1:
+            raise UsageError("the number of lines is at least 1")
+        actor = selected.actor
+        job = self._jobs.new(client)
+        files = {rank: self._services.log_file(actor.mesh.mesh_id, rank) for rank in selected.ranks}
+        texts = await asyncio.get_running_loop().run_in_executor(None, _tails, files, count)
+        for rank, (text, problem) in texts.items():
+            job.settle(actor.label, "refused" if problem else "answered", problem or text, [rank])
+        return job.start()
+
+
+def _tails(files: dict[int, Path], count: int) -> dict[int, tuple[str, str]]:
+    """Return the last lines of files, or why they cannot be read."""
+    found = {}
+    for rank, path in files.items():
+        try:
+            found[rank] = _tail(path, count), ""
+        except FileNotFoundError:
+            found[rank] = "", ""
+        except OSError as error:
+            found[rank] = "", f"its output cannot be read: {path}: {error.strerror}"
+    return found
+
+
+def _tail(path: Path, count: int) -> str:
+    with open(path, "rb") as file:
+        size = file.seek(0, 2)
+        start = max(0, size - _LOG_BYTES)
+        file.seek(start)
+        lines = file.read().decode("utf-8", "replace").splitlines()
+    if start and len(lines) > 1:
+        del lines[0]  # the begin of it is missing
+    return "\n".join(lines[-count:])

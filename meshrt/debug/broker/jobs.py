@@ -1,0 +1,224 @@
+"""Root side: one request to many ranks (a `Job`), and the terminal that is attached to one. Nothing waits for either.
+
+What becomes of a request, per rank (``kind``):
+
+* ``answered``: the text is what it wrote, and it is at a prompt again if it was at one.
+* ``resumed``: it runs on. ``ended``: its endpoint ended. ``aborted``: the line was ``q``.
+* ``gone``: its process ended, the text says how. ``silent``: it has not answered in time, the text says why.
+* ``refused``: it cannot be done there, the text says why. ``idle``: it runs no endpoint. ``blocked``: in C, the text
+  says where.
+* Not asked: ``held`` (another terminal is attached), ``busy`` (has not answered an earlier line), ``running`` (was
+  resumed and has not stopped again), ``missing`` (is not stopped).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from meshrt.debug.broker.sessions import Session
+from meshrt.debug.protocol import PDB_PROMPT, SessionKey, cap
+from meshrt.hooks import Body, RootServices, ToolClient
+from meshrt.selection import fold_ranks
+
+__all__ = ["Attachment", "Job", "Jobs"]
+
+
+#: Text of one job, of one answer in it at least, and of one report to the terminal, in characters. A rank's whole text
+#: is there for who attaches.
+ALL_CHARACTERS = 1_000_000
+LEAST_CHARACTERS = 2_000
+REPORT_CHARACTERS = 200_000
+
+
+class Job:
+    """Collects what becomes of a request to many ranks, and hands it on in few pieces.
+
+    Answers that arrive together travel together, equal ones as one text with a set of ranks.
+    """
+
+    #: Seconds that an answer may wait for others.
+    GATHER_SECONDS = 0.003
+
+    def __init__(self, number: int, client: ToolClient, services: RootServices, done: Callable[[Job], None]) -> None:
+        self.number = number
+        self.client = client
+        self._services = services
+        self._done = done
+        self._pending: dict[SessionKey, str] = {}
+        self._answers: dict[tuple[str, str, str], tuple[list[int], Any]] = {}
+        self._limit = ALL_CHARACTERS
+        self._scheduled = False
+        self._started = False
+        self._left = False
+        self._finished = False
+
+    def expect(self, key: SessionKey, label: str) -> None:
+        """Wait for the rank (and actor) of ``key``, to be named ``label``."""
+        self._pending[key] = label
+        self._limit = max(LEAST_CHARACTERS, ALL_CHARACTERS // len(self._pending))
+
+    def pending(self) -> tuple[SessionKey, ...]:
+        """Return who has not answered."""
+        return tuple(self._pending)
+
+    def settle(self, label: str, kind: str, text: str, ranks: Iterable[int], facts: Any = None) -> None:
+        """Report ranks that need not be waited for. ``facts``: the answer as plain data, equal where the text is."""
+        text = cap(text, self._limit)
+        self._answers.setdefault((label, kind, text), ([], facts))[0].extend(ranks)
+
+    def answer(self, key: SessionKey, kind: str, text: str, facts: Any = None) -> None:
+        """Report a rank that was waited for; one that was not is passed over."""
+        label = self._pending.pop(key, None)
+        if label is None:
+            return
+        self.settle(label, kind, text, [key.rank], facts)
+        if not self._started:
+            return
+        if not self._pending:
+            self._push()
+        elif not self._scheduled:
+            self._scheduled = True
+            self._services.call_later(self.GATHER_SECONDS, self._push)
+
+    def leave(self) -> None:
+        """Nobody wants to know any more."""
+        self._left = True
+
+    def start(self) -> Body:
+        """Return the first report; what comes in from now on is pushed."""
+        self._started = True
+        report = self.report()
+        if report["done"]:
+            self._finished = True
+            self._done(self)
+        elif not self._pending:
+            self._services.call_later(0.0, self._push)
+        return report
+
+    def report(self) -> Body:
+        """Return what came in since the last report."""
+        answers: list[Body] = []
+        size = 0
+        for key in list(self._answers):
+            label, kind, text = key
+            size += len(text)
+            if answers and size > REPORT_CHARACTERS:
+                break
+            ranks, facts = self._answers.pop(key)
+            if ranks:
+                answer = {"actor": label, "kind": kind, "text": text, "ranks": fold_ranks(ranks)}
+                answers.append(answer if facts is None else {**answer, "facts": facts})
+        return {
+            "job": self.number,
+            "answers": answers,
+            "done": not self._pending and not self._answers,
+            "waiting": self._waiting(),
+        }
+
+    def _waiting(self) -> Body:
+        waiting: dict[str, list[int]] = {}
+        for key, label in self._pending.items():
+            waiting.setdefault(label, []).append(key.rank)
+        return {label: fold_ranks(ranks) for label, ranks in waiting.items()}
+
+    # -- Waiter
+
+    def stopped(self, session: Session, text: str) -> bool:
+        prompt = "" if session.prompt == PDB_PROMPT else session.prompt
+        self._settle(session, "answered", session.text + prompt, session.facts)
+        return not self._left
+
+    def printed(self, session: Session, text: str) -> None:
+        pass  # kept in the session's own text until it answers
+
+    def resumed(self, session: Session, how: str, text: str) -> None:
+        if how != "step":
+            self._settle(session, "aborted" if how == "quit" else "resumed", session.text)
+
+    def ended(self, session: Session, why: str) -> None:
+        self._settle(session, "gone" if why else "ended", why or session.text)
+
+    def replaced(self, session: Session, pid: int) -> None:
+        self._settle(session, "held", f"process {pid} has attached")
+
+    def _settle(self, session: Session, kind: str, text: str, facts: Any = None) -> None:
+        if session.waiter is self:
+            session.waiter = None
+        self.answer(session.key, kind, text, facts)
+
+    def _push(self) -> None:
+        self._scheduled = False
+        if self._finished:
+            return
+        self._finished = not self._pending
+        while not self._left and (self._answers or self._finished):
+            self.client.push("debug.report", self.report())
+            if not self._answers:
+                break
+        if self._finished:
+            self._done(self)
+
+
+class Attachment:
+    """One terminal at one session: everything that the session does is pushed to it."""
+
+    def __init__(self, client: ToolClient, session: Session) -> None:
+        self.client = client
+        self.session = session
+
+    def stopped(self, session: Session, text: str) -> bool:
+        self._push(
+            "stopped",
+            text=text,
+            prompt=session.prompt,
+            reason=session.reason,
+            stop=session.stop,
+            place=session.place.to_wire(),
+        )
+        return True
+
+    def printed(self, session: Session, text: str) -> None:
+        self._push("printed", text=text)
+
+    def resumed(self, session: Session, how: str, text: str) -> None:
+        self._push("resumed", text=text, how=how)
+
+    def ended(self, session: Session, why: str) -> None:
+        self._push("gone" if why else "ended", text=why)
+
+    def replaced(self, session: Session, pid: int) -> None:
+        self._push("stolen", text=f"process {pid} has taken it over")
+
+    def _push(self, kind: str, **facts: object) -> None:
+        self.client.push("debug.attached", {"kind": kind, "endpoint": self.session.endpoint, **facts})
+
+
+class Jobs:
+    """All jobs that are under way, by number."""
+
+    def __init__(self, services: RootServices) -> None:
+        self._services = services
+        self._jobs: dict[int, Job] = {}
+        self._number = 0
+
+    def new(self, client: ToolClient) -> Job:
+        """Begin a job for a terminal."""
+        self._number += 1
+        job = self._jobs[self._number] = Job(self._number, client, self._services, self._forget)
+        return job
+
+    def _forget(self, job: Job) -> None:
+        self._jobs.pop(job.number, None)
+
+    def leave(self, client: ToolClient, number: int) -> None:
+        """The terminal does not wait for this job any more; a number that is not its own is passed over."""
+        job = self._jobs.get(number)
+        if job is not None and job.client.id == client.id:
+            job.leave()
+            del self._jobs[number]
+
+    def client_gone(self, client: ToolClient) -> None:
+        """Leave all jobs of a terminal."""
+        for number in list(self._jobs):
+            self.leave(client, number)

@@ -1,0 +1,62 @@
+"""Root side: lines on their way to sessions, one at a time to each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from meshrt.debug.broker.jobs import Job
+from meshrt.debug.broker.sessions import Session, SessionTable, Waiter
+from meshrt.debug.protocol import BUSY, INPUT, PDB_PROMPT, RUNNING, STEPPING
+from meshrt.errors import MeshError
+from meshrt.hooks import RootServices
+
+__all__ = ["Lines"]
+
+
+class Lines:
+    """Sends lines. On the root's loop.
+
+    Args:
+        lost: called with a session that turns out to be gone, and why.
+    """
+
+    def __init__(self, services: RootServices, table: SessionTable, lost: Callable[[Session, str], None]) -> None:
+        self._services = services
+        self._table = table
+        self._lost = lost
+
+    def send(self, session: Session, waiter: Waiter, **what: Any) -> None:
+        """Send a line (or an action) to a session that is at a prompt; ``waiter`` is told what becomes of it."""
+        key = session.key
+        seq = session.seq
+        self._table.asked(session, str(what.get("line") or what.get("action") or ""), waiter)
+        body = {"actor": key.actor, "thread": key.thread, "seq": seq, **what}
+        try:
+            self._services.send_rank(key.mesh_id, key.rank, INPUT, body)
+        except MeshError as error:  # its end is being reported already
+            self._lost(session, str(error))
+
+    def cast(self, job: Job, sessions: Iterable[tuple[Session, str]], *, pdb_only: bool = False, **what: Any) -> None:
+        """Send one line to many sessions (each with how its actor is written), as far as they can take one.
+
+        Args:
+            pdb_only: Leave out those where something else than pdb reads, such as ``interact``.
+        """
+        send = []
+        for session, label in sessions:
+            rank = [session.key.rank]
+            holder = session.holder
+            if holder is not None and holder.id != job.client.id:
+                job.settle(label, "held", f"process {holder.pid} is attached", rank)
+            elif session.state == BUSY:
+                job.settle(label, "busy", f"still at {session.line!r}", rank)
+            elif session.state in (RUNNING, STEPPING):
+                job.settle(label, "running", "", rank)
+            elif pdb_only and session.prompt != PDB_PROMPT:
+                job.settle(label, "busy", f"at the prompt {session.prompt.strip()!r}", rank)
+            else:
+                job.expect(session.key, label)
+                send.append(session)
+        for session in send:
+            self.send(session, job, **what)

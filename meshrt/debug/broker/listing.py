@@ -1,0 +1,150 @@
+"""Root side: what terminals are shown of the sessions, states and meshes, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import TypeVar
+
+from meshrt.debug.broker.sessions import Session, SessionTable
+from meshrt.debug.broker.states import State
+from meshrt.debug.broker.targets import Actor, Targets
+from meshrt.debug.protocol import Place
+from meshrt.errors import UsageError
+from meshrt.hooks import Body
+from meshrt.selection import STATE_WORDS, Shape, fold_ranks, near_miss
+from meshrt.wire.source import source_text
+
+__all__ = ["rows_of", "snapshot_of", "status_of"]
+
+K = TypeVar("K", bound=Hashable)
+
+#: Rows of one listing; arrays on the wire are limited to about as many.
+_MOST_ROWS = 2000
+
+
+def rows_of(table: SessionTable, targets: Targets, state: str, name: str, ranks: str) -> Body:
+    """Return one row for each rank of each actor (or of actor ``name``, of the selection ``ranks``) in ``state``.
+
+    Raises:
+        UsageError: There is no such state, no such actor.
+    """
+    if state != "all" and state not in STATE_WORDS:
+        known = ("all", *STATE_WORDS)
+        raise UsageError(f"no state {state!r}{near_miss(state, known) or ';'} there are: {', '.join(known)}")
+    rows: list[Body] = []
+    for selected in targets.everywhere(name, ranks):
+        actor = selected.actor
+        sessions = table.of_actor(actor.mesh.mesh_id, actor.name, actor.thread)
+        states = targets.states(actor)
+        rows += [
+            _row(actor, rank, states[rank], sessions.get(rank))
+            for rank in selected.ranks
+            if _shown(states[rank].word, state)
+        ]
+    rows.sort(key=lambda row: (row["actor"], row["rank"]))
+    return {"rows": rows[:_MOST_ROWS], "left_out": max(0, len(rows) - _MOST_ROWS), "state": state}
+
+
+def _shown(word: str, wanted: str) -> bool:
+    if wanted == "stopped":
+        return word in ("stopped", "post-mortem")
+    if wanted == "running":
+        return word in ("running", "blocked", "not-answering")
+    return wanted in ("all", word)
+
+
+def _row(actor: Actor, rank: int, state: State, session: Session | None) -> Body:
+    mesh = actor.mesh
+    place = state.place
+    return {
+        "actor": actor.label,
+        "mesh": mesh.mesh_id,
+        "rank": rank,
+        "coords": coordinates(session, mesh.shape, rank),
+        "view": (session.view if session is not None and session.view is not None else mesh.shape).to_wire(),
+        "host": mesh.hosts.get(rank, ""),
+        "pid": mesh.pids.get(rank, 0),
+        "endpoint": session.endpoint if session is not None else "",
+        "file": place.file,
+        "line": place.line,
+        "function": place.function,
+        "module": place.module,
+        "state": state.word,
+        "note": state.note,
+        "since": state.since,
+    }
+
+
+def snapshot_of(session: Session, actor: Actor, state: State) -> Body:
+    """Return what a terminal needs to begin where ``session`` stands, what was written last included."""
+    return {
+        **_row(actor, session.key.rank, state, session),
+        "session": session.state,
+        "reason": session.reason,
+        "text": session.text,
+        "code": _code(session.place),
+        "prompt": session.prompt,
+        "stop": session.stop,
+        "sent": session.line,
+    }
+
+
+def _code(place: Place) -> str:
+    """Return the source line of a place, "" where there is none."""
+    lines = (source_text(place.file) or "").splitlines() if place.file else []
+    return lines[place.line - 1].strip() if 0 < place.line <= len(lines) else ""
+
+
+def status_of(targets: Targets, terminals: list[int]) -> Body:
+    """Return the state of everything in few lines: meshes; of each actor its ranks by state and place."""
+    meshes = [
+        {
+            "mesh": mesh.mesh_id,
+            "name": mesh.name,
+            "sizes": [[label, size] for label, size in mesh.shape.extent.items()],
+            "alive": len(mesh.alive),
+            "actors": list(mesh.actors),
+            "gone": {
+                how: fold_ranks(ranks)
+                for how, ranks in _by((how, rank) for rank, (how, _) in mesh.gone.items()).items()
+            },
+        }
+        for mesh in targets.meshes()
+    ]
+    groups = []
+    for actor in targets.actors():
+        states = targets.states(actor)
+        kinds = _by(((state.word, str(state.place) if state.place.line else "", state.note), rank)
+                    for rank, state in states.items())  # fmt: skip
+        for (word, place, note), ranks in kinds.items():
+            groups.append(
+                {
+                    "actor": actor.label,
+                    "mesh": actor.mesh.mesh_id,
+                    "state": word,
+                    "place": place,
+                    "note": note,
+                    "ranks": fold_ranks(ranks),
+                    "count": len(ranks),
+                    "since": min(states[rank].since for rank in ranks),
+                }
+            )
+    return {"meshes": meshes, "groups": groups, "terminals": terminals}
+
+
+def _by(pairs: Iterable[tuple[K, int]]) -> dict[K, list[int]]:
+    groups: dict[K, list[int]] = {}
+    for key, rank in pairs:
+        groups.setdefault(key, []).append(rank)
+    return groups
+
+
+def coordinates(session: Session | None, whole: Shape, rank: int) -> dict[str, int]:
+    """Return the coordinates of a rank: of the view through which the call came."""
+    for shape in (session.view if session is not None else None, whole):
+        if shape is not None:
+            try:
+                return shape.coordinates(rank)
+            except ValueError:
+                continue
+    return {}

@@ -1,0 +1,163 @@
+"""Root side: what people are told without asking, once per wave and grouped.
+
+A wave ends when nothing has happened for `QUIET_SECONDS` or a little more, or after `LONGEST_TICKS` times as long. It
+becomes one line per actor, on the program's own terminal and in every terminal of the debugger. While ranks stand and
+nobody looks at them, a reminder is printed now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
+
+from meshrt.debug.broker.sessions import Session, SessionTable
+from meshrt.debug.broker.targets import Actor, Targets
+from meshrt.debug.protocol import STOPPED, Place, since
+from meshrt.hooks import RootServices, ToolClient
+from meshrt.selection import fold_ranks
+
+__all__ = ["HOW_TO", "Notices", "summarize"]
+
+HOW_TO = "python -m meshrt.debug"
+QUIET_SECONDS = 0.05
+LONGEST_TICKS = 16
+FIRST_REMINDER_SECONDS = 30.0
+LONGEST_REMINDER_SECONDS = 600.0
+
+
+class Notices:
+    """Gathers stops and deaths into waves.
+
+    Args:
+        audience: returns the terminals of the debugger at which a person sits.
+        on_wave: called after each wave in which ranks stopped.
+    """
+
+    def __init__(
+        self,
+        services: RootServices,
+        table: SessionTable,
+        targets: Targets,
+        audience: Callable[[], Sequence[ToolClient]],
+        on_wave: Callable[[], None],
+        own_pid: int,
+    ) -> None:
+        self._services = services
+        self._table = table
+        self._targets = targets
+        self._audience = audience
+        self._on_wave = on_wave
+        self._own_pid = own_pid
+        self._stopped: dict[Session, None] = {}
+        self._ended: dict[tuple[str, str], list[int]] = {}
+        self._quiet = True  # nothing has happened since the last tick
+        self._ticks = 0  # of the present wave
+        self._reminder = FIRST_REMINDER_SECONDS
+        self._reminding = False
+
+    def stopped(self, session: Session) -> None:
+        """A rank has stopped by itself."""
+        self._stopped[session] = None
+        self._event()
+
+    def ended(self, label: str, rank: int, how: str) -> None:
+        """The process of a rank with a session has ended."""
+        self._ended.setdefault((label, how), []).append(rank)
+        self._event()
+
+    def _event(self) -> None:
+        self._quiet = False
+        if not self._ticks:
+            self._ticks = 1
+            self._services.call_later(QUIET_SECONDS, self._tick)
+
+    def _tick(self) -> None:
+        if not self._quiet and self._ticks < LONGEST_TICKS:
+            self._quiet = True
+            self._ticks += 1
+            self._services.call_later(QUIET_SECONDS, self._tick)
+            return
+        self._ticks = 0
+        stops = [session for session in self._stopped if session.state == STOPPED]
+        self._stopped.clear()
+        lines = [
+            f"{_ranks_of(label, ranks)} {'is' if len(ranks) == 1 else 'are'} gone: {how}"
+            for (label, how), ranks in self._ended.items()
+        ]
+        self._ended.clear()
+        lines += summarize(stops, self._targets.actors())
+        self._publish(lines)
+        if stops:
+            self._remind_later()
+            self._on_wave()
+
+    def _publish(self, lines: Sequence[str]) -> None:
+        audience = self._audience()
+        for client in audience:
+            for line in lines:
+                client.push("debug.notice", {"text": line})
+        if not any(client.pid == self._own_pid for client in audience):
+            for line in lines:
+                self._services.announce(line if audience else f"{line}; {HOW_TO}")
+
+    def _remind_later(self) -> None:
+        self._reminder = FIRST_REMINDER_SECONDS
+        if not self._reminding:
+            self._reminding = True
+            self._services.call_later(self._reminder, self._remind)
+
+    def _remind(self) -> None:
+        stopped = [session for session in self._table if session.state == STOPPED]
+        self._reminding = bool(stopped)
+        if not stopped:
+            return
+        if not self._audience():
+            longest = since(min(session.since for session in stopped))
+            for line in summarize(stopped, self._targets.actors()):
+                self._services.announce(f"still: {line}, for {longest}; {HOW_TO}")
+        self._reminder = min(2 * self._reminder, LONGEST_REMINDER_SECONDS)
+        self._services.call_later(self._reminder, self._remind)
+
+
+def summarize(sessions: Iterable[Session], actors: Sequence[Actor]) -> list[str]:
+    """Return one line per actor: ``"16 ranks of debugee stopped at my_actors.py:16 (to_debug)"``.
+
+    Ranks that stand at an exception have a line of their own.
+    """
+    by_key = {(actor.mesh.mesh_id, actor.name, actor.thread): actor for actor in actors}
+    groups: dict[tuple[str, str, int], list[Session]] = {}
+    for session in sessions:
+        actor = by_key.get((session.key.mesh_id, session.key.actor, session.key.thread))
+        label = actor.label if actor is not None else session.name
+        size = prod(actor.mesh.shape.ndslice.sizes) if actor is not None else 0
+        verb = "failed" if session.reason == "post-mortem" else "stopped"
+        groups.setdefault((label, verb, size), []).append(session)
+    return [_line(label, verb, members, size) for (label, verb, size), members in sorted(groups.items(), key=_label)]
+
+
+def _label(group: tuple[tuple[str, str, int], list[Session]]) -> tuple[str, str]:
+    return group[0][:2]
+
+
+def _line(label: str, verb: str, sessions: list[Session], size: int) -> str:
+    by_place: dict[Place, list[int]] = {}
+    for session in sessions:
+        by_place.setdefault(session.place, []).append(session.key.rank)
+    (first, ranks), *others = sorted(by_place.items(), key=lambda item: -len(item[1]))
+    text = f"{_ranks_of(label, ranks, size)} {verb} at {first}"
+    for place, ranks in others:
+        text += f", {'rank' if len(ranks) == 1 else len(ranks)} {_braced(ranks)} at {place}"
+    headlines = {session.text.partition("\n")[0] for session in sessions} if verb == "failed" else set()
+    return text + (f": {headlines.pop()[:200]}" if len(headlines) == 1 else "")
+
+
+def _ranks_of(label: str, ranks: Sequence[int], size: int = 0) -> str:
+    """Return ``"rank 3 of debugee"``, ``"2 ranks of debugee (3,5)"``, or without the list if these are all."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]} of {label}"
+    return f"{len(ranks)} ranks of {label}" + ("" if len(ranks) == size else f" {_braced(ranks)}")
+
+
+def _braced(ranks: Sequence[int]) -> str:
+    folded = fold_ranks(ranks)
+    return folded if len(ranks) == 1 else f"({folded if len(folded) <= 100 else '...'})"

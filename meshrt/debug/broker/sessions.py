@@ -1,0 +1,156 @@
+"""Root side: the table of sessions, kept by the ranks' events alone. Nothing here waits for a rank."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from meshrt.debug.protocol import BUSY, ENDED, RUNNING, STEPPING, STOPPED, TEXT_LIMIT, Place, SessionKey, address, cap
+from meshrt.hooks import Body, ToolClient
+from meshrt.selection import Shape
+
+__all__ = ["Session", "SessionTable", "Waiter", "key_of"]
+
+
+class Waiter(Protocol):
+    """Who wants to know how a session goes on: an attached terminal, or a cast."""
+
+    client: ToolClient
+
+    def stopped(self, session: Session, text: str) -> bool:
+        """It is at a prompt again; ``text`` was written since the last event. Returns whether a person sees it."""
+
+    def printed(self, session: Session, text: str) -> None:
+        """Its command goes on, and has written ``text``."""
+
+    def resumed(self, session: Session, how: str, text: str) -> None:
+        """It runs (``how``: continue, step, quit)."""
+
+    def ended(self, session: Session, why: str) -> None:
+        """Its endpoint has ended, or (``why`` says how) its process."""
+
+    def replaced(self, session: Session, pid: int) -> None:
+        """The terminal of process ``pid`` has attached to it, and is told from now on."""
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One stopped (or resumed) thread of a rank, as the root knows it."""
+
+    key: SessionKey
+    view: Shape | None = None
+    endpoint: str = ""
+    place: Place = field(default_factory=Place)
+    reason: str = ""
+    since: float = 0.0
+    seq: int = 0
+    stop: int = 0
+    prompt: str = ""
+    #: Written since the last input: replayed to whoever attaches.
+    text: str = ""
+    state: str = STOPPED
+    #: When it was resumed last (epoch seconds).
+    resumed_at: float = 0.0
+    #: What the last command printed, as plain data, where that is known.
+    facts: Any = None
+    #: The last line that was sent, and who may send the next one.
+    line: str = ""
+    holder: ToolClient | None = None
+    waiter: Waiter | None = None
+
+    @property
+    def name(self) -> str:
+        """Actor and thread as a person names them."""
+        return address(self.key.actor, self.key.thread)
+
+    def add_text(self, text: str) -> None:
+        """Keep ``text`` for the next one who attaches."""
+        self.text = cap(self.text + text, TEXT_LIMIT)
+
+
+class SessionTable:
+    """All sessions of a program, by key."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[SessionKey, Session] = {}
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(sorted(self._sessions.values(), key=lambda session: (session.key[1:], session.key.mesh_id)))
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, key: SessionKey) -> Session | None:
+        """Return the session of ``key``, if there is one."""
+        return self._sessions.get(key)
+
+    def of_rank(self, mesh_id: str, rank: int) -> list[Session]:
+        """Return every session of one rank."""
+        return [session for key, session in self._sessions.items() if key.mesh_id == mesh_id and key.rank == rank]
+
+    def of_actor(self, mesh_id: str, actor: str, thread: str) -> dict[int, Session]:
+        """Return the sessions of one actor (or of one named thread beside it), by base rank."""
+        return {
+            key.rank: session
+            for key, session in self._sessions.items()
+            if key.mesh_id == mesh_id and key.actor == actor and key.thread == thread
+        }
+
+    def count(self, *states: str) -> int:
+        """Return how many sessions are in one of ``states``."""
+        return sum(session.state in states for session in self._sessions.values())
+
+    def stopped(self, mesh_id: str, rank: int, body: Body) -> Session:
+        """Take in that a rank is at a prompt."""
+        key = key_of(mesh_id, rank, body)
+        session = self._sessions.get(key)
+        if session is None:
+            session = self._sessions[key] = Session(key)
+        session.view = _shape(body.get("view"))
+        session.endpoint = str(body.get("endpoint", ""))
+        session.place = Place.from_wire(body.get("place"))
+        session.reason = str(body.get("reason", ""))
+        session.since = float(body.get("since", 0))
+        session.seq = int(body["seq"])
+        session.stop = int(body["stop"])
+        session.prompt = str(body.get("prompt", ""))
+        session.state = STOPPED
+        session.facts = body.get("facts")
+        session.add_text(str(body.get("text", "")))
+        return session
+
+    def resumed(self, mesh_id: str, rank: int, body: Body) -> Session | None:
+        """Take in that a rank runs."""
+        session = self._sessions.get(key_of(mesh_id, rank, body))
+        if session is not None:
+            session.state = STEPPING if body.get("how") == "step" else RUNNING
+            session.resumed_at = time.time_ns() / 1e9
+            session.add_text(str(body.get("text", "")))
+        return session
+
+    def asked(self, session: Session, line: str, waiter: Waiter) -> None:
+        """Take in that a line was sent to ``session``."""
+        session.state = BUSY
+        session.line = line
+        session.text = ""
+        session.facts = None
+        session.waiter = waiter
+
+    def remove(self, session: Session) -> None:
+        """Forget a session that ended."""
+        self._sessions.pop(session.key, None)
+        session.state = ENDED
+
+
+def key_of(mesh_id: str, rank: int, body: Body) -> SessionKey:
+    """Return the key that an event of a rank is about."""
+    return SessionKey(mesh_id, str(body["actor"]), rank, str(body.get("thread", "")))
+
+
+def _shape(wire: Any) -> Shape | None:
+    try:
+        return Shape.from_wire(wire)
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,83 @@
+"""Root side: the state of every rank, with since when, from what is known already. Asks nobody, waits for nobody.
+
+Where several things are known of a rank, the first of these is its state::
+
+    dead           its process has ended
+    stopped        it is at a prompt, or at work on a line typed there; post-mortem: after an exception
+    not answering  its control thread is silent: the process was stopped by a signal, or C code holds its GIL
+    blocked        its endpoint has stood at the same instruction, using no CPU, since some time
+    running        anything else, waiting for messages included
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from meshrt.debug.broker.sessions import Session
+from meshrt.debug.protocol import RUNNING, Place
+
+if TYPE_CHECKING:
+    from meshrt.debug.broker.targets import MeshFacts
+
+__all__ = ["Activity", "Facts", "State", "state_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What the ranks' own samples say of one actor: ``blocked`` or ``running``, since when, and where."""
+
+    state: str
+    since: float
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One rank's state: a word of the grammar, since when (epoch seconds), where, and what else is known."""
+
+    word: str
+    since: float
+    place: Place
+    note: str = ""
+
+
+def state_of(mesh: MeshFacts, rank: int, session: Session | None, activity: Activity | None) -> State:
+    """Return the state of one rank of an actor."""
+    if rank in mesh.gone:
+        how, when = mesh.gone[rank]
+        return State("dead", when, Place(), how)
+    if session is not None and session.state != RUNNING:
+        word = "post-mortem" if session.reason == "post-mortem" else "stopped"
+        note = "" if session.state == "stopped" else f"at work on {session.line!r}"
+        return State(word, session.since, session.place, note)
+    if rank in mesh.silent:
+        signalled = mesh.silent[rank] == "stopped"
+        note = "its process was stopped by a signal" if signalled else "C code holds its GIL"
+        since = activity.since if activity is not None else 0.0
+        return State("not-answering", since, activity.place if activity else Place(), note)
+    if activity is not None and activity.state == "blocked":
+        return State("blocked", activity.since, activity.place)
+    since = max(activity.since if activity else 0.0, session.resumed_at if session else 0.0, mesh.started)
+    return State("running", since, Place())
+
+
+class Facts:
+    """What the grammar's states and places mean here (`meshrt.selection.RankFacts`). Base ranks of one actor."""
+
+    def __init__(self, states: Mapping[int, State]) -> None:
+        self._states = states
+
+    def in_state(self, word: str) -> Iterable[int]:
+        # A rank that stands after an exception is stopped as well; one that is blocked runs as well.
+        words = {"stopped": ("stopped", "post-mortem"), "running": ("running", "blocked")}.get(word, (word,))
+        return {rank for rank, state in self._states.items() if state.word in words}
+
+    def at(self, file: str, line: int) -> Iterable[int]:
+        return {
+            rank
+            for rank, state in self._states.items()
+            if state.place.line == line
+            and (state.place.file == file or state.place.file.endswith("/" + file.lstrip("./")))
+        }

@@ -1,0 +1,162 @@
+"""Terminal side: what became of a request to many ranks, gathered from reports and shown grouped. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from meshrt.debug.prompt.numbers import number_in, summary
+from meshrt.debug.prompt.text import clean
+from meshrt.hooks import Body
+from meshrt.selection import fold_ranks, group_by_value, parse_folded
+
+__all__ = ["Answers"]
+
+#: So many different numbers are not listed one by one, unless asked for.
+_MANY_NUMBERS = 16
+
+#: Kinds of ranks that did not get the request.
+_NOT_ASKED = ("held", "busy", "running", "missing", "standing")
+_OUTCOMES = {
+    "resumed": "resumed",
+    "ended": "went on to the end of the endpoint",
+    "aborted": "aborted",
+    "gone": "gone",
+    "silent": "no answer",
+    "refused": "cannot be done",
+    "idle": "runs no endpoint now: nothing to interrupt",
+    "blocked": "does not stop yet",
+    "standing": "stopped already",
+    "held": "not asked",
+    "busy": "not asked",
+    "running": "not stopped, resumed before",
+    "missing": "not stopped",
+}
+_WITH_REASON = ("gone", "silent", "refused", "blocked", "held", "busy")
+
+
+class _Answer(NamedTuple):
+    rank: int
+    text: str
+    facts: Any
+
+
+class Answers:
+    """What became of a request, by actor, kind and rank."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[str, str], list[_Answer]] = {}
+        self.waiting: dict[str, tuple[int, ...]] = {}
+        self.done = False
+
+    def add(self, report: Body) -> None:
+        """Take in one report of a job."""
+        for answer in report["answers"]:
+            members = self._kinds.setdefault((answer["actor"], answer["kind"]), [])
+            text = str(answer["text"]).rstrip("\n")
+            members += [_Answer(rank, text, answer.get("facts")) for rank in parse_folded(answer["ranks"])]
+        self.waiting = {label: parse_folded(ranks) for label, ranks in report["waiting"].items()}
+        self.done = bool(report["done"])
+
+    def ranks(self, *kinds: str) -> list[int]:
+        """Return the ranks (of all actors) whose answer is one of ``kinds``."""
+        return [answer.rank for (_, kind), members in self._kinds.items() if kind in kinds for answer in members]
+
+    @property
+    def sent(self) -> int:
+        """How many ranks got the request."""
+        got = [kind for _, kind in self._kinds if kind not in _NOT_ASKED]
+        return len(self.ranks(*got)) + self.unanswered
+
+    @property
+    def unanswered(self) -> int:
+        """How many ranks are waited for."""
+        return sum(map(len, self.waiting.values()))
+
+    def pending(self) -> str:
+        """Return ``"12/16 answered, waiting for 3,7-9"``."""
+        ranks = ", ".join(
+            f"{label + ' ' if len(self.waiting) > 1 else ''}{fold_ranks(ranks)}"
+            for label, ranks in self.waiting.items()
+        )
+        return f"{self.sent - self.unanswered}/{self.sent} answered, waiting for {ranks}"
+
+    def text(self, *, every: bool = False, against: int | None = None) -> str:
+        """Return everything that came in: answers grouped by equal text, then the ranks that have none, and why.
+
+        Args:
+            every: Show every answer, also where numbers are summed up.
+            against: A rank: of the others, show what differs from its answer.
+        """
+        several = len({label for label, _ in self._kinds}) > 1
+        lines: list[str] = []
+        for (label, kind), members in self._kinds.items():
+            if kind == "answered":
+                prefix = f"{label} " if several else ""
+                lines += _diff(prefix, members, against) if against is not None else _shown(prefix, members, every)
+        for (label, kind), members in self._kinds.items():
+            if kind != "answered":
+                for ranks, text in _grouped(members):
+                    lines += _outcome(label, kind, ranks, text)
+        return clean("\n".join(lines))
+
+    def data(self) -> dict[str, Any]:
+        """Return the same as plain data: groups of equal answers, and who has not answered."""
+        answers = []
+        for (label, kind), members in self._kinds.items():
+            for ranks, text in _grouped(members):
+                facts = next((answer.facts for answer in members if answer.rank == ranks[0]), None)
+                answers.append({"actor": label, "kind": kind, "ranks": list(ranks), "text": text, "facts": facts})
+        return {"answers": answers, "waiting": {label: list(ranks) for label, ranks in self.waiting.items()}}
+
+
+def _grouped(members: Iterable[_Answer]) -> list[tuple[tuple[int, ...], str]]:
+    return group_by_value((answer.rank, answer.text) for answer in members)
+
+
+def _shown(prefix: str, members: Sequence[_Answer], every: bool) -> list[str]:
+    groups = _grouped(members)
+    line = summary(members)
+    numbers = all(number_in(answer.text, answer.facts) is not None for answer in members)
+    if line and numbers and len(groups) > _MANY_NUMBERS and not every:
+        return [f"[{prefix}{fold_ranks(a.rank for a in members)}] {len(groups)} values: {line}", "(-v shows every one)"]
+    lines = [_answer(prefix + fold_ranks(ranks), text) for ranks, text in groups]
+    return [*lines, line] if line else lines
+
+
+def _diff(prefix: str, members: Sequence[_Answer], against: int) -> list[str]:
+    reference = next((answer for answer in members if answer.rank == against), None)
+    if reference is None:
+        return [f"rank {against} has not answered: nothing to compare with", *_shown(prefix, members, every=False)]
+    lines = [_answer(f"{prefix}{against}", reference.text)]
+    for ranks, text in _grouped(members):
+        others = [rank for rank in ranks if rank != against]
+        who = prefix + fold_ranks(others)
+        if text == reference.text:
+            lines += [f"[{who}] the same"] if others else []
+        elif "\n" in text or "\n" in reference.text:
+            changes = difflib.unified_diff(reference.text.splitlines(), text.splitlines(), n=1, lineterm="")
+            lines += [f"[{who}]", *(change for change in changes if not change.startswith(("---", "+++")))]
+        else:
+            facts = next(answer.facts for answer in members if answer.rank == ranks[0])
+            number, other = number_in(text, facts), number_in(reference.text, reference.facts)
+            delta = f"  ({number - other:+.6g})" if number is not None and other is not None else ""
+            lines.append(f"[{who}] {text}{delta}")
+    return lines
+
+
+def _answer(who: str, text: str) -> str:
+    if "\n" in text:
+        return f"[{who}]\n{text}"
+    return f"[{who}] {text}" if text else f"[{who}]"
+
+
+def _outcome(label: str, kind: str, ranks: Sequence[int], text: str) -> list[str]:
+    lines = []
+    if kind in ("resumed", "ended", "aborted") and text:
+        lines.append(_answer(fold_ranks(ranks), text))
+    why = f" ({text})" if kind in _WITH_REASON and text else ""
+    who = f"rank {ranks[0]} of {label}:" if len(ranks) == 1 else f"{len(ranks)} ranks of {label} ({fold_ranks(ranks)}):"
+    lines.append(f"{who} {_OUTCOMES.get(kind, kind)}{why}")
+    return lines

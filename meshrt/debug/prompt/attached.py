@@ -1,0 +1,202 @@
+"""Terminal side: at one rank. Every line is pdb's, except ``detach``; no line is waited for longer than its limit."""
+
+from __future__ import annotations
+
+import queue
+import time
+
+from meshrt.debug.prompt.client import Client
+from meshrt.debug.prompt.terminal import Terminal, Woken
+from meshrt.debug.prompt.text import clean, prompt_of
+from meshrt.debug.protocol import BUSY, PDB_PROMPT, QUITS, RUNNING, STEPPING, STOPPED
+from meshrt.errors import MeshError
+from meshrt.hooks import Body
+
+__all__ = ["Attached"]
+
+#: Seconds until the prompt comes back without the rank: after a command, and after it was let go.
+COMMAND_SECONDS = 10.0
+CONTINUE_SECONDS = 1.5
+#: Seconds after which a person is told that the rank is at work.
+HINT_SECONDS = 1.0
+
+
+class Attached:
+    """The prompt of one rank, from attach to detach.
+
+    Args:
+        snapshot: what the broker answered to attach.
+    """
+
+    def __init__(self, client: Client, terminal: Terminal, snapshot: Body) -> None:
+        self._client = client
+        self._terminal = terminal
+        self._actor = str(snapshot["actor"])
+        self._rank = int(snapshot["rank"])
+        self._coords = dict(snapshot["coords"])
+        self._endpoint = str(snapshot["endpoint"])
+        self._prompt = str(snapshot["prompt"])
+        self._reason = str(snapshot["reason"])
+        #: False once the prompt is the mesh's again.
+        self.here = True
+        self._said = ""
+        host = f" ({snapshot['host']})" if snapshot["host"] else ""
+        self._say(f"attached to {self.name}{host}; `detach` returns\n")
+        self._text(str(snapshot["text"]), self._prompt)
+        place = f"{snapshot['file']}({snapshot['line']}){snapshot['function']}()"
+        if place not in str(snapshot["text"]):  # what it wrote last does not say where it stands
+            self._say(clean(f"> {place}" + (f"\n-> {snapshot['code']}" if snapshot["code"] else "")) + "\n")
+        if snapshot["session"] == BUSY:
+            self._say(f"[{self.name} has not answered {snapshot['sent']!r} yet]\n")
+            self._follow(COMMAND_SECONDS)
+        elif snapshot["session"] in (RUNNING, STEPPING):
+            self._say(f"[{self.name} is running]\n")
+            self._follow(CONTINUE_SECONDS)
+
+    @property
+    def name(self) -> str:
+        """``"debugee 13"``"""
+        return f"{self._actor} {self._rank}"
+
+    @property
+    def prompt(self) -> str:
+        """What stands before the next line: the rank's name, or the prompt of what reads there."""
+        return prompt_of(self._actor, self._rank, self._coords) if self.at_pdb else clean(self._prompt)
+
+    @property
+    def at_pdb(self) -> bool:
+        """Whether pdb's own prompt reads the next line, not that of something that runs in it."""
+        return self._prompt == PDB_PROMPT
+
+    def execute(self, line: str) -> bool:
+        """Obey a line. Returns False when it could not be."""
+        word = line.strip()
+        self._said = ""
+        if word == "detach":
+            self.leave(f"detached from {self.name}; it stays stopped")
+            return True
+        if word in QUITS and self.at_pdb and self._reason != "post-mortem" and not self._really():
+            return True
+        return self._send(line=line)
+
+    def end_of_input(self) -> None:
+        """Ctrl-D: ends what reads at the rank; at pdb's own prompt it detaches."""
+        if self.at_pdb:
+            self.leave(f"detached from {self.name}; it stays stopped")
+        elif self._prompt.startswith("(com)"):
+            self._send(line="end")
+        else:
+            self._send(line=None)
+
+    def drain(self) -> None:
+        """Take in what happened to the rank while nobody typed."""
+        while self.here:
+            try:
+                self._take(self._client.attached.get_nowait())
+            except queue.Empty:
+                return
+
+    def leave(self, text: str) -> None:
+        """Go back to the mesh's prompt; the rank does what it does."""
+        self.here = False
+        if not self._client.closed():
+            try:
+                self._client.ask("debug.detach")
+            except (MeshError, OSError):
+                pass  # the program has just ended
+        self._say(text + "\n")
+
+    def _really(self) -> bool:
+        question = f"abort {self._endpoint} on rank {self._rank}? the caller gets an error [y/N] "
+        try:
+            answer = self._terminal.read(question)
+        except (EOFError, KeyboardInterrupt, Woken):
+            answer = ""
+        if answer.strip().lower() in ("y", "yes"):
+            return True
+        self._say("not aborted (`detach` leaves this rank, `c` resumes it)\n")
+        return False
+
+    def _send(self, line: str | None) -> bool:
+        try:
+            self._client.ask("debug.send", line=line)
+        except MeshError as error:
+            self._say(clean(str(error)) + "\n")
+            return False
+        self._follow(COMMAND_SECONDS)
+        return not self._said.startswith("*** ")
+
+    def facts(self) -> Body:
+        """Return where this prompt stands, and what was shown for the last line."""
+        return {
+            "actor": self._actor,
+            "rank": self._rank,
+            "coords": self._coords,
+            "attached": self.here,
+            "prompt": self._prompt if self.here else "",
+            "text": self._said,
+        }
+
+    def _follow(self, seconds: float) -> None:
+        """Wait for the rank's next prompt, within limits."""
+        start = time.monotonic()
+        limit = start + seconds
+        hinted = not self._terminal.interactive
+        try:
+            while self.here:
+                now = time.monotonic()
+                until = limit if hinted else min(limit, start + HINT_SECONDS)
+                try:
+                    body = self._client.attached.get(timeout=max(0.0, until - now))
+                except queue.Empty:
+                    if time.monotonic() < limit:
+                        hinted = True
+                        self._say(f"[{self.name} is at work; Ctrl-C returns to the mesh's prompt]\n")
+                        continue
+                    self.leave(f"{self.name} is running; its next stop will be announced")
+                    return
+                kind = self._take(body)
+                if kind == STOPPED:
+                    return
+                if kind == "resumed" and body is not None and body.get("how") == "continue":
+                    limit = time.monotonic() + CONTINUE_SECONDS
+                elif kind == "resumed":
+                    limit = time.monotonic() + COMMAND_SECONDS
+        except KeyboardInterrupt:
+            self._say("\n")
+            self.leave(f"left {self.name} as it is")
+
+    def _take(self, body: Body | None) -> str:
+        """Take in one event; returns its kind."""
+        if body is None:
+            self.here = False
+            return "closed"
+        kind = str(body["kind"])
+        text = str(body.get("text", ""))
+        if kind == STOPPED:
+            self._prompt = str(body["prompt"])
+            self._reason = str(body["reason"])
+            self._text(text, self._prompt)
+        elif kind == "printed":
+            self._say(clean(text))
+        elif kind == "resumed":
+            self._text(text, "")
+        else:
+            self.here = False
+            if kind == "ended" and self._reason == "post-mortem":
+                self._say(f"{self._endpoint} has raised on {self.name}: its caller has the exception\n")
+            elif kind == "ended":
+                self._say(f"{self._endpoint} has ended on {self.name}; back at the mesh's prompt\n")
+            elif kind == "gone":
+                self._say(f"{self.name} is gone: {clean(text)}\n")
+            else:
+                self._say(f"detached from {self.name}: {clean(text)}\n")
+        return kind
+
+    def _text(self, text: str, prompt: str) -> None:
+        if text:
+            self._say(clean(text if text.endswith("\n") or prompt not in ("", PDB_PROMPT) else text + "\n"))
+
+    def _say(self, text: str) -> None:
+        self._said += text
+        self._terminal.write(text)

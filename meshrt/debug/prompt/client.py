@@ -1,0 +1,102 @@
+"""Terminal side: one connection to a program's broker.
+
+Requests are made by the thread that has the prompt. Events come on the connection's reader thread, which only sorts
+them into queues and rings a bell; everything else happens at the prompt.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from meshrt.hooks import Body
+
+__all__ = ["Client", "Connection"]
+
+
+class Connection(Protocol):
+    """What `meshrt.transport.tools.connect` returns."""
+
+    pid: int
+
+    def request(self, operation: str, body: Body, timeout: float = 10.0) -> Body: ...
+
+    def close(self) -> None: ...
+
+
+class Client:
+    """The debugger's requests, and the queues of what comes back later.
+
+    Args:
+        connect: makes the connection from (on_event, on_close).
+        person: whether somebody reads the notices.
+    """
+
+    def __init__(
+        self, connect: Callable[[Callable[[str, Body], None], Callable[[], None]], Connection], *, person: bool
+    ) -> None:
+        #: Called on the reader thread: with the text of a notice; when anything else that concerns the prompt changed.
+        self.on_notice: Callable[[str], None] = lambda text: None
+        self.on_change: Callable[[], None] = lambda: None
+        self._closed = False
+        self.standing = 0
+        self.resumed = 0
+        #: What the attached session does; None when the program is gone.
+        self.attached: queue.SimpleQueue[Body | None] = queue.SimpleQueue()
+        self._jobs: dict[int, queue.SimpleQueue[Body | None]] = {}
+        self._lock = threading.Lock()
+        self._connection = connect(self._event, self._close)
+        self.pid = self._connection.pid
+        greeting = self.ask("debug.hello", person=person)
+        self.stops: list[str] = list(greeting["stops"])
+
+    def closed(self) -> bool:
+        """Whether the program is gone."""
+        return self._closed
+
+    def ask(self, operation: str, /, *, timeout: float = 10.0, **body: Any) -> Body:
+        """Ask the broker. Raises MeshError with its refusal, ConnectionError, TimeoutError."""
+        return self._connection.request(operation, body, timeout=timeout)
+
+    def reports(self, job: int) -> queue.SimpleQueue[Body | None]:
+        """Return the queue of what comes in for a job."""
+        with self._lock:
+            return self._jobs.setdefault(job, queue.SimpleQueue())
+
+    def forget(self, job: int) -> None:
+        """Drop the queue of a job."""
+        with self._lock:
+            self._jobs.pop(job, None)
+
+    def mute(self) -> None:
+        """Call nobody any more."""
+        self.on_notice = lambda text: None
+        self.on_change = lambda: None
+
+    def close(self) -> None:
+        """Leave; nothing changes for the ranks."""
+        self._connection.close()
+
+    # -- reader thread
+
+    def _event(self, event: str, body: Body) -> None:
+        if event == "debug.notice":
+            self.on_notice(str(body["text"]))
+        elif event == "debug.attached":
+            self.attached.put(body)
+            self.on_change()
+        elif event == "debug.report":
+            self.reports(int(body["job"])).put(body)
+        elif event == "debug.count":
+            self.standing, self.resumed = int(body["standing"]), int(body["resumed"])
+            self.on_change()
+
+    def _close(self) -> None:
+        self._closed = True
+        self.attached.put(None)
+        with self._lock:
+            for reports in self._jobs.values():
+                reports.put(None)
+        self.on_change()

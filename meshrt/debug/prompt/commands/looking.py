@@ -1,0 +1,135 @@
+"""Terminal side: commands that look and change nothing."""
+
+from __future__ import annotations
+
+from meshrt.debug.prompt.answers import Answers
+from meshrt.debug.prompt.commands.command import Arguments, Command, Outcome, Prompt
+from meshrt.debug.prompt.commands.words import Words
+from meshrt.debug.prompt.tables import listing, status
+from meshrt.inspect import render_stacks
+from meshrt.selection import STATE_WORDS
+
+__all__ = ["COMMANDS", "reference", "told"]
+
+
+def told(answers: Answers, arguments: Arguments, *, late: str = "") -> Outcome:
+    """Return the outcome of a job: what ranks answered, and who has not."""
+    against = arguments.get("diff")
+    text = answers.text(every=bool(arguments.get("verbose")), against=against)
+    if answers.unanswered and late:
+        text += ("\n" if text else "") + f"{answers.pending()}: {late}"
+    failed = answers.ranks("gone", "silent", "refused", "held", "busy")
+    return Outcome(text, answers.data(), ok=bool(answers.sent) and not answers.unanswered and not failed)
+
+
+def reference(words: Words, options: dict[str, str]) -> int | None:
+    """Return the rank of ``--diff``, if it was given."""
+    return words.number(options["--diff"], "a rank") if "--diff" in options else None
+
+
+def _parse_list(words: Words) -> Arguments:
+    options = words.options({"-v": ""})
+    word = words.word()
+    state = word if word in STATE_WORDS or word == "all" else ""
+    # Whatever is no state is an actor.
+    actor = word if not state else words.actor(optional=True)
+    ranks = words.ranks(optional=True)
+    words.end()
+    return {"state": state or ("all" if actor else "stopped"), "actor": actor, "ranks": ranks, "verbose": bool(options)}
+
+
+def _list(prompt: Prompt, arguments: Arguments) -> Outcome:
+    state = arguments["state"]
+    body = prompt.client.ask("debug.list", state=state, actor=arguments["actor"], ranks=arguments["ranks"])
+    text = listing(body["rows"], state=state, fold=not arguments["verbose"], left_out=body["left_out"])
+    return Outcome(text, {"rows": body["rows"], "left_out": body["left_out"]})
+
+
+def _parse_nothing(words: Words) -> Arguments:
+    words.end()
+    return {}
+
+
+def _status(prompt: Prompt, arguments: Arguments) -> Outcome:
+    body = prompt.client.ask("debug.status")
+    return Outcome(status(body), body)
+
+
+def _parse_where(words: Words) -> Arguments:
+    verbose = bool(words.options({"-v": ""}))
+    arguments = {"actor": words.actor(optional=True), "ranks": words.ranks(optional=True), "verbose": verbose}
+    words.end()
+    return arguments
+
+
+def _where(prompt: Prompt, arguments: Arguments) -> Outcome:
+    body = prompt.client.ask("debug.where", **arguments)
+    return Outcome(render_stacks(body), body)
+
+
+def _parse_logs(words: Words) -> Arguments:
+    options = words.options({"-n": "a number of lines", "--diff": "a rank"})
+    arguments = {
+        "actor": words.actor(),
+        "ranks": words.ranks(optional=True),
+        "lines": words.number(options["-n"], "lines") if "-n" in options else 0,
+        "diff": reference(words, options),
+    }
+    words.end()
+    return arguments
+
+
+def _logs(prompt: Prompt, arguments: Arguments) -> Outcome:
+    asked = {name: arguments[name] for name in ("actor", "ranks", "lines")}
+    return told(prompt.collect(prompt.client.ask("debug.logs", **asked)), arguments)
+
+
+COMMANDS = (
+    Command(
+        "list",
+        "list [-v] [STATE] [ACTOR [ranks(...)]]",
+        "show the stopped ranks, or those in another state",
+        _parse_list,
+        _list,
+        aliases=("l",),
+        details=(
+            "One row per rank: its number in the mesh it was spawned on, the coordinates of the view through which it\n"
+            "was called, host, and where it is. STATE is stopped (without one), running, blocked, post-mortem,\n"
+            "not-answering, dead or all. With an ACTOR, all its ranks. Above 32 rows equal ones share a row; -v shows\n"
+            "every one. No rank is asked: this is what is known, and since when."
+        ),
+        takes=("state", "actor", "ranks"),
+    ),
+    Command(
+        "status",
+        "status",
+        "say what the whole program does, in a few lines",
+        _parse_nothing,
+        _status,
+    ),
+    Command(
+        "where",
+        "where [-v] [ACTOR] [ranks(...)]",
+        "show the stacks of all ranks, stopped or running, merged into one tree",
+        _parse_where,
+        _where,
+        aliases=("w", "bt"),
+        details=(
+            "Equal stacks are shown once, with how many ranks have them and which; the largest class first. Each says\n"
+            "whether it is blocked, and for how long, or running. Nobody is interrupted. A rank whose GIL is held by\n"
+            "C code is asked by a signal that faulthandler serves, and its row says so. -v shows the runtime's\n"
+            "stack frames too."
+        ),
+        takes=("actor", "ranks"),
+    ),
+    Command(
+        "logs",
+        "logs [-n LINES] [--diff RANK] ACTOR [ranks(...)]",
+        "show the last lines that ranks have printed, equal ones once",
+        _parse_logs,
+        _logs,
+        aliases=("log",),
+        details="Ten lines of each, unless -n says otherwise. --diff shows what differs from one rank's.",
+        takes=("actor", "ranks"),
+    ),
+)

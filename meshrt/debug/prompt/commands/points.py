@@ -1,0 +1,167 @@
+"""Terminal side: breakpoints on ranks that run, and what ranks do after an exception."""
+
+from __future__ import annotations
+
+import re
+
+from meshrt.debug.prompt.commands.command import Arguments, Command, Outcome, Prompt
+from meshrt.debug.prompt.commands.words import Words
+from meshrt.debug.prompt.tables import breakpoints
+from meshrt.errors import SelectionError, UsageError
+from meshrt.hooks import Body
+from meshrt.selection import near_miss, parse_prefix
+
+__all__ = ["COMMANDS"]
+
+_MODES = ("on", "off", "dump", "default")
+_RANKS = re.compile(r"(?:^|\s)(ranks\s*\()")
+
+
+def _parse_break(words: Words) -> Arguments:
+    text = words.rest()
+    place, text = _head(text)
+    actor = ""
+    following, rest = _head(text)
+    if place and ":" not in place and "." not in place and following and not following.startswith("ranks"):
+        # `break trainer train.py:88`: the first word is the actor.
+        actor, place, text = place, following, rest
+    if not place:
+        raise UsageError(f"the place is missing; {words.usage()}")
+    condition, ranks = _condition_and_ranks(text)
+    if condition.startswith(","):
+        condition = condition[1:].strip()
+    elif condition:
+        raise UsageError(f"a condition stands behind a comma; {words.usage()}")
+    return {"place": place, "condition": condition, "actor": actor, "ranks": ranks}
+
+
+def _head(text: str) -> tuple[str, str]:
+    """Return the first word, which a comma ends as well as a blank does, and the rest."""
+    match = re.match(r'\s*("[^"]*"(?::\d+)?|[^\s,]*)\s*', text)
+    word = match[1].replace('"', "") if match is not None else ""
+    return word, text[match.end() :] if match is not None else text
+
+
+def _condition_and_ranks(text: str) -> tuple[str, str]:
+    """Split off a ``ranks(...)`` that ends ``text``; conditions may have parentheses, and the word ranks, too."""
+    problem: SelectionError | None = None
+    for match in _RANKS.finditer(text):
+        start = match.start(1)
+        try:
+            _, end = parse_prefix(text, start)
+        except SelectionError as error:
+            problem = error
+            continue
+        if not text[end:].strip():
+            return text[:start].strip(), text[start:end]
+    if problem is not None and text.rstrip().endswith(")") and not text.lstrip().startswith(","):
+        raise problem
+    return text.strip(), ""
+
+
+def _break(prompt: Prompt, arguments: Arguments, *, once: bool) -> Outcome:
+    body = prompt.client.ask("debug.break", once=once, **arguments)
+    return Outcome(_told(body), body)
+
+
+def _told(body: Body) -> str:
+    lines = [f"breakpoint {breakpoints([body])}"]
+    for state, ranks in body["states"].items():
+        if state == "pending":
+            lines.append(f"[{ranks}] pending: no such file is loaded there yet; it is set when one is")
+        elif state != "bound":
+            lines.append(f"[{ranks}] {state}")
+    if body["price"]:
+        lines.append(body["price"])
+    return "\n".join(lines)
+
+
+def _set(prompt: Prompt, arguments: Arguments) -> Outcome:
+    return _break(prompt, arguments, once=False)
+
+
+def _set_once(prompt: Prompt, arguments: Arguments) -> Outcome:
+    return _break(prompt, arguments, once=True)
+
+
+def _parse_clear(words: Words) -> Arguments:
+    ids = words.rest().replace(",", " ").split()
+    return {"ids": [words.number(number, "a breakpoint") for number in ids if number != "all"]}
+
+
+def _clear(prompt: Prompt, arguments: Arguments) -> Outcome:
+    body = prompt.client.ask("debug.clear", **arguments)
+    rows = body["breaks"]
+    return Outcome("\n".join(f"deleted {breakpoints([row])}" for row in rows) or "no breakpoints are set", body)
+
+
+def _parse_nothing(words: Words) -> Arguments:
+    words.end()
+    return {}
+
+
+def _breaks(prompt: Prompt, arguments: Arguments) -> Outcome:
+    body = prompt.client.ask("debug.breaks")
+    return Outcome(breakpoints(body["breaks"]), body)
+
+
+def _parse_post_mortem(words: Words) -> Arguments:
+    mode = words.word()
+    if mode and mode not in _MODES:
+        raise UsageError(f"no mode {mode!r}{near_miss(mode, _MODES) or ';'} {words.usage()}")
+    actor = words.actor(optional=True)
+    words.end()
+    return {"mode": mode, "actor": actor}
+
+
+def _post_mortem(prompt: Prompt, arguments: Arguments) -> Outcome:
+    body = prompt.client.ask("debug.postmortem", **arguments)
+    lines = [f"{actor or 'all actors'}: {mode}" for actor, mode in body["modes"].items()]
+    lines += [f"[{ranks}] {text}" for text, ranks in body["problems"].items()]
+    return Outcome("\n".join(lines) or _DEFAULT, body)
+
+
+_DEFAULT = "default: a rank that was stopped in a call stops once more if that call raises"
+_BREAK_DETAILS = (
+    "Without a breakpoint() in the code: ranks that run are reached too, ranks and meshes that come later as well.\n"
+    "  break train.py:88                         break trainer.step\n"
+    "  break train.py:88, loss != loss           break train.py:88, step > 10 ranks(hosts=1:)\n"
+    "FILE is the end of a path. With ranks(...) and several actors, name the actor first: break trainer train.py:88\n"
+    "ranks(0). On Python 3.12 and later a rank runs at full speed until it comes to the line."
+)
+
+COMMANDS = (
+    Command(
+        "break",
+        "break [ACTOR] FILE:LINE|ACTOR.ENDPOINT [, CONDITION] [ranks(...)]",
+        "set a breakpoint on ranks, running or not",
+        _parse_break,
+        _set,
+        aliases=("b",),
+        details=_BREAK_DETAILS,
+    ),
+    Command(
+        "tbreak",
+        "tbreak [ACTOR] FILE:LINE|ACTOR.ENDPOINT [, CONDITION] [ranks(...)]",
+        "the same, once on each rank",
+        _parse_break,
+        _set_once,
+    ),
+    Command("clear", "clear [NUMBER ...]", "delete breakpoints, or all", _parse_clear, _clear, aliases=("cl",)),
+    Command("breaks", "breaks", "show the breakpoints, and how often each rank came there", _parse_nothing, _breaks),
+    Command(
+        "postmortem",
+        "postmortem [on|off|dump|default] [ACTOR]",
+        "say what ranks do when an endpoint raises",
+        _parse_post_mortem,
+        _post_mortem,
+        aliases=("pm",),
+        details=(
+            "on: the rank stops where it raised, with its live variables, until `c` delivers the exception to the\n"
+            "caller. off: never. dump: it does not stop, but writes a file with stack, variables and source, for\n"
+            "python -m meshrt.debug --open FILE. default: it stops only if it had been stopped in this call before.\n"
+            "With an ACTOR, for that one alone."
+        ),
+        takes=("mode", "actor"),
+    ),
+)

@@ -1,0 +1,160 @@
+"""Terminal side: the one table of the prompt's commands. Parsing, help, completion and the docs come from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from meshrt.debug.prompt.commands import acting, looking, points, values
+from meshrt.debug.prompt.commands.command import Arguments, Command, Outcome, Prompt
+from meshrt.debug.prompt.commands.words import Words
+from meshrt.errors import UsageError
+from meshrt.selection import near_miss
+
+__all__ = ["COMMANDS", "PDB_WORDS", "Invocation", "candidates", "find", "help_text", "parse_line"]
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """A line that was understood: the command and its arguments."""
+
+    command: Command
+    arguments: Arguments
+
+    def run(self, prompt: Prompt) -> Outcome:
+        """Obey it."""
+        return self.command.run(prompt, self.arguments)
+
+
+def _parse_help(words: Words) -> Arguments:
+    topic = words.word()
+    words.end()
+    return {"topic": topic}
+
+
+def _help(prompt: Prompt, arguments: Arguments) -> Outcome:
+    text = help_text(arguments["topic"])
+    return Outcome(text, {"text": text})
+
+
+def _parse_quit(words: Words) -> Arguments:
+    words.end()
+    return {}
+
+
+def _quit(prompt: Prompt, arguments: Arguments) -> Outcome:
+    prompt.leave()
+    return Outcome()
+
+
+_BASICS = (
+    Command(
+        "help",
+        "help [COMMAND]",
+        "show the commands, or one of them in full",
+        _parse_help,
+        _help,
+        aliases=("h", "?"),
+        takes=("command",),
+    ),
+    Command(
+        "quit",
+        "quit",
+        "leave the debugger; ranks that are stopped stay stopped",
+        _parse_quit,
+        _quit,
+        aliases=("q", "exit"),
+        details="Ctrl-D does the same. The debugger can be opened again at any time.",
+    ),
+)
+
+COMMANDS: tuple[Command, ...] = (
+    *looking.COMMANDS,
+    *values.COMMANDS,
+    *acting.COMMANDS,
+    *points.COMMANDS,
+    *_BASICS,
+)
+
+#: Typed at the wrong prompt often enough to deserve a hint.
+PDB_WORDS = frozenset(
+    (
+        *("n", "next", "s", "step", "r", "return", "until", "unt", "u", "up", "d", "down", "j", "jump", "!"),
+        *("ll", "longlist", "args", "retval", "rv", "display", "undisplay", "interact", "detach", "commands"),
+        "condition",
+    )
+)
+
+_WORDS = {word: command for command in COMMANDS for word in (command.name, *command.aliases)}
+
+
+def find(word: str) -> Command:
+    """Return the command that ``word`` is a name of; UsageError with the nearest ones otherwise."""
+    command = _WORDS.get(word)
+    if command is not None:
+        return command
+    if word in PDB_WORDS or word.startswith("!"):
+        raise UsageError(f"{word!r} is a command of pdb: attach to a rank first, or: cast ACTOR ranks(...) {word}")
+    known = ", ".join(command.name for command in COMMANDS)
+    raise UsageError(f"no command {word!r}{near_miss(word, _WORDS) or ';'} there are: {known}")
+
+
+def parse_line(line: str) -> Invocation:
+    """Return what ``line`` asks for. Raises UsageError, or SelectionError with a caret."""
+    start = len(line) - len(line.lstrip())
+    word = line[start:].split(maxsplit=1)[0]
+    command = find(word)
+    return Invocation(command, command.parse(Words(line, start + len(word), command.usage)))
+
+
+def candidates(text: str, actors: Sequence[str], dims: Sequence[str]) -> list[str]:
+    """Return what the last word of ``text`` may become.
+
+    Args:
+        actors: Names of actors.
+        dims: Labels of dimensions.
+    """
+    words = text.split(" ")
+    if len(words) == 1:
+        return [command.name + (" " if " " in command.usage else "") for command in COMMANDS]
+    command = _WORDS.get(words[0])
+    if command is None:
+        return []
+    within = text.rfind("ranks(")
+    if within >= 0 and ")" not in text[within:]:
+        last = words[-1]
+        begin = last[: max(last.rfind("("), last.rfind(",")) + 1]
+        return [begin + dim + "=" for dim in dims] + [begin + word for word in ("all", "stopped", "running", "blocked")]
+    given = []
+    for before, word in pairwise(words[:-1]):
+        if word and not word.startswith("-") and before not in ("-n", "--diff"):
+            given.append(word)
+    takes = list(command.takes)
+    if takes[:1] == ["state"] and given and given[0] not in ("stopped", "running", "blocked", "dead", "all"):
+        takes = takes[1:]
+    if len(given) >= len(takes):
+        return []
+    match takes[len(given)]:
+        case "actor":
+            return [f"{actor} " for actor in actors]
+        case "ranks":
+            return ["ranks("]
+        case "command":
+            return [command.name for command in COMMANDS]
+        case "state":
+            return ["stopped", "running", "blocked", "post-mortem", "not-answering", "dead", "all", *actors]
+        case "mode":
+            return ["on", "off", "dump", "default"]
+    return []
+
+
+def help_text(topic: str = "") -> str:
+    """Return the help of one command, or of all."""
+    if topic:
+        command = find(topic)
+        also = f"  (also: {', '.join(command.aliases)})" if command.aliases else ""
+        return f"{command.usage}{also}\n{command.summary}" + (f"\n{command.details}" if command.details else "")
+    width = max(len(command.name) for command in COMMANDS)
+    lines = [f"{command.name:{width}}  {command.summary}" for command in COMMANDS]
+    return "\n".join([*lines, "`help COMMAND` shows how one is written"])

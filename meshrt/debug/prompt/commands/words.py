@@ -1,0 +1,108 @@
+"""Terminal side: one line, read from left to right. Complaints say what was expected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from meshrt.errors import UsageError
+from meshrt.selection import near_miss, parse_prefix
+
+__all__ = ["Words"]
+
+_ACTOR = re.compile(r"[\w-]+(?:@[\w.-]+)?(?:/[\w.-]+)?(?=\s|$)")
+_BLANKS = re.compile(r"\s*")
+
+
+class Words:
+    """What stands behind the word of a command.
+
+    Args:
+        line: The whole line; carets point into it.
+        start: Where the arguments begin.
+        usage: How the command is written, for complaints.
+    """
+
+    def __init__(self, line: str, start: int, usage: str) -> None:
+        self._line = line.rstrip()
+        self._at = start
+        self._usage = usage
+        self._skip()
+
+    def _skip(self) -> None:
+        match = _BLANKS.match(self._line, self._at)
+        self._at = match.end() if match is not None else self._at
+
+    def options(self, known: Mapping[str, str]) -> dict[str, str]:
+        """Read the options that stand here; ``known``: option -> name of its value, or "" if it takes none."""
+        found: dict[str, str] = {}
+        while self._peek().startswith("-") and len(self._peek()) > 1:
+            option = self._take()
+            if option not in known:
+                there = f"; there are: {', '.join(known)}" if known else "; it takes none"
+                raise UsageError(f"no option {option!r}{near_miss(option, known) or there}; {self.usage()}")
+            if known[option] and not self._peek():
+                raise UsageError(f"{option} needs {known[option]}; {self.usage()}")
+            found[option] = self._take() if known[option] else "yes"
+        return found
+
+    def actor(self, *, optional: bool = False) -> str:
+        """Read the name of an actor. Without one: "" if that is allowed."""
+        if optional and (not self._peek() or self.at_ranks()):
+            return ""
+        match = _ACTOR.match(self._line, self._at)
+        if match is None:
+            word = self._peek()
+            raise UsageError(f"{word!r} is no name of an actor; {self.usage()}" if word else self.usage())
+        self._at = match.end()
+        self._skip()
+        return match[0]
+
+    def at_ranks(self) -> bool:
+        """Whether ``ranks(...)`` comes next."""
+        return re.match(r"ranks\s*\(", self._line[self._at :]) is not None
+
+    def ranks(self, *, optional: bool = False) -> str:
+        """Read ``ranks(...)``; "" if it is not there and need not be. Raises SelectionError with a caret."""
+        if optional and not self.at_ranks():
+            return ""
+        _, end = parse_prefix(self._line, self._at)
+        text = self._line[self._at : end]
+        self._at = end
+        self._skip()
+        return text
+
+    def word(self) -> str:
+        """Read one word, or ""."""
+        return self._take()
+
+    def rest(self) -> str:
+        """Read all that is left."""
+        text = self._line[self._at :].strip()
+        self._at = len(self._line)
+        return text
+
+    def end(self) -> None:
+        """Nothing may be left."""
+        if self._at < len(self._line):
+            raise UsageError(f"{self._line[self._at :]!r} does not belong there; {self.usage()}")
+
+    def usage(self) -> str:
+        """Return how the command is written."""
+        return f"usage: {self._usage}"
+
+    def number(self, text: str, what: str) -> int:
+        """Return ``text`` as a number of ``what``, 0 or more."""
+        if not re.fullmatch(r"\d{1,9}", text):
+            raise UsageError(f"{text!r} is no number of {what}; {self.usage()}")
+        return int(text)
+
+    def _peek(self) -> str:
+        match = re.match(r"\S*", self._line[self._at :])
+        return match[0] if match is not None else ""
+
+    def _take(self) -> str:
+        word = self._peek()
+        self._at += len(word)
+        self._skip()
+        return word

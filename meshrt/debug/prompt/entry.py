@@ -1,0 +1,250 @@
+"""Ways into the debugger: from another terminal, from the script, and by itself on the script's terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from meshrt.debug.prompt.client import Client
+from meshrt.debug.prompt.records import Recorder
+from meshrt.debug.prompt.repl import Repl
+from meshrt.debug.prompt.terminal import LineTerminal, Terminal, make_terminal
+from meshrt.errors import UsageError
+from meshrt.hooks import Waited
+from meshrt.transport import tools
+from meshrt.transport.process import has_runtime
+
+__all__ = ["DebugClient", "debug_client", "enter_here", "run_lines", "run_prompt"]
+
+BANNER = "meshrt debugger; `help` shows the commands, `list` the stopped ranks, `quit` leaves them stopped"
+#: Seconds for which ranks must be on their way before the prompt believes that they will not stop again.
+SETTLE_SECONDS = 1.0
+#: Seconds until a program that has begun to make its first mesh can be connected to, at the latest.
+START_SECONDS = 30.0
+
+
+def _connect(program: tools.Program, *, person: bool) -> Client:
+    return Client(lambda on_event, on_close: tools.connect(program, on_event, on_close), person=person)
+
+
+def _prompt(client: Client, may_leave: Callable[[], bool]) -> tuple[Repl, Terminal]:
+    repls: list[Repl] = []
+    terminal = make_terminal(lambda text: repls[0].complete(text) if repls else [])
+    repls.append(Repl(client, terminal, may_leave=may_leave))
+    return repls[0], terminal
+
+
+def _greet(terminal: Terminal, client: Client, *, empty: str = "") -> None:
+    if terminal.interactive:
+        terminal.write(BANNER + "\n")
+        for line in client.stops or ([empty] if empty else []):
+            terminal.notice(line)
+
+
+def _farewell(terminal: Terminal, client: Client) -> None:
+    if client.standing and not client.closed():
+        terminal.write(
+            "ranks stay stopped, the program goes on without them; python -m meshrt.debug opens this again\n"
+        )
+
+
+def run_prompt(program: tools.Program) -> int:
+    """Open the prompt on ``program`` at this process's standard streams; returns an exit code."""
+    client = _connect(program, person=True)
+    repl, terminal = _prompt(client, lambda: False)
+    try:
+        _greet(terminal, client, empty="nothing is stopped yet; stops are announced here")
+        return repl.run()
+    finally:
+        client.close()
+        terminal.close()
+
+
+def run_lines(program: tools.Program, lines: Sequence[str] | None, *, json: bool = False) -> int:
+    """Obey ``lines`` (None: those of standard input) and leave; returns an exit code.
+
+    Args:
+        json: Write one object for each line instead of text.
+    """
+    client = _connect(program, person=False)
+    # With records, what a person would see goes nowhere.
+    out = io.StringIO() if json else sys.stdout
+    terminal = LineTerminal(sys.stdin.fileno() if sys.stdin else os.open(os.devnull, os.O_RDONLY), out)
+    recorder = Recorder(sys.stdout) if json else None
+    try:
+        repl = Repl(client, terminal, notices=False, record=recorder)
+        if recorder is not None and lines is None:
+            client.on_notice = recorder.notice
+        return repl.run() if lines is None else repl.run_lines(lines)
+    finally:
+        client.mute()
+        client.close()
+        terminal.close()
+
+
+class _Standing:
+    """Whether ranks stand, or may be about to: what a prompt that leaves by itself goes by."""
+
+    def __init__(self, client: Client, wake: Callable[[], None]) -> None:
+        self._client = client
+        self.wake = wake
+        self._last = time.monotonic()
+        self._timer: threading.Timer | None = None
+        self.seen = False
+
+    def over(self) -> bool:
+        """Whether ranks stood, and none does any more. Any thread."""
+        now = time.monotonic()
+        if self._client.standing:
+            self.seen = True
+            self._last = now
+            return False
+        if not self.seen:
+            return False
+        left = self._last + SETTLE_SECONDS - now
+        if not self._client.resumed or left <= 0:
+            return True
+        if self._timer is None or not self._timer.is_alive():
+            self._timer = threading.Timer(left + 0.05, self.wake)
+            self._timer.daemon = True
+            self._timer.start()
+        return False
+
+
+def enter_here(waited: Waited) -> None:
+    """Open the prompt in the thread that waits for ``waited``; leaves when nothing stands and the wait is over."""
+    program = tools.own_program()
+    if program is None:
+        return
+    client = _connect(program, person=True)
+    repl, terminal = _prompt(client, lambda: waited.done() and not client.standing)
+
+    def done(future: Any) -> None:
+        try:
+            error = future.exception()
+        except Exception:  # whatever it waits for, it need not be a call
+            error = None
+        if error is not None and client.standing:
+            headline = str(error).partition("\n")[0]
+            terminal.notice(f"the script's call has failed; it is told when no rank is stopped any more. {headline}")
+        repl.look_up()
+
+    waited.add_done_callback(done)
+    client.stops.clear()  # said on this very terminal a moment ago
+    try:
+        _greet(terminal, client)
+        repl.run()
+        _farewell(terminal, client)
+    finally:
+        client.mute()
+        client.close()
+        terminal.close()
+
+
+def _own_program() -> tools.Program | None:
+    """Return the program of this process; its first mesh may still be starting."""
+    deadline = time.monotonic() + START_SECONDS
+    program = tools.own_program()
+    while program is None and has_runtime() and time.monotonic() < deadline:
+        time.sleep(0.02)
+        program = tools.own_program()
+    return program
+
+
+class _Entered:
+    """What ``enter.call_one()`` returns: ``get()`` opens the prompt."""
+
+    def get(self, timeout: float | None = None) -> None:
+        """Open the prompt in the calling thread, and return when nothing is stopped any more, or the person leaves.
+
+        Waits for the first stop. Without a terminal no prompt is opened: it returns when ranks have stopped and all of
+        them were resumed from elsewhere.
+
+        Args:
+            timeout: seconds to wait for the first stop; None waits for ever.
+        """
+        program = _own_program()
+        if program is None:
+            raise UsageError("there is no mesh in this program yet: make one before the debugger is entered")
+        interactive = _has_terminal()
+        client = _connect(program, person=interactive)
+        try:
+            _wait_and_run(client, interactive, timeout)
+        except KeyboardInterrupt:
+            sys.stdout.write("\nleft the debugger; ranks that are stopped stay stopped\n")
+        finally:
+            client.mute()
+            client.close()
+
+
+def _wait_and_run(client: Client, interactive: bool, timeout: float | None) -> None:
+    changed = threading.Event()
+    told = list(client.stops)
+
+    def notice(text: str) -> None:
+        told.append(text)
+        changed.set()
+
+    client.on_notice = notice
+    client.on_change = changed.set
+    standing = _Standing(client, changed.set)
+    if not told and not client.standing and interactive:
+        sys.stdout.write("waiting for a rank to stop (Ctrl-C leaves) ...\n")
+        sys.stdout.flush()
+    # The first stops are announced together, a moment later; without a terminal nothing is announced here.
+    begin = time.monotonic()
+    while not (told or client.closed() or (client.standing and not interactive)):
+        left = None if timeout is None else begin + timeout - time.monotonic()
+        if left is not None and left <= 0:
+            raise TimeoutError(f"no rank has stopped within {timeout:g} s")
+        changed.wait(left)
+        changed.clear()
+    standing.seen = True
+    if not interactive:
+        while not (client.closed() or standing.over()):
+            changed.wait()
+            changed.clear()
+        return
+    client.stops = told
+    repl, terminal = _prompt(client, standing.over)
+    standing.wake = repl.look_up
+    _greet(terminal, client)
+    try:
+        repl.run()
+        _farewell(terminal, client)
+    finally:
+        terminal.close()
+
+
+def _has_terminal() -> bool:
+    try:
+        return bool(sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty())
+    except ValueError:  # closed
+        return False
+
+
+class _Enter:
+    """The callable part of `DebugClient.enter`."""
+
+    def call_one(self) -> _Entered:
+        """Return what opens the prompt."""
+        return _Entered()
+
+    call = call_one
+
+
+class DebugClient:
+    """The debugger, as a script enters it: ``debug_client().enter.call_one().get()``."""
+
+    def __init__(self) -> None:
+        self.enter = _Enter()
+
+
+def debug_client() -> DebugClient:
+    """Return the debugger of this program. It is not needed at a terminal: there the prompt opens by itself."""
+    return DebugClient()

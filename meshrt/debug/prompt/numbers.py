@@ -1,0 +1,87 @@
+"""Terminal side: many ranks' numbers and arrays in one line, the odd ones named. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from meshrt.selection import fold_ranks, group_by_value
+
+__all__ = ["number_in", "outliers", "summary"]
+
+#: How many times further from the median than half of the ranks are: then a rank is an outlier.
+_FAR = 5.0
+#: So many different numbers are seen at a glance.
+_FEW = 8
+#: Outliers that are named one by one.
+_MOST_NAMED = 8
+
+
+def number_in(text: str, facts: Any) -> float | None:
+    """Return the number that an answer is, if it is one: from its facts, else from its text."""
+    if isinstance(facts, Mapping):
+        return float(facts["value"]) if facts.get("kind") == "number" else None
+    try:
+        return float(text) if len(text) <= 40 and not text.startswith(("*", "_")) and "_" not in text else None
+    except ValueError:
+        return None
+
+
+def outliers(values: Mapping[int, float]) -> list[int]:
+    """Return the ranks whose value is no number, or much further from the median than half of the ranks are."""
+    finite = {rank: value for rank, value in values.items() if math.isfinite(value)}
+    odd = [rank for rank in values if rank not in finite]
+    if len(odd) == len(values):
+        return []  # all alike
+    if len(finite) >= 3:
+        middle = statistics.median(finite.values())
+        spread = statistics.median(abs(value - middle) for value in finite.values())
+        odd += [rank for rank, value in finite.items() if abs(value - middle) > _FAR * spread]
+    return sorted(odd)
+
+
+def summary(answers: Sequence[tuple[int, str, Any]]) -> str:
+    """Return one line about (rank, text, facts) of several ranks, or "" where that says nothing new.
+
+    Numbers: min, median and max with the ranks that have them, and the outliers. Arrays: whether shapes or types
+    differ, and which ranks have NaN.
+    """
+    numbers = {rank: number for rank, text, facts in answers if (number := number_in(text, facts)) is not None}
+    if len(numbers) == len(answers):
+        distinct = len(set(numbers.values()))
+        return _of_numbers(numbers) if distinct > _FEW or (distinct > 2 and outliers(numbers)) else ""
+    arrays = {rank: facts for rank, _, facts in answers if isinstance(facts, Mapping) and facts.get("kind") == "array"}
+    return _of_arrays(arrays) if len(arrays) > 1 and len(arrays) == len(answers) else ""
+
+
+def _of_numbers(values: Mapping[int, float]) -> str:
+    finite = {rank: value for rank, value in values.items() if math.isfinite(value)}
+    parts = []
+    if finite:
+        low, high = min(finite.values()), max(finite.values())
+        middle = statistics.median(finite.values())
+        parts.append(f"min {low:.6g} {_with(finite, low)}, median {middle:.6g}, max {high:.6g} {_with(finite, high)}")
+    odd = outliers(values)
+    if odd:
+        named = [f"[{rank}] {values[rank]:.6g}" for rank in odd[:_MOST_NAMED]]
+        more = f" and {len(odd) - _MOST_NAMED} more" if len(odd) > _MOST_NAMED else ""
+        parts.append(f"outliers: {', '.join(named)}{more}")
+    return "; ".join(parts)
+
+
+def _with(values: Mapping[int, float], wanted: float) -> str:
+    return f"[{fold_ranks(rank for rank, value in values.items() if value == wanted)}]"
+
+
+def _of_arrays(arrays: Mapping[int, Mapping[str, Any]]) -> str:
+    parts = []
+    for name in ("shape", "dtype", "device"):
+        groups = group_by_value((rank, str(facts.get(name))) for rank, facts in arrays.items())
+        if len(groups) > 1:
+            parts.append(f"{name} differs: " + ", ".join(f"[{fold_ranks(ranks)}] {value}" for ranks, value in groups))
+    with_nan = [rank for rank, facts in arrays.items() if facts.get("nan")]
+    if with_nan:
+        parts.append(f"NaN on [{fold_ranks(with_nan)}]")
+    return "; ".join(parts)

@@ -1,0 +1,276 @@
+"""Terminal side: the prompt. Obeys lines one by one, waits for no rank beyond a limit, and leaves ranks as they are."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from meshrt.debug.prompt.answers import Answers
+from meshrt.debug.prompt.attached import Attached
+from meshrt.debug.prompt.client import Client
+from meshrt.debug.prompt.commands.command import Outcome
+from meshrt.debug.prompt.commands.table import candidates, parse_line
+from meshrt.debug.prompt.records import error_record
+from meshrt.debug.prompt.terminal import Terminal, Woken
+from meshrt.debug.prompt.text import clean
+from meshrt.errors import MeshError
+from meshrt.hooks import Body
+
+__all__ = ["PROMPT", "Repl"]
+
+PROMPT = "meshrt_dbg> "
+#: Seconds after which ranks that have not answered are named, and left to themselves.
+HINT_SECONDS = 1.0
+ANSWER_SECONDS = 10.0
+ENDING_SECONDS = 3.0
+
+#: Commands that are obeyed at a rank's prompt too: with an argument they are nothing that pdb or Python could mean.
+_MESH_LINE = re.compile(r"\s*(?:cast|attach|interrupt|logs|wait|where|status|breaks|postmortem)\s+[-\w]")
+
+
+class Repl:
+    """One person, or one script, at the debugger's prompt.
+
+    Args:
+        may_leave: asked whenever something changed, on any thread: True ends the prompt by itself.
+        record: takes what each line came to as plain data, for a program that reads it, instead of showing text.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        terminal: Terminal,
+        *,
+        may_leave: Callable[[], bool] = lambda: False,
+        notices: bool = True,
+        record: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> None:
+        self.client = client
+        self.terminal = terminal
+        self._may_leave = may_leave
+        self._record = record
+        self._attached: Attached | None = None
+        self._names: list[str] = []
+        self._dims: list[str] = []
+        self._leaving = False
+        self._reading = False
+        if notices:
+            client.on_notice = terminal.notice
+        client.on_change = self.look_up
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Read and obey lines until a person leaves, nothing is left to do, or the program ends. Returns an exit code.
+
+        Without a person, the first line that cannot be obeyed ends it, with 1.
+        """
+        while True:
+            if self._attached is not None:
+                self._attached.drain()
+            self._mind_attached()
+            if self.client.closed():
+                return self._closed()
+            if self._attached is None and self._may_leave():
+                self._say("nothing is stopped any more; back to the program")
+                return 0
+            # Said before the last look, so that whatever comes after it rings the bell, and nothing earlier does.
+            self._reading = True
+            try:
+                if self._news():
+                    continue
+                line = self.terminal.read(self._attached.prompt if self._attached else PROMPT)
+            except Woken:
+                continue
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                if self._attached is None or not self.terminal.interactive:
+                    return 0
+                self._reading = False
+                self._attached.end_of_input()
+                continue
+            finally:
+                self._reading = False
+            ok = self.execute(line)
+            if self._leaving:
+                return 0
+            if self.client.closed():
+                return self._closed()
+            if not ok and not self.terminal.interactive:
+                return 1
+
+    def run_lines(self, lines: Iterable[str]) -> int:
+        """Obey the lines of a script, up to the first that fails. Returns an exit code."""
+        for line in lines:
+            if self._attached is not None:
+                self._attached.drain()
+            self._mind_attached()
+            if self.client.closed():
+                return self._closed()
+            if not self.execute(line):
+                return 1
+            if self._leaving:
+                break
+        return 0
+
+    def _closed(self) -> int:
+        pid = self.client.pid
+        if _gone(pid):
+            self._say(f"the program (pid {pid}) has ended")
+            return 0
+        self._say(f"the program (pid {pid}) has closed the connection; python -m meshrt.debug opens it again")
+        return 1
+
+    def look_up(self) -> None:
+        """Something changed: end the reading of a line if that concerns it. Any thread."""
+        if self._reading and self._news():
+            self.terminal.wake()
+
+    def _news(self) -> bool:
+        if self._attached is not None:
+            return not self.client.attached.empty()
+        return self.client.closed() or self._may_leave()
+
+    def _mind_attached(self) -> None:
+        if self._attached is not None and not self._attached.here:
+            self._attached = None
+        if self._attached is None:
+            while not self.client.attached.empty():
+                self.client.attached.get_nowait()
+
+    def execute(self, line: str) -> bool:
+        """Obey one line. Returns False when it could not be obeyed."""
+        try:
+            if self._attached is not None and not (self._attached.at_pdb and _MESH_LINE.match(line)):
+                return self._at_rank(self._attached, line)
+            return self._obey(line)
+        except MeshError as error:
+            self._failed(line, clean(str(error)), type(error).__name__)
+        except TimeoutError:
+            self._failed(line, "the program does not answer", "TimeoutError")
+        except OSError:
+            if not self.client.closed():
+                raise
+        except KeyboardInterrupt:
+            self._say("")
+        finally:
+            self._mind_attached()
+        return False
+
+    def _at_rank(self, attached: Attached, line: str) -> bool:
+        ok = attached.execute(line)
+        if self._record is not None:
+            self._record({"command": "pdb", "line": line, "ok": ok, **attached.facts()})
+        return ok
+
+    def _obey(self, line: str) -> bool:
+        if not line.strip() or line.lstrip().startswith("#"):
+            return True
+        invocation = parse_line(line)
+        outcome = invocation.run(self)
+        if self._record is not None:
+            self._record({"command": invocation.command.name, "line": line, "ok": outcome.ok, **outcome.data})
+        else:
+            self._show(outcome)
+        return outcome.ok
+
+    def _show(self, outcome: Outcome) -> None:
+        if outcome.text:
+            self._say(outcome.text)
+
+    def _failed(self, line: str, text: str, kind: str) -> None:
+        if self._record is not None:
+            self._record(error_record(line, text, kind))
+        else:
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        if self._record is None:
+            self.terminal.write(text + "\n")
+
+    # -- what commands use ---------------------------------------------------------------------------------------------
+
+    def attach(self, snapshot: Body) -> None:
+        """Give the prompt to a rank."""
+        self._attached = Attached(self.client, self.terminal, snapshot)
+
+    def leave(self) -> None:
+        """End the prompt."""
+        self._leaving = True
+
+    def collect(self, first: Body) -> Answers:
+        """Gather what becomes of a job, within limits; Ctrl-C leaves those that have not answered."""
+        answers = Answers()
+        answers.add(first)
+        job = int(first["job"])
+        reports = self.client.reports(job)
+        start = time.monotonic()
+        hinted = False
+        try:
+            while not answers.done:
+                limit = start + (ANSWER_SECONDS if hinted else HINT_SECONDS)
+                try:
+                    report = reports.get(timeout=max(0.0, limit - time.monotonic()))
+                except queue.Empty:
+                    if hinted:
+                        break
+                    hinted = True
+                    if self.terminal.interactive:
+                        self._say(f"{answers.pending()}; Ctrl-C to leave them")
+                    continue
+                if report is None:
+                    break
+                answers.add(report)
+        except KeyboardInterrupt:
+            self._say("")
+        finally:
+            self.client.forget(job)
+        if not answers.done and not self.client.closed():
+            self.client.ask("debug.leave", job=job)
+        return answers
+
+    # -- completion ----------------------------------------------------------------------------------------------------
+
+    def complete(self, text: str) -> list[str]:
+        """Return what the last word of ``text`` may become."""
+        if self._attached is not None:
+            return self._at_rank_names(text)
+        if " " in text:
+            self._learn()
+        return candidates(text, self._names, self._dims)
+
+    def _learn(self) -> None:
+        try:
+            body = self.client.ask("debug.names", timeout=1.0)
+        except (MeshError, OSError):
+            return  # completion is a help, not a matter
+        self._names, self._dims = list(body["actors"]), list(body["dims"])
+
+    def _at_rank_names(self, text: str) -> list[str]:
+        own = ["detach"] if " " not in text.strip() else []
+        try:
+            return own + list(self.client.ask("debug.complete", timeout=1.0, text=text)["names"])
+        except (MeshError, OSError):
+            return own
+
+
+def _gone(pid: int) -> bool:
+    """Whether a process has ended, or does so in the next moment: a program closes its connections a little earlier."""
+    deadline = time.monotonic() + ENDING_SECONDS
+    while pid != os.getpid():
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return True
+        if stat.rpartition(")")[2].split()[0] in "ZX":
+            return True
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.01)
+    return False

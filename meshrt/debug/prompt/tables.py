@@ -1,0 +1,125 @@
+"""Terminal side: listings. Plain data in, text out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from meshrt.debug.prompt.text import clean
+from meshrt.debug.protocol import since
+from meshrt.hooks import Body
+from meshrt.selection import Shape, fold_coordinates, fold_ranks
+
+__all__ = ["breakpoints", "listing", "status"]
+
+#: A listing with more rows than this shows equal stops as one row.
+FOLD_ABOVE = 32
+_HEADERS = ("Actor Name", "Rank", "Coords", "Hostname", "Function", "Line No.")
+_STATE_HEADERS = ("Actor Name", "Rank", "Coords", "Hostname", "State", "Since", "Place")
+
+
+def listing(rows: Sequence[Body], *, state: str = "stopped", fold: bool = True, left_out: int = 0) -> str:
+    """Return the table of ranks; above `FOLD_ABOVE` rows, equal ones become one row."""
+    from tabulate import tabulate  # start-up: only where a table is shown
+
+    if not rows:
+        return "nothing is stopped" if state == "stopped" else f"no rank is {state}" if state != "all" else "no ranks"
+    fold = fold and len(rows) > FOLD_ABOVE
+    stops = state == "stopped"
+    groups = _groups(rows, stops) if fold else [[row] for row in rows]
+    headers = _HEADERS if stops else _STATE_HEADERS
+    cells = [_cells(members, fold, stops) for members in groups]
+    texts = [2, 3, 4] if stops else [2, 3, 4, 5]
+    lines = [clean(tabulate(cells, headers=headers, tablefmt="grid", disable_numparse=texts))]
+    if left_out:
+        lines.append(f"... and {left_out} more")
+    for word, members in _remarks(rows) if stops else ():
+        lines.append(clean(f"{word}: {_by_actor(members)}"))
+    return "\n".join(lines)
+
+
+def _groups(rows: Sequence[Body], stops: bool) -> list[list[Body]]:
+    groups: dict[tuple[Any, ...], list[Body]] = {}
+    for row in rows:
+        key = (row["actor"], repr(row["view"]), row["file"], row["function"], row["line"])
+        groups.setdefault(key if stops else (*key, row["state"], row["note"]), []).append(row)
+    return list(groups.values())
+
+
+def _cells(members: Sequence[Body], folded: bool, stops: bool) -> tuple[Any, ...]:
+    first, ranks = members[0], [row["rank"] for row in members]
+    if folded:
+        hosts = sorted({row["host"] for row in members})
+        host = hosts[0] + (f" (+{len(hosts) - 1})" if len(hosts) > 1 else "")
+        head = (first["actor"], fold_ranks(ranks), fold_coordinates(ranks, Shape.from_wire(first["view"])), host)
+    else:
+        head = (first["actor"], first["rank"], str(first["coords"]), first["host"])
+    if stops:
+        return (*head, _function(first), first["line"])
+    note = f" ({first['note']})" if first["note"] else ""
+    place = f"{first['file'].rpartition('/')[2]}:{first['line']} ({first['function']})" if first["line"] else ""
+    began = min(row["since"] for row in members)
+    return (*head, first["state"] + note, since(began) if began else "", place)
+
+
+def _function(row: Body) -> str:
+    return f"{row['module']}.{row['function']}"
+
+
+def _remarks(rows: Iterable[Body]) -> Iterable[tuple[str, list[Body]]]:
+    """What the columns do not say: stops after an exception, and ranks that are at work on a command."""
+    remarks: dict[str, list[Body]] = {}
+    for row in rows:
+        if row["state"] == "post-mortem":
+            remarks.setdefault("after an exception (c delivers it)", []).append(row)
+        if row["note"]:
+            remarks.setdefault(row["note"], []).append(row)
+    return remarks.items()
+
+
+def _by_actor(rows: Iterable[Body]) -> str:
+    ranks: dict[str, list[int]] = {}
+    for row in rows:
+        ranks.setdefault(row["actor"], []).append(row["rank"])
+    return ", ".join(f"{actor} {fold_ranks(members)}" for actor, members in ranks.items())
+
+
+def status(body: Body) -> str:
+    """Return one screen about everything that runs."""
+    lines = []
+    now = time.time_ns() / 1e9
+    for mesh in body["meshes"]:
+        sizes = ", ".join(f"{label}={size}" for label, size in mesh["sizes"])
+        name = f"{mesh['name']} " if mesh["name"] else ""
+        actors = ", ".join(mesh["actors"]) or "none"
+        lines.append(f"mesh {name}{mesh['mesh']} ({sizes}): {mesh['alive']} ranks alive; actors: {actors}")
+        lines += [f"  gone: {ranks} ({how})" for how, ranks in mesh["gone"].items()]
+    order = ("not-answering", "post-mortem", "stopped", "blocked", "running")
+    groups = [group for group in body["groups"] if group["state"] != "dead"]
+    for group in sorted(groups, key=lambda group: (group["actor"], order.index(group["state"]), -group["count"])):
+        place = f" at {group['place']}" if group["place"] else ""
+        note = f" ({group['note']})" if group["note"] else ""
+        began = f" for {since(group['since'], now)}" if group["since"] else ""
+        lines.append(f"{group['actor']} {group['ranks']}: {group['state']}{place}{began}{note}")
+    if not body["meshes"]:
+        lines.append("nothing runs")
+    elif not any(group["state"] in ("stopped", "post-mortem") for group in groups):
+        lines.append("nothing is stopped")
+    if len(body["terminals"]) > 1:
+        lines.append(f"terminals: processes {', '.join(map(str, body['terminals']))}")
+    return clean("\n".join(lines))
+
+
+def breakpoints(rows: Sequence[Body]) -> str:
+    """Return the table of breakpoints."""
+    if not rows:
+        return "no breakpoints are set"
+    lines = []
+    for row in rows:
+        condition = f", {row['condition']}" if row["condition"] else ""
+        once = " once" if row["once"] else ""
+        hits = "; ".join(f"[{ranks}] {count} times" for count, ranks in row.get("hits", {}).items())
+        hit = f": hit {hits}" if hits else ""
+        lines.append(f"{row['id']}  {row['place']}{condition} on {row['ranks']}{once}{hit}")
+    return clean("\n".join(lines))

@@ -1,0 +1,257 @@
+"""Terminal side: where lines come from and text goes to. prompt_toolkit at a terminal, plain lines everywhere else.
+
+Another thread may `wake` a terminal: the `read` that is going on, or the next one, raises `Woken`, and the prompt looks
+at what has changed. It may also hand in a `notice`, which is printed above the line that is being typed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from meshrt.debug.prompt.text import clean
+
+__all__ = ["LineTerminal", "PromptTerminal", "Terminal", "Woken", "make_terminal"]
+
+Completer = Callable[[str], Iterable[str]]
+
+
+class Woken(Exception):
+    """`Terminal.wake` was called while a line was wanted."""
+
+
+class Terminal(Protocol):
+    """What the prompt needs of a terminal."""
+
+    #: A person is there, who can be asked.
+    interactive: bool
+
+    def read(self, prompt: str) -> str:
+        """Return a line without its end. Raises EOFError, KeyboardInterrupt, Woken."""
+        ...
+
+    def write(self, text: str) -> None:
+        """Print ``text`` as it is; only the thread that reads."""
+        ...
+
+    def notice(self, text: str) -> None:
+        """Print a line above the one that is being typed. Any thread."""
+        ...
+
+    def wake(self) -> None:
+        """Make the reading thread look up. Any thread."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what the terminal holds open."""
+        ...
+
+
+class _Notices:
+    """Lines that wait until nothing else is being printed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: list[str] = []
+        self._reading = False
+
+    def put(self, text: str, show: Callable[[str], None]) -> None:
+        """Show ``text`` now if a line is being read, else keep it."""
+        with self._lock:
+            if not self._reading:
+                self._waiting.append(text)
+                return
+        show(text)
+
+    @contextlib.contextmanager
+    def reading(self, show: Callable[[str], None]) -> Iterator[None]:
+        """Show what waits, and what comes while a line is read."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        for text in waiting:
+            show(text)
+        with self._lock:
+            self._reading = True
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._reading = False
+
+
+class LineTerminal:
+    """Plain lines from a file descriptor, text to a stream: pipes, files, scripts.
+
+    With ``person``: a terminal that cannot move its cursor. Only there a prompt is shown.
+    """
+
+    def __init__(self, stdin: int, stdout: IO[str], *, person: bool = False) -> None:
+        self.interactive = person
+        self._stdin = stdin
+        self._stdout = stdout
+        self._prompt = ""
+        self._buffer = b""
+        self._ended = False
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._notices = _Notices()
+
+    def read(self, prompt: str) -> str:
+        self._heed_bell()
+        with self._notices.reading(self._show_before):
+            if self.interactive:
+                self._prompt = prompt
+                self.write(prompt)
+            while b"\n" not in self._buffer:
+                if self._ended:
+                    line, self._buffer = self._buffer, b""
+                    if line:
+                        return line.decode("utf-8", "replace")
+                    raise EOFError
+                ready, _, _ = select.select([self._bell, self._stdin], [], [])
+                if self._bell in ready:
+                    if self.interactive:
+                        self.write("\n")
+                    self._heed_bell()
+                data = os.read(self._stdin, 65536)
+                if not data and self.interactive:
+                    self.write("\n")
+                    raise EOFError  # Ctrl-D: a terminal goes on after it
+                self._ended = not data
+                self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line.decode("utf-8", "replace").rstrip("\r")
+
+    def _heed_bell(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._bell)
+            raise Woken
+
+    def write(self, text: str) -> None:
+        self._stdout.write(text)
+        self._stdout.flush()
+
+    def _show_before(self, text: str) -> None:
+        self.write(clean(text) + "\n")
+
+    def _show_now(self, text: str) -> None:
+        self.write(f"\n{clean(text)}\n{self._prompt}" if self.interactive else f"{clean(text)}\n")
+
+    def notice(self, text: str) -> None:
+        self._notices.put(text, self._show_now)
+
+    def wake(self) -> None:
+        with contextlib.suppress(OSError):  # closed
+            os.eventfd_write(self._bell, 1)
+
+    def close(self) -> None:
+        bell, self._bell = self._bell, -1
+        if bell >= 0:
+            os.close(bell)
+
+
+class PromptTerminal:
+    """A person at a terminal: editing, history, completion, notices above the line."""
+
+    interactive = True
+
+    def __init__(self, complete: Completer) -> None:
+        from prompt_toolkit import PromptSession  # start-up: only at a terminal
+
+        self._session: Any = PromptSession(
+            history=_history(), completer=_completer(complete), complete_while_typing=False
+        )
+        self._lock = threading.Lock()
+        self._notices = _Notices()
+        self._woken = False
+        self._active: Any = None
+
+    def read(self, prompt: str) -> str:
+        from prompt_toolkit.patch_stdout import patch_stdout  # start-up: only at a terminal
+
+        with self._lock:
+            if self._woken:
+                self._woken = False
+                raise Woken
+        try:
+            with patch_stdout(raw=True), self._notices.reading(print):
+                return str(self._session.prompt(prompt, pre_run=self._began))
+        finally:
+            with self._lock:
+                self._active = None
+                self._woken = False
+
+    def _began(self) -> None:
+        with self._lock:
+            self._active = self._session.app
+            if self._woken:
+                self._active.exit(exception=Woken())
+
+    def write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def notice(self, text: str) -> None:
+        self._notices.put(clean(text), print)
+
+    def wake(self) -> None:
+        with self._lock:
+            if self._woken:
+                return
+            self._woken = True
+            app = self._active
+            if app is not None and app.loop is not None:
+                with contextlib.suppress(RuntimeError):  # its loop is closed: the line has just been read
+                    app.loop.call_soon_threadsafe(self._exit, app)
+
+    def _exit(self, app: Any) -> None:
+        with self._lock:
+            if app is self._active and app.is_running and not app.future.done():
+                app.exit(exception=Woken())
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def make_terminal(complete: Completer) -> Terminal:
+    """Return a terminal for this process's standard streams."""
+    if sys.stdin is None or sys.stdout is None:
+        return LineTerminal(os.open(os.devnull, os.O_RDONLY), sys.__stdout__ or open(os.devnull, "w"))
+    person = sys.stdin.isatty() and sys.stdout.isatty()
+    if person and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"):
+        return PromptTerminal(complete)
+    return LineTerminal(sys.stdin.fileno(), sys.stdout, person=person)
+
+
+def _history() -> Any:
+    from prompt_toolkit.history import FileHistory, InMemoryHistory  # start-up: only at a terminal
+
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    path = Path(state) / "meshrt" / "debug_history"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(path, "a", encoding="utf-8"):
+            os.chmod(path, 0o600)
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(str(path))
+
+
+def _completer(complete: Completer) -> Any:
+    from prompt_toolkit.completion import Completer as Base  # start-up: only at a terminal
+    from prompt_toolkit.completion import Completion  # start-up: only at a terminal
+
+    class Words(Base):
+        def get_completions(self, document: Any, complete_event: Any) -> Iterator[Any]:
+            text = document.text_before_cursor
+            word = text[text.rfind(" ") + 1 :]
+            for candidate in complete(text):
+                if candidate.startswith(word):
+                    yield Completion(candidate, start_position=-len(word))
+
+    return Words()

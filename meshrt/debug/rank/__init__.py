@@ -1,0 +1,1 @@
+"""The debugger in a rank: what stops there, the prompt of a stopped thread, and what is asked of running ones."""

@@ -1,0 +1,73 @@
+"""``await`` at the prompt: it runs on an event loop of its own, while the actor's stands still."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+from collections.abc import Coroutine
+from types import CodeType
+from typing import Any
+
+from meshrt.debug.rank.console import Console
+
+__all__ = ["compiled", "run"]
+
+_ELSEWHERE = (
+    "this awaits something that belongs to the actor's own event loop, which stands still while the rank is stopped; "
+    "`n` over the line that awaits it lets that loop run"
+)
+
+
+def compiled(source: str, mode: str) -> CodeType | None:
+    """Return ``source`` as code that makes a coroutine when evaluated, if it has an ``await`` of its own; else None."""
+    if "await" not in source and "async" not in source:
+        return None
+    try:
+        code = compile(source, "<stdin>", mode, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    except (SyntaxError, ValueError):
+        return None  # whoever compiles it next says what is wrong
+    return code if code.co_flags & inspect.CO_COROUTINE else None
+
+
+def run(coroutine: Coroutine[Any, Any, Any], console: Console) -> Any:
+    """Run ``coroutine`` to its end on the calling thread, whatever loop runs there already.
+
+    Raises:
+        RuntimeError: It waits for something of the actor's own loop.
+        CancelledError: The person let the rank go meanwhile.
+    """
+    outer = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    loop = asyncio.new_event_loop()
+    try:
+        task = loop.create_task(coroutine)
+        console.cancel = lambda: _cancel(loop, task)
+        try:
+            return loop.run_until_complete(task)
+        finally:
+            console.cancel = None
+            loop.run_until_complete(_end_tasks())
+            loop.run_until_complete(loop.shutdown_asyncgens())
+    except RuntimeError as error:
+        text = str(error)
+        if "different loop" in text or "different event loop" in text:
+            raise RuntimeError(_ELSEWHERE) from error
+        raise
+    finally:
+        loop.close()
+        asyncio._set_running_loop(outer)
+
+
+def _cancel(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
+    try:
+        loop.call_soon_threadsafe(task.cancel)
+    except RuntimeError:
+        pass  # it has come to its end just now, and the loop is closed
+
+
+async def _end_tasks() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

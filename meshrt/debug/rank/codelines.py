@@ -1,0 +1,110 @@
+"""Which lines have code, and which function a line belongs to.
+
+A breakpoint is set on a line of text. What runs are code objects, and one line may belong to several: ``def`` runs in
+the code around the function, a comprehension has (before 3.12) a code object of its own. The outermost function whose
+body has the line is meant.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from types import CodeType
+from typing import NamedTuple
+
+__all__ = ["NoCodeError", "Target", "body_of", "find", "is_module", "matches", "nested"]
+
+
+class Target(NamedTuple):
+    """A line, in the code object that has this first line and this qualified name."""
+
+    line: int
+    first: int
+    name: str
+
+    def is_in(self, code: CodeType) -> bool:
+        """Whether ``code``, which is of the right file, is meant."""
+        return code.co_firstlineno == self.first and code.co_qualname == self.name
+
+
+class NoCodeError(LookupError):
+    """No code can be stopped at on the line, and the text says why."""
+
+
+@lru_cache(maxsize=4096)
+def matches(filename: str, wanted: str) -> bool:
+    """Whether a person who writes ``wanted`` (``train.py``, ``pkg/train.py``, a whole path) means ``filename``."""
+    wanted = wanted.removeprefix("./")
+    if filename == wanted or filename.endswith("/" + wanted.lstrip("/")):
+        return True
+    return os.path.isabs(wanted) and os.path.realpath(filename) == os.path.realpath(wanted)
+
+
+def nested(code: CodeType) -> Iterator[CodeType]:
+    """Return ``code`` and every code object in it, outer ones first."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from nested(constant)
+
+
+def is_module(code: CodeType) -> bool:
+    """Whether ``code`` is that of a module or a class: it runs once."""
+    return not code.co_flags & inspect.CO_OPTIMIZED
+
+
+def body_of(code: CodeType) -> list[int]:
+    """Return the lines of ``code``, ascending; of a function without those that only define it."""
+    lines = {line for _, _, line in code.co_lines() if line}
+    if not is_module(code) and len(lines) > 1:
+        lines.discard(code.co_firstlineno)
+    return sorted(lines)
+
+
+def find(roots: Iterable[CodeType], line: int, *, ran: bool) -> Target:
+    """Return where code of one file is stopped at for ``line``: there, or on the next line that has code.
+
+    Args:
+        roots: The code of the module, or of all its functions that are known.
+        ran: The module's own code has run; only its functions will run again.
+    Raises:
+        NoCodeError: No such line.
+    """
+    lines: dict[int, CodeType] = {}
+    over: set[int] = set()
+    headers: list[tuple[int, CodeType]] = []
+    for root in roots:
+        for code in nested(root):
+            body = body_of(code)
+            if is_module(code):
+                headers += _headers(code)
+            if ran and is_module(code):
+                over.update(body)
+                continue
+            for number in body:
+                lines.setdefault(number, code)
+    header = [code for start, code in headers if start <= line < body_of(code)[0]]
+    if not header and line not in lines:
+        # A function that is known by itself: its first lines are no code of it.
+        header = [code for code in lines.values() if code.co_firstlineno <= line < body_of(code)[0]]
+    if header:
+        return Target(body_of(header[-1])[0], header[-1].co_firstlineno, header[-1].co_qualname)
+    if line in lines:
+        code = lines[line]
+        return Target(line, code.co_firstlineno, code.co_qualname)
+    if line in over:
+        raise NoCodeError(f"line {line} is outside of every function, and has run already")
+    following = min((number for number in lines if number > line), default=0)
+    if not following:
+        last = max((*lines, *over), default=0)
+        raise NoCodeError(f"there is no code at line {line} or after it; the last line with code is {last}")
+    code = lines[following]
+    return Target(following, code.co_firstlineno, code.co_qualname)
+
+
+def _headers(module: CodeType) -> list[tuple[int, CodeType]]:
+    """The functions that a module or a class defines, with the line where their definition starts."""
+    functions = [code for code in module.co_consts if isinstance(code, CodeType) and not is_module(code)]
+    return [(code.co_firstlineno, code) for code in functions if body_of(code)[:1] > [code.co_firstlineno]]

@@ -1,0 +1,75 @@
+"""Names for the last word of a line, found without running code of the user's.
+
+An attribute is looked up where it is stored: in the instance, its slots and its classes. What a property or a
+``__getattr__`` would make up is not there, so a chain through one offers nothing.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import keyword
+import re
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+__all__ = ["complete"]
+
+_CHAIN = re.compile(r"(?:[^\W\d]\w*\s*\.\s*)*(?:[^\W\d]\w*)?$")
+#: More names than these are no help.
+_MOST = 500
+
+
+def complete(text: str, *namespaces: Mapping[str, Any]) -> list[str]:
+    """Return what the last word of ``text`` may become, sorted: ``self.mo`` -> ``["self.model", ...]``.
+
+    Args:
+        namespaces: Where names are looked up, the nearest first; the built-in ones come last.
+    """
+    match = _CHAIN.search(text)
+    chain = "".join(match[0].split()) if match is not None else ""
+    *path, last = chain.split(".")
+    if not path:
+        names = {name for namespace in (*namespaces, vars(builtins)) for name in list(namespace)}
+        names.update(keyword.kwlist)
+        return _matching(names, last, "")
+    try:
+        value = next(space for space in (*namespaces, vars(builtins)) if path[0] in space)[path[0]]
+        for name in path[1:]:
+            value = _stored(value, name)
+    except (StopIteration, AttributeError):
+        return []
+    return _matching(_names_of(value), last, ".".join(path) + ".")
+
+
+def _matching(names: set[str], start: str, prefix: str) -> list[str]:
+    hidden = not start.startswith("_")
+    fitting = [name for name in names if name.startswith(start) and not (hidden and name.startswith("_"))]
+    return [prefix + name for name in sorted(fitting)][:_MOST]
+
+
+def _stored(value: Any, name: str) -> Any:
+    found = inspect.getattr_static(value, name)
+    if inspect.isdatadescriptor(found) or isinstance(found, staticmethod | classmethod):
+        if inspect.ismemberdescriptor(found):  # a slot: reading it runs no code of the user's
+            return found.__get__(value)
+        raise AttributeError(name)
+    return found
+
+
+def _names_of(value: Any) -> set[str]:
+    names: set[Any] = set()
+    for cls in type(value).__mro__:
+        names.update(cls.__dict__)
+    if isinstance(value, type):
+        for cls in value.__mro__:
+            names.update(cls.__dict__)
+    if type(value) is ModuleType:
+        names.update(value.__dict__)
+    else:
+        try:
+            names.update(object.__getattribute__(value, "__dict__"))
+        except (AttributeError, TypeError):
+            pass  # no dictionary, or none that is stored
+    return {name for name in names if isinstance(name, str)}

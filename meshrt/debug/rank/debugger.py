@@ -1,0 +1,317 @@
+"""The debugger in a rank: what stops there, and what it serves.
+
+Loaded by the first ``breakpoint()`` of the process, or by the first operation of its name. A session belongs to one
+thread and one endpoint call; the table below is keyed by thread, as that is what ``breakpoint()`` and the hooks know;
+lines come in by (actor, thread name).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import threading
+from threading import get_ident
+from types import FrameType
+from typing import Any
+
+from meshrt.debug import protocol
+from meshrt.debug.rank.breakpoints import BreakTable, Hit
+from meshrt.debug.rank.completion import complete
+from meshrt.debug.rank.evaluate import Evaluator, namespace_of
+from meshrt.debug.rank.interrupts import Interrupts
+from meshrt.debug.rank.monitoring import Monitor
+from meshrt.debug.rank.postmortem import PostMortem
+from meshrt.debug.rank.session import RankSession
+from meshrt.debug.rank.sources import SourceFetcher
+from meshrt.debug.rank.tracing import Tracer
+from meshrt.debug.stepping import caller_frame
+from meshrt.errors import MeshError
+from meshrt.hooks import Body, EndpointCall, RankServices, hooks
+
+__all__ = ["RankDebugger", "load"]
+
+_PRICE = (
+    "Python 3.11 traces every call of an actor that runs while breakpoints are set: code that makes many calls runs "
+    "about 5 times slower; a loop that runs in a thread of its own is reached with its next call"
+)
+
+
+class RankDebugger:
+    """All sessions of this process, and whatever may begin one.
+
+    It is the `Sessions` of interrupts, and the `MeshBreaks` of sessions.
+    """
+
+    def __init__(self, services: RankServices) -> None:
+        self._services = services
+        self._sessions: dict[int, RankSession] = {}
+        self._sources = SourceFetcher(services)
+        self._last_call: EndpointCall | None = None
+        self._closing = False
+        #: Threads in which breakpoints are passed over.
+        self._quiet: set[int] = set()
+        self._table = BreakTable()
+        by_monitoring = sys.version_info >= (3, 12)
+        self._tracer = Tracer(self._table, self._reached, self._interrupted, breaks=not by_monitoring)
+        self._monitor = Monitor(self._table, self._reached, self._interrupted) if by_monitoring else None
+        self._interrupts = Interrupts(services, self, self._tracer, self._monitor)
+        self._post_mortem = PostMortem(services, self._sources)
+        self._evaluator = Evaluator(services, self._sources, self._quiet)
+
+    # -- on the thread that runs user code -----------------------------------------------------------------------------
+
+    def breakpointhook(self, *args: Any, **kwargs: Any) -> None:
+        """Stop the calling thread. Of the arguments only ``header`` means something: a line to show first."""
+        frame = caller_frame(sys._getframe(1))
+        if frame is None or os.environ.get("PYTHONBREAKPOINT") == "0" or get_ident() in self._quiet:
+            return
+        session = self.open()
+        if kwargs.get("header"):
+            session.console.write(f"{kwargs['header']}\n")
+        session.breakpoint(frame)
+
+    def endpoint_enter(self, call: EndpointCall) -> None:
+        """Look for breakpoints in the endpoint that begins, and on it. Called while there are any."""
+        if self._table.bind_endpoints(self._services.actors()) and self._monitor is not None:
+            self._monitor.refresh()
+        self._tracer.follow(None)
+
+    def endpoint_exit(self, call: EndpointCall) -> None:
+        """End the session of the endpoint that ended."""
+        self._interrupts.ended(get_ident())
+        self._tracer.leave()
+        session = self._sessions.pop(get_ident(), None)
+        if session is not None:
+            session.end()
+
+    def endpoint_error(self, call: EndpointCall, exception: BaseException) -> None:
+        """Show where it failed, or write it down, before the caller gets the exception."""
+        if self._closing:
+            return
+        if self._post_mortem.stops(call, exception, self._sessions.get(get_ident())):
+            self.open(call).failed(exception)
+
+    def signalled(self, frame: FrameType | None) -> None:
+        """On the main thread, in the handler of the rank's signal."""
+        self._interrupts.on_signal(frame)
+        if self._tracer.wanted and self._services.current_call() is not None:
+            self._tracer.follow(frame)
+
+    def open(self, call: EndpointCall | None = None) -> RankSession:
+        """Return the session of the calling thread; a new one if need be."""
+        ident = get_ident()
+        session = self._sessions.get(ident)
+        if session is not None and not session.thread and not self._runs(session.call):
+            session.end()  # of something that ended without being an endpoint, such as the loading of a class
+            session = None
+        if session is None:
+            call = call or self._services.current_call()
+            thread = "" if call is not None else self._thread_name()
+            call = call or self._call_of_thread()
+            self._last_call = call
+            self._sources.new_session()
+            session = RankSession(self._services, call, thread, self._sources, self, self._forget)
+            self._sessions[ident] = session
+            if self._closing:
+                session.close()
+        return session
+
+    def _runs(self, call: EndpointCall) -> bool:
+        return any(running is call for running in self._services.current_calls())
+
+    def _forget(self, session: RankSession) -> None:
+        for ident, known in list(self._sessions.items()):
+            if known is session:
+                del self._sessions[ident]
+
+    def _thread_name(self) -> str:
+        """Return a name for a thread of the user's own that can be typed and is unique on this rank."""
+        name = re.sub(r"[^\w.-]+", "_", threading.current_thread().name.split(" ")[0]).strip("_") or "thread"
+        taken = {session.thread for session in list(self._sessions.values())}
+        return f"{name}-{threading.get_native_id()}" if name in taken else name
+
+    def _call_of_thread(self) -> EndpointCall:
+        """Say to which endpoint call a thread of the user's own belongs: the one that runs, or the last one."""
+        calls = list(self._services.current_calls())
+        if calls:
+            return calls[-1]
+        if self._last_call is not None:
+            return self._last_call
+        rank = self._services.rank
+        return EndpointCall(self._services.mesh_id, "thread", rank, "", [])
+
+    # -- breakpoints of running ranks, on the threads that reach them --------------------------------------------------
+
+    def watched(self, frame: FrameType) -> bool:
+        """See `MeshBreaks`."""
+        return self._tracer.wanted and bool(self._table.lines_in(frame.f_code))
+
+    def traced(self, frame: FrameType) -> bool:
+        """See `MeshBreaks`."""
+        hit = self._hit(frame) if self._tracer.wanted else None
+        if hit is not None:
+            self._tell(self.open(), hit)
+        return hit is not None
+
+    def marks(self, frame: FrameType) -> bool:
+        """See `MeshBreaks`."""
+        return self._monitor is not None and frame.f_lineno in self._table.lines_in(frame.f_code)
+
+    def follow(self, frame: FrameType | None) -> Any:
+        """See `MeshBreaks`."""
+        return self._tracer.follow(frame)
+
+    def _reached(self, frame: FrameType) -> None:
+        """A line with a breakpoint is about to run."""
+        session = self._sessions.get(get_ident())
+        if session is not None and session.stopped:
+            return  # a command that is being obeyed leads here
+        just_stopped = session is not None and session.take_mark(frame)
+        hit = self._hit(frame)
+        if hit is None or just_stopped:
+            return
+        session = self.open()
+        self._tell(session, hit)
+        session.stop(frame, "breakpoint", traced=True)
+
+    def _hit(self, frame: FrameType) -> Hit | None:
+        if self._closing or get_ident() in self._quiet:
+            return None
+        hit = self._table.reached(frame, lambda: (self._services.current_call() or self._call_of_thread()).actor)
+        if hit is not None and not self._table.active:
+            self._services.call_later(0, self._watch_no_more)
+        return hit
+
+    @staticmethod
+    def _tell(session: RankSession, hit: Hit) -> None:
+        session.hit, session.error = hit
+        if hit.error:
+            session.console.write(f"{hit.error}\n")
+
+    def _interrupted(self, frame: FrameType) -> None:
+        self._interrupts.on_line(frame)
+
+    # -- on the control thread -----------------------------------------------------------------------------------------
+
+    def of_thread(self, ident: int) -> RankSession | None:
+        """Return the session of a thread, if it has one."""
+        return self._sessions.get(ident)
+
+    def input(self, body: Body) -> Body:
+        """Hand a person's line, or an action, to the session that it is meant for."""
+        session = self._session_of(body)
+        if session is None:
+            return {"accepted": False}
+        seq = int(body["seq"])
+        if body.get("action") == "continue":
+            return {"accepted": session.resume(seq)}
+        return {"accepted": session.feed(seq, body.get("line"), brief=bool(body.get("brief")))}
+
+    def interrupt(self, body: Body) -> Body:
+        """Have an actor stopped where it is."""
+        return self._interrupts.ask(body)
+
+    def breaks(self, body: Body) -> Body:
+        """Replace the table of breakpoints."""
+        states = self._table.replace(body["breaks"], self._services.actors())
+        price = self._watch()
+        return {
+            "same": {
+                "bound": {str(number): state for number, state in states.items()},
+                "lines": {str(number): line for number, line in self._table.lines().items()},
+                "price": price,
+            }
+        }
+
+    def _watch(self) -> str:
+        """Look for what is in the table; returns what that costs."""
+        active = self._table.active
+        if active and self.endpoint_enter not in hooks.endpoint_enter:
+            hooks.endpoint_enter.append(self.endpoint_enter)
+        elif not active and self.endpoint_enter in hooks.endpoint_enter:
+            hooks.endpoint_enter.remove(self.endpoint_enter)
+        if self._monitor is not None:
+            self._monitor.refresh()
+            return ""
+        if not active:
+            return ""
+        try:
+            self._services.signal_main()  # code that runs already is followed from there
+        except MeshError as error:
+            return f"{_PRICE}; {error}"
+        return _PRICE
+
+    def _watch_no_more(self) -> None:
+        """The last breakpoint has been hit, and was there for once only."""
+        self._watch()
+
+    def hits(self, body: Body) -> Body:
+        """Return how often each breakpoint has stopped something."""
+        return {"same": {"hits": {str(number): count for number, count in self._table.hits.items()}}}
+
+    def set_post_mortem(self, body: Body) -> Body:
+        """Replace what is done when an endpoint raises."""
+        self._post_mortem.set(body["modes"])
+        return {"same": {}}
+
+    def complete(self, body: Body) -> Body:
+        """Return what the last word of a line may become."""
+        session = self._session_of(body)
+        frame = session.debugger.curframe if session is not None and session.stopped else None
+        if session is not None and frame is not None:
+            return {"names": complete(str(body["text"]), session.debugger.curframe_locals, frame.f_globals)}
+        for actor in self._services.actors():
+            if actor.name == body["actor"] and actor.instance is not None:
+                return {"names": complete(str(body["text"]), namespace_of(actor))}
+        return {"names": []}
+
+    def _session_of(self, body: Body) -> RankSession | None:
+        for session in list(self._sessions.values()):
+            if session.call.actor == body["actor"] and session.thread == body.get("thread", ""):
+                return session
+        return None
+
+    def proc_closing(self) -> None:
+        """Release every stopped thread: the mesh is being stopped."""
+        self._closing = True
+        for session in list(self._sessions.values()):
+            session.close()
+
+    def serve(self) -> None:
+        """Offer all this to the runtime."""
+        operations = self._services.operations
+        operations[protocol.INPUT] = self.input
+        operations[protocol.INTERRUPT] = self.interrupt
+        operations[protocol.BREAKS] = self.breaks
+        operations[protocol.HITS] = self.hits
+        operations[protocol.POST_MORTEM] = self.set_post_mortem
+        operations[protocol.COMPLETE] = self.complete
+        self._services.deferred_operations[protocol.EVAL] = self._evaluator.evaluate
+        hooks.endpoint_exit.append(self.endpoint_exit)
+        hooks.endpoint_error.append(self.endpoint_error)
+        hooks.signalled.append(self.signalled)
+        hooks.proc_closing.append(self.proc_closing)
+
+    def forked(self) -> None:
+        """In a forked child of user code: nothing stops there, and nothing is traced."""
+        sys.settrace(None)
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if frame.f_trace is not None:
+                del frame.f_trace
+            frame = frame.f_back
+        self._sessions.clear()
+        self._interrupts.close()
+        if self._monitor is not None:
+            self._monitor.close()
+
+
+def load(services: RankServices) -> None:
+    """Make this process debuggable: called once, by whatever needs it first."""
+    debugger = RankDebugger(services)
+    debugger.serve()
+    os.register_at_fork(after_in_child=debugger.forked)
+    sys.breakpointhook = debugger.breakpointhook
+    logging.getLogger("meshrt.debug").debug("debugger loaded in rank %d", services.rank)

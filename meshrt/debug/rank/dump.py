@@ -1,0 +1,211 @@
+"""The file about an endpoint that failed: what a person would look at, written before the exception goes on its way.
+
+What is in it: `meshrt.debug.dumpfile`. Writing it never changes what happens to the exception: what cannot be shown or
+written is left out, and said once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import linecache
+import re
+import reprlib
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from meshrt.debug.dumpfile import FORMAT, VERSION, write_dump
+from meshrt.debug.protocol import cap
+from meshrt.debug.rank.sources import SourceFetcher
+from meshrt.debug.rank.values import describe, is_array, safe_text
+from meshrt.debug.stepping import is_hidden
+from meshrt.hooks import Body, EndpointCall, RankServices
+from meshrt.selection import Shape
+
+__all__ = ["Dumper"]
+
+#: Files that one rank writes: a rank that fails all the time must not fill the disk.
+_MOST_FILES = 20
+#: Characters of one value, of all values of a file, and of the traceback as text.
+_VALUE_MAX = 2000
+_VALUES_MAX = 1_000_000
+_TRACEBACK_MAX = 200_000
+_MOST_FRAMES = 100
+_SOURCE_LINES_MAX = 400
+
+
+class Dumper:
+    """Writes the files of this rank. On the threads of the actors."""
+
+    def __init__(self, services: RankServices, sources: SourceFetcher) -> None:
+        self._services = services
+        self._sources = sources
+        self._lock = threading.Lock()
+        self._written = 0
+        self._told = False
+        self._failed = False
+
+    def dump(self, call: EndpointCall, exception: BaseException) -> Path | None:
+        """Write the file about ``exception``; returns it, or None. Never raises."""
+        with self._lock:
+            self._written += 1
+            number = self._written
+        if number > _MOST_FILES:
+            return None
+        services = self._services
+        actor = re.sub(r"[^\w.-]+", "_", call.actor)[:80]
+        name = f"{services.mesh_name}-{call.mesh_id}.{call.rank}-{actor}-{number}.json"
+        path = Path(services.run_directory) / "post-mortem" / name
+        try:
+            text = json.dumps(self._document(call, exception), default=safe_text)
+            write_dump(path, text)
+        except Exception as error:
+            self._say_failed(error)
+            return None
+        if not self._told:
+            self._told = True
+            print(f"meshrt: stack frames of what failed are in {path.parent}", file=sys.stderr)
+        return path
+
+    def _say_failed(self, error: Exception) -> None:
+        if not self._failed:
+            self._failed = True
+            print(f"meshrt: no post-mortem file: {type(error).__name__}: {safe_text(error, str)}", file=sys.stderr)
+
+    def _document(self, call: EndpointCall, exception: BaseException) -> Body:
+        services = self._services
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "mesh": services.mesh_name,
+            "mesh_id": call.mesh_id,
+            "actor": call.actor,
+            "rank": call.rank,
+            "coords": _coordinates(call),
+            "host": services.host_name,
+            "pid": services.pid,
+            "thread": threading.current_thread().name,
+            "time": time.time_ns() / 1e9,
+            "endpoint": call.endpoint,
+            "exception": _exception(exception),
+            "frames": self._frames(exception),
+        }
+
+    def _frames(self, exception: BaseException) -> list[Body]:
+        entries = []
+        walker = exception.__traceback__
+        while walker is not None:
+            if not is_hidden(walker.tb_frame):
+                entries.append((walker.tb_frame, walker.tb_lineno or 0))
+            walker = walker.tb_next
+        if len(entries) > _MOST_FRAMES:
+            entries = entries[: _MOST_FRAMES // 2] + entries[-_MOST_FRAMES // 2 :]
+        values = _Values()
+        # The innermost ones first: if something has to be left out, it is not theirs.
+        frames = [self._frame(frame, line, values) for frame, line in reversed(entries)]
+        return frames[::-1]
+
+    def _frame(self, frame: FrameType, line: int, values: _Values) -> Body:
+        code = frame.f_code
+        self._sources.ensure(code.co_filename)
+        first, source = _source(code, line)
+        return {
+            "file": code.co_filename,
+            "line": line,
+            "function": code.co_name,
+            "first_line": first,
+            "source": source,
+            "locals": values.of(frame),
+        }
+
+
+class _Values(reprlib.Repr):
+    """Texts of local variables: bounded in depth and length, one by one and together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 4
+        self.maxstring = self.maxlong = self.maxother = 400
+        self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = self.maxdeque = self.maxarray = 20
+        self.maxdict = 20
+        self._left = _VALUES_MAX
+
+    def of(self, frame: FrameType) -> Body:
+        """Return the local variables of ``frame``, by name."""
+        texts = {}
+        for name, value in list(frame.f_locals.items()):
+            if self._left <= 0:
+                texts["..."] = "more was left out"
+                break
+            text = self._text(value)
+            self._left -= len(text)
+            texts[str(name)] = text
+        return texts
+
+    def _text(self, value: Any) -> str:
+        try:
+            return cap(self.repr(value), _VALUE_MAX)
+        except BaseException as error:  # whatever a __repr__ does must not change what the program raised
+            return f"*** {type(value).__name__}.__repr__ raised {type(error).__name__}"
+
+    def repr1(self, x: Any, level: int) -> str:
+        # reprlib goes by the name of the class: a user's own `list` is not ours to look into.
+        if is_array(x):
+            return describe(x)[0]
+        if type(x).__module__ != "builtins" and type(x).__name__ in _CONTAINERS:
+            return self.repr_instance(x, level)
+        return super().repr1(x, level)
+
+
+_CONTAINERS = ("tuple", "list", "array", "set", "frozenset", "deque", "dict", "str", "int")
+
+
+def _exception(exception: BaseException) -> Body:
+    chain = []
+    seen = {id(exception)}
+    current: BaseException | None = exception
+    while current is not None:
+        explicit = current.__cause__ is not None
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+        if current is None or id(current) in seen:
+            break
+        seen.add(id(current))
+        chain.append({**_named(current), "relation": "cause" if explicit else "context"})
+    try:
+        text = "".join(traceback.format_exception(exception))
+    except Exception as error:  # its __str__, or a note
+        text = f"(the traceback cannot be shown: {type(error).__name__})"
+    return {**_named(exception), "chain": chain, "traceback": cap(text, _TRACEBACK_MAX)}
+
+
+def _named(exception: BaseException) -> Body:
+    cls = type(exception)
+    name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+    return {"type": name, "message": cap(safe_text(exception, str), 10_000)}
+
+
+def _coordinates(call: EndpointCall) -> Body:
+    if not call.view:
+        return {}
+    shape = Shape.from_wire(call.view)
+    return dict(shape.extent.point(shape.ndslice.index(call.rank)))
+
+
+def _source(code: CodeType, line: int) -> tuple[int, list[str]]:
+    """Return the lines of a whole function, or those around ``line``, with the number of the first one."""
+    lines = linecache.getlines(code.co_filename)
+    first = code.co_firstlineno
+    block = lines[max(0, first - 1) :]
+    if code.co_flags & inspect.CO_OPTIMIZED:
+        with contextlib.suppress(Exception):  # a text that is no Python any more
+            block = inspect.getblock(block)
+    if len(block) > _SOURCE_LINES_MAX:
+        skipped = max(0, line - first - _SOURCE_LINES_MAX // 2)
+        first, block = first + skipped, block[skipped : skipped + _SOURCE_LINES_MAX]
+    return first, [text.rstrip("\n") for text in block]

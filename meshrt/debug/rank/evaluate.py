@@ -1,0 +1,145 @@
+"""Expressions in an actor that runs: evaluated beside it, while nothing is stopped.
+
+Each one gets a thread of its own, so that one that hangs keeps nobody else waiting. It sees the actor as it changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import sys
+import threading
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from meshrt.debug.protocol import cap
+from meshrt.debug.rank import awaiting
+from meshrt.debug.rank.console import routed
+from meshrt.debug.rank.sources import SourceFetcher
+from meshrt.debug.rank.values import describe, describe_pretty, safe_text
+from meshrt.errors import MeshError
+from meshrt.hooks import ActorState, Answer, Body, RankServices
+
+__all__ = ["Evaluator", "namespace_of"]
+
+#: Expressions that hang: a rank in which so many do takes no more.
+_HANGING_MAX = 64
+
+
+class Evaluator:
+    """Serves ``debug.eval``.
+
+    Args:
+        quiet: Idents of threads in which breakpoints are passed over.
+    """
+
+    def __init__(self, services: RankServices, sources: SourceFetcher, quiet: set[int]) -> None:
+        self._services = services
+        self._sources = sources
+        self._quiet = quiet
+        self._running = 0
+        self._lock = threading.Lock()
+
+    def evaluate(self, body: Body, answer: Answer) -> None:
+        """Evaluate ``body["expression"]`` in ``body["actor"]``; ``command`` says how to show the value.
+
+        On the control thread; raises MeshError for an unknown actor or command.
+        """
+        name, command = str(body["actor"]), str(body.get("command") or "p")
+        actor = next((actor for actor in self._services.actors() if actor.name == name), None)
+        if actor is None or actor.instance is None:
+            state = "is not there yet, or has ended" if actor is not None else "is not on this rank"
+            raise MeshError(f"actor {name!r} {state}")
+        if command not in _COMMANDS:
+            raise MeshError(f"{command!r} cannot be asked of a running actor; {', '.join(_COMMANDS)} can")
+        with self._lock:
+            if self._running >= _HANGING_MAX:
+                raise MeshError(
+                    f"{self._running} expressions have not come to their end on this rank; no more are taken"
+                )
+            self._running += 1
+        arguments = (actor, command, str(body["expression"]), answer)
+        threading.Thread(target=self._run, args=arguments, name="meshrt-eval", daemon=True).start()
+
+    def _run(self, actor: ActorState, command: str, expression: str, answer: Answer) -> None:
+        self._quiet.add(threading.get_ident())
+        output = _Output()
+        facts: Body | None = None
+        error = False
+        try:
+            with routed(output):
+                text, facts = self._show(actor, command, expression)
+        except BaseException as problem:  # sys.exit() in an expression ends the expression
+            text, error = f"{type(problem).__name__}: {safe_text(problem, str)}", True
+        finally:
+            self._quiet.discard(threading.get_ident())
+            with self._lock:
+                self._running -= 1
+        answer({"same": {"text": cap(output.text + text), "error": error}, "per": facts}, "")
+
+    def _show(self, actor: ActorState, command: str, expression: str) -> tuple[str, Body | None]:
+        namespace = namespace_of(actor)
+        code = awaiting.compiled(expression, "eval")
+        if code is not None:
+            raise SyntaxError("a running actor is not awaited from here; interrupt it, or call an endpoint")
+        value = eval(compile(expression.strip(), "<expression>", "eval"), namespace)
+        if inspect.iscoroutine(value):
+            value.close()
+        if command == "source":
+            code = getattr(inspect.unwrap(value), "__code__", None) if callable(value) else None
+            if isinstance(code, types.CodeType):
+                self._sources.ensure(code.co_filename)
+            return inspect.getsource(value), None
+        return _COMMANDS[command](value)
+
+
+class _Output(io.StringIO):
+    """What an expression prints; it has nobody to ask."""
+
+    @property
+    def text(self) -> str:
+        printed = self.getvalue()
+        return printed if not printed or printed.endswith("\n") else printed + "\n"
+
+    def readline(self, size: int | None = -1, /) -> str:  # type: ignore[override]
+        raise EOFError("nobody answers input() in an expression")
+
+
+def namespace_of(actor: ActorState) -> dict[str, Any]:
+    """Return the names that an expression in ``actor`` sees: ``self``, and the globals of its class's module."""
+    cls = type(actor.instance)
+    names: Mapping[str, Any] = {}
+    module = sys.modules.get(cls.__module__)
+    if module is not None and module.__dict__.get(cls.__name__) is cls:
+        names = module.__dict__
+    else:
+        # Code that came by value is in no module: its functions know their globals.
+        for value in list(cls.__dict__.values()):
+            if isinstance(value, types.FunctionType):
+                names = value.__globals__
+                break
+    return {**names, "self": actor.instance}
+
+
+def _what_is(value: Any) -> tuple[str, Body | None]:
+    """Say what pdb's ``whatis`` says."""
+    function = getattr(value, "__func__", value)
+    code = None
+    with contextlib.suppress(Exception):
+        code = function.__code__
+    if code is not None:
+        kind = "Method" if function is not value else "Function"
+        return f"{kind} {code.co_name}", None
+    if isinstance(value, type):
+        return f"Class {value.__module__}.{value.__qualname__}", None
+    return str(type(value)), None
+
+
+_COMMANDS: dict[str, Callable[[Any], tuple[str, Body | None]]] = {
+    "p": describe,
+    "pp": describe_pretty,
+    "whatis": _what_is,
+    "source": _what_is,
+}

@@ -1,0 +1,216 @@
+"""Stopping an actor where it runs, or waits, on a person's request.
+
+::
+
+    asked --on the actor's thread, in code of the user's--> stopped --the person resumes--> (nothing)
+      '-- the endpoint ends, or has ended --> (nothing)
+
+How the actor's thread is reached:
+
+* **main thread**: a signal. Its handler runs in the middle of a blocked system call, opens the prompt right there, and
+  the call goes on afterwards. If the runtime itself is at work, the thread stops where the user's code goes on; in a
+  ``get()`` that waits, at once, through the driver.
+* **a further actor's thread**: ``sys.monitoring``; a call that blocks has to return first. Not before Python 3.12.
+* **an event loop that waits**: a callback on it, which shows where the endpoint's coroutine is suspended.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from threading import get_ident
+from types import FrameType
+from typing import Any, Protocol
+
+from meshrt.debug.rank.monitoring import Monitor
+from meshrt.debug.rank.session import RankSession
+from meshrt.debug.rank.suspended import await_chain
+from meshrt.debug.rank.tracing import Tracer
+from meshrt.debug.stepping import user_frame
+from meshrt.errors import MeshError
+from meshrt.hooks import ActorState, Body, EndpointCall, RankServices
+
+__all__ = ["Interrupts", "Sessions"]
+
+
+class Sessions(Protocol):
+    """The sessions of this rank."""
+
+    def of_thread(self, ident: int) -> RankSession | None:
+        """Return the session of a thread, if it has one. Any thread."""
+
+    def open(self, call: EndpointCall | None = None) -> RankSession:
+        """Return the session of the calling thread, which works for ``call``; a new one if need be."""
+
+
+class _Ask:
+    """One request that has not been obeyed yet."""
+
+    def __init__(self, actor: ActorState) -> None:
+        self.actor = actor.name
+        self.call = actor.call
+        #: The thread stops for it just now.
+        self.taken = False
+
+
+class Interrupts:
+    """The requests of this rank.
+
+    Args:
+        monitor: Reaches the threads of further actors; None before Python 3.12.
+    """
+
+    def __init__(self, services: RankServices, sessions: Sessions, tracer: Tracer, monitor: Monitor | None) -> None:
+        self._services = services
+        self._sessions = sessions
+        self._tracer = tracer
+        self._monitor = monitor
+        self._asked: dict[int, _Ask] = {}
+        #: Endpoints that a person aborted while they were suspended, by thread.
+        self._cancelled: dict[int, Any] = {}
+
+    # -- on the control thread
+
+    def ask(self, body: Body) -> Body:
+        """Have an actor stopped. Returns at once; the stop, if it comes to one, is told as every stop is.
+
+        Raises:
+            MeshError: No such actor, or its thread cannot be reached.
+        """
+        actor = self._actor(str(body["actor"]))
+        ident = actor.thread
+        session = self._sessions.of_thread(ident) if ident is not None else None
+        if session is not None and session.stopped:
+            return {"state": "stopped", "text": str(session.debugger.place())}
+        frame, _ = user_frame(sys._current_frames().get(ident)) if ident is not None else (None, True)
+        waits = actor.loop is not None and actor.call is not None
+        if ident is None or (frame is None and not waits):
+            return {"state": "idle", "text": "it waits for messages"}
+        where = f"at {frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})" if frame else "in an await"
+        pending = self._asked.get(ident)
+        if pending is None or (pending.call is not actor.call and not pending.taken):
+            self._reach(actor, ident)
+        return {"state": "asked", "text": where}
+
+    def _actor(self, name: str) -> ActorState:
+        actors = self._services.actors()
+        for actor in actors:
+            if actor.name == name:
+                return actor
+        there = ", ".join(actor.name for actor in actors) or "none"
+        raise MeshError(f"there is no actor {name!r} on this rank; it has {there}")
+
+    def _reach(self, actor: ActorState, ident: int) -> None:
+        on_main = ident == threading.main_thread().ident
+        if not on_main and self._monitor is None and actor.loop is None:
+            raise MeshError(
+                f"actor {actor.name!r} is not the first one of its rank and has a thread of its own, which Python 3.11 "
+                "cannot stop from outside (Python 3.12 can); breakpoint() and breakpoints stop it"
+            )
+        ask = self._asked[ident] = _Ask(actor)
+        try:
+            if on_main:
+                self._services.signal_main()
+            elif self._monitor is not None:
+                self._monitor.stop_thread(ident)
+            if actor.loop is not None:
+                actor.loop.call_soon_threadsafe(self._on_loop, ask)
+        except BaseException:
+            self._asked.pop(ident, None)
+            raise
+
+    # -- on the actor's thread
+
+    def on_signal(self, frame: FrameType | None) -> None:
+        """Obey a request for the main thread, in the signal handler that interrupted ``frame``."""
+        ask = self._current(get_ident())
+        if ask is None:
+            return
+        where, safe = user_frame(frame)
+        session = self._sessions.of_thread(get_ident())
+        if where is None:
+            if ask.call is None or self._state(ask).loop is None:
+                self._asked.pop(get_ident(), None)
+        elif safe:
+            self._stop(ask, where)
+        elif session is not None and session.stepping:
+            self._asked.pop(get_ident(), None)
+            session.stop_soon(where)
+        else:
+            self._tracer.arm(where)
+            self._services.interject(lambda _waited: self.on_line(sys._getframe(1)))
+
+    def on_line(self, frame: FrameType) -> None:
+        """The thread of a request goes on in ``frame``, or waits in a ``get()`` there."""
+        ask = self._current(get_ident())
+        where, _ = user_frame(frame)
+        if ask is not None and where is not None:
+            self._stop(ask, where)
+        elif ask is None and self._monitor is not None:
+            self._monitor.spare_thread(get_ident())
+
+    def ended(self, ident: int) -> None:
+        """The endpoint of the calling thread has ended: so has what was asked for meanwhile."""
+        ask = self._asked.get(ident)
+        if ask is not None and not ask.taken:
+            self._forget(ident)
+        task = self._cancelled.pop(ident, None)
+        if task is not None:
+            task.uncancel()
+
+    def _on_loop(self, ask: _Ask) -> None:
+        """The actor's event loop has nothing to do: whatever its endpoint awaits is not done."""
+        ident = get_ident()
+        if self._current(ident) is not ask or ask.call is None:
+            return
+        task = self._state(ask).task
+        stack = await_chain(task) if task is not None else []
+        if not stack:
+            self._forget(ident)
+            return
+
+        def abort(reason: str) -> None:
+            self._cancelled[ident] = task
+            task.cancel(reason)
+
+        self._take(ask, lambda: self._sessions.open(ask.call).stop_suspended(stack, abort))
+
+    def _stop(self, ask: _Ask, frame: FrameType) -> None:
+        self._take(ask, lambda: self._sessions.open(ask.call).stop(frame, "interrupt"))
+
+    def _take(self, ask: _Ask, stop: Callable[[], None]) -> None:
+        ident = get_ident()
+        ask.taken = True
+        self._tracer.disarm(ident)
+        if self._monitor is not None:
+            self._monitor.spare_thread(ident)
+        try:
+            stop()
+        finally:
+            if self._asked.get(ident) is ask:
+                del self._asked[ident]
+
+    def _current(self, ident: int) -> _Ask | None:
+        """Return the request for a thread, unless it is being obeyed or has come too late."""
+        ask = self._asked.get(ident)
+        if ask is None or ask.taken:
+            return None
+        session = self._sessions.of_thread(ident)
+        if self._state(ask).call is ask.call and (session is None or not session.stopped):
+            return ask
+        self._forget(ident)
+        return None
+
+    def _state(self, ask: _Ask) -> ActorState:
+        return next(actor for actor in self._services.actors() if actor.name == ask.actor)
+
+    def _forget(self, ident: int) -> None:
+        self._asked.pop(ident, None)
+        self._tracer.disarm(ident)
+        if self._monitor is not None:
+            self._monitor.spare_thread(ident)
+
+    def close(self) -> None:
+        """Forget everything: this process is a forked child."""
+        self._asked.clear()

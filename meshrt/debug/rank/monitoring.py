@@ -1,0 +1,187 @@
+"""Watching running code with ``sys.monitoring`` (Python 3.12 and newer).
+
+Only code objects in which something is looked for are instrumented, and every other line of those is switched off
+when it is first reached: code without breakpoints runs at full speed, and with none of them the tool is given back.
+
+Also how the thread of a second actor is stopped: each code object on its stack reports its next line or jump.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from threading import get_ident
+from types import CodeType, FrameType
+from typing import Any
+
+from meshrt.debug.rank.breakpoints import BreakTable
+from meshrt.debug.stepping import is_users
+from meshrt.errors import MeshError
+
+__all__ = ["Monitor"]
+
+#: The debugger's number first; another debugger may have it.
+_TOOLS = (0, 4, 3, 5, 2, 1)
+
+
+class Monitor:
+    """The tool of this process.
+
+    Args:
+        table: What to look for.
+        reached: Called with the stack frame whose line has a breakpoint.
+        interrupted: Called with a stack frame of a thread that is to be stopped.
+    """
+
+    def __init__(
+        self, table: BreakTable, reached: Callable[[FrameType], object], interrupted: Callable[[FrameType], None]
+    ) -> None:
+        self._table = table
+        self._reached = reached
+        self._interrupted = interrupted
+        self._lock = threading.RLock()
+        self._tool: int | None = None
+        #: Code objects that report lines; by id, as equal ones may be of different files.
+        self._watched: dict[int, CodeType] = {}
+        #: Threads to be stopped: the code objects that report everything.
+        self._threads: dict[int, dict[int, CodeType]] = {}
+        self._monitoring: Any = getattr(sys, "monitoring", None)
+
+    @property
+    def tool(self) -> int | None:
+        """The number of the tool while it is in use."""
+        return self._tool
+
+    def refresh(self) -> None:
+        """Take in a change of the table. Not from a callback.
+
+        Raises:
+            MeshError: Others have all tools of this process.
+        """
+        with self._lock:
+            if self._table.active:
+                self._begin()
+                events = self._monitoring.events
+                self._monitoring.set_events(self._tool, events.PY_START | events.PY_RESUME)
+                for code in [code for code in self._watched.values() if not self._table.lines_in(code)]:
+                    self._unwatch(code)
+                for frame in sys._current_frames().values():
+                    self._watch_stack(frame)
+                self._monitoring.restart_events()
+            elif self._tool is not None:
+                self._monitoring.set_events(self._tool, 0)
+                for code in list(self._watched.values()):
+                    self._unwatch(code)
+                self._end_if_idle()
+
+    def stop_thread(self, ident: int) -> None:
+        """Stop a thread where it is, or where it goes on. Raises MeshError as `refresh` does."""
+        with self._lock:
+            self._begin()
+            events = self._monitoring.events
+            codes = self._threads[ident] = {}
+            frame = sys._current_frames().get(ident)
+            while frame is not None:
+                if is_users(frame):
+                    codes[id(frame.f_code)] = frame.f_code
+                frame = frame.f_back
+            for code in codes.values():
+                # A loop of one line has no lines to report, only jumps.
+                wanted = events.LINE | events.JUMP | events.BRANCH | events.PY_RESUME
+                self._monitoring.set_local_events(self._tool, code, wanted)
+            self._monitoring.restart_events()
+
+    def spare_thread(self, ident: int) -> None:
+        """Forget that a thread was to be stopped."""
+        with self._lock:
+            codes = self._threads.pop(ident, None)
+            if codes is None or self._tool is None:
+                return
+            for code in codes.values():
+                if not any(id(code) in others for others in self._threads.values()):
+                    watched = self._monitoring.events.LINE if id(code) in self._watched else 0
+                    self._monitoring.set_local_events(self._tool, code, watched)
+            self._end_if_idle()
+
+    def close(self) -> None:
+        """Give everything back: this process is a forked child."""
+        self._lock = threading.RLock()
+        self._threads.clear()
+        if self._tool is not None:
+            self._monitoring.set_events(self._tool, 0)
+            for code in list(self._watched.values()):
+                self._unwatch(code)
+            self._end_if_idle()
+
+    # -- the tool
+
+    def _begin(self) -> None:
+        if self._tool is not None:
+            return
+        for tool in _TOOLS:
+            if self._monitoring.get_tool(tool) is None:
+                self._monitoring.use_tool_id(tool, "meshrt")
+                break
+        else:
+            raise MeshError("other tools of this process (sys.monitoring) leave no number for the debugger")
+        self._tool = tool
+        events = self._monitoring.events
+        for event, callback in (
+            (events.PY_START, self._on_start),
+            (events.PY_RESUME, self._on_start),
+            (events.LINE, self._on_line),
+            (events.JUMP, self._on_jump),
+            (events.BRANCH, self._on_jump),
+        ):
+            self._monitoring.register_callback(tool, event, callback)
+
+    def _end_if_idle(self) -> None:
+        if self._tool is None or self._threads or self._table.active:
+            return
+        events = self._monitoring.events
+        for event in (events.PY_START, events.PY_RESUME, events.LINE, events.JUMP, events.BRANCH):
+            self._monitoring.register_callback(self._tool, event, None)
+        self._monitoring.free_tool_id(self._tool)
+        self._tool = None
+
+    def _watch_stack(self, frame: FrameType | None) -> None:
+        while frame is not None:
+            if self._table.lines_in(frame.f_code):
+                self._watch(frame.f_code)
+            frame = frame.f_back
+
+    def _watch(self, code: CodeType) -> None:
+        with self._lock:
+            if self._tool is not None and id(code) not in self._watched:
+                self._watched[id(code)] = code
+                events = self._monitoring.get_local_events(self._tool, code) | self._monitoring.events.LINE
+                self._monitoring.set_local_events(self._tool, code, events)
+
+    def _unwatch(self, code: CodeType) -> None:
+        del self._watched[id(code)]
+        if not any(id(code) in codes for codes in self._threads.values()):
+            self._monitoring.set_local_events(self._tool, code, 0)
+
+    # -- callbacks, on every thread
+
+    def _on_start(self, code: CodeType, _offset: int) -> Any:
+        if self._threads and get_ident() in self._threads and id(code) in self._threads[get_ident()]:
+            return None
+        if self._table.active and self._table.lines_in(code):
+            self._watch(code)
+        return self._monitoring.DISABLE
+
+    def _on_line(self, code: CodeType, line: int) -> Any:
+        if get_ident() in self._threads:
+            self._interrupted(sys._getframe(1))
+        elif line in self._table.lines_in(code):
+            self._reached(sys._getframe(1))
+        elif not self._threads:
+            return self._monitoring.DISABLE
+        return None
+
+    def _on_jump(self, _code: CodeType, _offset: int, _target: int) -> Any:
+        if get_ident() in self._threads:
+            self._interrupted(sys._getframe(1))
+        return None if self._threads else self._monitoring.DISABLE

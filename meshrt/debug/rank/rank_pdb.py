@@ -1,0 +1,524 @@
+"""pdb for one thread of a rank: its streams are a `Console`, its stack ends at the endpoint, it leaves no trace behind.
+
+Where it differs from `pdb.Pdb`:
+
+* ``breakpoint()`` stops on its own line on every Python version: the prompt is opened inside the call, not by waiting
+  for the next trace event. So it also works as the last statement, and nothing is traced until a command asks for it.
+* The runtime's stack frames are not shown and not stepped into; stepping out of the endpoint resumes the rank.
+* A wait inside a coroutine is stepped over: ``n`` and ``s`` come back when the same coroutine goes on.
+* Assignments at the prompt reach the variables of every frame of the stack, the innermost or not.
+* ``clear`` does not ask, ``interact`` and ``debug`` use the session's streams, breakpoints belong to one session.
+"""
+
+from __future__ import annotations
+
+import bdb
+import code
+import contextlib
+import pdb
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from types import CodeType, FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from meshrt.debug.protocol import ABORTED, CLOSED, Place
+from meshrt.debug.rank import awaiting
+from meshrt.debug.rank.console import Console, Released, routed, standard_in, standard_out
+from meshrt.debug.rank.sources import SourceFetcher
+from meshrt.debug.rank.values import describe, describe_pretty
+from meshrt.debug.stepping import bottom_frame, is_awaitable, is_hidden, is_plumbing, is_suspension, visible
+from meshrt.hooks import Body
+
+__all__ = ["Owner", "RankPdb", "Stack"]
+
+Stack = list[tuple[FrameType, int]]
+
+
+class Finder(Protocol):
+    """How trace functions find the breakpoints that hold for every thread."""
+
+    def watched(self, frame: FrameType) -> bool: ...
+
+    def traced(self, frame: FrameType) -> bool: ...
+
+    def follow(self, frame: FrameType | None) -> Any: ...
+
+
+class Owner(Protocol):
+    """What a debugger needs of its session."""
+
+    console: Console
+    sources: SourceFetcher
+    facts: Body | None
+    error: str
+    brief: bool
+
+    @property
+    def mesh_breaks(self) -> Finder: ...
+
+    def at_prompt(self, debugger: RankPdb, reason: str, /) -> AbstractContextManager[None]: ...
+
+    def left_tracing(self) -> None: ...
+
+    def mark(self, frame: FrameType, /) -> None: ...
+
+    def printed(self) -> None: ...
+
+    def push(self, debugger: RankPdb, /) -> None: ...
+
+    def pop(self, debugger: RankPdb, /) -> None: ...
+
+
+class RankPdb(pdb.Pdb):
+    """One debugger; ``parent`` is the one whose ``debug`` command made it."""
+
+    if TYPE_CHECKING:  # parts of bdb and pdb that typeshed leaves out
+        returnframe: FrameType | None
+        stoplineno: int
+
+        def _set_stopinfo(self, stopframe: FrameType | None, returnframe: FrameType | None, line: int = 0) -> None: ...
+        def _error_exc(self) -> None: ...
+
+    def __init__(self, session: Owner, parent: RankPdb | None = None) -> None:
+        streams: dict[str, Any] = {"stdin": standard_in, "stdout": standard_out}
+        super().__init__(**streams, nosigint=True, readrc=parent is None)
+        self.session = session
+        self.parent = parent
+        #: A line is being read or obeyed. False while the debugged code runs.
+        self.at_prompt = False
+        self.post_mortem = False
+        self._next_reason = ""
+        self._quit_because = ABORTED
+        self._jump_to: int | None = None
+        self._in_trace = False
+        #: The await chain at whose end a coroutine waits, while the prompt stands there.
+        self._suspended: Stack | None = None
+        #: A breakpoint of the mesh is on the line that is being looked at.
+        self._mesh_break = False
+        #: Why the next event stops, if not because of a command.
+        self._soon = ""
+
+    # -- stops ---------------------------------------------------------------------------------------------------------
+
+    def stop_at(self, frame: FrameType, reason: str, *, traced: bool = False) -> None:
+        """Open the prompt at ``frame``, which is on the calling thread's stack; returns when the person resumes.
+
+        Args:
+            traced: The line of ``frame`` is about to begin, and this is called by whoever watches for that.
+        """
+        sys.settrace(None)
+        self.reset()
+        self.botframe = bottom_frame(frame)
+        self._next_reason = reason
+        self._in_trace = traced
+        try:
+            self.interaction(frame, None)
+        finally:
+            self._in_trace = False
+        if self.quitting:
+            raise bdb.BdbQuit(self._quit_because)
+        if self.goes_on() and not self.breaks:
+            self.untrace(frame)
+        else:
+            self._trace_from(frame)
+
+    def stop_suspended(self, stack: Stack, abort: Callable[[str], None]) -> None:
+        """Open the prompt where a coroutine of the calling thread's event loop waits; not on that coroutine's stack.
+
+        Args:
+            stack: The chain of what awaits each other, outermost first; the frames of the user's.
+            abort: Called with the reason to end the endpoint, which cannot be done by raising here.
+        """
+        sys.settrace(None)
+        self.reset()
+        self.botframe, innermost = stack[0][0], stack[-1][0]
+        self._next_reason = "interrupt"
+        self._suspended = stack
+        try:
+            self.interaction(innermost, None)
+        finally:
+            self._suspended = None
+        if self.quitting:
+            self.quitting = False
+            abort(self._quit_because)
+        elif self.goes_on() and not self.breaks:
+            for frame, _ in stack:
+                del frame.f_trace
+            self.session.mesh_breaks.follow(None)
+        else:
+            if self.stopframe is None:
+                self.set_next(innermost)  # what the loop does meanwhile is not this coroutine's
+            for frame, _ in stack:
+                frame.f_trace = self.trace_dispatch
+            sys.settrace(self.trace_dispatch)
+
+    def stop_soon(self, frame: FrameType, reason: str) -> None:
+        """Stop when the user's code goes on in ``frame``, or elsewhere on this thread, which is traced anyway."""
+        self._soon = reason
+        self._set_stopinfo(None, None)
+        self._trace_from(frame)
+
+    def stop_after(self, exception: BaseException) -> None:
+        """Open the prompt where ``exception`` was raised, before it goes on its way."""
+        sys.settrace(None)
+        self.reset()
+        self.post_mortem = True
+        self._next_reason = "post-mortem"
+        self.session.console.write("".join(traceback.format_exception_only(exception)))
+        # From 3.13 on, pdb takes the exception and can show the chain of its causes.
+        self.interaction(None, exception if sys.version_info >= (3, 13) else exception.__traceback__)
+
+    def goes_on(self) -> bool:
+        """Whether the last command was ``continue``: the next stop, if any, is a breakpoint."""
+        return self.stoplineno == -1 and self.stopframe is self.botframe and self.returnframe is None
+
+    def untrace(self, frame: FrameType | None) -> None:
+        """Let the calling thread run at full speed, as far as this session is concerned."""
+        sys.settrace(None)
+        start = frame
+        while frame is not None:
+            if frame.f_trace is not None:
+                del frame.f_trace
+            if frame is self.botframe:
+                break
+            frame = frame.f_back
+        self.session.mesh_breaks.follow(start)
+
+    def _trace_from(self, frame: FrameType) -> None:
+        walker: FrameType | None = frame
+        while walker is not None:
+            if not is_plumbing(walker):
+                walker.f_trace = self.trace_dispatch
+                walker.f_trace_lines = True
+            if walker is self.botframe:
+                break
+            walker = walker.f_back
+        sys.settrace(self.trace_dispatch)
+
+    def place(self) -> Place:
+        """Return where the thread stands, whatever frame the person looks at."""
+        if not self.stack:
+            return Place()
+        frame, line = self.stack[-1]
+        return Place(frame.f_code.co_filename, line or 0, frame.f_code.co_name)
+
+    # -- tracing -------------------------------------------------------------------------------------------------------
+
+    def trace_dispatch(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if is_hidden(frame) or (is_plumbing(frame) and not self.break_anywhere(frame)):
+            caller = frame.f_back
+            stepping = event == "call" and self.stopframe is None and not self.quitting
+            if stepping and caller is not None and not is_plumbing(caller):
+                self._set_stopinfo(caller, None)  # `step` into the runtime is a `next` over it
+            return None
+        self._in_trace = True
+        try:
+            local = super().trace_dispatch(frame, event, arg)
+            return local if self.breaks or not self.goes_on() else self.session.mesh_breaks.follow(frame)
+        except bdb.BdbQuit:
+            raise bdb.BdbQuit(self._quit_because) from None
+        finally:
+            self._in_trace = False
+
+    def dispatch_line(self, frame: FrameType) -> Any:
+        if self._jump_to is not None and frame is self.stopframe:
+            line, self._jump_to = self._jump_to, None
+            try:
+                frame.f_lineno = line  # type: ignore[misc]  # writable in a trace function
+            except ValueError as error:
+                self.error(f"Jump failed: {error}")
+        self._mesh_break = self.session.mesh_breaks.traced(frame)
+        return super().dispatch_line(frame)
+
+    def break_here(self, frame: FrameType) -> bool:
+        return bool(super().break_here(frame)) or self._mesh_break
+
+    def break_anywhere(self, frame: FrameType) -> bool:
+        return bool(super().break_anywhere(frame)) or self.session.mesh_breaks.watched(frame)
+
+    def dispatch_return(self, frame: FrameType, arg: Any) -> Any:
+        if is_suspension(frame, arg):
+            if self.stopframe is None:
+                self._set_stopinfo(frame, None)
+            return self.trace_dispatch
+        self._jump_to = None
+        if is_awaitable(frame):
+            # bdb takes every return event of a coroutine for a wait; here only true returns are left.
+            if self.stop_here(frame) or frame is self.returnframe:
+                self.user_return(frame, arg)
+                if self.quitting:
+                    raise bdb.BdbQuit
+                if self.stopframe is frame and self.stoplineno != -1:
+                    self._set_stopinfo(None, None)
+                caller = frame.f_back
+                if self.stoplineno != -1 and caller is not None and not caller.f_trace and not is_plumbing(caller):
+                    caller.f_trace = self.trace_dispatch
+        else:
+            super().dispatch_return(frame, arg)
+        if frame is self.botframe:
+            sys.settrace(None)  # stepped out of the endpoint
+            self.session.left_tracing()
+            return None
+        return self.trace_dispatch
+
+    def set_return(self, frame: FrameType) -> None:
+        if is_awaitable(frame):
+            self._set_stopinfo(self.botframe, frame, -1)
+        else:
+            super().set_return(frame)
+
+    def user_call(self, frame: FrameType, argument_list: Any) -> None:
+        self._next_reason = self._why("step")
+        super().user_call(frame, argument_list)
+
+    def user_exception(self, frame: FrameType, exc_info: Any) -> None:
+        self._next_reason = "exception"
+        super().user_exception(frame, exc_info)
+
+    def user_return(self, frame: FrameType, return_value: Any) -> None:
+        self._next_reason = "return"
+        super().user_return(frame, return_value)
+
+    def user_line(self, frame: FrameType) -> None:
+        stepped = not getattr(self, "currentbp", 0) and (self.stop_here(frame) or not self._mesh_break)
+        self._next_reason = self._why("step" if stepped else "breakpoint")
+        self.session.mark(frame)
+        super().user_line(frame)
+        self.currentbp = 0
+
+    def _why(self, otherwise: str) -> str:
+        reason, self._soon = self._soon or otherwise, ""
+        return reason
+
+    def get_stack(self, f: FrameType | None, t: TracebackType | None) -> tuple[Stack, int]:
+        if self._suspended is not None:
+            return list(self._suspended), len(self._suspended) - 1
+        stack, index = super().get_stack(f, t)
+        current = stack[index] if stack else None
+        stack = visible(stack)
+        return stack, stack.index(current) if current in stack else max(0, len(stack) - 1)
+
+    # -- the prompt ----------------------------------------------------------------------------------------------------
+
+    def interaction(self, frame: FrameType | None, tb_or_exc: Any) -> None:
+        with routed(self.session.console):
+            super().interaction(frame, tb_or_exc)
+
+    def bp_commands(self, frame: FrameType) -> Any:
+        with routed(self.session.console):
+            wants_prompt = super().bp_commands(frame)
+        if not wants_prompt:
+            self.session.printed()
+        return wants_prompt
+
+    def _cmdloop(self) -> None:
+        with self.session.at_prompt(self, self._next_reason):
+            try:
+                super()._cmdloop()
+            except Released as released:
+                if self.parent is not None:
+                    raise
+                self._let_go(closing=released.closing)
+        over = self.quitting or self.post_mortem or (self.goes_on() and not self.breaks)
+        if over and self.parent is None:
+            self.session.left_tracing()
+
+    def _let_go(self, *, closing: bool) -> None:
+        self.session.console.rearm()
+        self.cmdqueue.clear()
+        self.commands_defining = False
+        self.prompt = "(Pdb) "
+        if closing:
+            self.session.console.release(closing=True)  # for every stop that may follow
+            self._quit_because = CLOSED
+            if not self.post_mortem:
+                self.set_quit()
+        else:
+            self.set_continue()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Mark that lines are read and obeyed here."""
+        before, self.at_prompt = self.at_prompt, True
+        try:
+            yield
+        finally:
+            self.at_prompt = before
+
+    def setup(self, f: FrameType | None, tb: TracebackType | None) -> Any:
+        result = super().setup(f, tb)
+        self.session.sources.ensure_stack(self.stack)
+        return result
+
+    def default(self, line: str) -> None:
+        with self._assigning():
+            code = awaiting.compiled(line.removeprefix("!").strip(), "single")
+            if code is None:
+                super().default(line)
+                return
+            before, sys.displayhook = sys.displayhook, self.displayhook
+            try:
+                self._run_awaiting(code)
+            except BaseException:
+                self._error_exc()
+            finally:
+                sys.displayhook = before
+
+    def _getval(self, arg: str) -> Any:
+        with self._assigning() if ":=" in arg else contextlib.nullcontext():
+            code = awaiting.compiled(arg, "eval")
+            if code is None:
+                return super()._getval(arg)
+            try:
+                return self._run_awaiting(code)
+            except BaseException:
+                self._error_exc()
+                raise
+
+    def _run_awaiting(self, code: CodeType) -> Any:
+        if self.curframe is None:
+            raise NameError("there is no stack frame")
+        return awaiting.run(eval(code, self.curframe.f_globals, self.curframe_locals), self.session.console)
+
+    @contextlib.contextmanager
+    def _assigning(self) -> Iterator[None]:
+        """Let assignments of a command reach the variables of the current stack frame."""
+        frame = self.curframe
+        if frame is None or sys.version_info >= (3, 13):
+            yield
+            return
+        # Before 3.13 f_locals is a copy. Reading it takes the variables out, and only what was taken out is written
+        # back. By itself that happens for the frame of a trace event alone, once.
+        import ctypes  # start-up: needed only for an assignment at the prompt
+
+        self.curframe_locals = frame.f_locals
+        try:
+            yield
+        finally:
+            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(1))
+
+    def canonic(self, filename: str) -> str:
+        # Typed code may be called "<stdin>-3"; that is no file of the current directory.
+        return filename if filename.startswith("<") else super().canonic(filename)
+
+    def lookupmodule(self, filename: str) -> str | None:
+        # The user's own files first: a file that exists only in the program has no place on sys.path.
+        return self.session.sources.find(filename, self.stack) or super().lookupmodule(filename)
+
+    def message(self, msg: object, end: str = "\n") -> None:  # `end`: new in 3.13
+        self.session.console.write(f"{msg}{end}")
+
+    def error(self, msg: object) -> None:
+        self.session.error = str(msg)
+        self.message(f"*** {msg}")
+
+    def _load_breaks(self) -> None:
+        """Breakpoints of other sessions on this rank are theirs."""
+
+    # -- commands ------------------------------------------------------------------------------------------------------
+
+    def do_p(self, arg: str) -> None:
+        if self.session.brief:
+            self._describe(arg, describe)
+        else:
+            super().do_p(arg)
+
+    def do_pp(self, arg: str) -> None:
+        if self.session.brief:
+            self._describe(arg, describe_pretty)
+        else:
+            super().do_pp(arg)
+
+    def _describe(self, arg: str, how: Callable[[Any], tuple[str, Body | None]]) -> None:
+        try:
+            value = self._getval(arg)
+        except BaseException:
+            return  # it has shown the error
+        text, self.session.facts = how(value)
+        self.message(text)
+
+    def do_clear(self, arg: str) -> None:
+        if arg:
+            super().do_clear(arg)
+            return
+        mine = [bp for bp in bdb.Breakpoint.bpbynumber if bp and bp.line in self.breaks.get(bp.file, ())]
+        for bp in mine:
+            self.clear_bpbynumber(bp.number)
+            self.message(f"Deleted {bp}")
+        if not mine:
+            self.message("There are no breakpoints")
+
+    do_cl = do_clear
+
+    def do_jump(self, arg: str) -> Any:
+        innermost = self.curindex + 1 == len(self.stack) and arg.isdigit()
+        if self.curframe is None or self._in_trace or self.post_mortem or not innermost:
+            return super().do_jump(arg)
+        # At a breakpoint() the line has already begun: jump when the next one is about to.
+        self._jump_to = int(arg)
+        self.set_next(self.curframe)
+        return 1
+
+    do_j = do_jump
+
+    def do_quit(self, arg: str) -> Any:
+        if self.post_mortem:
+            return self.do_continue(arg)
+        return super().do_quit(arg)
+
+    do_q = do_quit
+    do_exit = do_quit
+
+    def do_EOF(self, arg: str) -> None:
+        self.message("*** end of input; `c` resumes this rank, `q` aborts its endpoint")
+
+    def do_run(self, arg: str) -> None:
+        self.error("a rank cannot be restarted from here")
+
+    do_restart = do_run
+
+    def do_interact(self, arg: str) -> None:
+        if self.curframe is not None:
+            _Interpreter({**self.curframe.f_globals, **self.curframe_locals}).run()
+
+    def do_debug(self, arg: str) -> None:
+        if self.curframe is None:
+            return
+        inner = RankPdb(self.session, parent=self)
+        inner.prompt = f"({self.prompt.strip()}) "
+        self.message("ENTERING RECURSIVE DEBUGGER")
+        sys.settrace(None)
+        self.session.push(inner)
+        try:
+            sys.call_tracing(inner.run, (arg, self.curframe.f_globals, self.curframe_locals))
+        except Exception:
+            self._error_exc()
+        finally:
+            self.session.pop(inner)
+            sys.settrace(self.trace_dispatch if self._in_trace else None)
+        self.message("LEAVING RECURSIVE DEBUGGER")
+        self.lastcmd = inner.lastcmd
+
+    def forget_breaks(self) -> None:
+        """Drop what a session has set: its breakpoints end with it."""
+        for bp in [bp for bp in bdb.Breakpoint.bpbynumber if bp and bp.line in self.breaks.get(bp.file, ())]:
+            bp.deleteMe()
+        self.breaks.clear()
+        if not any(bdb.Breakpoint.bpbynumber):
+            bdb.Breakpoint.clearBreakpoints()  # numbers start at 1 again, so that equal ranks give equal answers
+
+
+class _Interpreter(code.InteractiveConsole):
+    """The ``interact`` command: Python's own prompt on the session's streams."""
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        super().__init__({**namespace, "exit": sys.exit, "quit": sys.exit})
+
+    def run(self) -> None:
+        with contextlib.suppress(SystemExit):
+            self.interact(banner="*interactive* (exit() or Ctrl-D returns to pdb)", exitmsg="")
+
+    def write(self, data: str) -> None:
+        standard_out.write(data)

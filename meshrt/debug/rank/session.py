@@ -1,0 +1,266 @@
+"""Rank side: one session, from the first stop of an endpoint's thread to the end of that endpoint."""
+
+from __future__ import annotations
+
+import bdb
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, Protocol
+
+from meshrt.debug.protocol import cap
+from meshrt.debug.rank.console import Console
+from meshrt.debug.rank.rank_pdb import RankPdb, Stack
+from meshrt.debug.rank.sources import SourceFetcher
+from meshrt.hooks import Body, EndpointCall, RankServices
+
+__all__ = ["MeshBreaks", "RankSession", "aborted"]
+
+
+class MeshBreaks(Protocol):
+    """The breakpoints that hold for every thread of this rank, as a session sees them. On the session's thread."""
+
+    def watched(self, frame: FrameType) -> bool:
+        """Whether trace functions have to look for them in the code of ``frame``."""
+
+    def traced(self, frame: FrameType) -> bool:
+        """Whether one of them, found by a trace function, stops here; says so to the session if it has to."""
+
+    def marks(self, frame: FrameType) -> bool:
+        """Whether the line of ``frame`` is looked at once more, by other means than a trace function."""
+
+    def follow(self, frame: FrameType | None) -> Any:
+        """Look for them on this thread again, after a session has used its trace function; returns the local one."""
+
+
+class RankSession:
+    """The stops of one thread during one endpoint call.
+
+    Runs on the stopped thread, except `feed`, `resume` and `close`, which belong to the control thread.
+    """
+
+    def __init__(
+        self,
+        services: RankServices,
+        call: EndpointCall,
+        thread: str,
+        sources: SourceFetcher,
+        mesh_breaks: MeshBreaks,
+        ended: Callable[[RankSession], None],
+    ) -> None:
+        self.call = call
+        self.thread = thread
+        self.sources = sources
+        self.mesh_breaks = mesh_breaks
+        self.console = Console(self._prompted, self._printed)
+        #: What the next prompt tells beside its text: of a value that was printed, and what went wrong.
+        self.facts: Body | None = None
+        self.error = ""
+        #: Values are shown in one line each, as somebody compares them with those of other ranks.
+        self.brief = False
+        #: Which breakpoint of the mesh stopped it; 0: none.
+        self.hit = 0
+        self._services = services
+        self._seq = 0
+        self._stop = 0
+        self._since = 0.0
+        self._reason = ""
+        self._stack: list[RankPdb] = [RankPdb(self)]
+        self._open = 0  # the prompt that waits for a line, or 0
+        self._ended = ended
+        self._closed = False
+        #: The line at which a trace function has just stopped, if it is going to be reported once more.
+        self._mark: tuple[int, int] | None = None
+
+    @property
+    def debugger(self) -> RankPdb:
+        """The debugger that reads lines now, or did last."""
+        return self._stack[-1]
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a person works at a prompt of it, or a command of theirs is obeyed. Any thread."""
+        return any(debugger.at_prompt for debugger in tuple(self._stack))
+
+    @property
+    def stepping(self) -> bool:
+        """Whether this thread is traced for the session."""
+        return sys.gettrace() == self.debugger.trace_dispatch
+
+    # -- from the rank's code ------------------------------------------------------------------------------------------
+
+    def breakpoint(self, frame: FrameType) -> None:
+        """Stop here, unless a command that is being obeyed led here."""
+        if self.debugger.at_prompt:
+            self.console.write(
+                f"breakpoint() at {frame.f_code.co_filename}:{frame.f_lineno} passed over: this rank is at a prompt "
+                "(`debug EXPRESSION` steps into it)\n"
+            )
+            return
+        self.debugger.stop_at(frame, "breakpoint")
+
+    def stop(self, frame: FrameType, reason: str, *, traced: bool = False) -> None:
+        """Stop at ``frame``; ``traced``: its line is about to begin."""
+        self.debugger.stop_at(frame, reason, traced=traced)
+
+    def stop_suspended(self, stack: Stack, abort: Callable[[str], None]) -> None:
+        """Stop while a coroutine waits; see `RankPdb.stop_suspended`."""
+        self.debugger.stop_suspended(stack, abort)
+
+    def stop_soon(self, frame: FrameType) -> None:
+        """Stop at the next line of the user's, in ``frame`` or elsewhere: this session traces its thread anyway."""
+        self.debugger.stop_soon(frame, "interrupt")
+
+    def failed(self, exception: BaseException) -> None:
+        """Stop where ``exception`` was raised, before it unwinds."""
+        debugger = self._stack[0]
+        del self._stack[1:]
+        # The debugger that stepped here still holds frames that are gone.
+        post_mortem = RankPdb(self)
+        post_mortem.aliases.update(debugger.aliases)
+        self._stack.append(post_mortem)
+        try:
+            post_mortem.stop_after(exception)
+        finally:
+            self._stack.remove(post_mortem)
+
+    def end(self) -> None:
+        """End the session: the thread is not traced any more, and the root is told."""
+        sys.settrace(None)
+        if self._closed:
+            return
+        self._closed = True
+        for debugger in self._stack:
+            debugger.forget_breaks()
+        displayhook: Any = sys.displayhook
+        if isinstance(getattr(displayhook, "__self__", None), RankPdb):
+            sys.displayhook = sys.__displayhook__
+        self._ended(self)
+        if self._seq:
+            self._services.notify("debug.ended", self._key())
+
+    def left_tracing(self) -> None:
+        """Nothing will stop here any more by itself. For a thread of the user's own that is the end of the session."""
+        if self.thread:
+            self.end()
+
+    def mark(self, frame: FrameType) -> None:
+        """A trace function stops at ``frame``: the same line is not to stop a second time."""
+        self._mark = (id(frame), frame.f_lasti) if self.mesh_breaks.marks(frame) else None
+
+    def take_mark(self, frame: FrameType) -> bool:
+        """Whether a trace function has stopped at this very line just now."""
+        mark, self._mark = self._mark, None
+        return mark == (id(frame), frame.f_lasti)
+
+    # -- from the control thread ---------------------------------------------------------------------------------------
+
+    def feed(self, seq: int, line: str | None, *, brief: bool = False) -> bool:
+        """Hand in the answer to prompt ``seq``; returns False when that prompt is gone."""
+        if seq != self._open:
+            return False
+        self._open = 0
+        self.brief = brief
+        self.console.feed(line)
+        return True
+
+    def resume(self, seq: int) -> bool:
+        """Let the rank go on from prompt ``seq``, whatever kind of prompt it is."""
+        if seq != self._open:
+            return False
+        self._open = 0
+        self.console.release(closing=False)
+        return True
+
+    def close(self) -> None:
+        """Abort the endpoint at this prompt, or at the next one: the mesh is being stopped."""
+        self.console.release(closing=True)
+
+    # -- what the debugger reports -------------------------------------------------------------------------------------
+
+    def push(self, debugger: RankPdb) -> None:
+        """A recursive debugger begins."""
+        self._stack[-1].at_prompt = False
+        self._stack.append(debugger)
+
+    def pop(self, debugger: RankPdb) -> None:
+        """A recursive debugger ended."""
+        self._stack.remove(debugger)
+        self._stack[-1].at_prompt = True
+
+    @contextlib.contextmanager
+    def at_prompt(self, debugger: RankPdb, reason: str) -> Iterator[None]:
+        """Hold the rank's deadlines while ``debugger`` reads commands, then say how it went on."""
+        if debugger.parent is not None:
+            with debugger.reading():
+                yield
+            return
+        self._stop += 1
+        self._since = time.time_ns() / 1e9
+        self._reason = reason or "step"
+        self._services.flush_output()
+        self._services.set_held(True)
+        try:
+            with debugger.reading():
+                yield
+        finally:
+            self.hit = 0
+            self._services.set_held(False)
+            self._services.notify("debug.resumed", {**self._key(), "how": _how(debugger), "text": self._text()})
+
+    def _prompted(self, text: str, prompt: str) -> None:
+        self._seq += 1
+        self._open = self._seq
+        facts, self.facts = self.facts, None
+        error, self.error = self.error, ""
+        self._services.notify(
+            "debug.stopped",
+            {
+                **self._key(),
+                "view": self.call.view,
+                "endpoint": self.call.endpoint,
+                "place": self.debugger.place().to_wire(),
+                "reason": self._reason,
+                "since": self._since,
+                "seq": self._seq,
+                "stop": self._stop,
+                "prompt": cap(prompt, 2000),
+                "text": cap(text),
+                "facts": facts,
+                "error": cap(error, 2000),
+                "breakpoint": self.hit,
+            },
+        )
+
+    def printed(self) -> None:
+        """Send what was printed without a prompt: by the commands of a breakpoint."""
+        text = self.console.take()
+        if text:
+            self._printed(text)
+
+    def _printed(self, text: str) -> None:
+        self._services.notify("debug.output", {**self._key(), "text": cap(text)})
+
+    def _text(self) -> str:
+        return cap(self.console.take())
+
+    def _key(self) -> Body:
+        return {"actor": self.call.actor, "thread": self.thread}
+
+
+def _how(debugger: RankPdb) -> str:
+    if debugger.quitting:
+        return "quit"
+    return "continue" if debugger.post_mortem or debugger.goes_on() else "step"
+
+
+def aborted(exception: BaseException) -> bool:
+    """Whether ``exception`` is, or comes from, the debugger's own way to end an endpoint."""
+    chain: BaseException | None = exception
+    while chain is not None:
+        if issubclass(type(chain), bdb.BdbQuit):  # isinstance would ask the exception itself
+            return True
+        chain = chain.__cause__ or chain.__context__
+    return False

@@ -1,0 +1,115 @@
+"""Following threads with ``sys.settrace``: until an armed interrupt stops, and before 3.12 to find breakpoints.
+
+The trace function takes itself off a thread with the first event for which nothing is looked for any more. A debugger
+that steps has a trace function of its own; it looks for breakpoints by itself and gives the thread back with `follow`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from threading import get_ident
+from types import FrameType
+from typing import Any
+
+from meshrt.debug.rank.breakpoints import BreakTable
+from meshrt.debug.stepping import is_users
+
+__all__ = ["Tracer"]
+
+
+class Tracer:
+    """The trace function of all threads that are followed.
+
+    Args:
+        table: What to look for; looked at only if ``breaks``.
+        reached: Called with the stack frame whose line has a breakpoint.
+        interrupted: Called with the first stack frame of the user's where an armed thread goes on.
+    """
+
+    def __init__(
+        self,
+        table: BreakTable,
+        reached: Callable[[FrameType], object],
+        interrupted: Callable[[FrameType], None],
+        *,
+        breaks: bool,
+    ) -> None:
+        self._table = table
+        self._reached = reached
+        self._interrupted = interrupted
+        self._breaks = breaks
+        self._armed: set[int] = set()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether threads have to be followed because of breakpoints."""
+        return self._breaks and self._table.active
+
+    def arm(self, frame: FrameType | None) -> None:
+        """Stop the calling thread where code of the user's goes on, in ``frame`` or one above or below it."""
+        self._armed.add(get_ident())
+        while frame is not None:
+            if is_users(frame):
+                frame.f_trace = self._on_line
+            frame = frame.f_back
+        sys.settrace(self._on_call)
+
+    def disarm(self, ident: int) -> None:
+        """Forget that a thread was to be stopped. Any thread."""
+        self._armed.discard(ident)
+
+    def follow(self, frame: FrameType | None) -> Any:
+        """Look for breakpoints on the calling thread from now on, if there are any.
+
+        Returns the local trace function for ``frame``; those above it get theirs. A thread that is traced by somebody
+        else is left alone.
+        """
+        if not self.wanted or sys.gettrace() not in (None, self._on_call):
+            return None
+        local = self._on_line if frame is not None and self._table.lines_in(frame.f_code) else None
+        while frame is not None:
+            if self._table.lines_in(frame.f_code):
+                frame.f_trace = self._on_line
+            frame = frame.f_back
+        sys.settrace(self._on_call)
+        return local
+
+    def leave(self) -> None:
+        """Follow the calling thread no more."""
+        self._armed.discard(get_ident())
+        if sys.gettrace() == self._on_call:
+            sys.settrace(None)
+
+    # -- trace functions
+
+    def _on_call(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if self._armed and get_ident() in self._armed:
+            return self._on_line if is_users(frame) else None
+        if not self.wanted:
+            sys.settrace(None)
+            return None
+        return self._on_line if self._table.lines_in(frame.f_code) else None
+
+    def _on_line(self, frame: FrameType, event: str, arg: Any) -> Any:
+        # Returns None throughout: so the local trace function stays what it is now, which a stop may have changed.
+        if event == "line":
+            if self._armed and get_ident() in self._armed:
+                self._armed.discard(get_ident())
+                self._let_go(frame)
+                self._interrupted(frame)
+                return None
+            if self._table.lines_in(frame.f_code):
+                self._reached(frame)
+                return None
+        if not self._armed and not (self.wanted and self._table.lines_in(frame.f_code)):
+            self._let_go(frame)
+        return None
+
+    def _let_go(self, frame: FrameType | None) -> None:
+        if not self.wanted and sys.gettrace() == self._on_call:
+            sys.settrace(None)
+        while frame is not None:
+            if frame.f_trace == self._on_line and not (self.wanted and self._table.lines_in(frame.f_code)):
+                del frame.f_trace
+            frame = frame.f_back

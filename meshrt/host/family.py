@@ -1,0 +1,48 @@
+"""Which rank a process descends from, however it was started and whoever its parent is now.
+
+The kernel hands the limits of a process down to all that it starts: through fork and exec, into new sessions, past a
+cleared environment and closed descriptors. One of them, the number of file locks, has meant nothing since Linux 2.4.25.
+So every rank gets a number of its own there, and a process tells its rank by the number that it has inherited.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import resource
+import secrets
+
+__all__ = ["Families", "join_family"]
+
+#: RLIMIT_LOCKS, which `resource` does not name.
+_LIMIT = 10
+#: The low bits of a number count ranks, those above are the agent's own: a mesh may be started within a rank.
+_COUNT_BITS = 28
+
+
+class Families:
+    """The numbers that one host agent gives to its ranks."""
+
+    def __init__(self) -> None:
+        self._own = secrets.randbits(32)
+        self._counter = itertools.count()
+
+    def new(self) -> int:
+        """Return a number for a rank that is about to start."""
+        return self._own << _COUNT_BITS | next(self._counter)
+
+    def of(self, pid: int) -> int | None:
+        """Return the number of a child of this process, also after its end; None if it is none of `new`."""
+        try:
+            number, _ = resource.prlimit(pid, _LIMIT)
+        except OSError:  # it has become another user's
+            return None
+        return number if number >> _COUNT_BITS == self._own else None
+
+
+def join_family(number: int) -> None:
+    """Make this process, and what it starts from now on, members of a family."""
+    hard = resource.getrlimit(_LIMIT)[1]
+    # Refused where an administrator has limited it after all: such a process is told from no other, see `Strays`.
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(_LIMIT, (number, hard))

@@ -1,0 +1,119 @@
+"""Starting ranks: forked by the agent itself, or by a zygote where modules are to be preloaded."""
+
+from __future__ import annotations
+
+import os
+import selectors
+from collections.abc import Callable, Iterable
+
+from meshrt.host.child import Birth, Child, Plumbing, become_rank
+from meshrt.host.zygote import Zygote
+from meshrt.transport.directories import log_path
+from meshrt.wire.messages import Address
+
+__all__ = ["Starter"]
+
+
+class Starter:
+    """Starts ranks, and tells what became of each.
+
+    Args:
+        selector: Where zygotes are waited for.
+        children: Every rank of the agent. One that a zygote will fork is entered before it has a pid.
+        main: What a rank runs.
+        born: ``born(child, pid)``: its process has been forked.
+        failed: ``failed(birth, reason)``: it has none, and nothing of it is left.
+        warn: Says what is no failure.
+    """
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        children: dict[Address, Child],
+        main: Callable[..., None],
+        born: Callable[[Child, int], None],
+        failed: Callable[[Birth, str], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        self._selector = selector
+        self._children = children
+        self._main = main
+        self._born = born
+        self._failed = failed
+        self._warn = warn
+        #: Processes that preload modules, by pid.
+        self.zygotes: dict[int, Zygote] = {}
+
+    def start(self, births: Iterable[Birth], log_directory: str) -> None:
+        """Fork the ranks one by one."""
+        for birth in births:
+            prepared = self._prepare(birth, log_directory)
+            if prepared is not None:
+                self._fork(*prepared)
+
+    def start_preloaded(
+        self, mesh: str, births: Iterable[Birth], log_directory: str, modules: list[str], env: dict[str, str]
+    ) -> None:
+        """Have them forked by a process that has imported ``modules``."""
+        prepared = [both for birth in births if (both := self._prepare(birth, log_directory)) is not None]
+        for child, _ in prepared:
+            self._children[child.address] = child
+        try:
+            zygote = Zygote(mesh, prepared, modules, env, self._main)
+        except OSError as error:
+            for child, plumbing in prepared:
+                plumbing.close()
+                self._give_up(child, f"no process could be started to preload: {error.strerror}")
+            return
+        for _, plumbing in prepared:
+            plumbing.close()
+        self.zygotes[zygote.pid] = zygote
+        self._selector.register(zygote.pipe, selectors.EVENT_READ, lambda _events: self._from_zygote(zygote))
+        self._selector.register(zygote.pidfd, selectors.EVENT_READ, lambda _events: self._on_zygote_exit(zygote))
+
+    def _prepare(self, birth: Birth, log_directory: str) -> tuple[Child, Plumbing] | None:
+        log = log_path(log_directory, birth.mesh_name, birth.mesh_id, birth.rank)
+        try:
+            return Child.prepare(birth, log, self._warn)
+        except OSError as error:
+            self._failed(birth, f"no socket or pipe for it: {error.strerror} (see ulimit -n)")
+            return None
+
+    def _fork(self, child: Child, plumbing: Plumbing) -> None:
+        try:
+            pid = os.fork()
+        except OSError as error:
+            plumbing.close()
+            self._give_up(child, f"fork failed: {error.strerror} (see ulimit -u, and memory)")
+            return
+        if pid == 0:
+            become_rank(child.birth, plumbing, self._main)
+        plumbing.close()
+        self._born(child, pid)
+
+    def _give_up(self, child: Child, reason: str) -> None:
+        self._children.pop(child.address, None)
+        child.close()
+        self._failed(child.birth, reason)
+
+    def _from_zygote(self, zygote: Zygote) -> None:
+        if zygote.pid in self.zygotes:
+            for rank, pid in zygote.reports():
+                self._born(self._children[zygote.mesh_id, rank], pid)
+
+    def _on_zygote_exit(self, zygote: Zygote) -> None:
+        # Its end, not that of the pipe: what a preloaded module started may hold the pipe for ever.
+        self._from_zygote(zygote)
+        del self.zygotes[zygote.pid]
+        self._selector.unregister(zygote.pipe)
+        self._selector.unregister(zygote.pidfd)
+        reason = zygote.close()
+        for child in zygote.children:
+            if not child.pid:
+                self._give_up(child, reason)
+
+    def kill_zygotes(self, mesh: str) -> None:
+        """Kill those of a mesh: the ranks that they have not forked yet do not start."""
+        for zygote in self.zygotes.values():
+            if zygote.mesh_id == mesh:
+                zygote.kill()

@@ -1,0 +1,121 @@
+"""The stacks of many ranks as prefix trees: pure data in, pure data out.
+
+One tree for each actor of a mesh (and one for its tasks, one for further threads). A node is a frame, with the ranks
+that are in it; where ranks are in different frames, the tree branches. A leaf is a class: ranks with the same frames in
+the same state. The frames' lines count, except that of the innermost one of a running thread: it moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from meshrt.selection import Shape
+
+__all__ = ["Leaf", "MeshStacks", "Node", "Tree"]
+
+#: An actor's class is an outlier where it is so many times smaller than the largest one.
+_OUTLIER = 3
+
+
+@dataclass(slots=True)
+class Leaf:
+    """Ranks that stand (or run) at the same place."""
+
+    state: str
+    holder: str = ""
+    source: str = ""
+    ranks: set[int] = field(default_factory=set)
+    #: Seconds that they have stood there: least and most.
+    since: tuple[float, float] | None = None
+    #: Share of a processor: least and most.
+    cpu: tuple[float, float] | None = None
+    #: Names of the threads or tasks.
+    names: set[str] = field(default_factory=set)
+    endpoints: set[str] = field(default_factory=set)
+
+    def add(self, ranks: Iterable[int], since: Iterable[float], cpu: Iterable[float]) -> None:
+        """Count ranks in."""
+        self.ranks.update(ranks)
+        self.since = _span(self.since, since)
+        self.cpu = _span(self.cpu, cpu)
+
+
+@dataclass(slots=True)
+class Node:
+    """A frame, and who is in it."""
+
+    file: str = ""
+    function: str = ""
+    #: Lowest and highest line: they differ only below a running thread.
+    lines: tuple[int, int] = (0, 0)
+    hidden: bool = False
+    ranks: set[int] = field(default_factory=set)
+    children: dict[Any, Node] = field(default_factory=dict)
+    leaves: dict[tuple[str, str, str], Leaf] = field(default_factory=dict)
+
+    def ordered(self) -> list[Node]:
+        """Return the children, the one with the most ranks first."""
+        return sorted(self.children.values(), key=lambda node: (-len(node.ranks), min(node.ranks), node.lines))
+
+    def ordered_leaves(self) -> list[Leaf]:
+        """Return the leaves, the one with the most ranks first."""
+        return sorted(self.leaves.values(), key=lambda leaf: (-len(leaf.ranks), min(leaf.ranks), leaf.state))
+
+    def classes(self) -> list[tuple[Node, Leaf]]:
+        """Return all leaves below, with the node of each."""
+        found = [(self, leaf) for leaf in self.leaves.values()]
+        for child in self.children.values():
+            found += child.classes()
+        return found
+
+
+@dataclass(slots=True)
+class Tree:
+    """The stacks of one actor, of its tasks (``kind`` "task"), or of further threads ("thread")."""
+
+    kind: str
+    label: str
+    root: Node = field(default_factory=Node)
+
+    def outliers(self) -> list[tuple[Node, Leaf]]:
+        """Return the classes of an actor that are much smaller than its largest one, in the order of their ranks."""
+        classes = self.root.classes()
+        largest = max((len(leaf.ranks) for _, leaf in classes), default=0)
+        if self.kind != "actor":
+            return []
+        few = [(node, leaf) for node, leaf in classes if len(leaf.ranks) * _OUTLIER <= largest]
+        return sorted(few, key=lambda each: min(each[1].ranks))
+
+
+@dataclass(slots=True)
+class MeshStacks:
+    """The answers of one mesh."""
+
+    name: str
+    shape: Shape
+    asked: set[int]
+    answered: set[int] = field(default_factory=set)
+    trees: dict[tuple[str, str], Tree] = field(default_factory=dict)
+    #: Why ranks have no stack: kind ("gone", "silent", "refused") and text -> ranks.
+    without: dict[tuple[str, str], set[int]] = field(default_factory=dict)
+    #: The actor of the main thread, as far as any rank has told.
+    first_actor: str = ""
+
+    def waiting(self) -> set[int]:
+        """Return the ranks of which nothing is known yet."""
+        return self.asked - self.answered - {rank for ranks in self.without.values() for rank in ranks}
+
+    def culprits(self) -> set[int]:
+        """Return the ranks that are not where the others are: outliers, and those that are silent or gone."""
+        found = {rank for tree in self.trees.values() for _, leaf in tree.outliers() for rank in leaf.ranks}
+        for (kind, _), ranks in self.without.items():
+            if kind != "refused":
+                found |= ranks
+        return found if found < self.asked else set()
+
+
+def _span(known: tuple[float, float] | None, values: Iterable[float]) -> tuple[float, float] | None:
+    found = [*(known or ()), *values]
+    return (min(found), max(found)) if found else None

@@ -1,0 +1,92 @@
+"""What faulthandler writes, read into the records of `meshrt.inspect.sampling`: for ranks that could not answer."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from meshrt.inspect.visibility import cut, is_debugging_file, is_hidden_file, is_plumbing_file
+
+__all__ = ["SOURCE", "FaultThread", "parse", "records_of"]
+
+#: Where such a record comes from.
+SOURCE = "faulthandler: the GIL is held in C"
+
+_THREAD = re.compile(
+    r"(?P<current>Current thread|Thread) (?P<ident>0x[0-9a-f]+)(?: \[(?P<name>.*)\])? \(most recent call first\):"
+)
+_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)')
+
+
+@dataclass(frozen=True, slots=True)
+class FaultThread:
+    """One thread: frames are (file, line, function), outermost first; ``current`` is the one that took the signal."""
+
+    ident: str
+    name: str
+    current: bool
+    frames: tuple[tuple[str, int, str], ...]
+
+
+def parse(text: str) -> list[FaultThread]:
+    """Return the threads of the first dump in ``text``; what is not understood is passed over."""
+    found: list[FaultThread] = []
+    seen: set[str] = set()
+    header: re.Match[str] | None = None
+    frames: list[tuple[str, int, str]] = []
+
+    def end() -> None:
+        if header is not None:
+            current = header["current"] == "Current thread"
+            found.append(FaultThread(header["ident"], header["name"] or "", current, tuple(reversed(frames))))
+        frames.clear()
+
+    for line in text.splitlines():
+        begins = _THREAD.fullmatch(line)
+        frame = _FRAME.fullmatch(line)
+        if begins is not None:
+            end()
+            header = begins
+            if begins["ident"] in seen:
+                return found  # a second dump
+            seen.add(begins["ident"])
+        elif frame is not None and header is not None:
+            number = frame["line"]
+            frames.append((frame["file"], int(number) if number.isdigit() else 0, frame["function"]))
+    end()
+    return found
+
+
+def records_of(text: str, *, verbose: bool = False) -> list[dict[str, Any]]:
+    """Return records as `Record.to_wire` makes them, with ``"source"``: of the threads that are in user code.
+
+    The main thread, which faulthandler writes last, is that of the first actor.
+    """
+    threads = parse(text)
+    records = []
+    for index, thread in enumerate(threads):
+        main = index == len(threads) - 1
+        frames = list(thread.frames)
+        files = [file for file, _, _ in frames]
+        start = next((i for i, file in enumerate(files) if not is_plumbing_file(file)), len(files))
+        stop = next((i for i in range(start, len(files)) if is_debugging_file(files[i])), len(files))
+        stopped = stop < len(files) and all(map(is_plumbing_file, files[stop:]))
+        if stopped:
+            frames, files = frames[:stop], files[:stop]
+        shown = frames if verbose else cut(frames, files)
+        if any(not is_plumbing_file(file) for file, _, _ in shown):
+            records.append(
+                {
+                    "name": thread.name or ("MainThread" if main else f"thread {thread.ident}"),
+                    "kind": "actor" if main else "thread",
+                    "actor": "",
+                    "endpoint": "",
+                    "state": "stopped" if stopped else "busy",
+                    "frames": [[file, line, function, is_hidden_file(file)] for file, line, function in shown],
+                    "holder": "",
+                    "source": SOURCE,
+                }
+            )
+    records.sort(key=lambda record: record["kind"] != "actor")
+    return records

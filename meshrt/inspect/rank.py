@@ -1,0 +1,101 @@
+"""The rank's side of inspection: answers where its threads are, and tells when an endpoint stands still.
+
+* operation ``inspect.stacks`` {actor, verbose}: the records of `meshrt.inspect.sampling`. What was not seen before is
+  looked at twice, `GAP` seconds apart.
+* event ``inspect.progress`` {actor, endpoint, state, since, place}: when an actor's endpoint has stood at one
+  instruction between two pulses, and when it goes on. Nothing is sent for one that runs as it should.
+
+On the control thread.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from meshrt.hooks import ActorState, Answer, Body, RankServices, hooks
+from meshrt.inspect.sampling import Record, Sampler
+from meshrt.inspect.stacks import Mark
+
+__all__ = ["RankInspector", "load"]
+
+#: Seconds between two looks: a thread that waits for the GIL wakes (and uses its processor) every 5 ms.
+GAP = 0.008
+
+
+class RankInspector:
+    """Looks at the threads of this rank."""
+
+    def __init__(self, services: RankServices) -> None:
+        self._services = services
+        self._sampler = Sampler()
+        #: What the root was told last of each actor: state, and the mark it was told of.
+        self._told: dict[str, tuple[str, Any, float]] = {}
+
+    def stacks(self, body: Body, answer: Answer) -> None:
+        """Answer with the stacks of this rank."""
+        actor, verbose = str(body.get("actor", "")), bool(body.get("verbose"))
+
+        def look() -> list[Record]:
+            return self._sampler.records(self._services.actors(), actor=actor, verbose=verbose)
+
+        def again() -> None:
+            try:
+                answer(_answer(look()), "")
+            except Exception as error:
+                answer(None, f"{type(error).__name__}: {error}")  # who asked waits for it
+
+        records = look()
+        if any(record.state == "running" for record in records):
+            self._services.call_later(GAP, again)
+        else:
+            answer(_answer(records), "")
+
+    def pulse(self) -> None:
+        """Note where everything stands, and tell the root what has changed."""
+        actors = self._services.actors()
+        marks = self._sampler.pulse(actors)
+        for actor in actors:
+            mark = marks.get(actor.name)
+            state, where = "idle", None
+            if mark is not None:
+                state, where = ("blocked", mark.where) if mark.stands() else ("running", None)
+            told = self._told.get(actor.name, ("", None, 0.0))
+            since = mark.since if mark is not None and where is not None else 0.0
+            if told != (state, where, since) and (state == "blocked" or told[0] == "blocked"):
+                self._tell(actor, state, mark)
+            self._told[actor.name] = (state, where, since)
+
+    def _tell(self, actor: ActorState, state: str, mark: Mark | None) -> None:
+        place = ["", 0, ""]
+        if state == "blocked":
+            records = self._sampler.records([actor], actor=actor.name)
+            record = records[0] if records else None
+            if record is not None:
+                if record.state == "stopped":
+                    state = "stopped"
+                if record.stack:
+                    entry = record.stack[-1]
+                    place = [entry.file, entry.line, entry.code.co_name]
+        ago = time.monotonic() - mark.since if mark is not None and state != "running" else 0.0
+        since = time.time_ns() / 1e9 - ago
+        endpoint = actor.call.endpoint if actor.call is not None else ""
+        body = {"actor": actor.name, "endpoint": endpoint, "state": state, "since": since, "place": place}
+        self._services.notify("inspect.progress", body)
+
+
+def _answer(records: list[Record]) -> Body:
+    return {
+        "same": {"threads": [record.to_wire() for record in records]},
+        "per": {
+            "since": [record.since() for record in records],
+            "cpu": [round(min(1.0, record.mark.load), 3) for record in records],
+        },
+    }
+
+
+def load(services: RankServices) -> None:
+    """Serve inspection: called once, at the first pulse or by the first question."""
+    inspector = RankInspector(services)
+    services.deferred_operations["inspect.stacks"] = inspector.stacks
+    hooks.pulse.append(inspector.pulse)

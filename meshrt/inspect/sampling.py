@@ -1,0 +1,144 @@
+"""The threads and tasks of a rank as a person wants to read them: one record each.
+
+A thread ``runs``, is ``blocked`` (it has stood at one instruction and used no processor), ``idle`` (an actor that waits
+for messages) or ``stopped`` (in the debugger). A task that waits for something is blocked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from meshrt.hooks import ActorState
+from meshrt.inspect.holder import holder
+from meshrt.inspect.stacks import Mark, Stack, ThreadLook, Threads, entries_of, frames_of, kernel_runs
+from meshrt.inspect.tasks import TaskLook, Tasks
+from meshrt.inspect.visibility import is_hidden_file
+
+__all__ = ["Record", "Sampler"]
+
+#: Records of one rank that are told.
+_MOST = 100
+#: Two looks closer than this may both fall into a time in which a thread got no processor.
+_CLOSE = 0.5
+
+
+@dataclass(slots=True)
+class Record:
+    """One thread or task."""
+
+    name: str
+    kind: str
+    actor: str
+    endpoint: str
+    state: str
+    stack: Stack
+    mark: Mark
+    waits: str = ""
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return what may be the same on many ranks."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "actor": self.actor,
+            "endpoint": self.endpoint,
+            "state": self.state,
+            "frames": frames_of(self.stack),
+            "holder": self.waits,
+        }
+
+    def since(self) -> float:
+        """Seconds for which it is known to stand where it stands."""
+        return round(self.mark.seen - self.mark.since, 3) if self.state in ("blocked", "stopped") else 0.0
+
+
+class Sampler:
+    """Looks at this process; keeps no more than since when each thread and task has stood where it stands."""
+
+    def __init__(self) -> None:
+        self._threads = Threads()
+        self._tasks = Tasks()
+
+    def pulse(self, actors: Sequence[ActorState]) -> dict[str, Mark]:
+        """Note where everything stands; returns the mark of each actor that runs a message."""
+        looks = self._threads.look(stacks=False)
+        marks = {}
+        for actor in actors:
+            tasks = self._tasks.look(actor.loop) if _lives(actor.loop) else []
+            look = looks.get(actor.thread or 0)
+            if actor.call is not None and look is not None:
+                serving = _serving(tasks)
+                suspended = serving is not None and not serving.running
+                marks[actor.name] = serving.mark if serving is not None and suspended else look.mark
+        return marks
+
+    def records(self, actors: Sequence[ActorState], *, actor: str = "", verbose: bool = False) -> list[Record]:
+        """Return a record of every thread and task that is in user code, and of every actor.
+
+        Args:
+            actor: Those of this actor only; "" for all.
+            verbose: Also what is in the runtime's own code.
+        """
+        looks = self._threads.look(stacks=True)
+        records = []
+        for one in actors:
+            look = looks.pop(one.thread or 0, None)
+            if look is not None and actor in ("", one.name):
+                records += self._actor(one, look, verbose)
+        if not actor:
+            for look in looks.values():
+                record = _thread(look, verbose)
+                if any(not is_hidden_file(entry.file) for entry in record.stack) or verbose:
+                    records.append(record)
+        return records[:_MOST]
+
+    def _actor(self, actor: ActorState, look: ThreadLook, verbose: bool) -> list[Record]:
+        own = _thread(look, verbose)
+        own.kind, own.actor = "actor", actor.name
+        own.endpoint = actor.call.endpoint if actor.call is not None else ""
+        in_user_code = any(not is_hidden_file(entry.file) for entry in own.stack)
+        tasks = self._tasks.look(actor.loop) if _lives(actor.loop) else []
+        serving = _serving(tasks)
+        records = []
+        if serving is not None and not serving.running:
+            # The endpoint is suspended; what the thread runs, if anything, is another task or a callback.
+            if in_user_code:
+                running = next((task for task in tasks if task.running), None)
+                name = "callback" if running is None else running.name
+                records.append(Record(name, "task", actor.name, "", own.state, own.stack, own.mark, own.waits))
+            own.stack = entries_of(serving.stack, verbose=verbose)[0] if own.endpoint else []
+            own.mark, own.state, own.waits = serving.mark, "blocked", serving.awaits
+            in_user_code = bool(own.stack)
+        if not own.endpoint and not in_user_code:
+            own.state, own.waits = "idle", ""
+            own.stack = own.stack if verbose else []
+        for task in tasks:
+            stack = entries_of(task.stack, verbose=verbose)[0]
+            if task is not serving and not task.running and stack:
+                waits = task.awaits
+                records.append(Record(task.name, "task", actor.name, "", "blocked", stack, task.mark, waits))
+        return [own, *records]
+
+
+def _lives(loop: Any) -> bool:
+    return loop is not None and not loop.is_closed()
+
+
+def _serving(tasks: Sequence[TaskLook]) -> TaskLook | None:
+    """Return the task that serves the actor's messages: the runtime's own."""
+    return next((task for task in tasks if task.stack and is_hidden_file(task.stack[0].file)), None)
+
+
+def _thread(look: ThreadLook, verbose: bool) -> Record:
+    stack, stopped = entries_of(look.stack, verbose=verbose)
+    mark = look.mark
+    state = "stopped" if stopped else "blocked" if mark.stands() else "running"
+    if state == "blocked" and mark.seen - mark.since < _CLOSE and kernel_runs(look.native_id):
+        state = "running"
+    waits = ""
+    if state == "blocked":
+        shown = [entry for entry in stack if not is_hidden_file(entry.file)]
+        waits = holder(shown[-1].code, shown[-1].lasti) if shown else ""
+    return Record(look.name, "thread", "", "", state, stack, mark, waits)

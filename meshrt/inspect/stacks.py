@@ -1,0 +1,158 @@
+"""Where the threads of this process are: their stacks, and which of them stand still.
+
+Runs on the control thread, beside threads that hold locks or stand at a breakpoint anywhere: nothing here takes a lock,
+calls user code or keeps a frame. Between two looks a thread has stood still if it is in the same frame at the same
+instruction and has used no processor time at all.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+from meshrt.inspect.visibility import cut, is_debugging_file, is_hidden_file, is_plumbing_file
+
+__all__ = ["Entry", "Mark", "Stack", "ThreadLook", "Threads", "entries_of", "frames_of", "kernel_runs"]
+
+#: Frames of a stack that are told: so many outermost ones, and so many innermost ones.
+_OUTER, _INNER = 40, 120
+#: Linux: the clock of one thread's processor time, see MAKE_THREAD_CPUCLOCK in the kernel. Unlike
+#: `time.pthread_getcpuclockid` it is safe for a thread that has just ended.
+_CPU_CLOCK = 6
+_MAIN = type(threading.main_thread())
+
+Stack = list["Entry"]
+
+
+class Entry(NamedTuple):
+    """One frame of a stack as it stood. Holds nothing of the user's but code."""
+
+    code: CodeType
+    line: int
+    lasti: int
+
+    @property
+    def file(self) -> str:
+        return self.code.co_filename
+
+
+@dataclass(slots=True)
+class Mark:
+    """The instruction at which something stood when it was looked at, and since when (monotonic) it is known there."""
+
+    where: Any
+    since: float
+    #: When it was looked at last.
+    seen: float
+    cpu: int = -1
+    #: Share of one processor that it used between the last two looks.
+    load: float = 0.0
+
+    def stands(self) -> bool:
+        """Whether it was there at two looks at least."""
+        return self.seen > self.since
+
+
+class ThreadLook(NamedTuple):
+    """One thread at one look."""
+
+    ident: int
+    name: str
+    native_id: int
+    mark: Mark
+    #: Outermost first; empty in a look that asked for positions only.
+    stack: Stack
+
+
+class Threads:
+    """All threads but the calling one, look by look."""
+
+    def __init__(self) -> None:
+        self._marks: dict[int, Mark] = {}
+
+    def look(self, *, stacks: bool) -> dict[int, ThreadLook]:
+        """Look at every thread, by ident; with ``stacks`` the whole way down."""
+        # In one go, without a call that lets go of the GIL: the frames are let go of before they can end.
+        frames = sys._current_frames()
+        frames.pop(threading.get_ident(), None)
+        found = {ident: (id(frame), frame.f_lasti, _walk(frame) if stacks else []) for ident, frame in frames.items()}
+        del frames
+        # Not `threading.enumerate`: a thread that stands at a breakpoint may hold its lock.
+        known = dict(getattr(threading, "_active", {}))
+        now = time.monotonic()
+        looks = {}
+        for ident, (frame_id, lasti, stack) in found.items():
+            thread = known.get(ident)
+            facts = vars(thread) if thread is not None else {}
+            # The main thread of a fork keeps the number of its parent's; the kernel calls it as the process.
+            native = os.getpid() if isinstance(thread, _MAIN) else facts.get("_native_id") or 0
+            mark = self._mark(ident, (frame_id, lasti), _cpu_time(native), now)
+            looks[ident] = ThreadLook(ident, str(facts.get("_name") or f"thread-{ident}"), native, mark, stack)
+        self._marks = {ident: look.mark for ident, look in looks.items()}
+        return looks
+
+    def _mark(self, ident: int, where: tuple[int, int], cpu: int, now: float) -> Mark:
+        before = self._marks.get(ident)
+        if before is None:
+            return Mark(where, now, now, cpu)
+        load = (cpu - before.cpu) / 1e9 / (now - before.seen) if cpu >= 0 and before.cpu >= 0 else 0.0
+        same = where == before.where and cpu == before.cpu and cpu >= 0
+        return Mark(where, before.since if same else now, now, cpu, max(0.0, load))
+
+
+def _walk(frame: FrameType | None) -> Stack:
+    stack = []
+    while frame is not None:
+        stack.append(Entry(frame.f_code, frame.f_lineno or 0, frame.f_lasti))
+        frame = frame.f_back
+    stack.reverse()
+    return stack
+
+
+def _cpu_time(native_id: int) -> int:
+    if not native_id:
+        return -1
+    try:
+        return time.clock_gettime_ns((~native_id << 3) | _CPU_CLOCK)
+    except OSError:
+        return -1  # it has ended
+
+
+def kernel_runs(native_id: int) -> bool:
+    """Whether the kernel would run this thread now: it waits for nothing but a processor."""
+    try:
+        state = Path(f"/proc/self/task/{native_id}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state == "R"
+
+
+def entries_of(stack: Stack, *, verbose: bool) -> tuple[Stack, bool]:
+    """Return what a person wants to see of a stack, and whether it stands in the debugger.
+
+    Args:
+        verbose: Everything, the runtime's frames too (but not the debugger's below a prompt).
+    """
+    files = [entry.file for entry in stack]
+    start = next((index for index, file in enumerate(files) if not is_plumbing_file(file)), len(files))
+    stop = next((index for index in range(start, len(files)) if is_debugging_file(files[index])), len(files))
+    stopped = stop < len(files) and all(map(is_plumbing_file, files[stop:]))
+    if stopped:
+        stack, files = stack[:stop], files[:stop]
+    return (stack if verbose else cut(stack, files)), stopped
+
+
+def frames_of(stack: Stack) -> list[list[Any]]:
+    """Return a stack as plain data: ``[file, line, function, hidden]``; a very long one without its middle."""
+    left_out = len(stack) - _OUTER - _INNER
+    kept = stack if left_out <= 1 else [*stack[:_OUTER], *stack[-_INNER:]]
+    frames = [[entry.file, entry.line, entry.code.co_name, is_hidden_file(entry.file)] for entry in kept]
+    if left_out > 1:
+        frames.insert(_OUTER, ["", 0, f"... {left_out} frames ...", False])
+    return frames

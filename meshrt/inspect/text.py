@@ -1,0 +1,161 @@
+"""Merged stacks (`meshrt.inspect.plain`) as text.
+
+::
+
+    64 ranks of mesh1, 63 answered
+    trainer
+      63/64  0-50,52-63                 train  main.py:88
+                                        step  main.py:41
+      60/64  0-16,19-41,43-50,52-63     |- allreduce  comm.py:112
+                                        |  recv  chan.py:77    blocked 43 s in self.sock.recv
+                                        |    data = self.sock.recv(n)
+       2/64  17-18                      |- next  data.py:30
+                                        ...
+      likely culprits: 17-18,42,51 (not where the other 60 are)
+
+Ranks are told where they change: a line without them belongs to those of the line above.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+__all__ = ["render_stacks", "short_path"]
+
+#: Columns that the ranks may take before the frames.
+_RANKS = 34
+
+_STATES = {"idle": "waits for messages", "stopped": "stopped in the debugger", "busy": "in C code"}
+
+#: A node, a class or a set of `meshrt.inspect.plain`.
+Plain = Mapping[str, Any]
+
+
+def render_stacks(wire: Plain, *, source: Callable[[str, int], str] = linecache.getline) -> str:
+    """Return merged stacks as text.
+
+    Args:
+        wire: As `Stacks.to_wire` made it.
+        source: Returns the source line of (file, line), or "": shown below the innermost frames.
+    """
+    return "\n".join(line for mesh in wire["meshes"] for line in _Mesh(mesh, source).lines())
+
+
+def short_path(file: str) -> str:
+    """Return the last two parts of a path; the last one alone may be a package's ``__init__.py``."""
+    parts = file.split(os.sep)
+    return os.sep.join(parts[-2:]) if len(parts) > 2 else file
+
+
+class _Mesh:
+    """The text of one mesh."""
+
+    def __init__(self, mesh: Plain, source: Callable[[str, int], str]) -> None:
+        self._mesh = mesh
+        self._source = source
+        self._total = mesh["asked"]
+        self._digits = len(str(self._total))
+        self._rows: list[tuple[str, str]] = []
+        self._before = ""
+
+    def lines(self) -> Iterable[str]:
+        mesh = self._mesh
+        head = f"{_ranks(self._total)} of {mesh['name']}"
+        answered = mesh["answered"]["count"]
+        yield f"{head}, {answered} answered" if answered < self._total else head
+        for tree in mesh["trees"]:
+            yield from self._tree(tree)
+        for entry in mesh["without"]:
+            yield f"  {self._label(entry)}: {entry['why']}"
+        if mesh["waiting"]["count"]:
+            yield f"  {self._label(mesh['waiting'])}: no answer yet"
+        culprits = mesh["culprits"]
+        if culprits["count"]:
+            others = self._total - culprits["count"]
+            yield f"  likely culprits: {culprits['text']} (not where the other {others} are)"
+
+    def _tree(self, tree: Plain) -> Iterable[str]:
+        label = tree["label"]
+        yield {"actor": f"{label}", "task": f"{label}, tasks", "thread": f"thread {label}"}[tree["kind"]]
+        self._rows = []
+        self._before = ""
+        self._below(tree, "")
+        longest = max((len(label) for label, _ in self._rows), default=0)
+        width = min(longest, _RANKS + 2 * self._digits + 3)
+        for label, text in self._rows:
+            if len(label) > width:
+                yield f"  {label}"
+                label = ""
+            yield f"  {label:<{width}}  {text}".rstrip()
+
+    def _below(self, node: Plain, indent: str) -> None:
+        """Add the rows of what is below ``node``: a branch where there are several."""
+        parts = sorted([*node["classes"], *node["children"]], key=lambda part: -part["count"])
+        for index, part in enumerate(parts):
+            last = index == len(parts) - 1
+            first, rest = (indent, indent)
+            if len(parts) > 1:
+                first, rest = (indent + ("└ " if last else "├ "), indent + ("  " if last else "│ "))
+            self._part(part, first, rest)
+
+    def _part(self, part: Plain, first: str, rest: str) -> None:
+        if "state" in part:
+            self._row(part, first + _about(part))
+            return
+        low, high = part["lines"]
+        lines = str(low) if low == high else f"{low}-{high}"
+        text = f"{part['function']}  {short_path(part['file'])}:{lines}" if part["file"] else part["function"]
+        if part["children"] or len(part["classes"]) != 1:
+            self._row(part, first + text)
+            self._below(part, rest)
+            return
+        self._row(part, f"{first}{text}    {_about(part['classes'][0])}")
+        code = self._source(part["file"], low).strip() if part["file"] and low == high else ""
+        if code:
+            self._row(part, f"{rest}    {code}")
+
+    def _row(self, part: Plain, text: str) -> None:
+        label = self._label(part)
+        self._rows.append(("" if label == self._before else label, text))
+        self._before = label
+
+    def _label(self, part: Plain) -> str:
+        return f"{part['count']:>{self._digits}}/{self._total}  {part['text']}"
+
+
+def _about(leaf: Plain) -> str:
+    state, since, cpu = leaf["state"], leaf["since"], leaf["cpu"]
+    words = _STATES.get(state, str(state))
+    if state == "blocked" and since:
+        words += f" {_span(_duration, since)}"
+    if leaf["holder"]:
+        words += f" in {leaf['holder']}"
+    if state == "running" and cpu and cpu[1] > 0:
+        words += f", {_span(_percent, cpu)} CPU"
+    return f"{words} <{leaf['source']}>" if leaf["source"] else words
+
+
+def _span(text: Callable[[float], str], span: list[float]) -> str:
+    least, most = map(text, span)
+    return least if least == most else f"{least} - {most}"
+
+
+def _ranks(count: int) -> str:
+    return f"{count} rank" + ("" if count == 1 else "s")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return "< 1 s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -1,0 +1,126 @@
+"""The stacks of many ranks, merged. Pure: groups of answers in, trees (`meshrt.inspect.classes`) or plain data out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from meshrt.hooks import Group
+from meshrt.inspect.classes import Leaf, MeshStacks, Node, Tree
+from meshrt.inspect.faults import records_of
+from meshrt.inspect.plain import mesh_to_wire
+from meshrt.inspect.text import short_path
+from meshrt.selection import Shape
+
+__all__ = ["STACKS", "Stacks", "innermost"]
+
+#: The operation that ranks serve.
+STACKS = "inspect.stacks"
+
+
+class Stacks:
+    """Merges the answers to ``inspect.stacks``, in any order.
+
+    Args:
+        verbose: Take the runtime's own frames too, where the answers have them.
+    """
+
+    def __init__(self, *, verbose: bool = False) -> None:
+        self._verbose = verbose
+        self.meshes: dict[str, MeshStacks] = {}
+
+    def expect(self, mesh_id: str, name: str, shape: Shape, ranks: Iterable[int]) -> None:
+        """Say which ranks of a mesh are asked; answers of others are passed over."""
+        self.meshes[mesh_id] = MeshStacks(name, shape, set(ranks))
+
+    def gone(self, mesh_id: str, rank: int, how: str) -> None:
+        """Take in that a rank has ended."""
+        self.add(Group(mesh_id, (rank,), "gone", how, {}))
+
+    def add(self, group: Group) -> None:
+        """Take in one group of a report."""
+        mesh = self.meshes.get(group.mesh_id)
+        ranks = set(group.ranks) & mesh.asked if mesh is not None else set()
+        if mesh is None or not ranks:
+            return
+        if group.kind == "answered":
+            mesh.answered |= ranks
+            for index, record in enumerate(group.same["threads"]):
+                since, cpu = _of(group.per, "since", index), _of(group.per, "cpu", index)
+                self._add_record(mesh, record, ranks, since, cpu)
+                if record["kind"] == "actor" and record["name"] == "MainThread":
+                    mesh.first_actor = record["actor"]
+        elif group.kind == "silent":
+            self._add_silent(mesh, group.same, ranks)
+        else:
+            mesh.without.setdefault((group.kind, str(group.same)), set()).update(ranks)
+
+    def _add_silent(self, mesh: MeshStacks, same: Any, ranks: set[int]) -> None:
+        records = records_of(same["stack"], verbose=self._verbose) if same["stack"] else []
+        for record in records:
+            if record["kind"] == "actor":
+                record["actor"] = mesh.first_actor or "main thread"
+            self._add_record(mesh, record, ranks, (), ())
+        why = {
+            "stopped": "does not answer: its process was stopped by a signal (SIGCONT resumes it)",
+            "busy": "does not answer: C code holds its GIL" + ("" if records else ", and no stack of it is known"),
+        }.get(same["state"], "no answer in time")
+        mesh.without.setdefault(("silent", why), set()).update(ranks)
+
+    def _add_record(
+        self, mesh: MeshStacks, record: Mapping[str, Any], ranks: set[int], since: Iterable[float], cpu: Iterable[float]
+    ) -> None:
+        kind = record["kind"]
+        label = record["actor"] if kind in ("actor", "task") else _without_number(record["name"])
+        tree = mesh.trees.setdefault((kind, label), Tree(kind, label))
+        frames = [frame for frame in record["frames"] if self._verbose or not frame[3]]
+        node = tree.root
+        node.ranks |= ranks
+        for index, (file, line, function, hidden) in enumerate(frames):
+            moves = record["state"] == "running" and index == len(frames) - 1
+            key = (file, function, 0 if moves else line, moves)
+            child = node.children.get(key)
+            if child is None:
+                child = node.children[key] = Node(file, function, (line, line), hidden)
+            child.lines = (min(child.lines[0], line), max(child.lines[1], line))
+            child.ranks |= ranks
+            node = child
+        facts = (record["state"], record["holder"], record.get("source", ""))
+        leaf = node.leaves.setdefault(facts, Leaf(*facts))
+        leaf.add(ranks, since, cpu)
+        leaf.names.add(record["name"])
+        leaf.endpoints.add(record["endpoint"])
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return everything as plain data for JSON or msgpack, see `meshrt.inspect.plain`."""
+        return {"meshes": [mesh_to_wire(mesh_id, mesh) for mesh_id, mesh in self.meshes.items()]}
+
+
+def _of(per: Mapping[int, Any], name: str, index: int) -> list[float]:
+    return [values[name][index] for values in per.values() if index < len(values[name])]
+
+
+def _without_number(name: str) -> str:
+    """``Thread-7 (load)`` -> ``load``, ``pool-0_3`` -> ``pool``: the same thread has other numbers on other ranks."""
+    target = re.fullmatch(r"Thread-\d+ \((.+)\)", name)
+    return target[1] if target else re.sub(r"[-_ ]*\d+", "", name) or name
+
+
+def innermost(group: Group, rank: int, actor: str) -> tuple[str, float]:
+    """Return where an actor of a rank is, by one group of answers: ``"recv chan.py:77"``, and for how many seconds.
+
+    The text is empty where it is in no user code, or nothing is known.
+    """
+    records: list[dict[str, Any]] = []
+    if group.kind == "answered":
+        records = group.same["threads"]
+    elif group.kind == "silent" and group.same["stack"]:
+        records = records_of(group.same["stack"])
+    for index, record in enumerate(records):
+        shown = [frame for frame in record["frames"] if not frame[3]]
+        if record["kind"] == "actor" and record["actor"] in (actor, "") and shown:
+            file, line, function, _ = shown[-1]
+            since = _of({rank: group.per[rank]}, "since", index) if rank in group.per else []
+            return f"{function} {short_path(file)}:{line}", since[0] if since else 0.0
+    return "", 0.0

@@ -1,0 +1,113 @@
+"""Which stack frames a person wants to see: their own, not those of the runtime.
+
+Classes of files:
+
+* *hidden*: the meshrt package. Never shown, never stepped into.
+* *plumbing*: what carries a call without being the matter (event loops, threads' first functions). Not stepped into,
+  and cut off where the stack begins; in the middle of a stack it is shown.
+* *debugging*: the debugger's own, and the standard library's below it. A thread that stands in there was stopped.
+* everything else is the user's.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from types import FrameType
+from typing import TypeVar
+
+__all__ = [
+    "STDLIB",
+    "bottom_frame",
+    "caller_frame",
+    "cut",
+    "is_debugging_file",
+    "is_hidden",
+    "is_hidden_file",
+    "is_plumbing",
+    "is_plumbing_file",
+    "visible",
+]
+
+T = TypeVar("T")
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+STDLIB = os.path.join(os.path.dirname(os.__file__), "")
+_DEBUGGERS = tuple(STDLIB + name for name in ("bdb.py", "pdb.py", "cmd.py"))
+_PLUMBING = (
+    *(
+        STDLIB + name
+        for name in ("asyncio/", "concurrent/", "multiprocessing/", "threading.py", "selectors.py", "contextlib.py",
+                     "runpy.py", "code.py", "codeop.py")
+    ),
+    *_DEBUGGERS,
+)  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def is_hidden_file(filename: str) -> bool:
+    """Whether ``filename`` is one of the runtime's."""
+    return filename.startswith(_PACKAGE)
+
+
+@lru_cache(maxsize=4096)
+def is_plumbing_file(filename: str) -> bool:
+    """Whether ``filename`` is the runtime's, or only carries a call."""
+    return (
+        is_hidden_file(filename)
+        or filename.startswith(_PLUMBING)
+        or filename.startswith("<frozen ")
+        or f"{os.sep}uvloop{os.sep}" in filename
+    )
+
+
+@lru_cache(maxsize=4096)
+def is_debugging_file(filename: str) -> bool:
+    """Whether ``filename`` is the debugger's, or of the standard library's debugger below it."""
+    return filename.startswith((os.path.join(_PACKAGE, "debug", ""), *_DEBUGGERS))
+
+
+def is_hidden(frame: FrameType) -> bool:
+    """Whether ``frame`` belongs to the runtime."""
+    return is_hidden_file(frame.f_code.co_filename)
+
+
+def is_plumbing(frame: FrameType) -> bool:
+    """Whether ``frame`` belongs to the runtime or to what only carries a call."""
+    return is_plumbing_file(frame.f_code.co_filename)
+
+
+def caller_frame(frame: FrameType | None) -> FrameType | None:
+    """Return the innermost frame at or above ``frame`` that is not the runtime's."""
+    while frame is not None and is_hidden(frame):
+        frame = frame.f_back
+    return frame
+
+
+def bottom_frame(frame: FrameType) -> FrameType:
+    """Return the outermost frame of the user's above ``frame``: where the runtime called into their code."""
+    bottom = frame
+    walker: FrameType | None = frame
+    while walker is not None:
+        if not is_plumbing(walker):
+            bottom = walker
+        walker = walker.f_back
+    return bottom
+
+
+def cut(stack: list[T], filenames: list[str]) -> list[T]:
+    """Return the part of a stack (outermost first) that a person wants to see; empty if nothing is the user's.
+
+    Args:
+        stack: The frames, in any form.
+        filenames: The file of each.
+    """
+    start = next((i for i, name in enumerate(filenames) if not is_plumbing_file(name)), None)
+    if start is None:
+        return []
+    return [stack[i] for i in range(start, len(stack)) if not is_hidden_file(filenames[i])]
+
+
+def visible(stack: list[tuple[FrameType, int]]) -> list[tuple[FrameType, int]]:
+    """Like `cut` for a debugger's stack; never empty: at least the innermost frame is shown."""
+    return cut(stack, [frame.f_code.co_filename for frame, _ in stack]) or stack[-1:]

@@ -1,0 +1,181 @@
+"""One question to many ranks: the root's side of `meshrt.host.gather`. On the root's loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+
+from meshrt.errors import ProtocolError, UsageError
+from meshrt.hooks import Body, Gathered, Group
+from meshrt.mesh.registry import Registry
+
+if TYPE_CHECKING:
+    from meshrt.mesh.agents import AgentLink
+
+__all__ = ["Gathers"]
+
+_FIRST = 0.05
+_NEXT = 0.1
+#: Seconds beyond the time of a question after which an agent is no longer waited for.
+_OVERDUE = 0.3
+
+
+class _Gather:
+    """A question under way, and what has come since the last report."""
+
+    def __init__(self, report: Callable[[Gathered], None]) -> None:
+        self.report = report
+        self.waiting: dict[str, set[int]] = {}
+        self.agents: list[AgentLink] = []
+        self.groups: dict[tuple[str, str, bytes], tuple[list[int], Any, dict[int, Any]]] = {}
+        self.reported = False
+        self.ended = False
+
+    def add(self, mesh_id: str, kind: str, ranks: Sequence[int], same: Any, per: Sequence[Any] | None = None) -> None:
+        """Take in how it stands with some ranks."""
+        waiting = self.waiting.get(mesh_id)
+        if waiting is None:
+            return
+        key = (mesh_id, kind, msgpack.packb(same, unicode_errors="backslashreplace"))
+        members, _, pers = self.groups.setdefault(key, ([], same, {}))
+        for index, rank in enumerate(ranks):
+            if rank in waiting:
+                waiting.remove(rank)
+                members.append(rank)
+                if per is not None and per[index] is not None:
+                    pers[rank] = per[index]
+        if not members:
+            del self.groups[key]
+        if not waiting:
+            del self.waiting[mesh_id]
+
+    def take(self) -> Gathered:
+        """Return what is new."""
+        groups = [
+            Group(mesh_id, tuple(sorted(members)), kind, same, per)
+            for (mesh_id, kind, _), (members, same, per) in self.groups.items()
+        ]
+        self.groups.clear()
+        self.reported = True
+        waiting = {mesh_id: tuple(sorted(ranks)) for mesh_id, ranks in self.waiting.items()}
+        return Gathered(groups, waiting, not waiting)
+
+
+class Gathers:
+    """The questions under way.
+
+    Args:
+        registry: The meshes.
+        call_later: Runs a function on the root's loop after so many seconds.
+    """
+
+    def __init__(self, registry: Registry, call_later: Callable[[float, Callable[[], None]], None]) -> None:
+        self._registry = registry
+        self._call_later = call_later
+        self._gathers: dict[int, _Gather] = {}
+        self._count = 0
+
+    def begin(
+        self,
+        targets: Mapping[str, Sequence[int]],
+        operation: str,
+        body: Body,
+        seconds: float,
+        report: Callable[[Gathered], None],
+        stack_suffices: bool,
+    ) -> int:
+        """See `meshrt.hooks.RootServices.gather`."""
+        gather = _Gather(report)
+        shares: dict[AgentLink, dict[str, list[int]]] = {}
+        for mesh_id, ranks in targets.items():
+            if ranks:
+                self._share_out(gather, mesh_id, ranks, shares)
+        self._count += 1
+        number = self._count
+        self._gathers[number] = gather
+        question = {"t": "gather", "id": number, "op": operation, "body": body, "seconds": seconds}
+        try:
+            for agent, share in shares.items():
+                agent.send({**question, "stack_suffices": stack_suffices, "targets": share})
+                gather.agents.append(agent)
+        except ProtocolError:
+            self.leave(number)
+            raise
+        self._call_later(0.0 if not gather.waiting else _FIRST, lambda: self._tick(number))
+        self._call_later(seconds + _OVERDUE, lambda: self._give_up(number))
+        return number
+
+    def _share_out(
+        self, gather: _Gather, mesh_id: str, ranks: Sequence[int], shares: dict[AgentLink, dict[str, list[int]]]
+    ) -> None:
+        asked = gather.waiting[mesh_id] = set(ranks)
+        record = self._registry.meshes.get(mesh_id)
+        if record is None:
+            gather.add(mesh_id, "gone", sorted(asked), "was stopped")
+            return
+        count = len(record.shape)
+        for rank in sorted(asked):
+            if not 0 <= rank < count:
+                raise UsageError(f"{record.name} has ranks 0 to {count - 1}, and no rank {rank}")
+            fate = record.fates.get(rank)
+            if fate is not None:
+                gather.add(mesh_id, "gone", [rank], str(fate))
+            else:
+                shares.setdefault(record.agent_of[rank], {}).setdefault(mesh_id, []).append(rank)
+
+    def leave(self, number: int) -> None:
+        """Want no more reports; a no-op for one that is done."""
+        gather = self._gathers.pop(number, None)
+        if gather is not None:
+            for agent in gather.agents:
+                if not agent.gone:
+                    agent.send({"t": "ungather", "id": number})
+
+    def received(self, message: dict[str, Any]) -> None:
+        """An agent has answers."""
+        number = message["id"]
+        gather = self._gathers.get(number)
+        if gather is not None:
+            for mesh_id, kind, ranks, same, per in message["groups"]:
+                gather.add(mesh_id, kind, ranks, same, per)
+            self._look(number)
+
+    def gone(self, mesh_id: str, rank: int, how: str) -> None:
+        """A rank has ended."""
+        for number, gather in tuple(self._gathers.items()):
+            if rank in gather.waiting.get(mesh_id, ()):
+                gather.add(mesh_id, "gone", [rank], how)
+                self._look(number)
+
+    def _look(self, number: int) -> None:
+        """All in?"""
+        gather = self._gathers[number]
+        if not gather.waiting and not gather.ended:
+            # After what is under way: it may be the call that asked.
+            gather.ended = True
+            self._call_later(0.0, lambda: self._tick(number))
+
+    def _tick(self, number: int) -> None:
+        gather = self._gathers.get(number)
+        if gather is None:
+            return
+        gathered = gather.take() if gather.groups or not gather.waiting or not gather.reported else None
+        if gathered is not None and gathered.done:
+            del self._gathers[number]
+        else:
+            self._call_later(_NEXT, lambda: self._tick(number))
+        if gathered is not None:
+            gather.report(gathered)
+
+    def _give_up(self, number: int) -> None:
+        gather = self._gathers.get(number)
+        if gather is None:
+            return
+        for mesh_id, ranks in tuple(gather.waiting.items()):
+            gather.add(mesh_id, "silent", sorted(ranks), {"state": "", "stack": ""})
+        for agent in gather.agents:
+            if not agent.gone:
+                agent.send({"t": "ungather", "id": number})
+        self._look(number)

@@ -1,0 +1,286 @@
+"""Stopping ranks that run: wherever they are, and without a trace afterwards."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshrt import ActorError, MeshError, proc_mesh
+from tests.debug import busy
+from tests.debug.busy import AsyncBusy, Busy, line_of
+from tests.debug.desk import WAIT, Desk, desk
+
+LATER = sys.version_info >= (3, 12)
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    return tmp_path / "gate"
+
+
+@pytest.mark.parametrize(
+    ("name", "mark", "result"),
+    [
+        ("receive", "recv", b"hello"),
+        ("lock", "lock", "locked"),
+        ("take", "get", "item"),
+        ("wait", "", "open"),
+    ],
+)
+def test_a_blocked_call_is_interrupted_and_goes_on(gate: Path, name: str, mark: str, result: Any) -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+    answer = getattr(worker, name).call_one()
+    with desk() as root:
+        stop = until_at(root, line_of(mark) if mark else 0)
+        assert stop["reason"] == "interrupt"
+        assert stop["endpoint"] == name
+        assert stop["place"][0] == busy.__file__
+        assert f"in {name}" not in stop["text"]
+        assert root.show("p self.state")["text"] == "{'turns': 0}\n"
+        root.let_go()
+        gate.touch()
+        assert answer.get(WAIT) == result
+        root.event("debug.ended")
+
+
+def until_at(root: Desk, line: int) -> Any:
+    """Interrupt rank 0 until it stands on ``line``: it may only be on its way there."""
+    while True:
+        answer = root.ask("debug.interrupt", actor="worker")
+        if answer["state"] == "idle":
+            continue
+        stop = root.stopped()
+        if not line or stop["place"][1] == line:
+            return stop
+        root.let_go()
+
+
+def test_a_loop_is_interrupted_and_stepped(gate: Path) -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+    answer = worker.loop.call_one()
+    with desk() as root:
+        stop = until_at(root, line_of("loop"))
+        assert stop["place"][2] == "loop"
+        assert root.step("n")["place"][1] == line_of("loop") - 1
+        before = int(root.show("p turns")["text"])
+        root.step("n")
+        root.step("n")
+        assert int(root.show("p turns")["text"]) == before + 1
+        assert root.ask("debug.interrupt", actor="worker")["state"] == "stopped"
+        root.show("!turns = -5000000")
+        root.show("!go = False")
+        root.let_go()
+        assert answer.get(WAIT) <= -4999999
+        assert worker.traced.call_one().get(WAIT) == "None no tool"
+
+
+def test_a_loop_of_one_line(gate: Path) -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+    answer = worker.tight.call_one()
+    with desk() as root:
+        until_at(root, line_of("tight"))
+        root.show("!go = False")
+        assert root.step("n")["place"][1] == line_of("after_tight")
+        root.let_go()
+        assert answer.get(WAIT) == "done"
+
+
+def test_a_sleep_goes_on_after_the_interrupt(gate: Path) -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+    answer = worker.sleep.call_one()
+    with desk() as root:
+        until_at(root, line_of("sleep"))
+        root.let_go()
+        assert root.ask("debug.interrupt", actor="worker")["state"] == "asked"  # still there: it sleeps on
+        assert root.stopped()["place"][1] == line_of("sleep")
+        root.show("import time")
+        root.let_go("q")
+        with pytest.raises(ActorError, match="a person aborted"):
+            answer.get(WAIT)
+        assert worker.short.call_one().get(WAIT) == 1
+
+
+def test_a_rank_that_waits_for_another_one(gate: Path) -> None:
+    procs = proc_mesh(gpus=2)
+    worker = procs.spawn("worker", Busy, str(gate)).get(WAIT)
+    other = worker.slice(gpus=1)
+    worker.slice(gpus=0).know.call_one(other).get(WAIT)
+    answer = worker.slice(gpus=0).asks.call_one()
+    with desk() as root:
+        stop = until_at(root, line_of("call"))
+        assert stop["place"][2] == "asks"
+        gate.touch()
+        assert root.step("n")["place"][1] == line_of("called")
+        assert root.show("p answer")["text"] == "'open'\n"
+        root.let_go()
+        assert answer.get(WAIT) == "it said open"
+
+
+def test_two_interrupts_stop_once(gate: Path) -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+    answer = worker.loop.call_one()
+    with desk() as root:
+        while root.ask("debug.interrupt", actor="worker")["state"] == "idle":
+            pass
+        asked = [root.begin("debug.interrupt", actor="worker") for _ in range(20)]
+        assert {one.result(WAIT)["state"] for one in asked} <= {"asked", "stopped"}
+        root.stopped()
+        root.let_go()
+        gate.touch()
+        answer.get(WAIT)
+        root.event("debug.ended")
+        assert root.quiet("debug.stopped")
+
+
+def test_nothing_to_stop(gate: Path) -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+    worker.short.call_one().get(WAIT)
+    with desk() as root:
+        answer = root.ask("debug.interrupt", actor="worker")
+        assert answer == {"state": "idle", "text": "it waits for messages"}
+        with pytest.raises(MeshError, match="no actor 'nobody' on this rank; it has worker"):
+            root.ask("debug.interrupt", actor="nobody")
+
+
+def test_an_interrupt_that_comes_too_late_leaves_nothing(gate: Path) -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+    with desk() as root:
+        for _ in range(300):
+            answer = worker.short.call_one()
+            asked = root.begin("debug.interrupt", actor="worker")
+            if asked.result(WAIT)["state"] == "asked" and not answer.done():
+                while not answer.done():
+                    if not root.quiet("debug.stopped"):
+                        root.stopped()
+                        root.let_go()
+            assert answer.get(WAIT) == 1
+        while not root.quiet("debug.stopped"):
+            root.stopped()
+            root.let_go()
+        assert worker.traced.call_one().get(WAIT) == "None no tool"
+        assert root.quiet("debug.stopped")
+
+
+def test_a_forked_child_is_not_affected(gate: Path) -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+    with desk() as root:
+        root.ask("debug.interrupt", actor="worker")
+        assert worker.fork.call_one().get(WAIT) == 3
+        spec = {"id": 1, "file": "busy.py", "line": line_of("count"), "endpoint": "", "actor": "", "condition": ""}
+        root.ask("debug.breaks", breaks=[{**spec, "once": False}])
+        assert worker.fork.call_one().get(WAIT) == 3
+
+
+def test_a_waiting_coroutine_shows_its_stack() -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", AsyncBusy).get(WAIT)
+    answer = worker.wait.call_one()
+    with desk() as root:
+        stop = until_at(root, line_of("deep"))
+        assert stop["place"][2] == "deep"
+        assert root.show("p inner, level")["text"] == "(42, 0)\n"
+        where = root.show("w")["text"]
+        assert where.count("deep()") == 4
+        assert "wait()" in where
+        root.show("u")
+        assert root.show("p level")["text"] == "1\n"
+        root.show("d")
+        root.let_go()
+        until_at(root, line_of("deep"))
+        root.show("!self.event.set()")
+        assert root.step("n")["place"][1] == line_of("woken")
+        root.let_go()
+        assert answer.get(WAIT) == "woken 42"
+        assert worker.value.call_one().get(WAIT) == 5
+
+
+def test_a_gather_shows_what_is_left() -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", AsyncBusy).get(WAIT)
+    answer = worker.gathered.call_one()
+    with desk() as root:
+        until_at(root, line_of("deep"))
+        root.show("!self.event.set()")
+        root.let_go()
+        assert answer.get(WAIT) == ["woken 42", "slept"]
+
+
+def test_a_waiting_coroutine_is_aborted() -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", AsyncBusy).get(WAIT)
+    answer = worker.wait.call_one()
+    with desk() as root:
+        until_at(root, line_of("deep"))
+        root.let_go("q")
+        with pytest.raises(ActorError, match="a person aborted this endpoint"):
+            answer.get(WAIT)
+        assert worker.value.call_one().get(WAIT) == 5
+
+
+def test_an_event_loop_that_is_busy() -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", AsyncBusy).get(WAIT)
+    answer = worker.spin.call_one()
+    with desk() as root:
+        until_at(root, 0)
+        root.show("!go = False")
+        root.let_go()
+        assert answer.get(WAIT) == "spun"
+
+
+def test_an_idle_event_loop() -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", AsyncBusy).get(WAIT)
+    worker.value.call_one().get(WAIT)
+    with desk() as root:
+        assert root.ask("debug.interrupt", actor="worker")["state"] == "idle"
+
+
+def test_the_thread_of_a_second_actor(gate: Path) -> None:
+    procs = proc_mesh(gpus=1)
+    procs.spawn("first", Busy, str(gate)).get(WAIT)
+    worker = procs.spawn("worker", Busy, str(gate)).get(WAIT)
+    with desk() as root:
+        for name in ("tight", "loop"):
+            answer = getattr(worker, name).call_one()
+            if not LATER:
+                with pytest.raises(MeshError, match=r"Python 3\.11 cannot stop"):
+                    until_at(root, 0)
+                gate.touch()
+                procs.stop(0)
+                return
+            until_at(root, line_of(name))
+            root.show("!go = False")
+            root.let_go()
+            answer.get(WAIT)
+            root.event("debug.ended")
+            assert worker.traced.call_one().get(WAIT) == "None no tool"
+
+
+def test_the_event_loop_of_a_second_actor(gate: Path) -> None:
+    procs = proc_mesh(gpus=1)
+    procs.spawn("first", Busy, str(gate)).get(WAIT)
+    worker = procs.spawn("worker", AsyncBusy).get(WAIT)
+    answer = worker.wait.call_one()
+    with desk() as root:
+        until_at(root, line_of("deep"))
+        root.show("!self.event.set()")
+        root.let_go()
+        assert answer.get(WAIT) == "woken 42"
+
+
+def test_two_actors_of_one_rank_are_stopped_at_once(gate: Path) -> None:
+    procs = proc_mesh(gpus=1)
+    first = procs.spawn("first", Busy, str(gate)).get(WAIT)
+    worker = procs.spawn("worker", AsyncBusy).get(WAIT)
+    loops, waits = first.loop.call_one(), worker.wait.call_one()
+    with desk() as root:
+        until_at(root, line_of("deep"))
+        while root.ask("debug.interrupt", actor="first")["state"] == "idle":
+            pass
+        root.stopped(actor="first")
+        assert root.show("p self.gate", actor="first")["text"] == f"{str(gate)!r}\n"
+        root.show("!self.event.set()")
+        root.let_go()
+        assert waits.get(WAIT) == "woken 42"
+        root.show("!go = False", actor="first")
+        root.let_go(actor="first")
+        assert loops.get(WAIT) > 0

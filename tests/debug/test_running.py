@@ -1,0 +1,218 @@
+"""Ranks that nobody has stopped: their values, stacks, output and states; and stopping them where they are."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from meshrt import ActorError, ActorMesh, Future, proc_mesh
+from tests.debug.harness import Person, person
+from tests.debug.working import Worker, marked
+from tests.support.waiting import wait_until
+
+WAIT = 20
+
+
+def spawn(**sizes: Any) -> ActorMesh[Worker]:
+    return proc_mesh(**sizes).spawn("worker", Worker).get(WAIT)
+
+
+def until(me: Person, line: str, *texts: str) -> str:
+    """Repeat a line that only looks, until ``texts`` are in what it shows."""
+    wait_until(lambda: all(text in me(line) for text in texts), 15, f"{line}: {texts} not in {me(line)}")
+    return me.terminal.shown
+
+
+def free(me: Person, result: Future[Any]) -> None:
+    """Let the ranks of `Worker.receive` go on."""
+    me("p worker self.pair[1].send(b'x'), self.queue.put(1)")
+    result.get(WAIT)
+
+
+def test_values_of_ranks_that_run() -> None:
+    mesh = spawn(hosts=2, gpus=2)
+    result = mesh.receive.call()
+    with person() as me:
+        until(me, "where", "recv")
+        assert me("p worker self.rank // 2") == "[0-1] 0\n[2-3] 1\n"
+        assert me("p worker self.loss, SCALE") == "[0-2] (0.25, 100)\n[3] (nan, 100)\n"
+        assert me("p --diff 0 worker self.config").splitlines() == [
+            "[0] {'lr': 0.1, 'layers': [1, 2, 3]}",
+            "[1,3] the same",
+            "[2] {'lr': 0.1, 'layers': [1, 2, 4]}",
+        ]
+        assert me("p worker ranks(hosts=1) self.nothing").startswith("[2-3] *** AttributeError")
+        assert me("whatis worker ranks(0) self.config") == "[0] <class 'dict'>\n"
+        assert "def _train(self)" in me("source worker ranks(0) self._train")
+        assert "1/0" not in me("p worker 1/0")
+        assert me.ok  # an error is an answer
+        assert me("list") == "nothing is stopped\n"
+        free(me, result)
+
+
+def test_some_stand_and_some_run() -> None:
+    mesh = spawn(gpus=4)
+    result = mesh.receive.call()
+    with person() as me:
+        until(me, "where", "recv")
+        assert me("interrupt worker ranks(1)").startswith("[1]\n> ")
+        assert me("p worker self.rank > 1") == "[0-1] False\n[2-3] True\n"
+        assert "rank 1 of worker: stopped already" in me("interrupt worker ranks(1)")
+        assert me("continue") == "rank 1 of worker: resumed\n"
+        free(me, result)
+
+
+def test_where_merges_stacks_and_names_the_odd_rank() -> None:
+    mesh = spawn(hosts=2, gpus=4)
+    result = mesh.receive.call(odd=(5,))
+    with person() as me:
+        text = until(me, "where", f"working.py:{marked('recv')}", f"working.py:{marked('queue')}")
+        assert text.index("recv") < text.index("queue")
+        assert "7/8" in text
+        assert "1/8" in text
+        assert text.splitlines()[-1] == "  likely culprits: hosts=1, gpus=1 (not where the other 7 are)"
+        only = me("where worker ranks(hosts=1)")
+        assert "3/4" in only
+        assert "meshrt" not in only.replace("meshrt_dbg", "")
+        assert "execute.py" in me("where -v worker")
+        free(me, result)
+
+
+def test_interrupt_a_loop_and_let_it_end() -> None:
+    mesh = spawn(gpus=2)
+    result = mesh.spin.call()
+    with person() as me:
+        until(me, "where", "_train")
+        assert "_train()" in me("interrupt worker")
+        assert [row["function"] for row in me.rows()] == ["_train", "_train"]
+        assert "working.py" in me("cast worker ranks(:) n")
+        me("cast worker ranks(:) !self.stop = True")
+        assert "2 ranks of worker (0-1): " in me("continue")
+    assert all(steps > 0 for steps in result.get(WAIT).values())
+
+
+def test_interrupt_a_blocked_call_and_resume_it() -> None:
+    mesh = spawn(gpus=2)
+    result = mesh.receive.call()
+    with person() as me:
+        until(me, "where", "recv")
+        assert f"working.py({marked('recv')})receive()" in me("interrupt worker ranks(0)")
+        assert me("cast worker ranks(0) p odd") == "[0] ()\n"
+        me("attach worker 0")
+        assert "-> return len(self.pair[0].recv(1))" in me.terminal.shown
+        assert "worker 0 is running" in me("c")
+        free(me, result)
+    assert result.get(WAIT).values() == [1, 1]
+
+
+def test_nothing_runs_there() -> None:
+    mesh = spawn(gpus=2)
+    with person() as me:
+        assert "runs no endpoint now" in me("interrupt worker")
+        assert me("continue") == "nothing is stopped\n"
+    assert mesh.compute.call(1).get(WAIT).values() == [2, 3]
+
+
+def test_states_of_all_ranks() -> None:
+    mesh = spawn(gpus=4)
+    result = mesh.receive.call()
+    pids = mesh.slice(gpus=0)
+    with person() as me:
+        until(me, "where", "recv")
+        rows = me.client.ask("debug.list", state="all", actor="", ranks="")["rows"]
+        os.kill(rows[2]["pid"], signal.SIGKILL)
+        until(me, "list dead", "SIGKILL")
+        assert me("list dead").count("| worker ") == 1
+        assert "2" in me("list dead")
+        assert me("list running").count("| worker ") == 3
+        assert me("list worker").count("| worker ") == 4
+        assert me("list worker ranks(0:2)").count("| worker ") == 2
+        until(me, "list blocked", f"working.py:{marked('recv')} (receive)")
+        status = me("status")
+        assert "worker 0-1,3: blocked at working.py" in status
+        assert "gone: 2 (was killed by SIGKILL" in status
+        assert "rank 2 of worker: gone (was killed by SIGKILL" in me("p worker self.rank")
+        assert not me.ok
+        assert "gone" in me("interrupt worker ranks(2)")
+        assert me("cast worker ranks(blocked) p 1").startswith("3 ranks of worker (0-1,3): not stopped")
+        me("p worker ranks(!dead) self.pair[1].send(b'x')")
+    with pytest.raises(Exception, match="SIGKILL"):
+        result.get(WAIT)
+    assert pids.compute.call_one(2).get(WAIT) == 4
+
+
+def test_output_of_ranks() -> None:
+    mesh = spawn(gpus=3)
+    mesh.say.call(["one", "two"]).get(WAIT)
+    with person() as me:
+        text = until(me, "logs worker", "mine is 1")
+        assert text == "[0,2]\none\ntwo\nmine is common\n[1]\none\ntwo\nmine is 1\n"
+        assert me("logs -n 1 worker") == "[0,2] mine is common\n[1] mine is 1\n"
+        assert me("logs --diff 0 -n 1 worker ranks(:2)") == "[0] mine is common\n[1] mine is 1\n"
+        assert me("logs worker ranks(2)").endswith("mine is common\n")
+
+
+def test_breakpoint_on_ranks_that_run() -> None:
+    mesh = spawn(gpus=3)
+    with person() as me:
+        shown = me(f"break working.py:{marked('compute')}, value > 5 ranks(0:2)")
+        assert shown.startswith(f"breakpoint 1  working.py:{marked('compute')}, value > 5 on ranks(0:2)")
+        assert mesh.compute.call(1).get(WAIT).values() == [2, 3, 4]
+        result = mesh.compute.call(7)
+        me.wait("worker", "ranks(0:2)")
+        assert {row["line"] for row in me.rows()} == {marked("compute")}
+        assert me("cast worker ranks(0:2) p value") == "[0-1] 7\n"
+        assert "hit [0-1] 1 times" in me("breaks")
+        me("continue")
+        assert result.get(WAIT).values() == [14, 15, 16]
+        assert "deleted 1  working.py" in me("clear 1")
+        assert me("breaks") == "no breakpoints are set\n"
+        assert mesh.compute.call(9).get(WAIT).values() == [18, 19, 20]
+        assert "no breakpoint 1; there are: none" in me("clear 1")
+        assert "is no place" in me("break nowhere")
+
+
+def test_breakpoint_on_an_endpoint_once_and_for_meshes_that_come_later() -> None:
+    spawn(gpus=1)
+    with person() as me:
+        me("tbreak worker.compute")
+        later = proc_mesh(gpus=2).spawn("worker", Worker).get(WAIT)
+        result = later.compute.call(1)
+        wait_until(lambda: len(me.rows()) == 2, 15, "no stop")
+        me("continue")
+        assert result.get(WAIT).values() == [2, 3]
+        assert later.compute.call(1).get(WAIT).values() == [2, 3]
+
+
+def test_breakpoint_reaches_a_loop_that_runs() -> None:
+    mesh = spawn(gpus=2)
+    result = mesh.spin.call()
+    with person() as me:
+        until(me, "where", "_train")
+        me(f"break working.py:{marked('spin')}")
+        me.wait("worker")
+        me("clear")
+        me("cast worker ranks(:) !self.stop = True")
+        me("continue")
+    result.get(WAIT)
+
+
+def test_post_mortem_at_any_time() -> None:
+    mesh = spawn(gpus=4)
+    with person() as me:
+        assert me("postmortem on") == "all actors: on\n"
+        result = mesh.fail.call((1, 2))
+        me.wait("worker", "ranks(1,2)")
+        me.heard("2 ranks of worker (1-2) failed at working.py")
+        assert "after an exception (c delivers it): worker 1-2" in me("list")
+        assert me("cast worker ranks(post-mortem) p secret") == "[1] 7\n[2] 14\n"
+        assert me("continue") == "2 ranks of worker (1-2): resumed\n"
+        with pytest.raises(ActorError, match="is bad"):
+            result.get(WAIT)
+        me("postmortem off")
+        with pytest.raises(ActorError, match="is bad"):
+            mesh.fail.call((3,)).get(WAIT)
+        assert me("list") == "nothing is stopped\n"

@@ -1,0 +1,222 @@
+"""Where ranks are: every way to stand still, told by the ranks themselves, by their host agents and by faulthandler."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshrt import ActorMesh, LocalEngine, proc_mesh
+from meshrt.inspect import STACKS, render_stacks
+from meshrt.mesh.root import start_root
+from tests.support import standing
+from tests.support.asking import Question, stacks_of, where
+from tests.support.standing import AsyncStander, Stander, line_of
+from tests.support.waiting import wait_until
+
+WAIT = 30
+FILE = standing.__file__
+
+
+def arrive(actor: ActorMesh[Any], directory: Path, endpoint: str, *args: Any) -> None:
+    """Call an endpoint that stays, and return when every rank is there."""
+    getattr(actor, endpoint).broadcast(*args)
+    wait_until(lambda: len(list(directory.glob("*Stander-*"))) >= len(actor), WAIT, "every rank is there")
+
+
+def innermost(record: dict[str, Any]) -> tuple[str, int]:
+    file, line, _, _ = record["frames"][-1]
+    return file, line
+
+
+def seen(rank: int = 0, actor: str = "", **wanted: Any) -> dict[str, Any]:
+    """Ask until the first record of a rank is as wanted: it may have come to its place only just now."""
+    found: list[dict[str, Any]] = []
+
+    def looks_right() -> bool:
+        found[:] = where(actor)[rank]
+        return all(found[0][name] == value for name, value in wanted.items())
+
+    wait_until(looks_right, WAIT, f"{wanted} in {found}")
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "mark", "holder"),
+    [
+        ("recv", "recv", "self.pair.recv"),
+        ("lock", "lock", "with lock"),
+        ("sleep", "sleep", "time.sleep"),
+    ],
+)
+def test_a_rank_that_is_blocked(tmp_path: Path, endpoint: str, mark: str, holder: str) -> None:
+    stander = proc_mesh(n=2).spawn("stander", Stander, str(tmp_path))
+    arrive(stander, tmp_path, endpoint)
+    record = seen(state="blocked", holder=holder)
+    assert record["frames"] == [[FILE, line_of(mark), endpoint, False]]
+    assert (record["kind"], record["actor"], record["endpoint"]) == ("actor", "stander", endpoint)
+    assert record["since"] > 0 and record["cpu"] == 0
+    later = seen(state="blocked")
+    assert later["since"] > record["since"]
+
+
+def test_the_standard_library_below_user_code_is_shown(tmp_path: Path) -> None:
+    stander = proc_mesh(n=1).spawn("stander", Stander, str(tmp_path))
+    arrive(stander, tmp_path, "get_item")
+    record = seen(state="blocked", holder="waiter.acquire")
+    assert [frame[2] for frame in record["frames"]] == ["get_item", "get", "wait"]
+    assert record["frames"][0][:2] == [FILE, line_of("get")]
+
+
+def test_an_actor_that_waits_for_messages_is_idle(tmp_path: Path) -> None:
+    mesh = proc_mesh(n=2)
+    mesh.spawn("stander", Stander, str(tmp_path)).get(WAIT)
+    mesh.spawn("async", AsyncStander, str(tmp_path)).get(WAIT)
+    for records in where().values():
+        assert [(record["actor"], record["state"], record["frames"]) for record in records] == [
+            ("stander", "idle", []),
+            ("async", "idle", []),
+        ]
+
+
+def test_a_loop_runs(tmp_path: Path) -> None:
+    stander = proc_mesh(n=1).spawn("stander", Stander, str(tmp_path))
+    arrive(stander, tmp_path, "loop")
+    record = seen(state="running")
+    assert record["frames"][-1][2] == "loop" and record["since"] == 0
+    assert where()[0][0]["cpu"] > 0
+
+
+def test_a_call_that_waits_for_another_rank(tmp_path: Path) -> None:
+    """The runtime's own frames are hidden; with ``verbose`` they are told."""
+    mesh = proc_mesh(n=2)
+    other = mesh.spawn("other", Stander, str(tmp_path / "other")).get(WAIT)
+    (tmp_path / "other").mkdir()
+    waiting = mesh.slice(n=0).spawn("waiting", Stander, str(tmp_path))
+    arrive(waiting, tmp_path, "wait_for", other.slice(n=1))
+    record = seen(0, "waiting", state="blocked")
+    assert record["frames"] == [[FILE, line_of("call"), "wait_for", False]]
+    assert record["holder"] == "other.recv.call_one.get"
+    frames = where("waiting", verbose=True)[0][0]["frames"]
+    assert [FILE, line_of("call"), "wait_for", False] in frames
+    assert any(hidden and "meshrt" in file for file, _, _, hidden in frames)
+
+
+def test_a_second_actor_and_its_choice(tmp_path: Path) -> None:
+    mesh = proc_mesh(n=2)
+    mesh.spawn("first", Stander, str(tmp_path)).get(WAIT)
+    second = mesh.spawn("second", Stander, str(tmp_path))
+    arrive(second, tmp_path, "recv")
+    assert innermost(seen(1, "second", state="blocked")) == (FILE, line_of("recv"))
+    assert [record["actor"] for record in where("second")[1]] == ["second"]
+    assert {record["actor"]: record["state"] for record in where()[1]} == {"first": "idle", "second": "blocked"}
+
+
+def test_a_thread_of_user_code(tmp_path: Path) -> None:
+    stander = proc_mesh(n=1).spawn("stander", Stander, str(tmp_path))
+    stander.start_thread.call().get(WAIT)
+    wait_until(lambda: where()[0][-1]["state"] == "blocked", WAIT)
+    idle, thread = where()[0]
+    assert (idle["state"], thread["kind"], thread["name"]) == ("idle", "thread", "loader-1")
+    assert thread["frames"][0][:3] == [FILE, line_of("thread"), "load"]
+
+
+def test_an_endpoint_that_awaits(tmp_path: Path) -> None:
+    """The chain of awaits through an async generator; tasks beside it are told as well."""
+    mesh = proc_mesh(n=1)
+    actor = mesh.spawn("async", AsyncStander, str(tmp_path))
+    arrive(actor, tmp_path, "wait")
+    record = seen(state="blocked", endpoint="wait")
+    assert [frame[2] for frame in record["frames"]] == ["wait", "deeper", "items", "wait"]
+    assert [FILE, line_of("await"), "items", False] in record["frames"]
+    assert record["holder"] == "Future"
+    task = next(record for record in where()[0] if record["kind"] == "task")
+    assert (task["name"], task["actor"], task["state"]) == ("beside", "async", "blocked")
+    assert task["frames"][0][:2] == [FILE, line_of("beside")]
+
+
+def test_an_endpoint_that_blocks_its_loop(tmp_path: Path) -> None:
+    actor = proc_mesh(n=1).spawn("async", AsyncStander, str(tmp_path))
+    arrive(actor, tmp_path, "block")
+    record = seen(state="blocked", holder="time.sleep")
+    assert innermost(record) == (FILE, line_of("block"))
+    assert len(where()[0]) == 1
+
+
+def test_a_task_that_blocks_the_loop_of_its_actor(tmp_path: Path) -> None:
+    actor = proc_mesh(n=1).spawn("async", AsyncStander, str(tmp_path))
+    arrive(actor, tmp_path, "block_in_task")
+    record = seen(state="blocked", endpoint="block_in_task")
+    assert record["frames"] == [[FILE, line_of("awaiting"), "block_in_task", False]]
+    assert record["holder"] == "Task"
+    tasks = [record for record in where()[0] if record["kind"] == "task"]
+    assert [(task["name"], innermost(task), task["state"]) for task in tasks] == [
+        ("blocking", (FILE, line_of("task")), "blocked")
+    ]
+
+
+def test_a_rank_at_a_breakpoint(tmp_path: Path) -> None:
+    stander = proc_mesh(n=2).spawn("stander", Stander, str(tmp_path))
+    arrive(stander.slice(n=1), tmp_path, "stop_here")
+    record = seen(1, state="stopped")
+    assert [frame[2] for frame in record["frames"]] == ["stop_here"]
+    assert where()[0][0]["state"] == "idle"
+
+
+@pytest.mark.parametrize("agents", [1, 2, 4])
+def test_the_odd_ranks_are_named(tmp_path: Path, agents: int) -> None:
+    mesh = proc_mesh(hosts=4, gpus=4, engine=LocalEngine(agents))
+    stander = mesh.spawn("stander", Stander, str(tmp_path))
+    pids = stander.pid.call().get(WAIT).values()
+    odd = {3: "lock", 7: "loop", 9: "hold_gil"}
+    arrive(stander, tmp_path, "on_rank", odd, "recv")
+    seen(0, state="blocked")
+    seen(3, state="blocked")
+    os.kill(pids[12], signal.SIGSTOP)
+    os.kill(pids[13], signal.SIGKILL)
+    (record,) = start_root().registry.running()
+    wait_until(lambda: 13 in record.fates, WAIT)
+    stacks = stacks_of(Question(STACKS, stack_suffices=True, targets={record.mesh_id: range(16)}))
+    wire = stacks.to_wire()["meshes"][0]
+    assert wire["asked"] == 16 and wire["answered"]["count"] == 13
+    assert wire["culprits"]["ranks"] == "3,7,9,12-13"
+    text = render_stacks(stacks.to_wire())
+    recv, lock, gil = (f"support/standing.py:{line_of(mark)}" for mark in ("recv", "lock", "gil"))
+    assert text.index(recv) < text.index(lock)
+    assert f"{gil}    in C code <faulthandler: the GIL is held in C>" in text
+    assert "self.pair.recv" in text and "return self.pair[0].recv(1)" in text
+    assert "stopped by a signal" in text and "was killed by SIGKILL" in text
+    assert text.splitlines()[-1] == "  likely culprits: 3,7,9,12-13 (not where the other 11 are)"
+
+
+def test_the_root_is_told_who_stands_still(tmp_path: Path) -> None:
+    """Nobody has asked: the table is kept by the ranks' pulses, and by those of the host agents."""
+    mesh = proc_mesh(n=3)
+    stander = mesh.spawn("stander", Stander, str(tmp_path))
+    pids = stander.pid.call().get(WAIT).values()
+    beside = mesh.spawn("beside", Stander, str(tmp_path)).get(WAIT)
+    services = start_root().services
+    (mesh_id,) = (each["mesh_id"] for each in services.meshes())
+    arrive(stander, tmp_path, "on_rank", {1: "loop", 2: "sleep"}, "recv")
+
+    def activity(rank: int, actor: str = "stander") -> Any:
+        table = services.tables.get("inspect.activity")
+        return None if table is None else table.get(mesh_id, rank, actor)
+
+    wait_until(lambda: activity(0) is not None and activity(2) is not None, WAIT)
+    row = activity(0)
+    assert (row.state, row.endpoint) == ("blocked", "on_rank")
+    assert row.place == (FILE, line_of("recv"), "recv")
+    assert activity(1) is None and activity(0, "beside") is None
+    os.kill(pids[2], signal.SIGSTOP)
+    wait_until(lambda: activity(2).state == "stopped by a signal", WAIT)
+    assert activity(2).place[1] == line_of("sleep")
+    os.kill(pids[2], signal.SIGCONT)
+    wait_until(lambda: activity(2).state == "blocked", WAIT)
+    os.kill(pids[2], signal.SIGKILL)
+    wait_until(lambda: activity(2) is None, WAIT)
+    beside.slice(n=0).recv.broadcast()
+    wait_until(lambda: activity(0, "beside") is not None, WAIT)

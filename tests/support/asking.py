@@ -1,0 +1,117 @@
+"""Questions to many ranks, as a plug-in of the root puts them, from the thread of a test."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from meshrt.hooks import Gathered, Group
+from meshrt.inspect import STACKS, Stacks
+from meshrt.mesh.root import start_root
+from meshrt.selection import Shape
+from tests.support.waiting import wait_until
+
+__all__ = ["Question", "everybody", "stacks_of", "where"]
+
+
+class Question:
+    """One gather, and all it has reported."""
+
+    def __init__(
+        self,
+        operation: str,
+        body: dict[str, Any] | None = None,
+        *,
+        targets: Mapping[str, Sequence[int]] | None = None,
+        seconds: float = 20.0,
+        stack_suffices: bool = False,
+    ) -> None:
+        self.reports: list[Gathered] = []
+        self._changed = threading.Condition()
+        self._error: Exception | None = None
+        self._number = 0
+        self.returned = False
+        self.early = False
+        self._root = start_root()
+
+        def begin() -> None:
+            asked = everybody() if targets is None else targets
+            try:
+                self._number = self._root.services.gather(
+                    asked, operation, body or {}, seconds, self._report, stack_suffices=stack_suffices
+                )
+            except Exception as error:
+                self._error = error
+            self.returned = True
+            with self._changed:
+                self._changed.notify_all()
+
+        self._root.post(begin)
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.returned, 20)
+        if self._error is not None:
+            raise self._error
+
+    def _report(self, gathered: Gathered) -> None:
+        with self._changed:
+            self.early |= not self.returned
+            self.reports.append(gathered)
+            self._changed.notify_all()
+
+    def leave(self) -> None:
+        self._root.post(lambda: self._root.services.leave_gather(self._number))
+
+    @property
+    def done(self) -> bool:
+        return bool(self.reports) and self.reports[-1].done
+
+    @property
+    def groups(self) -> list[Group]:
+        return [group for report in tuple(self.reports) for group in report.groups]
+
+    def wait(self, seconds: float = 30) -> list[Group]:
+        """Return all groups once it is done; every rank was reported once."""
+        wait_until(lambda: self.done, seconds, "all answers")
+        assert not self.early
+        ranks = [(group.mesh_id, rank) for group in self.groups for rank in group.ranks]
+        assert len(ranks) == len(set(ranks))
+        assert [report.done for report in self.reports] == [False] * (len(self.reports) - 1) + [True]
+        return self.groups
+
+    def kinds(self) -> dict[str, list[int]]:
+        """Return the ranks of each kind of answer."""
+        found: dict[str, list[int]] = {}
+        for group in self.groups:
+            found.setdefault(group.kind, []).extend(group.ranks)
+        return {kind: sorted(ranks) for kind, ranks in found.items()}
+
+
+def everybody() -> dict[str, list[int]]:
+    """Return every rank that lives, by mesh."""
+    return {mesh["mesh_id"]: mesh["alive"] for mesh in start_root().services.meshes()}
+
+
+def stacks_of(question: Question) -> Stacks:
+    """Merge the answers of a question that is done."""
+    stacks = Stacks()
+    for mesh in start_root().services.meshes():
+        stacks.expect(mesh["mesh_id"], mesh["name"], Shape.from_wire(mesh["shape"]), range(len(mesh["host"])))
+    for group in question.wait():
+        stacks.add(group)
+    return stacks
+
+
+def where(actor: str = "", *, verbose: bool = False, stack_suffices: bool = True) -> dict[int, list[dict[str, Any]]]:
+    """Return the records of every rank that has answered."""
+    question = Question(STACKS, {"actor": actor, "verbose": verbose}, stack_suffices=stack_suffices)
+    found: dict[int, list[dict[str, Any]]] = {}
+    for group in question.wait():
+        for rank in group.ranks:
+            if group.kind == "answered":
+                per = group.per[rank]
+                found[rank] = [
+                    {**record, "since": since, "cpu": cpu}
+                    for record, since, cpu in zip(group.same["threads"], per["since"], per["cpu"], strict=True)
+                ]
+    return found

@@ -1,0 +1,151 @@
+"""Grouped answers of many ranks: numbers summed up, what differs from one rank, records for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshrt.debug.prompt.answers import Answers
+from meshrt.debug.prompt.commands.table import COMMANDS, candidates
+from meshrt.debug.prompt.numbers import number_in, outliers, summary
+from meshrt.debug.prompt.records import Recorder, error_record
+from meshrt.hooks import Body
+
+
+def answered(*texts: str, facts: Body | None = None) -> Answers:
+    """Rank n answers the n-th text."""
+    answers = Answers()
+    rows = [
+        {"actor": "a", "kind": "answered", "ranks": str(rank), "text": text, **({"facts": facts} if facts else {})}
+        for rank, text in enumerate(texts)
+    ]
+    answers.add({"job": 1, "done": True, "waiting": {}, "answers": rows})
+    return answers
+
+
+def test_numbers_get_a_line_with_the_odd_ones() -> None:
+    answers = answered(*["0.25"] * 7, "0.26", "9.5")
+    assert answers.text() == (
+        "[0-6] 0.25\n[7] 0.26\n[8] 9.5\nmin 0.25 [0-6], median 0.25, max 9.5 [8]; outliers: [7] 0.26, [8] 9.5"
+    )
+
+
+def test_many_numbers_are_one_line_unless_asked_for() -> None:
+    answers = answered(*(str(rank / 100) for rank in range(31)), "nan")
+    assert answers.text().splitlines() == [
+        "[0-31] 32 values: min 0 [0], median 0.15, max 0.3 [30]; outliers: [31] nan",
+        "(-v shows every one)",
+    ]
+    assert len(answers.text(every=True).splitlines()) == 33
+
+
+def test_two_values_need_no_summary() -> None:
+    assert answered("3", "3", "7").text() == "[0-1] 3\n[2] 7"
+    assert answered("'a'", "'b'", "'c'").text() == "[0] 'a'\n[1] 'b'\n[2] 'c'"
+
+
+def test_arrays_that_differ_in_shape_and_have_nan() -> None:
+    answers = Answers()
+    rows = [
+        {"actor": "a", "kind": "answered", "ranks": str(rank), "text": f"array {rank}",
+         "facts": {"kind": "array", "shape": [4, 3 + (rank == 2)], "dtype": "float32", "nan": int(rank == 1)}}
+        for rank in range(4)
+    ]  # fmt: skip
+    answers.add({"job": 1, "done": True, "waiting": {}, "answers": rows})
+    assert answers.text().splitlines()[-1] == "shape differs: [0-1,3] [4, 3], [2] [4, 4]; NaN on [1]"
+
+
+def test_difference_from_one_rank() -> None:
+    assert answered("3", "3", "7.5").text(against=0) == "[0] 3\n[1] the same\n[2] 7.5  (+4.5)"
+    lines = answered("a\nb\nc", "a\nB\nc", "a\nb\nc").text(against=2).splitlines()
+    assert lines[:3] == ["[2]", "a", "b"]
+    assert lines[-1] == " c"
+    assert "-b" in lines
+    assert "+B" in lines
+    assert "[0] the same" in lines
+    assert answered("1").text(against=9).startswith("rank 9 has not answered")
+
+
+@given(st.lists(st.floats(), min_size=1, max_size=40))
+def test_any_numbers_are_summed_up(values: list[float]) -> None:
+    table = dict(enumerate(values))
+    odd = outliers(table)
+    assert odd == sorted(odd)
+    assert set(odd) <= set(table)
+    if not all(map(math.isfinite, values)) and any(map(math.isfinite, values)):
+        assert all(rank in odd for rank, value in table.items() if not math.isfinite(value))
+    assert "\n" not in summary([(rank, repr(value), None) for rank, value in table.items()])
+
+
+@pytest.mark.parametrize(
+    ("text", "facts", "number"),
+    [
+        ("3", None, 3.0),
+        ("-1e5", None, -1e5),
+        ("1_000", None, None),
+        ("*** NameError", None, None),
+        ("tensor(3.)", {"kind": "number", "value": 3}, 3.0),
+        ("3", {"kind": "array"}, None),
+        ("", None, None),
+    ],
+)
+def test_what_is_a_number(text: str, facts: Body | None, number: float | None) -> None:
+    assert number_in(text, facts) == number
+
+
+def test_records_are_one_line_each_of_plain_json() -> None:
+    out = io.StringIO()
+    write = Recorder(out)
+    write(
+        {
+            "command": "p",
+            "line": "p a x",
+            "ok": True,
+            **answered("nan", facts={"kind": "number", "value": math.nan}).data(),
+        }
+    )
+    write(error_record("lits", "no command 'lits'", "UsageError"))
+    write({"command": "p", "text": "lone \ud800", "ratio": math.inf})
+    first, second, third = map(json.loads, out.getvalue().splitlines())
+    assert first["answers"] == [
+        {"actor": "a", "kind": "answered", "ranks": [0], "text": "nan", "facts": {"kind": "number", "value": "nan"}}
+    ]
+    assert first["version"] == 1
+    assert second["error"] == {"type": "UsageError", "message": "no command 'lits'"}
+    assert (second["ok"], second["command"]) == (False, "lits")
+    assert third["ratio"] == "inf"
+
+
+@pytest.mark.parametrize(
+    ("text", "some"),
+    [
+        ("", "where "),
+        ("attach ", "trainer "),
+        ("cast trainer ", "ranks("),
+        ("cast trainer ranks(", "ranks(hosts="),
+        ("cast trainer ranks(hosts=1,", "ranks(hosts=1,gpus="),
+        ("list ", "blocked"),
+        ("list dead ", "trainer "),
+        ("list trainer ", "ranks("),
+        ("help ", "postmortem"),
+        ("postmortem ", "dump"),
+        ("p --diff 3 ", "trainer "),
+    ],
+)
+def test_completion(text: str, some: str) -> None:
+    assert some in candidates(text, ["trainer"], ["hosts", "gpus"])
+
+
+@given(st.text(max_size=40))
+def test_completion_of_anything(text: str) -> None:
+    assert all(isinstance(found, str) for found in candidates(text, ["a"], ["n"]))
+
+
+def test_every_command_has_a_usage_that_begins_with_its_name() -> None:
+    for command in COMMANDS:
+        assert command.usage.split()[0] == command.name
