@@ -62,6 +62,8 @@ def run_rounds(options: Options, runs: Runs, present: list[Contestant], results:
         results.begin_round()
         for (scenario, ranks), rows in runs.items():
             for each in present:
+                if not each.plays(scenario):
+                    continue
                 progress(f"round {number}/{options.rounds}: {each.name} {scenario} {ranks}")
                 try:
                     values = measure(each.name, scenario, ranks, quick=options.quick, timeout=options.timeout)

@@ -5,10 +5,12 @@ every contestant.
 """
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
-from bench.peers.protocol import Peer
-from bench.scenarios import SCENARIOS, Settings, publish
+from bench.peers import DEBUGGER
+from bench.scenarios import Settings, publish
 
 __all__ = ["main"]
 
@@ -16,9 +18,11 @@ __all__ = ["main"]
 def main(arguments: list[str]) -> None:
     """Run one scenario with one contestant and write its values into the file ``RESULT``."""
     name, scenario, ranks, quick, result = arguments
-    peer: Peer = import_module(f"bench.peers.{name}").PEER
+    package = "bench.debugger" if scenario in DEBUGGER else "bench"
+    peer: Any = import_module(f"{package}.peers.{name}").PEER
+    run: Callable[[Any, Settings], Any] = import_module(f"{package}.scenarios").SCENARIOS[scenario]
     settings = Settings(int(ranks), quick == "1", result)
-    publish(peer.run(SCENARIOS[scenario](peer, settings)), result)
+    publish(peer.run(run(peer, settings)), result)
 
 
 if __name__ == "__main__":

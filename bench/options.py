@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.peers import CONTESTANTS
-from bench.rows import Row, choose, table_rows
+from bench.rows import ON_REQUEST, Row, choose, table_rows
 
 __all__ = ["Options", "parse"]
 
@@ -63,5 +63,7 @@ def parse(arguments: list[str]) -> Options:
             rows = choose(rows, given.rows)
         except ValueError as error:
             parser.error(str(error))
+    else:
+        rows = [row for row in rows if row.scenario not in ON_REQUEST]
     rounds = given.rounds or (1 if given.quick else 3)
     return Options(given.peers, rows, rounds, given.quick, given.timeout, given.json)

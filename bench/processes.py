@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["adopt_orphans", "descendants", "kill_descendants", "load_average", "pss", "running"]
+__all__ = ["adopt_orphans", "available_memory", "descendants", "kill_descendants", "load_average", "pss", "running"]
 
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -52,6 +52,14 @@ def pss(pid: int) -> float:
         if line.startswith("Pss:"):
             return int(line.split()[1]) / 1024
     raise ValueError(f"process {pid} has no memory map")
+
+
+def available_memory() -> float:
+    """Return how much memory new processes can have before the machine swaps, in GiB."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) / (1 << 20)
+    raise ValueError("the kernel does not tell what memory is available")
 
 
 def load_average() -> float:

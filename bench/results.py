@@ -35,9 +35,13 @@ class Results:
         self._rounds.append({})
 
     def add(self, rows: list[Row], name: str, values: Values) -> None:
-        """Keep, for the contestant ``name``, what one run yielded for these rows."""
+        """Keep, for the contestant ``name``, what one run yielded for these rows.
+
+        Only the subject has to have a value for each of them.
+        """
         for row in rows:
-            self._rounds[-1][row.key, name] = row.shown(values[row.value])
+            if name == SUBJECT or row.value in values:
+                self._rounds[-1][row.key, name] = row.shown(values[row.value])
 
     def values(self, row: Row, name: str) -> list[float]:
         """Return the values of a contestant, one a round; a round whose run failed is left out."""

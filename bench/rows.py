@@ -6,10 +6,16 @@ median over the rounds, so load that comes and goes weighs on both sides.
 
 from typing import NamedTuple
 
-__all__ = ["Bar", "Row", "choose", "table_rows"]
+__all__ = ["ON_REQUEST", "Bar", "Row", "choose", "table_rows"]
 
-UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "/s": 1.0, "MiB": 1.0, "": 1.0}
-"""Factor from the value that a scenario yields (seconds, MiB, a count) to the unit that is shown."""
+UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "/s": 1.0, "MiB": 1.0, "x": 1.0, "": 1.0}
+"""Factor from the value that a scenario yields (seconds, MiB, a ratio, a count) to the unit that is shown."""
+
+ON_REQUEST = ("large",)
+"""Scenarios that are run only where their rows are asked for: they need more memory than most machines have."""
+
+STOPPED = 64
+LARGE = 1024
 
 
 class Bar(NamedTuple):
@@ -83,6 +89,30 @@ def table_rows(sizes: tuple[int, ...], ranks: int) -> list[Row]:
     add("orphans", "orphans_2", "orphans 2 s after kill -9", "")
     bar = Bar("<=", 20)
     rows.append(Row("death", "death during a call, to the error", "ms", "death", 4, "death", (bar,)))
+    return rows + debugger_rows()
+
+
+def debugger_rows() -> list[Row]:
+    """Return the rows of the debugger, and those of a large mesh."""
+    rows: list[Row] = []
+
+    def add(value: str, label: str, unit: str, limit: float) -> None:
+        rows.append(Row(value, label, unit, "debugger", STOPPED, value, (Bar("<=", limit),)))
+
+    add("debug_list", f"list, {STOPPED} stopped", "ms", 5)
+    add("debug_attach", "attach, to its prompt", "ms", 1)
+    add("debug_print", "p at one rank", "ms", 1)
+    add("debug_cast", f"cast n to {STOPPED}, until all have moved", "ms", 60)
+    add("debug_where", f"where, {STOPPED} stopped", "ms", 100)
+    add("debug_where_blocked", f"where, {STOPPED} blocked", "ms", 100)
+    add("debug_interrupt", f"interrupt of {STOPPED} blocked, until all stand", "ms", 50)
+    add("debug_start", "client start, to its prompt", "s", 0.4)
+    add("debug_call", "call, debugger loaded / not", "x", 1.05)
+    add("debug_loop", "loop, stopped before / never", "x", 1.05)
+    large = {"spawn": "spawn of", "call": "call to", "list": "list,", "where": "where,", "cast": "cast n to"}
+    for word, label in large.items():
+        key = f"large_{word}"
+        rows.append(Row(key, f"{label} {LARGE}", "s", "large", LARGE, key, (Bar("<=", 3),)))
     return rows
 
 

@@ -60,7 +60,7 @@ Answer = Callable[[Body | None, str], None]
 
 #: Plug-in name -> (module loaded in a rank, module loaded in the root). Each module has ``load(services)``.
 PLUGINS: dict[str, tuple[str, str]] = {
-    "debug": ("meshrt.debug.rank.debugger", "meshrt.debug.broker.hub"),
+    "debug": ("meshrt.debug.rank.debugger", "meshrt.debug.broker.broker"),
     "inspect": ("meshrt.inspect.rank", "meshrt.inspect.root"),
 }
 
@@ -214,6 +214,8 @@ class RootServices(Protocol):
     #: called as ``fn(mesh id, base rank, state)`` when a rank ceases to answer (``"stopped"`` by a signal, or
     #: ``"busy"`` in C), and when it answers again (``""``).
     rank_silent: list[Callable[[str, int, str], None]]
+    #: called as ``fn(mesh id, base rank, text)`` with an error that nobody waits for.
+    unhandled: list[Callable[[str, int, str], None]]
     #: what plug-ins let each other read, by name (``"inspect.activity"``).
     tables: dict[str, Any]
     #: called when the program is about to end (or every mesh is stopped); do not block.
@@ -222,7 +224,7 @@ class RootServices(Protocol):
     def meshes(self) -> Sequence[Mapping[str, Any]]:
         """Return what runs: ``{"mesh_id", "name", "shape" (wire form), "host": {rank: name}, "pid": {rank: pid},
         "alive": [ranks], "started": epoch seconds, "gone": {rank: [how, epoch seconds]}, "silent": {rank: state},
-        "actors": [{"name"}]}`` of each mesh."""
+        "stopping": bool, "actors": [{"name"}]}`` of each mesh."""
 
     def request_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> Awaitable[Body]:
         """Run a control operation on a rank. Raises SupervisionError at once if the rank is gone."""

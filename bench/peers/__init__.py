@@ -7,10 +7,14 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import NamedTuple
 
-__all__ = ["CONTESTANTS", "SUBJECT", "Contestant", "importable"]
+__all__ = ["CONTESTANTS", "DEBUGGER", "SUBJECT", "Contestant", "importable"]
 
 SUBJECT = "meshrt"
 """The contestant whose ratio to every other one is printed, and whom the bars bind."""
+
+
+DEBUGGER = ("debugger", "large")
+"""The scenarios of :mod:`bench.debugger`, which not every contestant can play."""
 
 
 def importable(package: str) -> bool:
@@ -20,11 +24,16 @@ def importable(package: str) -> bool:
 
 
 class Contestant(NamedTuple):
-    """A column of the table: the module ``bench.peers.<name>`` and what it needs to be there."""
+    """A column of the table: the module ``bench.peers.<name>``, what it needs, and the scenarios of its debugger."""
 
     name: str
     package: str
     distribution: str | None = None
+    debugger: tuple[str, ...] = ()
+
+    def plays(self, scenario: str) -> bool:
+        """Say whether it can be measured in a scenario."""
+        return scenario not in DEBUGGER or scenario in self.debugger
 
     def installed(self) -> bool:
         """Say whether the package can be imported, without importing it."""
@@ -41,10 +50,10 @@ class Contestant(NamedTuple):
 
 
 CONTESTANTS = (
-    Contestant("meshrt", "meshrt", "meshrt"),
+    Contestant("meshrt", "meshrt", "meshrt", ("debugger", "large")),
     Contestant("mp", "multiprocessing"),
     Contestant("floor", "socket"),
-    Contestant("monarch", "monarch", "torchmonarch"),
+    Contestant("monarch", "monarch", "torchmonarch", ("debugger",)),
     Contestant("ray", "ray", "ray"),
     Contestant("xoscar", "xoscar", "xoscar"),
 )

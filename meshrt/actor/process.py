@@ -29,6 +29,7 @@ from meshrt.actor import pdbhook
 from meshrt.actor.context import CallContext, current_call
 from meshrt.actor.control import ControlThread, fate_of
 from meshrt.actor.execute import Executor, StopInterrupt
+from meshrt.actor.forking import hold_sigterm_in_forks
 from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.output import LineOutput, install_output
 from meshrt.errors import MeshError, RemoteException
@@ -180,6 +181,7 @@ class RankProcess:
         self.runtime.rank = birth.rank
         set_runtime(self.runtime, on_fork=self._in_forked_child)
         signal.signal(signal.SIGTERM, self._on_term)
+        hold_sigterm_in_forks()
         signal.signal(_MAIN_SIGNAL, self._on_main_signal)
         if os.environ.get("MESHRT_POST_MORTEM", "0") not in ("", "0"):
             hooks.endpoint_error.append(self._first_error)

@@ -1,13 +1,15 @@
-"""The debugger: a plug-in of the runtime, which never imports it.
+"""The debugger: a plug-in of the runtime, which never imports it. A folder for each process that a part of it lives in:
 
-Rank side
-    `rank` (loaded by the first ``breakpoint()``), `session`, `rank_pdb`, `stepping`, `console`, `sources`
-Root side
-    `broker` (loaded by the first stop, or by the first terminal), `sessions`, `targets`, `cast`, `notices`
-Terminal side
-    `entry` and ``__main__``, `repl`, `attached`, `commands`, `client`, `terminal`, `render`
+`rank`
+    what ``breakpoint()``, an exception or a question of a person does in a rank (loaded by the first of them)
+`broker`
+    in the root: who is stopped, which ranks are meant, and what goes between ranks and terminals (loaded by the first
+    stop, or by the first terminal)
+`prompt`
+    at a terminal: lines in, text or JSON out
 
-`protocol` holds the names and the records that these three share.
+`protocol` holds the names and the records that these three share, `stepping` tells the user's stack frames from the
+others, `dumpfile` reads what a rank has written about a failure.
 """
 
 from __future__ import annotations

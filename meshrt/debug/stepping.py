@@ -8,6 +8,7 @@ from __future__ import annotations
 import dis
 import inspect
 import os
+from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
@@ -53,26 +54,35 @@ def is_hidden_code(code: CodeType) -> bool:
     return is_hidden_file(code.co_filename)
 
 
+@lru_cache(maxsize=4096)
+def _is_users_file(filename: str) -> bool:
+    if is_plumbing_file(filename) or any(carrier in filename for carrier in _CARRIERS):
+        return False
+    return not filename.startswith(STDLIB) or any(part in filename for part in _INSTALLED)
+
+
 def is_users(frame: FrameType) -> bool:
-    """Whether ``frame`` runs code of the user's own: not the runtime's, not the standard library's, not installed."""
-    filename = frame.f_code.co_filename
-    installed = any(part in filename for part in _INSTALLED)
-    return not (is_plumbing_file(filename) or filename.startswith(STDLIB) or installed)
+    """Whether ``frame`` runs code of the user's own, or of a package that they installed."""
+    return _is_users_file(frame.f_code.co_filename) and not _is_generated(frame)
+
+
+def _is_generated(frame: FrameType) -> bool:
+    """Whether ``frame`` is of the runtime although no file says so: a method that ``dataclass`` has made."""
+    return frame.f_code.co_filename == "<string>" and str(frame.f_globals.get("__name__")).startswith("meshrt.")
 
 
 def user_frame(frame: FrameType | None) -> tuple[FrameType | None, bool]:
-    """Return the innermost frame of the user's at or above ``frame``, and whether a prompt may be opened right there:
-    neither the runtime is at work below it, nor anything that holds locks for moments."""
+    """Return the innermost frame of the user's at or above ``frame``, and whether its thread may be stopped now.
+
+    It may not while the runtime, an import, a log record or the debugger itself is at work: others need what they hold.
+    """
     safe = True
-    while frame is not None:
+    while frame is not None and not is_users(frame):
         filename = frame.f_code.co_filename
-        carries = is_hidden_file(filename) or any(part in filename for part in _CARRIERS)
-        if carries or filename.startswith(_DELICATE):
-            safe = False
-        elif not is_plumbing_file(filename):
-            return frame, safe
+        hidden = is_hidden_file(filename) or _is_generated(frame)
+        safe = safe and not hidden and not filename.startswith(_DELICATE)
         frame = frame.f_back
-    return None, safe
+    return frame, safe
 
 
 def is_awaitable(frame: FrameType) -> bool:

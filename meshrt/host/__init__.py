@@ -13,7 +13,7 @@ CONTROL frame with address nil (all others are passed on between root and rank):
     agent -> root
       started  mesh, rank, pid
       gone     mesh, rank, fate (Fate.to_wire)
-      stopped  mesh                 every rank of the mesh on this host has ended
+      stopped  mesh                 every rank of the mesh on this host has ended, and what it had started
       output   mesh, rank, err (bool), actor, lines
       pulse    mesh, rank, state ("stopped", "busy" or "answering"), stack
       pong

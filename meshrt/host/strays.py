@@ -1,7 +1,7 @@
 """Orphans of ranks: children of the agent that it did not start, for it is their subreaper.
 
-An orphan of a living rank is that rank's own affair; when the rank ends, what descends from it ends too. Which rank that
-is, the orphan's inherited number tells (`meshrt.host.family`); one that has lost it lives as long as any rank does.
+An orphan of a living rank is that rank's own affair; when the rank ends, what descends from it ends too. Which rank
+that is, its inherited number tells (`meshrt.host.family`); an orphan that has lost it lives as long as any rank does.
 
 Only own children are signalled. They keep their pid until they are reaped, so no stranger is ever hit; and the children
 of one that is killed become children of the agent in turn, whose end is a signal again: all generations come by.

@@ -20,8 +20,9 @@ def holder(code: CodeType, lasti: int) -> str:
     """Return the dotted name of what the instruction at ``lasti`` calls or enters, or ""."""
     if lasti < 0:
         return ""
-    instructions = {instruction.offset: instruction for instruction in dis.get_instructions(code)}
-    here = instructions.get(lasti)
+    # A frame that has called a Python function stands behind its call instruction, in the caches of that one.
+    instructions = [instruction for instruction in dis.get_instructions(code) if instruction.offset <= lasti]
+    here = instructions.pop() if instructions else None
     position = here.positions if here is not None else None
     if here is None or position is None or position.col_offset is None:
         return ""
@@ -29,13 +30,10 @@ def holder(code: CodeType, lasti: int) -> str:
         return ""
     if here.opname.startswith(("BEFORE_WITH", "BEFORE_ASYNC_WITH")):
         # Its own columns are those of the statement; what is entered was loaded just before.
-        before = [each for each in instructions.values() if each.offset < lasti and each.opname != "CACHE"]
-        position = (before[-1].positions if before else None) or position
+        position = (instructions[-1].positions if instructions else None) or position
     begin = (position.lineno, position.col_offset)
     names: list[str] = []
-    for instruction in instructions.values():
-        if instruction.offset >= lasti:
-            break
+    for instruction in instructions:
         at = instruction.positions
         if at is None or (at.lineno, at.col_offset) != begin:
             continue

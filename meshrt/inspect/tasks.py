@@ -92,13 +92,16 @@ def _chain(coroutine: Any) -> tuple[Stack, tuple[int, int], bool, Any]:
             case GeneratorType():
                 frame, running, inner = coroutine.gi_frame, coroutine.gi_running, coroutine.gi_yieldfrom
             case AsyncGeneratorType():
-                frame, running, inner = coroutine.ag_frame, coroutine.ag_running, coroutine.ag_await
+                # Its `ag_running` only says that somebody waits for it; whoever runs it is running as well.
+                frame, running, inner = coroutine.ag_frame, False, coroutine.ag_await
             case _ if type(coroutine).__name__ in _WRAPPERS:
                 kinds = (CoroutineType, AsyncGeneratorType)
                 coroutine = next((each for each in gc.get_referents(coroutine) if isinstance(each, kinds)), None)
                 continue
             case _ if type(coroutine).__name__ == _FUTURE_ITERATOR:
-                return stack, where, False, next(iter(gc.get_referents(coroutine)), coroutine)
+                # From Python 3.12 on, its type is among what it refers to.
+                held = (each for each in gc.get_referents(coroutine) if not isinstance(each, type))
+                return stack, where, False, next(held, coroutine)
             case _:
                 return stack, where, False, coroutine
         if frame is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 from meshrt.errors import ShutdownError, SpawnError, UsageError
@@ -19,6 +20,8 @@ __all__ = ["MeshOwner", "about", "owner_for_new", "owner_for_old"]
 
 #: Seconds for the root to begin a mesh on behalf of a rank.
 _SPAWN_SECONDS = 30.0
+
+_making = threading.Lock()
 
 
 class MeshOwner(Protocol):
@@ -83,16 +86,19 @@ class RankOwner:
             raise UsageError(f"{self._names[mesh_id]} is stopped as a whole, this is a slice of it ({shape})")
 
     def stop(self, mesh_id: str, grace: float) -> Future[None]:
-        """Ask the root to end the mesh."""
-        future = self._stopped.get(mesh_id)
-        if future is None:
-            future = self._stopped[mesh_id] = Settled(self._runtime.driver, f"stopping {self._names[mesh_id]}")
-            done = future
+        """Ask the root to end the mesh, behind the calls that this rank has sent."""
+        driver = self._runtime.driver
+        first = mesh_id not in self._stopped
+        future = self._stopped.setdefault(mesh_id, Settled(driver, f"stopping {self._names[mesh_id]}"))
 
-            def answered(_body: Body | None, _why: str) -> None:
-                done.resolve(None)
+        def ask(left: float) -> None:
+            body = {"mesh": mesh_id, "grace": left}
+            self._runtime.tree.ask_root("mesh.stop", body, lambda _body, _why: future.resolve(None))
 
-            self._runtime.tree.ask_root("mesh.stop", {"mesh": mesh_id, "grace": grace}, answered)
+        if first:
+            driver.when_written(mesh_id, grace, ask)
+        elif grace <= 0 and not future.finished:
+            ask(0.0)  # at once, after all
         return future
 
 
@@ -105,18 +111,23 @@ def _root_of(mesh_id: str) -> Root | None:
     return owner_of(mesh_id)
 
 
-_rank_owner: RankOwner | None = None
+def _rank_owner() -> RankOwner | None:
+    """Return the owner of the meshes of this rank, or None: this is no rank."""
+    if not has_runtime():
+        return None
+    runtime = current_runtime()
+    with _making:
+        owner: RankOwner | None = runtime.owner
+        if owner is None and not runtime.is_root:
+            owner = runtime.owner = RankOwner(runtime)
+    return owner
 
 
 def owner_for_new() -> MeshOwner:
     """Return who starts a mesh for the calling process."""
-    global _rank_owner
-    if has_runtime():
-        runtime = current_runtime()
-        if not runtime.is_root:
-            if _rank_owner is None:
-                _rank_owner = RankOwner(runtime)
-            return _rank_owner
+    rank_owner = _rank_owner()
+    if rank_owner is not None:
+        return rank_owner
     if sys.is_finalizing():  # where the import below would fail, without a word to the point
         raise ShutdownError("the interpreter is ending: no new mesh can be started")
     from meshrt.mesh.root import start_root  # start-up: ranks never need it
@@ -126,8 +137,9 @@ def owner_for_new() -> MeshOwner:
 
 def owner_for_old(mesh_id: str, name: str) -> MeshOwner:
     """Return the owner of a mesh if it is this process. Raises UsageError."""
-    if _rank_owner is not None and _rank_owner.owns(mesh_id):
-        return _rank_owner
+    rank_owner = _rank_owner()
+    if rank_owner is not None and rank_owner.owns(mesh_id):
+        return rank_owner
     root = _root_of(mesh_id)
     if root is None:
         current_runtime()  # a forked child is told that it is one

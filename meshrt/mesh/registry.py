@@ -163,6 +163,7 @@ class Registry:
                     "started": record.started,
                     "gone": {rank: [str(fate), record.ended[rank]] for rank, fate in record.fates.items()},
                     "silent": dict(record.silent),
+                    "stopping": record.stopped is not None,
                     "actors": [{"name": name} for name in record.actors],
                 }
                 for record in self.running()

@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meshrt.errors import ShutdownError, SpawnError, UsageError
 from meshrt.hooks import Body, hooks
@@ -40,6 +40,9 @@ from meshrt.transport import directories
 from meshrt.transport.fate import Fate
 from meshrt.transport.process import ProcessRuntime, set_runtime
 from meshrt.wire.messages import Address
+
+if TYPE_CHECKING:
+    from meshrt.mesh.toolserver import ToolServer
 
 __all__ = ["Root", "owner_of", "shutdown", "start_root"]
 
@@ -78,6 +81,7 @@ class Root:
         self._loop: Any = None
         self._posted: list[Callable[[], None]] = []
         self._end: Any = None
+        self._tools: ToolServer | None = None
         self._driving = False
         self._agents_pulse = AgentPulse(self.services.announce)
         #: Why the loop ended before its time.
@@ -157,22 +161,10 @@ class Root:
             stopped = record.begin_stop(self.driver)
             if self._failure:
                 stopped.resolve(None)
-        if grace > 0 and self.driver.unwritten(mesh_id):
-            deadline = time.monotonic() + grace
-            self.post(lambda: self._stop_when_written(record, grace, deadline))
-        else:
-            self._send_stop(record, grace)
+        # The request to stop takes another way than calls do, and must not arrive before them.
+        self.driver.when_written(mesh_id, grace, lambda left: self._send_stop(record, left))
         self.post(lambda: self.lifecycle.check_stopped(record))
         return stopped
-
-    def _stop_when_written(self, record: MeshRecord, grace: float, deadline: float) -> None:
-        """The request to stop takes another way than calls do, and must not arrive before them. On the loop."""
-        left = deadline - time.monotonic()
-        if left > 0 and self.driver.unwritten(record.mesh_id):
-            self.driver.poll_nowait()
-            self._loop.call_later(0.002, self._stop_when_written, record, grace, deadline)
-        else:
-            self._send_stop(record, grace)
 
     def _send_stop(self, record: MeshRecord, grace: float) -> None:
         for agent in record.agents:
@@ -461,9 +453,11 @@ class Root:
         directories.release(self.run_directory)
 
     def _in_forked_child(self) -> None:
-        """A fork of the script must not keep the agents' links open: their end would not be seen."""
+        """A fork of the script must not keep its links open: agents and terminals would not see its end."""
         for agent in self._placed:
             agent.abandon()
+        if self._tools is not None:
+            self._tools.abandon()
 
 
 def _short(argv: list[str]) -> list[str]:

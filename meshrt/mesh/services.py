@@ -59,8 +59,7 @@ class Services:
         self.rank_silent: list[Callable[[str, int, str], None]] = []
         self.tables: dict[str, Any] = {}
         self.closing: list[Callable[[], None]] = []
-        #: Errors that nobody waited for, as text.
-        self.unhandled: list[str] = []
+        self.unhandled: list[Callable[[str, int, str], None]] = []
         self._registry = registry
         self._driver = driver
         self._terminal = terminal
@@ -258,8 +257,8 @@ class Services:
         place = RankPlace(mesh_id, body["actor"], rank, coords, host, pid)
         call = f"{body['actor']}.{body['endpoint']}()"
         text = f"{call} raised on {place.where}, and nobody waits for it\n{remote.traceback.rstrip()}"
-        self.unhandled.append(text)
         self.announce(text)
+        hooks.run(self.unhandled, mesh_id, rank, text)
 
     def on_gone(self, mesh_id: str, rank: int, fate: Fate) -> None:
         """A rank has ended: nothing waits for it any more."""

@@ -15,8 +15,7 @@ from meshrt.transport.process import current_runtime, has_runtime, socket_path
 
 __all__ = ["this_proc"]
 
-_lock = threading.Lock()
-_here: tuple[Root, ProcMesh] | None = None
+_making = threading.Lock()
 
 
 def this_proc() -> ProcMesh:
@@ -37,10 +36,10 @@ def this_proc() -> ProcMesh:
 
 
 def _of_root(root: Root) -> ProcMesh:
-    global _here
-    with _lock:
-        if _here is not None and _here[0] is root:
-            return _here[1]
+    with _making:
+        mesh: ProcMesh | None = root.runtime.own_mesh
+        if mesh is not None:
+            return mesh
         root.begin()
         mesh_id = secrets.token_hex(4)
         root.registry.own.add(mesh_id)
@@ -58,6 +57,5 @@ def _of_root(root: Root) -> ProcMesh:
         root.at_end(lambda: host.stop(False))
         root.at_end(control.close)
         root.at_end(lambda: host.close(2.0))
-        mesh = ProcMesh(mesh_id, "this_proc", Shape.unity(), root.directory, None)
-        _here = (root, mesh)
+        mesh = root.runtime.own_mesh = ProcMesh(mesh_id, "this_proc", Shape.unity(), root.directory, None)
         return mesh

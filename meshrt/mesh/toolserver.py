@@ -7,6 +7,8 @@ A client proves the token of ``tools.token`` (0600, another secret than the mesh
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -27,6 +29,8 @@ _HANDSHAKE_SECONDS = 2.0
 #: Clients that have proved nothing yet; beyond, the oldest is dropped.
 _UNPROVED_MAX = 64
 
+#: A descriptor, and the number of the socket behind it.
+_Place = tuple[int, int]
 Serve = Callable[["ToolConnection", str, Body], Awaitable[Body | None]]
 
 
@@ -39,6 +43,7 @@ class ToolConnection(asyncio.Protocol):
         self.id = ToolConnection._next_id
         ToolConnection._next_id += 1
         self.pid = 0
+        self.place: _Place = (-1, 0)
         self._server = server
         self._transport: Any = None
         self._handshake: ServerHandshake | None = ServerHandshake(server.token, ROLE_TOOL)
@@ -53,6 +58,7 @@ class ToolConnection(asyncio.Protocol):
             transport.abort()
             return
         self.pid = peer_of(sock)[0]
+        self.place = _place_of(sock.fileno())
         self._server.admit(self)
         self._deadline = asyncio.get_running_loop().call_later(_HANDSHAKE_SECONDS, transport.abort)
 
@@ -148,6 +154,7 @@ class ToolServer:
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._sock.bind(path)
         self._sock.listen(4096)
+        self._place = _place_of(self._sock.fileno())
         self._server: Any = None
 
     async def start(self) -> None:
@@ -173,5 +180,24 @@ class ToolServer:
             client.abort()
 
     def abandon(self) -> None:
-        """Close the descriptor in a forked child."""
-        self._sock.close()
+        """Let go of the sockets in a forked child: a terminal must see the end of the parent."""
+        _sever(self._place)
+        for client in (*self.clients, *self.unproved):
+            _sever(client.place)
+
+
+def _place_of(descriptor: int) -> _Place:
+    return descriptor, os.fstat(descriptor).st_ino
+
+
+def _sever(place: _Place) -> None:
+    """Put the null device in place of a socket, unless its number belongs to something else by now.
+
+    It is not closed: the child has copies of the loop's objects too, and their end closes the number once more.
+    """
+    descriptor, _ = place
+    with contextlib.suppress(OSError):  # closed already
+        if place == _place_of(descriptor):
+            null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            os.dup2(null, descriptor, inheritable=False)
+            os.close(null)

@@ -18,6 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from meshrt.errors import AuthenticationError, ProtocolError
@@ -56,6 +57,13 @@ class Tree(Protocol):
         """Lend or take back a thread that calls `Driver.poll_nowait` when `Driver.fileno` is ready. Any thread."""
 
 
+@dataclass(frozen=True, eq=False)
+class _AfterWriting:
+    mesh_id: str
+    deadline: float
+    action: Callable[[float], None]
+
+
 class Driver(Waiting):
     """All outgoing links of this process. Any thread.
 
@@ -74,6 +82,8 @@ class Driver(Waiting):
         self._condemned: deque[tuple[OutLink, Fate]] = deque()
         self._suspects: dict[OutLink, float] = {}
         self._look_planned = False
+        #: What waits until everything that was sent to a mesh has been written.
+        self._unwritten: list[_AfterWriting] = []
 
     # -- sending
 
@@ -174,6 +184,29 @@ class Driver(Waiting):
         outs = [out for key, out in list(self._links.items()) if key[0] == mesh_id]
         return any(out.waiting_bytes() and out.fate is None for out in outs)
 
+    def when_written(self, mesh_id: str, seconds: float, action: Callable[[float], None]) -> None:
+        """Call ``action(seconds left)`` when nothing that was sent to a mesh waits here, or when no seconds are left.
+
+        At once if that is so; otherwise on the thread that reads and writes, or that of `Tree.call_later`: it must not
+        block. Any thread.
+        """
+        if seconds <= 0 or not self.unwritten(mesh_id):
+            action(seconds)
+            return
+        waiting = _AfterWriting(mesh_id, time.monotonic() + seconds, action)
+        self._unwritten.append(waiting)
+        self._tree.call_later(seconds, lambda: self._written(waiting))
+        # Looked at after it is in the list: what is written from here on is noticed.
+        self.wake()
+        self.poll_nowait()
+
+    def _written(self, waiting: _AfterWriting) -> None:
+        with self._links_lock:
+            if waiting not in self._unwritten:
+                return
+            self._unwritten.remove(waiting)
+        waiting.action(max(0.0, waiting.deadline - time.monotonic()))
+
     # -- reading (the lead is held)
 
     def _poll(self, timeout: float | None) -> None:
@@ -194,6 +227,9 @@ class Driver(Waiting):
                 self._readable(out)
         if self._condemned or self._suspects:
             self._sentence()
+        for waiting in tuple(self._unwritten):
+            if not self.unwritten(waiting.mesh_id):
+                self._written(waiting)
 
     def _readable(self, out: OutLink) -> None:
         link = out.link

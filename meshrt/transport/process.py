@@ -55,6 +55,9 @@ class ProcessRuntime:
         self.pid = os.getpid()
         self.driver = Driver(secret, tree)
         self.call_ids = itertools.count(1)
+        #: Kept here by `meshrt.mesh`: who owns the meshes of a rank, and the root's process as a mesh of one.
+        self.owner: Any = None
+        self.own_mesh: Any = None
 
     def close(self) -> None:
         """Close the links of this process."""

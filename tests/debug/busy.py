@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import queue
 import socket
@@ -52,14 +53,16 @@ class Busy(Actor):
     def loop(self) -> int:
         go = True
         turns = 0
-        while go and not self._opened():
+        while go:
             turns += 1  # @loop
+            if turns % 100_000 == 0 and self._opened():
+                break
         return turns
 
     @endpoint
     def tight(self) -> str:
         go = True
-        while go: pass  # @tight  # noqa: E701
+        while go: pass  # fmt: skip  # noqa: E701  # @tight
         return "done"  # @after_tight
 
     @endpoint
@@ -139,6 +142,14 @@ class Busy(Actor):
         return state["turns"]
 
     @endpoint
+    def imports(self, folder: str, name: str) -> Any:
+        sys.path.insert(0, folder)
+        try:
+            return importlib.import_module(name).late(7)
+        finally:
+            sys.path.remove(folder)
+
+    @endpoint
     def fail(self, value: Any = 7) -> None:
         secret = value  # noqa: F841
         raise ValueError(f"bad {value}")  # @fail
@@ -155,7 +166,7 @@ class Busy(Actor):
 
 def _no_tool() -> bool:
     monitoring: Any = getattr(sys, "monitoring", None)
-    return monitoring is None or not any("meshrt" == monitoring.get_tool(number) for number in range(6))
+    return monitoring is None or not any(monitoring.get_tool(number) == "meshrt" for number in range(6))
 
 
 class AsyncBusy(Actor):
@@ -180,7 +191,7 @@ class AsyncBusy(Actor):
 
     @endpoint
     async def gathered(self) -> list[str]:
-        return await asyncio.gather(self.deep(0), asyncio.sleep(0, "slept"))
+        return list(await asyncio.gather(self.deep(0), asyncio.sleep(0, "slept")))
 
     @endpoint
     async def spin(self) -> str:

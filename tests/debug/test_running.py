@@ -111,7 +111,7 @@ def test_interrupt_a_blocked_call_and_resume_it() -> None:
 def test_nothing_runs_there() -> None:
     mesh = spawn(gpus=2)
     with person() as me:
-        assert "runs no endpoint now" in me("interrupt worker")
+        assert "no endpoint runs there now" in me("interrupt worker")
         assert me("continue") == "nothing is stopped\n"
     assert mesh.compute.call(1).get(WAIT).values() == [2, 3]
 
@@ -216,3 +216,24 @@ def test_post_mortem_at_any_time() -> None:
         with pytest.raises(ActorError, match="is bad"):
             mesh.fail.call((3,)).get(WAIT)
         assert me("list") == "nothing is stopped\n"
+
+
+def test_deaths_of_ranks_that_run_are_announced() -> None:
+    spawn(gpus=3)
+    with person() as me:
+        me("status")
+        os.kill(me.client.ask("debug.list", state="all", actor="", ranks="")["rows"][2]["pid"], signal.SIGKILL)
+        me.heard("rank 2 of worker is gone: was killed by SIGKILL")
+
+
+def test_a_mesh_that_is_stopped_is_no_death() -> None:
+    first, second = proc_mesh(gpus=2), spawn(gpus=2)
+    first.initialized.get(WAIT)
+    with person() as me:
+        me("status")
+        first.stop().get(WAIT)
+        mesh = second.fail.call((0,))
+        with pytest.raises(ActorError):
+            mesh.get(WAIT)
+        me("status")
+        assert me.terminal.notices == []

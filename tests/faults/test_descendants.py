@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -54,20 +55,26 @@ def test_a_process_in_a_session_of_its_own_ends_too(kind: str, end: str, tmp_pat
         os.kill(first.pid.call_one().get(LONG), signal.SIGKILL)
     elif end == "stop":
         mesh.stop()
+        assert not is_alive(daemon)
     else:
         meshrt.shutdown_context()
     all_gone([daemon], GONE)
 
 
-def test_a_family_of_processes_ends() -> None:
+@pytest.mark.parametrize("end", ["death", "stop"])
+def test_a_family_of_processes_ends(end: str) -> None:
     """Three generations, each in a session of its own, and forking while it is killed."""
-    _, victims = one_victim()
+    mesh, victims = one_victim()
     first = victims.slice(n=0)
     first.apply.call_one(start_family).get(LONG)
     pid = first.pid.call_one().get(LONG)
     wait_until(lambda: len(descendants(pid)) >= 3, LONG)
-    os.kill(pid, signal.SIGKILL)
     (agent,) = agents()
+    if end == "stop":
+        mesh.stop()
+        assert not descendants(agent)
+        return
+    os.kill(pid, signal.SIGKILL)
     second = victims.slice(n=1).pid.call_one().get(LONG)
     wait_until(lambda: [child for child in descendants(agent) if is_alive(child)] == [second], 2 * GONE)
 
@@ -90,6 +97,46 @@ def test_an_orphan_of_a_living_rank_lives_and_is_reaped() -> None:
     wait_until(lambda: not state_of(orphan), LONG, "the orphan is reaped")
 
 
+@pytest.mark.parametrize("preload", [(), ("json",)], ids=["forked", "preloaded"])
+@pytest.mark.parametrize("end", ["death", "stop"])
+def test_what_a_rank_detaches_ends_with_this_rank_and_with_no_other(end: str, preload: tuple[str, ...]) -> None:
+    """Orphans in sessions of their own, forked or executed without an environment."""
+    mesh, victims = one_victim(preload=preload)
+    _, others = one_victim(preload=preload)
+    first = victims.slice(n=0)
+    other = victims.slice(n=1) if end == "death" else others.slice(n=0)
+    own = [first.daemon.call_one("double").get(LONG), first.apply.call_one(detach).get(LONG)]
+    foreign = [other.daemon.call_one("double").get(LONG), other.apply.call_one(detach).get(LONG)]
+    if end == "death":
+        os.kill(first.pid.call_one().get(LONG), signal.SIGKILL)
+        all_gone(own, GONE)
+    else:
+        mesh.stop()
+        assert not any(map(is_alive, own))
+    assert all(map(is_alive, foreign))
+    os.kill(other.pid.call_one().get(LONG), signal.SIGKILL)
+    all_gone(foreign, GONE)
+
+
+def detach() -> int:
+    script = "sleep 600 >/dev/null 2>&1 & echo $!"
+    command = ["setsid", "sh", "-c", script]
+    return int(subprocess.run(command, stdout=subprocess.PIPE, check=True, env={"PATH": os.environ["PATH"]}).stdout)
+
+
+def test_an_orphan_that_nothing_tells_from_others_ends_with_the_last_rank() -> None:
+    mesh, victims = one_victim()
+    first = victims.slice(n=0)
+    known, unknown = first.apply.call_one(detach).get(LONG), first.apply.call_one(detach).get(LONG)
+    locks = 10
+    resource.prlimit(unknown, locks, resource.prlimit(os.getpid(), locks))
+    os.kill(first.pid.call_one().get(LONG), signal.SIGKILL)
+    all_gone([known], GONE)
+    assert is_alive(unknown)
+    mesh.stop()
+    assert not is_alive(unknown)
+
+
 def start_orphan() -> int:
     command = ["sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"]
     return int(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
@@ -102,6 +149,21 @@ def test_a_forked_child_that_falls_through_is_no_second_rank(how: str, code: int
     first = victims.slice(n=0)
     assert first.fork_and_fall_through.call_one(how).get(LONG) == code
     assert [first.echo.call_one(value).get(LONG) for value in range(20)] == list(range(20))
+
+
+def test_a_forked_child_that_is_told_to_end_at_once_ends() -> None:
+    """Its rank handles SIGTERM; the child, which does not, must not lose one that comes while it is being forked."""
+    _, victims = one_victim()
+    assert victims.slice(n=0).apply.call_one(fork_and_terminate).get(LONG) == -signal.SIGTERM
+
+
+def fork_and_terminate() -> int:
+    pid = os.fork()
+    if pid == 0:
+        while True:
+            time.sleep(60)
+    os.kill(pid, signal.SIGTERM)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def test_multiprocessing_works_in_a_rank() -> None:

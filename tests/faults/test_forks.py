@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import threading
 from pathlib import Path
 
 import pytest
 
-from tests.faults.watch import Program
+from meshrt.transport import tools
+from meshrt.wire.handshake import ROLE_TOOL, ClientHandshake
+from tests.faults.watch import LONG, Program
 from tests.support.footprint import marked_processes
 from tests.support.waiting import wait_until
 
@@ -45,6 +49,22 @@ def test_a_forked_child_has_no_mesh(end: str, tmp_path: Path) -> None:
         assert program.ends() == 0
 
 
+def test_a_forked_child_of_a_rank_has_none_of_its_meshes(tmp_path: Path) -> None:
+    script = """
+    def fork_and_stop():
+        mesh = proc_mesh(n=1)
+        pid = os.fork()
+        if pid == 0:
+            errors = {error_of(f) for f in (mesh.stop, lambda: mesh.spawn("more", Victim))}
+            os._exit(7 if errors == {"ForkedMeshError"} else 1)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    tell(code=victims.slice(n=0).apply.call_one(fork_and_stop).get(20))
+    """
+    with Program(HEAD + script, tmp_path) as program:
+        assert program.told("code") == 7
+        assert program.ends() == 0
+
+
 def test_a_forked_child_makes_a_program_of_its_own(tmp_path: Path) -> None:
     script = """
     pid = os.fork()
@@ -74,6 +94,46 @@ def test_a_child_that_outlives_the_script_keeps_nothing_alive(tmp_path: Path) ->
         child = program.told("child")
         program.ends()
         wait_until(lambda: marked_processes() == [child], 2.0)
+        os.kill(child, signal.SIGKILL)
+        wait_until(lambda: not marked_processes(), 2.0)
+
+
+def test_a_child_that_outlives_the_script_keeps_no_terminal(tmp_path: Path) -> None:
+    """Neither one that has connected, nor one that has proved nothing yet, nor a place to connect to."""
+    script = """
+    import stat
+    def is_socket(number):
+        try:
+            return stat.S_ISSOCK(os.fstat(number).st_mode)
+        except OSError:
+            return False
+    tell(ready=1)
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.002)
+    pid = os.fork()
+    if pid == 0:
+        tell(sockets=[number for number in range(3, 256) if is_socket(number)])
+        time.sleep(600)
+    tell(child=pid)
+    """
+    gate = tmp_path / "gate"
+    with Program(HEAD + script, tmp_path, str(gate)) as program:
+        program.told("ready")
+        (found,) = tools.programs()
+        closed = threading.Event()
+        terminal = tools.connect(found, lambda _event, _body: None, closed.set)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
+            stranger.connect(str(found.directory / "tools"))
+            stranger.sendall(ClientHandshake(bytes(32), ROLE_TOOL, "tools").hello())
+            assert stranger.recv(1 << 10)  # accepted
+            gate.touch()
+            child = program.told("child")
+            assert program.told("sockets") == []
+            program.signal(signal.SIGKILL)
+            assert closed.wait(LONG)
+            assert stranger.recv(1) == b""
+        terminal.close()
+        program.ends()
         os.kill(child, signal.SIGKILL)
         wait_until(lambda: not marked_processes(), 2.0)
 

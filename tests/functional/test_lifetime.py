@@ -111,6 +111,41 @@ def test_stop_waits_for_a_call_that_ends_within_the_grace(tmp_path: Path) -> Non
     assert not thread.is_alive()
 
 
+@pytest.mark.parametrize("maker", ["script", "rank"])
+def test_what_was_sent_before_stop_is_served(maker: str) -> None:
+    """Although no rank has been connected to yet; and whoever has made the mesh."""
+    if maker == "script":
+        assert call_and_stop(5) == [[20, 20]] * 5
+    else:
+        echo = proc_mesh(n=1).spawn("echo", Echo)
+        assert echo.apply.call_one(call_and_stop, 5).get(40) == [[20, 20]] * 5
+
+
+def call_and_stop(times: int) -> list[list[int]]:
+    last: list[list[int]] = []
+    for _ in range(times):
+        mesh = proc_mesh(n=2)
+        clock = mesh.spawn("clock", Clock)
+        ticks = [clock.tick.call() for _ in range(20)]
+        mesh.stop()
+        last.append(ticks[-1].get(20).values())
+    return last
+
+
+def test_a_rank_that_will_not_wait_ends_its_mesh_at_once(tmp_path: Path) -> None:
+    """A stop without grace overrules the one that is under way."""
+    echo = proc_mesh(n=1).spawn("echo", Echo)
+    assert echo.apply.call_one(stop_again, str(tmp_path / "never")).get(40)
+
+
+def stop_again(gate: str) -> bool:
+    mesh = proc_mesh(n=2)
+    pending = mesh.spawn("gate", Gate).get(20).wait_for.call(gate)
+    patient = mesh._begin_stop(600.0)
+    mesh.stop(0.0)
+    return patient.get(0) is None and isinstance(pending.exception(20), MeshStopped)
+
+
 def test_a_slice_is_not_stopped() -> None:
     mesh = proc_mesh(n=2)
     with pytest.raises(UsageError, match="as a whole"):

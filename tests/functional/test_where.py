@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from meshrt import ActorMesh, LocalEngine, proc_mesh
@@ -178,7 +179,7 @@ def test_the_odd_ranks_are_named(tmp_path: Path, agents: int) -> None:
     os.kill(pids[12], signal.SIGSTOP)
     os.kill(pids[13], signal.SIGKILL)
     (record,) = start_root().registry.running()
-    wait_until(lambda: 13 in record.fates, WAIT)
+    wait_until(lambda: 13 in record.fates and psutil.Process(pids[12]).status() == psutil.STATUS_STOPPED, WAIT)
     stacks = stacks_of(Question(STACKS, stack_suffices=True, targets={record.mesh_id: range(16)}))
     wire = stacks.to_wire()["meshes"][0]
     assert wire["asked"] == 16 and wire["answered"]["count"] == 13

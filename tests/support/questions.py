@@ -1,4 +1,4 @@
-"""What ranks answer in the tests of questions to many of them. Ranks import this module, so it imports no test tools."""
+"""What ranks answer in the tests of questions to many of them. They import this module, so it imports no test tools."""
 
 from __future__ import annotations
 

@@ -114,13 +114,13 @@ class AsyncStander(Stander):
     @endpoint
     async def block(self) -> None:
         self.here()
-        time.sleep(1000)  # @block
+        time.sleep(1000)  # noqa: ASYNC251  # @block
 
     @endpoint
     async def block_in_task(self) -> None:
         async def blocking() -> None:
             self.here()
-            time.sleep(1000)  # @task
+            time.sleep(1000)  # noqa: ASYNC251  # @task
 
         await asyncio.create_task(blocking(), name="blocking")  # @awaiting
 

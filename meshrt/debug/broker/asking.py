@@ -13,9 +13,19 @@ __all__ = ["gather_all", "texts_of", "why_silent"]
 
 
 async def gather_all(
-    services: RootServices, targets: Mapping[str, Sequence[int]], operation: str, body: Body, seconds: float
+    services: RootServices,
+    targets: Mapping[str, Sequence[int]],
+    operation: str,
+    body: Body,
+    seconds: float,
+    *,
+    stack_suffices: bool = False,
 ) -> list[Group]:
-    """Ask ranks (base ranks by mesh id) and return all answers; those that do not come in time are ``silent``."""
+    """Ask ranks (base ranks by mesh id) and return all answers; those that do not come in time are ``silent``.
+
+    Args:
+        stack_suffices: Do not wait longer for a rank whose stack faulthandler has told.
+    """
     if not targets:
         return []
     loop = asyncio.get_running_loop()
@@ -27,7 +37,7 @@ async def gather_all(
         if gathered.done and not done.done():
             done.set_result(None)
 
-    number = services.gather(targets, operation, body, seconds, report)
+    number = services.gather(targets, operation, body, seconds, report, stack_suffices=stack_suffices)
     try:
         await done
     finally:

@@ -160,7 +160,8 @@ class Breaks:
                 raise UsageError(f"no mode {mode!r}; expected one of {', '.join(MODES)}")
             if actor:
                 actor = self._targets.actor(actor).name
-            self._modes[actor] = mode
+            # Said for all, it holds for all: what was said for one actor before is over.
+            self._modes = {**self._modes, actor: mode} if actor else {"": mode}
             groups = await gather_all(
                 self._services, self._everybody(), POST_MORTEM, {"modes": self._modes}, _CONFIRM_SECONDS
             )

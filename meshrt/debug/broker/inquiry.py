@@ -48,17 +48,20 @@ class Inquiry:
     def stopped(self, session: Session) -> bool:
         """A rank stands. Returns whether somebody had asked for that."""
         job = self._interrupting.pop(session.key, None)
-        if job is None or session.reason != "interrupt":
+        if job is None:
             return False
         job.answer(session.key, "answered", session.text)
         return True
 
-    def gone(self, mesh_id: str, rank: int, how: str) -> None:
-        """A rank's process has ended."""
+    def gone(self, mesh_id: str, rank: int, how: str) -> bool:
+        """A rank's process has ended. Returns whether somebody waited for it to stop."""
+        seen = False
         for key, job in list(self._interrupting.items()):
             if (key.mesh_id, key.rank) == (mesh_id, rank):
                 del self._interrupting[key]
                 job.answer(key, "gone", how)
+                seen = True
+        return seen
 
     # -- values --------------------------------------------------------------------------------------------------------
 
@@ -135,7 +138,9 @@ class Inquiry:
                     stacks.gone(mesh.mesh_id, rank, mesh.gone[rank][0])
         asked = {"actor": self._targets.actor(actor).name if actor else "", "verbose": bool(body.get("verbose"))}
         alive = {mesh_id: sorted(members) for mesh_id, members in targets.items() if members}
-        for group in await gather_all(self._services, alive, STACKS, asked, _STACK_SECONDS):
+        for group in await gather_all(
+            self._services, alive, STACKS, asked, _STACK_SECONDS, stack_suffices=True
+        ):
             stacks.add(group)
         return stacks.to_wire()
 
@@ -193,7 +198,8 @@ class Inquiry:
                         text = f"blocked in C at {place}" if place else why_silent(group.same)
                         job.answer(key, "blocked", text + (f" for {since(0, seconds)}" if seconds >= 1 else ""))
 
-        self._services.gather(targets, STACKS, {"actor": actor, "verbose": False}, _STACK_SECONDS, report)
+        asked = {"actor": actor, "verbose": False}
+        self._services.gather(targets, STACKS, asked, _STACK_SECONDS, report, stack_suffices=True)
 
     # -- output --------------------------------------------------------------------------------------------------------
 
@@ -208,7 +214,7 @@ class Inquiry:
         files = {rank: self._services.log_file(actor.mesh.mesh_id, rank) for rank in selected.ranks}
         texts = await asyncio.get_running_loop().run_in_executor(None, _tails, files, count)
         for rank, (text, problem) in texts.items():
-            job.settle(actor.label, "refused" if problem else "answered", problem or text, [rank])
+            job.settle(actor.label, "refused" if problem else "answered", problem or text or "(nothing)", [rank])
         return job.start()
 
 

@@ -61,9 +61,15 @@ class Notices:
         self._event()
 
     def ended(self, label: str, rank: int, how: str) -> None:
-        """The process of a rank with a session has ended."""
+        """The process of a rank has ended, and no terminal was told otherwise."""
         self._ended.setdefault((label, how), []).append(rank)
         self._event()
+
+    def said(self, text: str) -> None:
+        """Pass on what the runtime has said on the program's own terminal."""
+        for client in self._audience():
+            if client.pid != self._own_pid:
+                client.push("debug.notice", {"text": text})
 
     def _event(self) -> None:
         self._quiet = False
@@ -80,13 +86,13 @@ class Notices:
         self._ticks = 0
         stops = [session for session in self._stopped if session.state == STOPPED]
         self._stopped.clear()
-        lines = [
-            f"{_ranks_of(label, ranks)} {'is' if len(ranks) == 1 else 'are'} gone: {how}"
-            for (label, how), ranks in self._ended.items()
-        ]
+        for (label, how), ranks in self._ended.items():
+            # Without a debugger there, the program's own terminal learns it from the runtime, or by the call's error.
+            text = f"{_ranks_of(label, ranks)} {'is' if len(ranks) == 1 else 'are'} gone: {how}"
+            for client in self._audience():
+                client.push("debug.notice", {"text": text})
         self._ended.clear()
-        lines += summarize(stops, self._targets.actors())
-        self._publish(lines)
+        self._publish(summarize(stops, self._targets.actors()))
         if stops:
             self._remind_later()
             self._on_wave()

@@ -39,6 +39,7 @@ class MeshFacts:
     gone: Mapping[int, tuple[str, float]] = field(default_factory=dict)
     #: Ranks that live but do not answer: "stopped" or "busy".
     silent: Mapping[int, str] = field(default_factory=dict)
+    stopping: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ class Targets:
                 started=float(mesh["started"]),
                 gone={rank: (str(how), float(when)) for rank, (how, when) in mesh["gone"].items()},
                 silent=dict(mesh["silent"]),
+                stopping=bool(mesh["stopping"]),
             )
             for mesh in self._services.meshes()
         ]
@@ -130,6 +132,14 @@ class Targets:
             if (actor.mesh.mesh_id, actor.name, actor.thread) == (key.mesh_id, key.actor, key.thread):
                 return actor
         raise UsageError(f"the mesh of {address(key.actor, key.thread)} has ended")
+
+    def name_of_rank(self, mesh_id: str) -> str:
+        """Return what the ranks of a mesh are called where no actor of theirs is meant; "" if it is being stopped."""
+        for mesh in self.meshes():
+            if mesh.mesh_id == mesh_id and not mesh.stopping:
+                labels = [actor.label for actor in self.actors() if actor.mesh.mesh_id == mesh_id and not actor.thread]
+                return labels[0] if len(labels) == 1 else mesh.name or mesh_id
+        return ""
 
     def label(self, key: SessionKey, actors: Sequence[Actor]) -> str:
         """Return how the actor of a session is written."""

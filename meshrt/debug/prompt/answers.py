@@ -25,7 +25,7 @@ _OUTCOMES = {
     "gone": "gone",
     "silent": "no answer",
     "refused": "cannot be done",
-    "idle": "runs no endpoint now: nothing to interrupt",
+    "idle": "no endpoint runs there now",
     "blocked": "does not stop yet",
     "standing": "stopped already",
     "held": "not asked",

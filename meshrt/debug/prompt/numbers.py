@@ -13,6 +13,8 @@ __all__ = ["number_in", "outliers", "summary"]
 
 #: How many times further from the median than half of the ranks are: then a rank is an outlier.
 _FAR = 5.0
+#: Ranks are never all alike to the last digit: what is this near, as a part of the median, is the same.
+_LEAST = 0.01
 #: So many different numbers are seen at a glance.
 _FEW = 8
 #: Outliers that are named one by one.
@@ -38,6 +40,7 @@ def outliers(values: Mapping[int, float]) -> list[int]:
     if len(finite) >= 3:
         middle = statistics.median(finite.values())
         spread = statistics.median(abs(value - middle) for value in finite.values())
+        spread = max(spread, _LEAST * abs(middle))
         odd += [rank for rank, value in finite.items() if abs(value - middle) > _FAR * spread]
     return sorted(odd)
 

@@ -132,6 +132,11 @@ class BreakTable:
             self._files = {}
         return {row.id: row.state for row in rows.values()}
 
+    def clear_in_child(self) -> None:
+        """Forget everything in a forked child, where the lock may be held by a thread that is not there."""
+        self._lock = threading.Lock()
+        self.replace((), ())
+
     def lines(self) -> dict[int, int]:
         """Return the line on which each breakpoint of a file is, if that is not the one that was asked for."""
         moved = {}

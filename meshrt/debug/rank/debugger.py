@@ -33,8 +33,8 @@ from meshrt.hooks import Body, EndpointCall, RankServices, hooks
 __all__ = ["RankDebugger", "load"]
 
 _PRICE = (
-    "Python 3.11 traces every call of an actor that runs while breakpoints are set: code that makes many calls runs "
-    "about 5 times slower; a loop that runs in a thread of its own is reached with its next call"
+    "Python 3.11 traces every call while breakpoints are set: code that makes many calls runs about 5 times slower; "
+    "what runs already in other threads than the main one is not reached"
 )
 
 
@@ -235,6 +235,7 @@ class RankDebugger:
         if self._monitor is not None:
             self._monitor.refresh()
             return ""
+        self._tracer.follow_new_threads()
         if not active:
             return ""
         try:
@@ -304,6 +305,8 @@ class RankDebugger:
             frame = frame.f_back
         self._sessions.clear()
         self._interrupts.close()
+        self._table.clear_in_child()
+        self._tracer.follow_new_threads()
         if self._monitor is not None:
             self._monitor.close()
 

@@ -34,6 +34,11 @@ from meshrt.hooks import ActorState, Body, EndpointCall, RankServices
 __all__ = ["Interrupts", "Sessions"]
 
 
+#: How long after a signal that came while the runtime was at work the next one follows, at first and at most.
+_RETRY_SECONDS = 0.02
+_RETRY_MAX_SECONDS = 0.5
+
+
 class Sessions(Protocol):
     """The sessions of this rank."""
 
@@ -52,6 +57,8 @@ class _Ask:
         self.call = actor.call
         #: The thread stops for it just now.
         self.taken = False
+        #: The signal has come while the runtime was at work.
+        self.missed = False
 
 
 class Interrupts:
@@ -89,7 +96,7 @@ class Interrupts:
             return {"state": "idle", "text": "it waits for messages"}
         where = f"at {frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})" if frame else "in an await"
         pending = self._asked.get(ident)
-        if pending is None or (pending.call is not actor.call and not pending.taken):
+        if pending is None or pending.call is not actor.call:
             self._reach(actor, ident)
         return {"state": "asked", "text": where}
 
@@ -112,6 +119,7 @@ class Interrupts:
         try:
             if on_main:
                 self._services.signal_main()
+                self._services.call_later(_RETRY_SECONDS, lambda: self._retry(ident, ask, _RETRY_SECONDS))
             elif self._monitor is not None:
                 self._monitor.stop_thread(ident)
             if actor.loop is not None:
@@ -119,6 +127,19 @@ class Interrupts:
         except BaseException:
             self._asked.pop(ident, None)
             raise
+
+    def _retry(self, ident: int, ask: _Ask, pause: float) -> None:
+        """Signal again if the runtime was at work: what the user's code does next may be a call that blocks."""
+        if self._asked.get(ident) is not ask:
+            return
+        if ask.missed:
+            ask.missed = False
+            try:
+                self._services.signal_main()
+            except MeshError:
+                return  # user code has taken the signal meanwhile; the next line of its own stops it
+        pause = min(2 * pause, _RETRY_MAX_SECONDS)
+        self._services.call_later(pause, lambda: self._retry(ident, ask, pause))
 
     # -- on the actor's thread
 
@@ -138,11 +159,13 @@ class Interrupts:
             self._asked.pop(get_ident(), None)
             session.stop_soon(where)
         else:
+            ask.missed = True
             self._tracer.arm(where)
             self._services.interject(lambda _waited: self.on_line(sys._getframe(1)))
 
     def on_line(self, frame: FrameType) -> None:
         """The thread of a request goes on in ``frame``, or waits in a ``get()`` there."""
+        self._tracer.disarm(get_ident())
         ask = self._current(get_ident())
         where, _ = user_frame(frame)
         if ask is not None and where is not None:
@@ -174,22 +197,29 @@ class Interrupts:
             self._cancelled[ident] = task
             task.cancel(reason)
 
-        self._take(ask, lambda: self._sessions.open(ask.call).stop_suspended(stack, abort))
+        self._take(ask, lambda session: session.stop_suspended(stack, abort))
 
     def _stop(self, ask: _Ask, frame: FrameType) -> None:
-        self._take(ask, lambda: self._sessions.open(ask.call).stop(frame, "interrupt"))
+        self._take(ask, lambda session: session.stop(frame, "interrupt"))
 
-    def _take(self, ask: _Ask, stop: Callable[[], None]) -> None:
+    def _take(self, ask: _Ask, stop: Callable[[RankSession], None]) -> None:
         ident = get_ident()
         ask.taken = True
         self._tracer.disarm(ident)
         if self._monitor is not None:
             self._monitor.spare_thread(ident)
+        session = self._sessions.open(ask.call)
+        # Until the prompt is there, the same request again is this one; from then on the thread is known to stand.
+        session.when_stopped = lambda: self._obeyed(ident, ask)
         try:
-            stop()
+            stop(session)
         finally:
-            if self._asked.get(ident) is ask:
-                del self._asked[ident]
+            session.when_stopped = None
+            self._obeyed(ident, ask)
+
+    def _obeyed(self, ident: int, ask: _Ask) -> None:
+        if self._asked.get(ident) is ask:
+            del self._asked[ident]
 
     def _current(self, ident: int) -> _Ask | None:
         """Return the request for a thread, unless it is being obeyed or has come too late."""

@@ -105,14 +105,10 @@ class Monitor:
             self._end_if_idle()
 
     def close(self) -> None:
-        """Give everything back: this process is a forked child."""
+        """Give everything back: this process is a forked child, and its table is empty."""
         self._lock = threading.RLock()
         self._threads.clear()
-        if self._tool is not None:
-            self._monitoring.set_events(self._tool, 0)
-            for code in list(self._watched.values()):
-                self._unwatch(code)
-            self._end_if_idle()
+        self.refresh()
 
     # -- the tool
 

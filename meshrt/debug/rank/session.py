@@ -60,6 +60,8 @@ class RankSession:
         self.error = ""
         #: Values are shown in one line each, as somebody compares them with those of other ranks.
         self.brief = False
+        #: Called once the thread stands at its next prompt.
+        self.when_stopped: Callable[[], None] | None = None
         #: Which breakpoint of the mesh stopped it; 0: none.
         self.hit = 0
         self._services = services
@@ -204,6 +206,8 @@ class RankSession:
         self._services.set_held(True)
         try:
             with debugger.reading():
+                if self.when_stopped is not None:
+                    self.when_stopped()
                 yield
         finally:
             self.hit = 0

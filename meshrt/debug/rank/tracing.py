@@ -7,6 +7,7 @@ that steps has a trace function of its own; it looks for breakpoints by itself a
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from threading import get_ident
 from types import FrameType
@@ -80,6 +81,13 @@ class Tracer:
         self._armed.discard(get_ident())
         if sys.gettrace() == self._on_call:
             sys.settrace(None)
+
+    def follow_new_threads(self) -> None:
+        """Follow threads that user code starts from now on, or no longer; any thread. A trace hook of others stays."""
+        if self.wanted and threading.gettrace() is None:
+            threading.settrace(self._on_call)
+        elif not self.wanted and threading.gettrace() == self._on_call:
+            threading.settrace(None)
 
     # -- trace functions
 

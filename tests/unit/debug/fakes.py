@@ -14,7 +14,7 @@ from typing import Any
 
 import meshrt.hooks
 from meshrt.debug.rank.debugger import RankDebugger
-from meshrt.hooks import Body, EndpointCall
+from meshrt.hooks import ActorState, Answer, Body, EndpointCall
 
 WAIT = 10.0
 
@@ -30,14 +30,35 @@ class FakeRankServices:
 
     def __init__(self, rank: int = 0, sources: dict[str, str] | None = None) -> None:
         self.mesh_id = "m1"
+        self.mesh_name = "mesh"
         self.rank = rank
         self.pid = 100 + rank
+        self.host_name = "node1"
+        self.run_directory = ""
         self.operations: dict[str, Callable[[Body], Body | None]] = {}
+        self.deferred_operations: dict[str, Callable[[Body, Answer], None]] = {}
         self.events: queue.Queue[tuple[str, Body]] = queue.Queue()
         self.held = 0
         self.flushed = 0
         self.sources = sources or {}
         self.calls: dict[int, EndpointCall] = {}
+        self.instances: dict[str, Any] = {}
+        self.signals = 0
+
+    def actors(self) -> list[ActorState]:
+        return [
+            ActorState(call.actor, ident, call, None, instance=self.instances.get(call.actor))
+            for ident, call in list(self.calls.items())
+        ]
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
+        function()
+
+    def signal_main(self) -> None:
+        self.signals += 1
+
+    def interject(self, function: Callable[[Any], None]) -> bool:
+        return False
 
     def current_call(self) -> EndpointCall | None:
         return self.calls.get(threading.get_ident())

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from meshrt.debug.broker.hub import Broker
+from meshrt.debug.broker.broker import Broker
 from meshrt.hooks import Body, Gathered, Group, ToolClient, Waited
 from meshrt.selection import Shape
 
@@ -45,6 +45,8 @@ class FakeRoot:
         self.client_gone: list[Callable[[ToolClient], None]] = []
         self.rank_born: list[Callable[[str, int], None]] = []
         self.rank_gone: list[Callable[[str, int, str], None]] = []
+        self.unhandled: list[Callable[[str, int, str], None]] = []
+        self.rank_silent: list[Callable[[str, int, str], None]] = []
         self.closing: list[Callable[[], None]] = []
         self.tables: dict[str, Any] = {}
         self.run_directory = Path("/nonexistent")
@@ -81,6 +83,7 @@ class FakeRoot:
                     "started": 100.0,
                     "gone": {rank: [how, 200.0] for (mesh, rank), how in self.ended.items() if mesh == mesh_id},
                     "silent": {},
+                    "stopping": False,
                     "actors": [{"name": actor} for actor in actors],
                 }
             )
@@ -103,6 +106,8 @@ class FakeRoot:
         body: Body,
         seconds: float,
         report: Callable[[Gathered], None],
+        *,
+        stack_suffices: bool = False,
     ) -> int:
         number = next(self._numbers)
         self.gathers[number] = ({mesh: list(ranks) for mesh, ranks in targets.items()}, operation, body, report)

@@ -31,7 +31,7 @@ def answered(*texts: str, facts: Body | None = None) -> Answers:
 def test_numbers_get_a_line_with_the_odd_ones() -> None:
     answers = answered(*["0.25"] * 7, "0.26", "9.5")
     assert answers.text() == (
-        "[0-6] 0.25\n[7] 0.26\n[8] 9.5\nmin 0.25 [0-6], median 0.25, max 9.5 [8]; outliers: [7] 0.26, [8] 9.5"
+        "[0-6] 0.25\n[7] 0.26\n[8] 9.5\nmin 0.25 [0-6], median 0.25, max 9.5 [8]; outliers: [8] 9.5"
     )
 
 

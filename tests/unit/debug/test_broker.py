@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from meshrt.errors import MeshError, SelectionError
-from meshrt.hooks import Body
+from meshrt.hooks import Body, Group
 from meshrt.selection import Shape, Slice
 from tests.unit.debug.root_fakes import FakeRoot, FakeTerminal
 
@@ -311,3 +311,70 @@ def test_it_does_not_open_beside_another_terminal(root: FakeRoot, monkeypatch: p
     root.client_gone[0](me)
     root.advance(2)
     assert len(root.interjected) == 1
+
+
+def test_what_happens_to_running_ranks_is_announced(root: FakeRoot) -> None:
+    me = root.terminal()
+    root.unhandled[0]("m1", 3, "debugee.work() raised on rank 3, and nobody waits for it")
+    root.rank_silent[0]("m1", 5, "busy")
+    root.rank_silent[0]("m1", 5, "")
+    root.kill(6, "was killed by SIGKILL")
+    root.kill(7, "was killed by SIGKILL")
+    root.advance(1)
+    assert [body["text"] for body in me.of("debug.notice")] == [
+        "debugee.work() raised on rank 3, and nobody waits for it",
+        "rank 5 of debugee does not answer: C code holds its GIL",
+        "rank 5 of debugee answers again",
+        "2 ranks of debugee (6-7) are gone: was killed by SIGKILL",
+    ]
+    assert root.said == []
+
+
+def answered(*ranks: int, **same: Any) -> Group:
+    return Group("m1", ranks, "answered", same, {})
+
+
+def test_print_asks_those_that_stand_and_those_that_run(root: FakeRoot) -> None:
+    me = root.terminal()
+    root.stop(0, 1)
+    root.stop(2, prompt=">>> ")
+    root.kill(3, "exited with code 1")
+    first = root.ask(me, "debug.print", actor="debugee", ranks="", command="p", expression="x")
+    assert kinds(first) == {"gone": "3", "busy": "2"}
+    assert first["waiting"] == {"debugee": "0-1,4-7"}
+    assert [body["line"] for _, _, body in root.sent] == ["p x", "p x"]
+    root.answer("debug.eval", answered(4, 5, text="3", error=False), done=False)
+    root.answer("debug.eval", answered(6, text="NameError", error=True), Group("m1", (7,), "silent", {"state": "busy"}, {}))
+    root.stop(0, 1, text="3\n")
+    root.advance(0.01)
+    found = [(answer["kind"], answer["ranks"], answer["text"]) for body in me.of("debug.report") for answer in body["answers"]]
+    assert found == [
+        ("answered", "4-5", "3"),
+        ("answered", "6", "*** NameError"),
+        ("silent", "7", "C code holds its GIL"),
+        ("answered", "0-1", "3\n"),
+    ]
+    assert me.of("debug.report")[-1]["done"]
+
+
+def test_interrupts(root: FakeRoot) -> None:
+    me = root.terminal()
+    root.stop(0)
+    first = root.ask(me, "debug.interrupt", actor="debugee", ranks="ranks(0:5)")
+    assert kinds(first) == {"standing": "0"}
+    assert first["waiting"] == {"debugee": "1-4"}
+    root.answer("debug.interrupt", answered(1, 2, 3, state="asked", text=""), answered(4, state="idle", text=""))
+    root.stop(1, reason="interrupt")
+    root.stop(2)  # it came to a breakpoint of its own
+    root.advance(0.6)
+    stacks = {"threads": [{"kind": "actor", "actor": "debugee", "frames": [["/x/y.py", 7, "f", False]]}]}
+    root.answer("inspect.stacks", Group("m1", (3,), "answered", stacks, {3: {"since": [12.0], "cpu": [0.0]}}))
+    root.advance(0.1)
+    found = {answer["kind"]: answer for body in me.of("debug.report") for answer in body["answers"]}
+    assert found["idle"]["ranks"] == "4"
+    assert found["answered"]["ranks"] == "1-2"
+    assert (found["blocked"]["ranks"], found["blocked"]["text"]) == ("3", "blocked in C at f x/y.py:7 for 12 s")
+    assert me.of("debug.report")[-1]["done"]
+    root.stop(3, reason="interrupt")  # at last
+    root.advance(1)
+    assert me.of("debug.notice")[-1]["text"] == "rank 3 of debugee stopped at actors.py:16 (work)"

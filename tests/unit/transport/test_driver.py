@@ -279,6 +279,44 @@ def test_a_slow_rank_makes_nobody_else_wait_and_gets_everything(driver: Driver, 
     assert all(bytes(frame.payload) == payload for frame in rank.frames) and not driver.unwritten("m")
 
 
+def test_an_action_waits_until_everything_is_written(driver: Driver, listen: Listen, tree: FakeTree) -> None:
+    rank = listen()
+    left: list[float] = []
+    driver.when_written("m", 9.0, left.append)
+    assert left == [9.0]
+    out = driver.link_to(KEY, rank.path)
+    driver.send(out, call(1, bytes(4 << 20)), 1, None, 0)
+    driver.when_written("m", 9.0, left.append)
+    driver.when_written("other", 5.0, left.append)
+    driver.when_written("m", 0.0, left.append)
+    assert left == [9.0, 5.0, 0.0]
+    pump(driver, rank, lambda: rank.frames)
+    assert len(left) == 4 and 0 < left[3] < 9
+    for timer in tree.later:
+        timer()
+    assert len(left) == 4
+
+
+def test_an_action_does_not_wait_for_ever(driver: Driver, listen: Listen, tree: FakeTree) -> None:
+    out = driver.link_to(KEY, listen().path)
+    driver.send(out, call(1), 1, None, 0)
+    left: list[float] = []
+    driver.when_written("m", 1e-9, left.append)
+    assert not left and driver.unwritten("m")
+    tree.later.pop()()
+    driver.poll_nowait()
+    assert left == [0.0]
+
+
+def test_an_action_does_not_wait_for_the_dead(driver: Driver, listen: Listen, tree: FakeTree) -> None:
+    out = driver.link_to(KEY, listen().path)
+    driver.send(out, call(1), 1, None, 0)
+    left: list[float] = []
+    driver.when_written("m", 9.0, left.append)
+    tree.kill(driver, 0, DIED)
+    assert len(left) == 1
+
+
 def test_settle_copies_what_a_caller_may_change(driver: Driver, listen: Listen) -> None:
     rank = listen()
     out = open_link(driver, rank)

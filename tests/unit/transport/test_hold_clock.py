@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshrt.hooks import hooks
 from meshrt.transport import clock as clock_module
 from meshrt.transport.clock import HoldClock
 
@@ -61,3 +62,12 @@ def test_it_counts_exactly_the_time_without_holds(steps: list[float | bool]) -> 
                 time.now += step
                 passed += 0 if holds else step
             assert clock.now() == pytest.approx(1000 + passed)
+
+
+def test_hooks_are_told_of_the_first_hold_and_of_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[bool] = []
+    monkeypatch.setattr(hooks, "hold_changed", [told.append])
+    clock = HoldClock()
+    for held in (False, True, True, False, False, False, True):
+        clock.hold(held)
+    assert told == [True, False, True]

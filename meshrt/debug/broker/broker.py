@@ -1,4 +1,4 @@
-"""The broker: the hub between ranks and terminals, in the root's process and on its loop.
+"""The broker: between ranks and terminals, in the root's process and on its loop.
 
 It is told by the ranks and never waits for one. Ranks' events change the table of sessions; terminals' requests read it
 or send something to ranks, and come back at once; what becomes of it is pushed later. The state of a session::
@@ -20,6 +20,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from meshrt.debug.broker.autoentry import AutoEntry
+from meshrt.debug.broker.asking import why_silent
 from meshrt.debug.broker.breaks import Breaks
 from meshrt.debug.broker.inquiry import Inquiry
 from meshrt.debug.broker.jobs import Attachment, Jobs
@@ -99,6 +100,8 @@ class Broker:
         services.tool_operations.update(operations)
         services.client_gone.append(self._on_client_gone)
         services.rank_gone.append(self._on_rank_gone)
+        services.rank_silent.append(self._on_rank_silent)
+        services.unhandled.append(lambda mesh_id, rank, text: self._notices.said(text))
 
     def _activity(self, mesh_id: str, rank: int, actor: str) -> Activity | None:
         """Return what the inspection plug-in knows; it is loaded by the first rank that has something to tell."""
@@ -138,15 +141,20 @@ class Broker:
 
     def _on_rank_gone(self, mesh_id: str, rank: int, description: str) -> None:
         sessions = self._table.of_rank(mesh_id, rank)
-        actors = self._targets.actors() if sessions else []
-        self._inquiry.gone(mesh_id, rank, description)
+        name = self._targets.name_of_rank(mesh_id)
+        seen = self._inquiry.gone(mesh_id, rank, description)
         for session in sessions:
-            label = self._targets.label(session.key, actors)
-            unseen = session.waiter is None and session.state != RUNNING
+            seen = seen or session.waiter is not None
             self._forget(session, description)
-            if unseen:
-                self._notices.ended(label, rank, description)
+        if name and not seen:
+            self._notices.ended(name, rank, description)
         self._touch()
+
+    def _on_rank_silent(self, mesh_id: str, rank: int, state: str) -> None:
+        name = self._targets.name_of_rank(mesh_id)
+        if name:
+            why = f"does not answer: {why_silent({'state': state})}" if state else "answers again"
+            self._notices.said(f"rank {rank} of {name} {why}")
 
     def _forget(self, session: Session, why: str) -> None:
         self._table.remove(session)

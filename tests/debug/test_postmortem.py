@@ -1,0 +1,241 @@
+"""Endpoints that raise: stopped with their live stack frames, or written to a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshrt import Actor, ActorError, MeshError, endpoint, proc_mesh
+from meshrt.debug.dumpfile import read_dump
+from meshrt.mesh.root import start_root
+from tests.debug import busy
+from tests.debug.busy import Busy, line_of
+from tests.debug.desk import WAIT, Desk, desk
+from tests.support.programs import environment, run_python
+
+
+class Awkward:
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+    def __reduce__(self) -> Any:
+        raise TypeError("not to be pickled")
+
+
+class Fails(Actor):
+    def __init__(self, when: str = "") -> None:
+        self.when = when
+        if when == "init":
+            raise ValueError("not built")
+
+    @endpoint
+    def fail(self) -> None:
+        odd = Awkward()  # noqa: F841
+        many = list(range(100_000))  # noqa: F841
+        try:
+            raise KeyError("first")
+        except KeyError as error:
+            raise ValueError("second") from error
+
+    @endpoint
+    async def fail_later(self) -> None:
+        value = 3  # noqa: F841
+        raise ValueError("async")
+
+
+def failing_setup() -> None:
+    raise OSError("no device")
+
+
+def test_every_failure_stops_when_asked(tmp_path: Path) -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Busy).get(WAIT)
+    with desk() as root:
+        assert root.ask("debug.post_mortem", modes={"": "on"}) == {"same": {}}
+        answer = worker.fail.call_one(9)
+        stop = root.stopped()
+        assert stop["place"] == [busy.__file__, line_of("fail"), "fail"]
+        assert stop["reason"] == "post-mortem"
+        assert stop["text"].startswith("ValueError: bad 9\n")
+        assert root.show("p secret")["text"] == "9\n"
+        root.let_go()
+        with pytest.raises(ActorError, match="bad 9"):
+            answer.get(WAIT)
+        root.event("debug.ended")
+        with pytest.raises(ActorError, match="SystemExit"):
+            worker.exit.call_one().get(WAIT)
+        root.ask("debug.post_mortem", modes={"": "on", "worker": "off"})
+        with pytest.raises(ActorError, match="bad 7"):
+            worker.fail.call_one().get(WAIT)
+        root.ask("debug.post_mortem", modes={"": "default"})
+        with pytest.raises(ActorError, match="bad 7"):
+            worker.fail.call_one().get(WAIT)
+        assert root.quiet("debug.stopped")
+        with pytest.raises(MeshError, match="'sometimes' is no mode"):
+            root.ask("debug.post_mortem", modes={"": "sometimes"})
+
+
+def test_async_init_and_setup() -> None:
+    procs = proc_mesh(gpus=1)
+    worker = procs.spawn("worker", Fails).get(WAIT)
+    with desk() as root:
+        root.ask("debug.post_mortem", modes={"": "on"})
+        answer = worker.fail_later.call_one()
+        root.stopped()
+        assert root.show("p value")["text"] == "3\n"
+        root.let_go()
+        with pytest.raises(ActorError, match="async"):
+            answer.get(WAIT)
+        built = procs.spawn("another", Fails, "init")
+        stop = root.stopped(actor="another")
+        assert (stop["endpoint"], stop["place"][2]) == ("__init__", "__init__")
+        assert root.show("p self.when", actor="another")["text"] == "'init'\n"
+        root.let_go(actor="another")
+        with pytest.raises(ActorError, match="not built"):
+            built.get(WAIT)
+
+
+def test_an_abort_is_no_failure() -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Busy).get(WAIT)
+    with desk() as root:
+        root.ask("debug.post_mortem", modes={"worker": "on"})
+        answer = worker.fail.call_one()
+        root.stopped()
+        root.let_go()
+        with pytest.raises(ActorError):
+            answer.get(WAIT)
+        answer = worker.tight.call_one()
+        while root.ask("debug.interrupt", actor="worker")["state"] == "idle":
+            pass
+        root.stopped()
+        root.let_go("q")
+        with pytest.raises(ActorError, match="a person aborted"):
+            answer.get(WAIT)
+        root.event("debug.ended")
+        assert root.quiet("debug.stopped")
+
+
+def dumps() -> list[Path]:
+    return sorted((Path(start_root().run_directory) / "post-mortem").glob("*"))
+
+
+def test_a_failure_is_written_down() -> None:
+    worker = proc_mesh(hosts=1, gpus=2, name="train").spawn("worker", Fails).get(WAIT)
+    with desk() as root:
+        for rank in (0, 1):
+            root.ask("debug.post_mortem", rank, modes={"": "dump"})
+        with pytest.raises(ActorError, match="second"):
+            worker.slice(gpus=1).fail.call_one().get(WAIT)
+        (path,) = dumps()
+        assert path.name.startswith("train-")
+        assert path.stat().st_mode & 0o777 == 0o600
+        document = read_dump(path)
+        assert document["actor"] == "worker"
+        assert document["rank"] == 1
+        assert document["endpoint"] == "fail"
+        assert document["coords"] == {}
+        assert document["exception"]["type"] == "ValueError"
+        assert document["exception"]["message"] == "second"
+        assert document["exception"]["chain"] == [{"type": "KeyError", "message": "'first'", "relation": "cause"}]
+        assert "The above exception was the direct cause" in document["exception"]["traceback"]
+        frame = document["frames"][-1]
+        assert frame["function"] == "fail"
+        assert frame["source"][frame["line"] - frame["first_line"]].strip() == 'raise ValueError("second") from error'
+        assert frame["locals"]["odd"] == "*** Awkward.__repr__ raised RuntimeError"
+        assert frame["locals"]["many"].startswith("[0, 1, 2")
+        assert len(frame["locals"]["many"]) < 200
+        with pytest.raises(ActorError, match="second"):
+            worker.fail.call().get(WAIT)
+        assert len(dumps()) == 3
+
+
+def test_a_dump_that_cannot_be_written_changes_nothing() -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Fails).get(WAIT)
+    with desk() as root:
+        root.ask("debug.post_mortem", modes={"": "dump"})
+        (Path(start_root().run_directory) / "post-mortem").write_text("in the way")
+        for _ in range(2):
+            with pytest.raises(ActorError, match="second") as caught:
+                worker.fail.call_one().get(WAIT)
+            assert "in the way" not in str(caught.value)
+
+
+SCRIPT = """
+import meshrt
+class A(meshrt.Actor):
+    @meshrt.endpoint
+    def fail(self, value):
+        local = value * 2
+        raise ValueError(f"bad {value}")
+worker = meshrt.proc_mesh(gpus=2).spawn("a", A)
+for _ in range(2):
+    try:
+        worker.fail.call(4).get(20)
+    except meshrt.ActorError as error:
+        print("got", error.remote.type if hasattr(error, "remote") else type(error).__name__)
+"""
+
+
+def test_the_environment_turns_it_on(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(SCRIPT)
+    done = run_python(str(script), env=environment(MESHRT_POST_MORTEM="dump", MESHRT_RUNS=str(tmp_path)))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("got") == 2
+    files = list(tmp_path.glob("*/post-mortem/*.json"))
+    assert len(files) == 4
+    document = json.loads(files[0].read_text())
+    known = document["frames"][-1]["locals"]
+    assert (known["value"], known["local"]) == ("4", "8")
+    assert "local = value * 2" in "\n".join(document["frames"][-1]["source"])
+    assert done.stderr.count("stack frames of what failed are in") >= 1
+
+
+def questions(root: Desk, expression: str, command: str = "p", rank: int = 0) -> Any:
+    return root.ask("debug.eval", rank, actor="worker", command=command, expression=expression)
+
+
+def test_expressions_in_running_actors() -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Busy).get(WAIT)
+    answer = worker.tight.call_one()
+    with desk() as root:
+        assert questions(root, "self.state") == {"same": {"text": "{'turns': 0}", "error": False}, "per": None}
+        assert questions(root, "1 / 8") == {
+            "same": {"text": "0.125", "error": False},
+            "per": {"kind": "number", "value": 0.125},
+        }
+        assert questions(root, "line_of")["same"]["text"].startswith("<function line_of")
+        assert questions(root, "nothing") == {
+            "same": {"text": "NameError: name 'nothing' is not defined", "error": True},
+            "per": None,
+        }
+        assert questions(root, "x = 1")["same"]["text"].startswith("SyntaxError: invalid syntax")
+        assert questions(root, "sys.exit(3)")["same"] == {"text": "SystemExit: 3", "error": True}
+        assert questions(root, "print('shown')")["same"]["text"] == "shown\nNone"
+        assert questions(root, "input()")["same"]["text"].startswith("EOFError")
+        assert questions(root, "breakpoint()")["same"]["text"] == "None"
+        assert questions(root, "self.short", "whatis")["same"]["text"] == "Method short"
+        assert questions(root, "Busy", "whatis")["same"]["text"] == "Class tests.debug.busy.Busy"
+        assert "def count(state" in questions(root, "count", "source")["same"]["text"]
+        assert questions(root, "{1: 'a' * 60, 2: 'b' * 60}", "pp")["same"]["text"].count("\n") == 1
+        with pytest.raises(MeshError, match="'n' cannot be asked of a running actor"):
+            questions(root, "1", "n")
+        with pytest.raises(MeshError, match="'other' is not on this rank"):
+            root.ask("debug.eval", actor="other", command="p", expression="1")
+        hanging = [
+            root.begin("debug.eval", actor="worker", command="p", expression="threading.Event().wait()")
+            for _ in range(5)
+        ]
+        assert questions(root, "2 + 2")["same"]["text"] == "4"
+        assert not any(one.done() for one in hanging)
+        while root.ask("debug.interrupt", actor="worker")["state"] == "idle":
+            pass
+        root.stopped()
+        names = root.ask("debug.complete", actor="worker", thread="", text="p self.st")["names"]
+        assert names == ["self.state"]
+        root.show("!go = False")
+        root.let_go()
+        assert answer.get(WAIT) == "done"
+        assert root.ask("debug.complete", actor="worker", thread="", text="p line_")["names"] == ["line_of"]

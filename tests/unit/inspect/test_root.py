@@ -1,0 +1,48 @@
+"""The root's table of what actors do."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from meshrt.inspect import Activity
+from meshrt.inspect.root import load
+
+
+def fake_root(**silent: Any) -> Any:
+    meshes = [{"mesh_id": "m", "silent": silent.get("silent", {})}, {"mesh_id": "n"}]
+    return SimpleNamespace(meshes=lambda: meshes, tables={}, rank_events={}, rank_silent=[], rank_gone=[])
+
+
+def blocked(since: float = 5.0) -> dict[str, Any]:
+    return {"actor": "a", "endpoint": "step", "state": "blocked", "since": since, "place": ["f.py", 3, "step"]}
+
+
+def test_what_ranks_tell() -> None:
+    services = fake_root()
+    load(services)
+    table: Activity = services.tables["inspect.activity"]
+    assert table.get("m", 1, "a") is None
+    services.rank_events["inspect.progress"]("m", 1, blocked())
+    row = table.get("m", 1, "a")
+    assert row is not None
+    assert (row.state, row.since, row.place, row.endpoint) == ("blocked", 5.0, ("f.py", 3, "step"), "step")
+    assert table.get("m", 1, "b") is None and table.get("m", 2, "a") is None
+    services.rank_gone[0]("m", 1, "was killed")
+    assert table.get("m", 1, "a") is None
+
+
+def test_silence_covers_what_was_known() -> None:
+    services = fake_root(silent={2: "busy"})
+    load(services)
+    table: Activity = services.tables["inspect.activity"]
+    busy = table.get("m", 2, "a")
+    assert busy is not None and (busy.state, busy.place) == ("busy", ("", 0, ""))
+    table.progress("m", 1, blocked())
+    services.rank_silent[0]("m", 1, "stopped")
+    row = table.get("m", 1, "a")
+    assert row is not None and row.since > 5.0
+    assert (row.state, row.place) == ("stopped by a signal", ("f.py", 3, "step"))
+    services.rank_silent[0]("m", 1, "")
+    row = table.get("m", 1, "a")
+    assert row is not None and row.state == "blocked"

@@ -1,0 +1,177 @@
+"""Looking at the threads of this very process, as the control thread of a rank does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from meshrt.hooks import ActorState, Body, EndpointCall, hooks
+from meshrt.inspect.rank import RankInspector, load
+from meshrt.inspect.sampling import Record, Sampler
+from meshrt.inspect.stacks import Entry, frames_of
+from tests.support.waiting import wait_until
+
+WAIT = 20
+
+
+class Worker:
+    """A thread that does what it is told, and the actor that it stands for."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+        self.lock = threading.Lock()
+        self.lock.acquire()
+        self.thread: threading.Thread | None = None
+        self.call: EndpointCall | None = EndpointCall("m", "worker", 0, "step", [])
+
+    def wait(self) -> None:
+        self.lock.acquire()
+
+    def spin(self) -> None:
+        while not self.over.is_set():
+            pass
+
+    @contextmanager
+    def at(self, function: Callable[[], None]) -> Iterator[None]:
+        self.thread = threading.Thread(target=function, name="work")
+        self.thread.start()
+        try:
+            yield
+        finally:
+            self.over.set()
+            self.lock.release()
+            self.thread.join(WAIT)
+            assert not self.thread.is_alive()
+
+    def actor(self) -> ActorState:
+        return ActorState("worker", self.thread.ident if self.thread else None, self.call, None)
+
+    def record(self, sampler: Sampler) -> Record:
+        return sampler.records([self.actor()], actor="worker")[0]
+
+
+def test_a_thread_that_stands_is_blocked_from_the_second_look_on() -> None:
+    worker, sampler = Worker(), Sampler()
+    with worker.at(worker.wait):
+        wait_until(lambda: worker.record(sampler).state == "blocked", WAIT)
+        first = worker.record(sampler)
+        assert (first.kind, first.actor, first.endpoint) == ("actor", "worker", "step")
+        assert [entry.code.co_name for entry in first.stack] == ["wait"]
+        assert first.waits == "self.lock.acquire" and first.mark.load == 0
+        wait_until(lambda: worker.record(sampler).since() > first.since() + 0.05, WAIT)
+        assert Sampler().records([worker.actor()])[0].state == "running"  # one look tells nothing
+
+
+def test_a_thread_that_spins_runs() -> None:
+    worker, sampler = Worker(), Sampler()
+    with worker.at(worker.spin):
+        wait_until(lambda: worker.record(sampler).mark.load > 0, WAIT)
+        assert worker.record(sampler).state == "running" and worker.record(sampler).since() == 0
+
+
+def test_an_actor_without_a_call_is_idle_unless_it_is_in_user_code() -> None:
+    worker, sampler = Worker(), Sampler()
+    worker.call = None
+    with worker.at(worker.wait):
+        wait_until(lambda: worker.record(sampler).state == "blocked", WAIT)
+        assert worker.record(sampler).endpoint == ""
+
+
+def test_no_lock_is_needed() -> None:
+    """A thread may stand at a breakpoint while it starts another one."""
+    worker, sampler = Worker(), Sampler()
+    found: list[Record] = []
+    with worker.at(worker.wait), threading._active_limbo_lock:  # type: ignore[attr-defined]
+        found += sampler.records([worker.actor()], actor="worker")
+    assert [record.actor for record in found] == ["worker"]
+
+
+def test_a_deep_stack_is_told_without_its_middle() -> None:
+    code = test_a_deep_stack_is_told_without_its_middle.__code__
+    frames = frames_of([Entry(code, number, 0) for number in range(1000)])
+    assert len(frames) == 161
+    assert frames[39][1] == 39 and frames[40] == ["", 0, "... 840 frames ...", False] and frames[-1][1] == 999
+    assert len(frames_of([Entry(code, number, 0) for number in range(161)])) == 161
+
+
+class FakeServices:
+    """RankServices with a clock that waits for nobody."""
+
+    mesh_id = "m"
+    rank = 0
+    pid = 1
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.events: list[Body] = []
+        self.operations: dict[str, Any] = {}
+        self.deferred_operations: dict[str, Any] = {}
+
+    def actors(self) -> list[ActorState]:
+        return [self.worker.actor()]
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
+        assert seconds < 0.1
+        time.sleep(seconds)
+        function()
+
+    def notify(self, event: str, body: Body) -> None:
+        assert event == "inspect.progress"
+        self.events.append(body)
+
+
+def test_two_looks_are_enough_for_the_first_question() -> None:
+    worker = Worker()
+    services: Any = FakeServices(worker)
+    with worker.at(worker.wait):
+        sampler = Sampler()
+        wait_until(lambda: worker.record(sampler).state == "blocked", WAIT)
+        answers: list[tuple[Body | None, str]] = []
+        RankInspector(services).stacks({"actor": "worker"}, lambda body, why: answers.append((body, why)))
+    ((body, why),) = answers
+    assert body is not None and not why
+    (record,) = body["same"]["threads"]
+    assert record["state"] == "blocked" and len(body["per"]["since"]) == len(body["per"]["cpu"]) == 1
+
+
+def test_only_changes_are_told() -> None:
+    worker = Worker()
+    services: Any = FakeServices(worker)
+    inspector = RankInspector(services)
+    events = services.events
+
+    def pulse_until(condition: Callable[[], bool]) -> None:
+        def pulsed() -> bool:
+            inspector.pulse()
+            return condition()
+
+        wait_until(pulsed, WAIT)
+
+    with worker.at(worker.wait):
+        pulse_until(lambda: bool(events))
+        (event,) = events
+        assert (event["actor"], event["endpoint"], event["state"]) == ("worker", "step", "blocked")
+        assert event["place"] == [__file__, Worker.wait.__code__.co_firstlineno + 1, "wait"]
+        assert abs(event["since"] - time.time_ns() / 1e9) < WAIT
+        for _ in range(3):
+            inspector.pulse()
+        assert len(events) == 1
+        worker.call = None
+        inspector.pulse()
+        assert [event["state"] for event in events] == ["blocked", "idle"]
+        inspector.pulse()
+        assert len(events) == 2
+
+
+def test_loading_serves_the_operation_and_the_pulse() -> None:
+    services: Any = FakeServices(Worker())
+    before = list(hooks.pulse)
+    try:
+        load(services)
+        assert list(services.deferred_operations) == ["inspect.stacks"]
+        assert len(hooks.pulse) == len(before) + 1
+    finally:
+        hooks.pulse[:] = before

@@ -1,0 +1,252 @@
+"""Merging stacks: the same as counting them one by one."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshrt.hooks import Group
+from meshrt.inspect import Stacks, innermost, render_stacks
+from meshrt.inspect.classes import MeshStacks, Node
+from meshrt.selection import Shape, parse_folded
+from meshrt.wire.frames import CONTROL_MAX
+
+SHAPE = Shape.from_extent({"hosts": 2, "gpus": 4})
+RANKS = range(8)
+
+frames = st.lists(
+    st.tuples(st.sampled_from(["a.py", "b.py"]), st.integers(1, 2), st.sampled_from("fg"), st.booleans()), max_size=4
+)
+threads = st.fixed_dictionaries(
+    {
+        "name": st.sampled_from(["MainThread", "Thread-1 (load)"]),
+        "kind": st.just("actor"),
+        "actor": st.sampled_from(["one", "two"]),
+        "endpoint": st.just("step"),
+        "state": st.sampled_from(["blocked", "running", "idle"]),
+        "frames": frames.map(lambda each: [list(frame) for frame in each]),
+        "holder": st.sampled_from(["", "recv"]),
+    }
+)
+answers = st.dictionaries(st.sampled_from(list(RANKS)), st.lists(threads, max_size=3), min_size=1)
+
+
+def merged(by_rank: dict[int, list[dict[str, Any]]], *, verbose: bool = False) -> MeshStacks:
+    """Merge: equal answers as one group, as the agents do it."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for rank, records in by_rank.items():
+        groups[json.dumps(records)].append(rank)
+    stacks = Stacks(verbose=verbose)
+    stacks.expect("m", "mesh", SHAPE, RANKS)
+    for text, ranks in groups.items():
+        records = json.loads(text)
+        per = {rank: {"since": [float(rank)] * len(records), "cpu": [0.0] * len(records)} for rank in ranks}
+        stacks.add(Group("m", tuple(ranks), "answered", {"threads": records}, per))
+    return stacks.meshes["m"]
+
+
+def below(node: Node) -> list[Node]:
+    return [node, *(each for child in node.children.values() for each in below(child))]
+
+
+@given(answers)
+def test_each_prefix_has_the_ranks_that_share_it(by_rank: dict[int, list[dict[str, Any]]]) -> None:
+    expected: dict[tuple[Any, ...], set[int]] = defaultdict(set)
+    leaves: dict[tuple[Any, ...], set[int]] = defaultdict(set)
+    for rank, records in by_rank.items():
+        for record in records:
+            shown = [(file, line, function) for file, line, function, hidden in record["frames"] if not hidden]
+            if record["state"] == "running" and shown:
+                shown[-1] = (shown[-1][0], 0, shown[-1][2])  # it moves: its line is none
+            path: tuple[Any, ...] = (record["actor"],)
+            expected[path].add(rank)
+            for index, frame in enumerate(shown):
+                moves = record["state"] == "running" and index == len(shown) - 1
+                path += ((*frame, moves),)
+                expected[path].add(rank)
+            leaves[(*path, record["state"], record["holder"])].add(rank)
+
+    mesh = merged(by_rank)
+    found: dict[tuple[Any, ...], set[int]] = {}
+    found_leaves: dict[tuple[Any, ...], set[int]] = {}
+
+    def walk(node: Node, path: tuple[Any, ...]) -> None:
+        found[path] = node.ranks
+        for (state, holder, _), leaf in node.leaves.items():
+            found_leaves[(*path, state, holder)] = leaf.ranks
+        for (file, function, line, moves), child in node.children.items():
+            walk(child, (*path, (file, line, function, moves)))
+
+    for (_, label), tree in mesh.trees.items():
+        walk(tree.root, (label,))
+    assert found == expected
+    assert found_leaves == leaves
+
+
+@given(answers)
+def test_text_and_plain_data_say_every_rank(by_rank: dict[int, list[dict[str, Any]]]) -> None:
+    mesh = merged(by_rank)
+    stacks = Stacks()
+    stacks.meshes["m"] = mesh
+    wire = stacks.to_wire()
+    assert msgpack.unpackb(msgpack.packb(wire)) == json.loads(json.dumps(wire)) == wire
+    (plain,) = wire["meshes"]
+    assert set(parse_folded(plain["answered"]["ranks"])) == set(by_rank)
+    assert set(parse_folded(plain["waiting"]["ranks"])) == set(RANKS) - set(by_rank)
+    text = render_stacks(wire)
+    for tree in mesh.trees.values():
+        for node in below(tree.root)[1:]:
+            assert f"{node.function}  {node.file}:{node.lines[0]}" in text
+
+
+@given(answers)
+def test_the_largest_comes_first(by_rank: dict[int, list[dict[str, Any]]]) -> None:
+    def check(node: dict[str, Any]) -> None:
+        counts = [child["count"] for child in node["children"]]
+        assert counts == sorted(counts, reverse=True)
+        for child in node["children"]:
+            check(child)
+
+    stacks = Stacks()
+    stacks.meshes["m"] = merged(by_rank)
+    for tree in stacks.to_wire()["meshes"][0]["trees"]:
+        check(tree)
+
+
+def record(*stack: tuple[str, int, str], state: str = "blocked", **more: Any) -> dict[str, Any]:
+    return {
+        "name": "MainThread",
+        "kind": "actor",
+        "actor": "trainer",
+        "endpoint": "train",
+        "state": state,
+        "frames": [[file, line, function, False] for file, line, function in stack],
+        "holder": "",
+        **more,
+    }
+
+
+TRAIN = ("/home/me/main.py", 88, "train")
+REDUCE = ("/home/me/comm.py", 112, "allreduce")
+RECV = ("/home/me/chan.py", 77, "recv")
+
+
+def answered(ranks: range | list[int], *records: dict[str, Any], since: float = 43.0, cpu: float = 0.0) -> Group:
+    per = {rank: {"since": [since + rank / 10] * len(records), "cpu": [cpu] * len(records)} for rank in ranks}
+    return Group("m", tuple(ranks), "answered", {"threads": list(records)}, per)
+
+
+@pytest.fixture
+def stacks() -> Stacks:
+    made = Stacks()
+    made.expect("m", "mesh1", Shape.from_extent({"hosts": 8, "gpus": 8}), range(64))
+    return made
+
+
+def test_the_text(stacks: Stacks) -> None:
+    odd = [17, 18, 42, 51, 60]
+    stacks.add(answered([rank for rank in range(64) if rank not in odd], record(TRAIN, REDUCE, RECV, holder="recv")))
+    stacks.add(answered([17, 18], record(TRAIN, ("/home/me/data.py", 30, "next")), since=130))
+    stacks.add(answered([42], record(TRAIN, ("/home/me/model.py", 205, "forward"), state="running"), cpu=1.0))
+    dump = 'Thread 0x1 (most recent call first):\n  File "/home/me/tok.py", line 9 in encode\n'
+    stacks.add(Group("m", (51,), "silent", {"state": "busy", "stack": dump}, {}))
+    stacks.gone("m", 60, "was killed by SIGKILL")
+    text = render_stacks(stacks.to_wire(), source=lambda _file, line: f"    line {line}\n")
+    assert text == "\n".join(
+        [
+            "64 ranks of mesh1, 62 answered",
+            "trainer",
+            "  62/64  0-50,52-59,61-63              ├ train  me/main.py:88",
+            "  59/64  0-16,19-41,43-50,52-59,61-63  │ ├ allreduce  me/comm.py:112",
+            "                                       │ │ recv  me/chan.py:77    blocked 43 s - 49 s in recv",
+            "                                       │ │     line 77",
+            "   2/64  hosts=2, gpus=1:3             │ ├ next  me/data.py:30    blocked 2 min",
+            "                                       │ │     line 30",
+            "   1/64  hosts=5, gpus=2               │ └ forward  me/model.py:205    running, 100 % CPU",
+            "                                       │       line 205",
+            "   1/64  hosts=6, gpus=3               └ encode  me/tok.py:9    in C code "
+            "<faulthandler: the GIL is held in C>",
+            "                                             line 9",
+            "   1/64  hosts=6, gpus=3: does not answer: C code holds its GIL",
+            "   1/64  hosts=7, gpus=4: was killed by SIGKILL",
+            "  likely culprits: 17-18,42,51,60 (not where the other 59 are)",
+        ]
+    )
+
+
+def test_one_chain_says_its_ranks_once(stacks: Stacks) -> None:
+    stacks.add(answered(range(64), record(TRAIN, REDUCE, RECV), since=0.5))
+    lines = render_stacks(stacks.to_wire(), source=lambda _file, _line: "").splitlines()
+    assert lines == [
+        "64 ranks of mesh1",
+        "trainer",
+        "  64/64  hosts=*, gpus=*  train  me/main.py:88",
+        "                          allreduce  me/comm.py:112",
+        "                          recv  me/chan.py:77    blocked < 1 s - 7 s",
+    ]
+
+
+def test_a_thread_that_runs_moves(stacks: Stacks) -> None:
+    for rank in range(4):
+        stacks.add(answered([rank], record(TRAIN, ("loop.py", 10 + rank, "spin"), state="running")))
+    assert "   4/64  hosts=0, gpus=0:4  train  me/main.py:88\n" in render_stacks(stacks.to_wire())
+    assert "spin  loop.py:10-13    running" in render_stacks(stacks.to_wire())
+    assert "  60/64  " in render_stacks(stacks.to_wire()).splitlines()[-1]
+
+
+def test_tasks_and_threads_have_trees_of_their_own(stacks: Stacks) -> None:
+    records = [
+        record(TRAIN),
+        record(RECV, kind="task", name="Task-7"),
+        record(REDUCE, kind="thread", actor="", name="Thread-3 (load)"),
+        record(REDUCE, kind="thread", actor="", name="Thread-4 (load)"),
+        record(REDUCE, kind="thread", actor="", name="pool-0_1"),
+    ]
+    stacks.add(answered(range(64), *records))
+    titles = [line for line in render_stacks(stacks.to_wire()).splitlines()[1:] if not line.startswith(" ")]
+    assert titles == ["trainer", "trainer, tasks", "thread load", "thread pool"]
+
+
+def test_few_against_few_are_no_outliers() -> None:
+    for odd, named in ((0, ""), (1, "3"), (2, "")):
+        made = Stacks()
+        made.expect("m", "mesh1", Shape.from_extent({"n": 4}), range(4))
+        made.add(answered(range(4 - odd), record(TRAIN, RECV)))
+        made.add(answered(range(4 - odd, 4), record(TRAIN, REDUCE)))
+        assert made.to_wire()["meshes"][0]["culprits"]["ranks"] == named
+
+
+def test_nobody_is_a_culprit_where_nobody_answers(stacks: Stacks) -> None:
+    stacks.add(Group("m", tuple(range(64)), "silent", {"state": "stopped", "stack": ""}, {}))
+    stacks.add(Group("other", (1,), "answered", {"threads": []}, {}))
+    text = render_stacks(stacks.to_wire())
+    assert "64/64  hosts=*, gpus=*: does not answer: its process was stopped by a signal" in text
+    assert "culprits" not in text
+
+
+def test_a_thousand_different_stacks_fit_into_a_message() -> None:
+    made = Stacks()
+    made.expect("m", "mesh1", Shape.from_extent({"n": 1024}), range(1024))
+    for rank in range(1024):
+        stack = [(f"/home/somebody/of/some/project/module{rank}.py", line, "function") for line in range(20)]
+        made.add(answered([rank], record(*stack)))
+    wire = made.to_wire()
+    assert len(msgpack.packb(wire)) < CONTROL_MAX
+    assert "further places" in render_stacks(wire, source=lambda _file, _line: "")
+
+
+def test_the_innermost_place_of_an_actor() -> None:
+    idle = record(state="idle", actor="other")
+    group = answered([3, 4], idle, record(TRAIN, RECV))
+    assert innermost(group, 4, "trainer") == ("recv me/chan.py:77", 43.4)
+    assert innermost(group, 4, "other") == ("", 0.0)
+    dump = 'Thread 0x1 (most recent call first):\n  File "/home/me/tok.py", line 9 in encode\n'
+    silent = Group("m", (1,), "silent", {"state": "busy", "stack": dump}, {})
+    assert innermost(silent, 1, "trainer") == ("encode me/tok.py:9", 0.0)
+    assert innermost(Group("m", (1,), "gone", "was stopped", {}), 1, "trainer") == ("", 0.0)

@@ -1,0 +1,30 @@
+"""Which frames are shown."""
+
+from __future__ import annotations
+
+import bdb
+import os
+import queue
+import threading
+
+from meshrt import hooks
+from meshrt.inspect.visibility import cut, is_debugging_file, is_hidden_file, is_plumbing_file
+
+PACKAGE = os.path.dirname(hooks.__file__)
+MAILBOX = os.path.join(PACKAGE, "actor", "mailbox.py")
+USER = "/home/me/train.py"
+
+
+def test_classes_of_files() -> None:
+    assert is_hidden_file(MAILBOX) and not is_hidden_file(threading.__file__)
+    assert is_plumbing_file(MAILBOX) and is_plumbing_file(threading.__file__) and is_plumbing_file(bdb.__file__)
+    assert is_plumbing_file("<frozen runpy>") and is_plumbing_file("/x/site-packages/uvloop/__init__.py")
+    assert not is_plumbing_file(queue.__file__) and not is_plumbing_file(USER) and not is_plumbing_file("<string>")
+    assert is_debugging_file(bdb.__file__) and is_debugging_file(os.path.join(PACKAGE, "debug", "rank", "x.py"))
+    assert not is_debugging_file(MAILBOX) and not is_debugging_file(PACKAGE + "debugger/x.py")
+
+
+def test_the_runtime_and_what_leads_into_user_code_are_cut() -> None:
+    files = [threading.__file__, MAILBOX, USER, MAILBOX, queue.__file__, threading.__file__]
+    assert cut(list(range(6)), files) == [2, 4, 5]
+    assert cut([0, 1], files[:2]) == []
