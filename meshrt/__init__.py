@@ -16,6 +16,7 @@ if not sys.platform.startswith("linux"):
 
 if TYPE_CHECKING:
     from meshrt.actor.actor import Actor
+    from meshrt.actor.breakpoints import breakpoint
     from meshrt.actor.context import Context, context, current_actor_name, current_rank, current_size
     from meshrt.actor.endpoint import endpoint
     from meshrt.debug.prompt.entry import debug_client
@@ -62,6 +63,7 @@ _HOME = {
     "Shape": "meshrt.selection",
     "Slice": "meshrt.selection",
     "ValueMesh": "meshrt.mesh.value_mesh",
+    "breakpoint": "meshrt.actor.breakpoints",
     "context": "meshrt.actor.context",
     "current_actor_name": "meshrt.actor.context",
     "current_rank": "meshrt.actor.context",
@@ -107,6 +109,7 @@ __all__ = [
     "SupervisionError",
     "UsageError",
     "ValueMesh",
+    "breakpoint",
     "context",
     "current_actor_name",
     "current_rank",

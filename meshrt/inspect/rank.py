@@ -16,6 +16,7 @@ from typing import Any
 from meshrt.hooks import ActorState, Answer, Body, RankServices, hooks
 from meshrt.inspect.sampling import Record, Sampler
 from meshrt.inspect.stacks import Mark
+from meshrt.inspect.visibility import own_index
 
 __all__ = ["RankInspector", "load"]
 
@@ -75,7 +76,7 @@ class RankInspector:
                 if record.state == "stopped":
                     state = "stopped"
                 if record.stack:
-                    entry = record.stack[-1]
+                    entry = record.stack[own_index([entry.file for entry in record.stack])]
                     place = [entry.file, entry.line, entry.code.co_name]
         ago = time.monotonic() - mark.since if mark is not None and state != "running" else 0.0
         since = time.time_ns() / 1e9 - ago

@@ -11,6 +11,7 @@ from meshrt.inspect.classes import Leaf, MeshStacks, Node, Tree
 from meshrt.inspect.faults import records_of
 from meshrt.inspect.plain import mesh_to_wire
 from meshrt.inspect.text import short_path
+from meshrt.inspect.visibility import own_index
 from meshrt.selection import Shape
 
 __all__ = ["STACKS", "Stacks", "innermost"]
@@ -120,7 +121,7 @@ def innermost(group: Group, rank: int, actor: str) -> tuple[str, float]:
     for index, record in enumerate(records):
         shown = [frame for frame in record["frames"] if not frame[3]]
         if record["kind"] == "actor" and record["actor"] in (actor, "") and shown:
-            file, line, function, _ = shown[-1]
+            file, line, function, _ = shown[own_index([frame[0] for frame in shown])]
             since = _of({rank: group.per[rank]}, "since", index) if rank in group.per else []
             return f"{function} {short_path(file)}:{line}", since[0] if since else 0.0
     return "", 0.0

@@ -12,6 +12,7 @@ Classes of files:
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import lru_cache
 from types import FrameType
 from typing import TypeVar
@@ -24,8 +25,10 @@ __all__ = [
     "is_debugging_file",
     "is_hidden",
     "is_hidden_file",
+    "is_library_file",
     "is_plumbing",
     "is_plumbing_file",
+    "own_index",
     "visible",
 ]
 
@@ -33,6 +36,7 @@ T = TypeVar("T")
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 STDLIB = os.path.join(os.path.dirname(os.__file__), "")
+_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 _DEBUGGERS = tuple(STDLIB + name for name in ("bdb.py", "pdb.py", "cmd.py"))
 _PLUMBING = (
     *(
@@ -65,6 +69,22 @@ def is_plumbing_file(filename: str) -> bool:
 def is_debugging_file(filename: str) -> bool:
     """Whether ``filename`` is the debugger's, or of the standard library's debugger below it."""
     return filename.startswith((os.path.join(_PACKAGE, "debug", ""), *_DEBUGGERS))
+
+
+@lru_cache(maxsize=4096)
+def is_library_file(filename: str) -> bool:
+    """Whether ``filename`` came with Python or was installed: somebody else's code that the user's calls."""
+    return filename.startswith((STDLIB, "<frozen ")) or any(part in filename for part in _INSTALLED)
+
+
+def own_index(filenames: Sequence[str]) -> int:
+    """Return the index of the innermost file that the user wrote (the innermost of all, if none is); -1 for none."""
+    own = (
+        index
+        for index in range(len(filenames) - 1, -1, -1)
+        if not is_hidden_file(filenames[index]) and not is_library_file(filenames[index])
+    )
+    return next(own, len(filenames) - 1)
 
 
 def is_hidden(frame: FrameType) -> bool:

@@ -99,13 +99,10 @@ class BreakTable:
         self._lock = threading.Lock()
         #: By the id of a code object, which is kept alive: its lines with the breakpoints on them.
         self._codes: dict[int, tuple[CodeType, Mapping[int, list[_Breakpoint]]]] = {}
-        #: Whether a file has something to look for at all.
-        self._files: dict[str, bool] = {}
-
-    @property
-    def active(self) -> bool:
-        """Whether there is something to look for."""
-        return any(not row.done for row in self._rows.values())
+        #: Whether a file, by its name, has something to look for at all. Always this very dictionary.
+        self.files: dict[str, bool] = {}
+        #: Whether there is something to look for.
+        self.active = False
 
     @property
     def hits(self) -> dict[int, int]:
@@ -128,8 +125,8 @@ class BreakTable:
         self._bind_endpoints(rows.values(), actors)
         with self._lock:
             self._rows = rows
-            self._codes = {}
-            self._files = {}
+            self.active = any(not row.done for row in rows.values())
+            self._forget_code()
         return {row.id: row.state for row in rows.values()}
 
     def clear_in_child(self) -> None:
@@ -155,9 +152,12 @@ class BreakTable:
         if not any(any(row.targets.values()) for row in rows):
             return False
         with self._lock:
-            self._codes = {}
-            self._files = {}
+            self._forget_code()
         return True
+
+    def _forget_code(self) -> None:
+        self._codes = {}
+        self.files.clear()
 
     @staticmethod
     def _bind_endpoints(rows: Iterable[_Breakpoint], actors: Sequence[ActorState]) -> None:
@@ -169,9 +169,9 @@ class BreakTable:
     def lines_in(self, code: CodeType) -> Mapping[int, list[Any]]:
         """Return the lines of ``code`` that have breakpoints. Fast when there are none in its file."""
         filename = code.co_filename
-        here = self._files.get(filename)
+        here = self.files.get(filename)
         if here is None:
-            here = self._files[filename] = not is_hidden_code(code) and any(
+            here = self.files[filename] = not is_hidden_code(code) and any(
                 filename in row.targets or (row.file and matches(filename, row.file)) for row in self._rows.values()
             )
         if not here:
@@ -228,6 +228,7 @@ class BreakTable:
                     continue
                 row.hits += 1
                 row.done = row.once
+                self.active = any(not other.done for other in self._rows.values())
             hit = hit or Hit(row.id, error)
         return hit
 

@@ -28,7 +28,9 @@ def complete(text: str, *namespaces: Mapping[str, Any]) -> list[str]:
         namespaces: Where names are looked up, the nearest first; the built-in ones come last.
     """
     match = _CHAIN.search(text)
-    chain = "".join(match[0].split()) if match is not None else ""
+    if match is None or text[: match.start()].rstrip().endswith("."):
+        return []  # an attribute of what only running code would tell
+    chain = "".join(match[0].split())
     *path, last = chain.split(".")
     if not path:
         names = {name for namespace in (*namespaces, vars(builtins)) for name in list(namespace)}

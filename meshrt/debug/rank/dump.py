@@ -65,7 +65,7 @@ class Dumper:
         try:
             text = json.dumps(self._document(call, exception), default=safe_text)
             write_dump(path, text)
-        except Exception as error:
+        except BaseException as error:  # whatever goes wrong here, the program's own exception is what counts
             self._say_failed(error)
             return None
         if not self._told:
@@ -73,7 +73,7 @@ class Dumper:
             print(f"meshrt: stack frames of what failed are in {path.parent}", file=sys.stderr)
         return path
 
-    def _say_failed(self, error: Exception) -> None:
+    def _say_failed(self, error: BaseException) -> None:
         if not self._failed:
             self._failed = True
             print(f"meshrt: no post-mortem file: {type(error).__name__}: {safe_text(error, str)}", file=sys.stderr)

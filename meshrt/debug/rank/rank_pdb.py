@@ -29,6 +29,7 @@ from meshrt.debug.rank.console import Console, Released, routed, standard_in, st
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.rank.values import describe, describe_pretty
 from meshrt.debug.stepping import bottom_frame, is_awaitable, is_hidden, is_plumbing, is_suspension, visible
+from meshrt.inspect.visibility import own_index
 from meshrt.hooks import Body
 
 __all__ = ["Owner", "RankPdb", "Stack"]
@@ -90,6 +91,8 @@ class RankPdb(pdb.Pdb):
         self.at_prompt = False
         self.post_mortem = False
         self._next_reason = ""
+        #: Index in the stack of the frame that the rank is said to stand in.
+        self._stands_at = -1
         self._quit_because = ABORTED
         self._jump_to: int | None = None
         self._in_trace = False
@@ -201,7 +204,7 @@ class RankPdb(pdb.Pdb):
         """Return where the thread stands, whatever frame the person looks at."""
         if not self.stack:
             return Place()
-        frame, line = self.stack[-1]
+        frame, line = self.stack[self._stands_at]
         return Place(frame.f_code.co_filename, line or 0, frame.f_code.co_name)
 
     # -- tracing -------------------------------------------------------------------------------------------------------
@@ -294,11 +297,17 @@ class RankPdb(pdb.Pdb):
 
     def get_stack(self, f: FrameType | None, t: TracebackType | None) -> tuple[Stack, int]:
         if self._suspended is not None:
-            return list(self._suspended), len(self._suspended) - 1
-        stack, index = super().get_stack(f, t)
-        current = stack[index] if stack else None
-        stack = visible(stack)
-        return stack, stack.index(current) if current in stack else max(0, len(stack) - 1)
+            stack, index = list(self._suspended), len(self._suspended) - 1
+        else:
+            stack, index = super().get_stack(f, t)
+            current = stack[index] if stack else None
+            stack = visible(stack)
+            index = stack.index(current) if current in stack else max(0, len(stack) - 1)
+        if self._next_reason == "interrupt":
+            # Somebody else's code may wait below: the user's own is what is looked for (`d` goes down).
+            index = own_index([frame.f_code.co_filename for frame, _ in stack])
+        self._stands_at = index
+        return stack, index
 
     # -- the prompt ----------------------------------------------------------------------------------------------------
 

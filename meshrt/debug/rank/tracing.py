@@ -41,6 +41,7 @@ class Tracer:
         self._interrupted = interrupted
         self._breaks = breaks
         self._armed: set[int] = set()
+        self._on_call = self._make_on_call()
 
     @property
     def wanted(self) -> bool:
@@ -91,7 +92,18 @@ class Tracer:
 
     # -- trace functions
 
-    def _on_call(self, frame: FrameType, event: str, arg: Any) -> Any:
+    def _make_on_call(self) -> Callable[[FrameType, str, Any], Any]:
+        # Runs with every call of the program: what it needs stands in its own variables.
+        armed, files, look = self._armed, self._table.files, self._look
+
+        def on_call(frame: FrameType, event: str, arg: Any) -> Any:
+            if not armed and files.get(frame.f_code.co_filename) is False:
+                return None
+            return look(frame)
+
+        return on_call
+
+    def _look(self, frame: FrameType) -> Any:
         if self._armed and get_ident() in self._armed:
             return self._on_line if is_users(frame) else None
         if not self.wanted:

@@ -25,7 +25,7 @@ def _parse_attach(words: Words) -> Arguments:
 def _attach(prompt: Prompt, arguments: Arguments) -> Outcome:
     body = prompt.client.ask("debug.attach", **arguments)
     prompt.attach(body)
-    return Outcome(data=body)
+    return Outcome(data={"session": body})
 
 
 def _parse_continue(words: Words) -> Arguments:

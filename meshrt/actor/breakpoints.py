@@ -1,0 +1,54 @@
+"""``meshrt.breakpoint()``: a breakpoint in code that stops on some ranks, or on a condition."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+
+from meshrt.actor.context import current_call
+from meshrt.errors import UsageError
+from meshrt.selection import Shape, parse, resolve
+from meshrt.transport.process import current_runtime, has_runtime
+
+__all__ = ["breakpoint"]
+
+
+def breakpoint(*, when: bool | Callable[[], object] = True, ranks: str = "", header: str = "") -> None:
+    """Stop here, as Python's ``breakpoint()`` does. Any thread; outside of a rank it is that one.
+
+    Args:
+        when: Stop only if this is true; a function is called without arguments.
+        ranks: Stop only on these ranks, for instance ``"0:4"`` or ``"hosts=0, gpus=1:"``: a selection in the mesh (the
+            slice, the renamed mesh) through which the running call came. Not looked at outside of a rank.
+        header: A line to show first.
+    Raises:
+        SelectionError: ``ranks`` is none, or names a dimension or a rank that this mesh does not have.
+        UsageError: ``ranks`` is given where no call of an endpoint runs.
+    Source: docs/grammar.md
+    """
+    if not (when() if callable(when) else when):
+        return
+    in_rank = has_runtime() and not current_runtime().is_root
+    if ranks and in_rank:
+        call = current_call()
+        if call is None:
+            raise UsageError("breakpoint(ranks=...) is for the code of a call; in a thread of your own use when=...")
+        if call.base_rank not in _chosen(ranks, call.shape):
+            return
+    if in_rank or sys.breakpointhook is not sys.__breakpointhook__ or "PYTHONBREAKPOINT" in os.environ:
+        sys.breakpointhook(**({"header": header} if header else {}))
+        return
+    import pdb  # start-up: a rank does not need it here
+
+    # Python's own hook would stop in this function.
+    debugger = pdb.Pdb()
+    if header:
+        debugger.message(header)
+    debugger.set_trace(sys._getframe(1))
+
+
+@lru_cache(maxsize=256)
+def _chosen(ranks: str, shape: Shape) -> frozenset[int]:
+    return frozenset(resolve(parse(ranks), shape, allow_empty=True))

@@ -1,0 +1,63 @@
+"""Names for the last word, without running the user's code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshrt.debug.rank.completion import complete
+
+
+class Slotted:
+    __slots__ = ("inner",)
+
+    def __init__(self) -> None:
+        self.inner = Thing()
+
+
+class Thing:
+    kind = "thing"
+
+    def __init__(self) -> None:
+        self.weight = 5
+        self._hidden = 6
+        self.more = {"a": 1}
+
+    @property
+    def explodes(self) -> Any:
+        raise AssertionError("user code has run")
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError("user code has run")
+
+    def __dir__(self) -> list[str]:
+        raise AssertionError("user code has run")
+
+    @staticmethod
+    def helper() -> None:
+        pass
+
+
+NAMES = {"thing": Thing(), "slotted": Slotted(), "total": 3}
+
+
+def test_names() -> None:
+    assert complete("p tot", NAMES) == ["total"]
+    assert complete("p total + thi", {}, NAMES) == ["thing"]
+    assert "isinstance" in complete("isins", NAMES)
+    assert "while" in complete("whi", NAMES)
+    assert complete("p nothing_like_it", NAMES) == []
+
+
+def test_attributes() -> None:
+    assert complete("p thing.we", NAMES) == ["thing.weight"]
+    assert complete("thing.", NAMES) == ["thing.explodes", "thing.helper", "thing.kind", "thing.more", "thing.weight"]
+    assert complete("thing._hid", NAMES) == ["thing._hidden"]
+    assert complete("thing.more.ke", NAMES) == ["thing.more.keys"]
+    assert complete("slotted.inner.wei", NAMES) == ["slotted.inner.weight"]
+
+
+def test_what_would_run_code_offers_nothing() -> None:
+    assert complete("thing.explodes.a", NAMES) == []
+    assert complete("thing.unknown.a", NAMES) == []
+    assert complete("nobody.a", NAMES) == []
+    assert complete("f(3).a", NAMES) == []

@@ -1,0 +1,152 @@
+"""The file about an endpoint that failed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshrt.debug import dumpfile
+from meshrt.debug.dumpfile import read_dump
+from meshrt.debug.rank.dump import Dumper
+from meshrt.debug.rank.sources import SourceFetcher
+from meshrt.errors import UsageError
+from meshrt.hooks import EndpointCall
+from tests.unit.debug.fakes import FakeRankServices
+
+CALL = EndpointCall("m1", "train/er", 2, "step", [["gpus"], 0, [4], [1]])
+
+
+class Evil:
+    """Fails whatever it is asked, and not with an Exception."""
+
+    def __repr__(self) -> str:
+        raise SystemExit(3)
+
+
+class EvilError(Exception):
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
+def raised(function: Any, *arguments: Any) -> BaseException:
+    try:
+        function(*arguments)
+    except BaseException as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def fails(depth: int) -> None:
+    evil = Evil()  # noqa: F841
+    nested: Any = []
+    nested.append(nested)
+    text = "x" * 100_000  # noqa: F841
+    if depth:
+        fails(depth - 1)
+    raise ValueError("deep")
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> FakeRankServices:
+    services = FakeRankServices(2)
+    services.run_directory = str(tmp_path)
+    return services
+
+
+@pytest.fixture
+def dumper(services: FakeRankServices) -> Dumper:
+    return Dumper(services, SourceFetcher(services))
+
+
+def test_what_is_in_it(dumper: Dumper, services: FakeRankServices, capsys: pytest.CaptureFixture[str]) -> None:
+    path = dumper.dump(CALL, raised(fails, 1))
+    assert path is not None
+    assert path.name == "mesh-m1.2-train_er-1.json"
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    document = read_dump(path)
+    assert (document["host"], document["pid"], document["coords"]) == ("node1", 102, {"gpus": 2})
+    assert document["thread"] == threading.current_thread().name
+    innermost = document["frames"][-1]
+    assert innermost["function"] == "fails"
+    assert innermost["source"][0] == "def fails(depth: int) -> None:"
+    assert innermost["source"][-1] == '    raise ValueError("deep")'
+    assert innermost["source"][innermost["line"] - innermost["first_line"]] == '    raise ValueError("deep")'
+    assert innermost["locals"]["evil"] == "*** Evil.__repr__ raised SystemExit"
+    assert innermost["locals"]["depth"] == "0"
+    assert len(innermost["locals"]["text"]) < 1000
+    assert str(path.parent) in capsys.readouterr().err
+
+
+def test_a_deep_stack_is_bounded(dumper: Dumper) -> None:
+    path = dumper.dump(CALL, raised(fails, 300))
+    assert path is not None
+    assert path.stat().st_size < 5_000_000
+    assert len(read_dump(path)["frames"]) == 100
+
+
+def test_an_exception_that_cannot_be_shown(dumper: Dumper, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise EvilError
+
+    assert dumper.dump(CALL, raised(fail)) is None
+    assert "no post-mortem file: KeyboardInterrupt" in capsys.readouterr().err
+
+
+def test_a_rank_that_always_fails_does_not_fill_the_disk(dumper: Dumper, tmp_path: Path) -> None:
+    for _ in range(30):
+        dumper.dump(CALL, raised(fails, 0))
+    assert len(list((tmp_path / "post-mortem").iterdir())) == 20
+
+
+def test_a_full_disk_is_said_once(
+    dumper: Dumper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_space(self: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", no_space)
+    for _ in range(3):
+        assert dumper.dump(CALL, raised(fails, 0)) is None
+    assert capsys.readouterr().err == "meshrt: no post-mortem file: OSError: [Errno 28] No space left on device\n"
+    assert list((tmp_path / "post-mortem").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no JSON"),
+        ("hello", "no JSON"),
+        ("[1, 2]", "is no post-mortem file"),
+        ('{"format": "other"}', "is no post-mortem file"),
+        (json.dumps({"format": dumpfile.FORMAT, "version": 9}), "has version 9; this meshrt reads version 1"),
+        (json.dumps({"format": dumpfile.FORMAT, "version": 1, "actor": "a"}), "damaged: it has no rank, exception"),
+        (json.dumps({"format": dumpfile.FORMAT, "version": 1, "actor": "a"})[:-5], "is cut off or damaged"),
+    ],
+)
+def test_files_that_are_none(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "file.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=said):
+        read_dump(path)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        read_dump(tmp_path / "nothing")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="cannot be read: it is no text"):
+        read_dump(tmp_path / "binary")
+
+
+def test_every_cut_of_a_file_is_noticed(dumper: Dumper, tmp_path: Path) -> None:
+    path = dumper.dump(CALL, raised(fails, 0))
+    assert path is not None
+    text = path.read_text()
+    for length in range(0, len(text) - 1, 97):
+        path.write_text(text[:length])
+        with pytest.raises(UsageError, match=str(path)):
+            read_dump(path)

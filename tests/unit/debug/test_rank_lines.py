@@ -1,0 +1,117 @@
+"""Where a breakpoint is put for a line of a file."""
+
+from __future__ import annotations
+
+from types import CodeType
+
+import pytest
+
+from meshrt.debug.rank.codelines import NoCodeError, find, matches
+
+TEXT = '''\
+import os
+
+LIMIT = 3
+
+@staticmethod
+def first(
+    a=1,
+):
+    """Text."""
+
+    b = a
+
+    def inner():
+        return b
+
+    c = [
+        x
+        for x in range(3)
+    ]
+    return inner, c
+
+
+class Thing:
+    size = 5
+
+    def method(self):
+        return self.size
+
+
+short = lambda: 5
+# the end
+'''
+
+
+def code() -> CodeType:
+    return compile(TEXT, "thing.py", "exec")
+
+
+@pytest.mark.parametrize(
+    ("line", "found", "name"),
+    [
+        (5, 11, "first"),
+        (6, 11, "first"),
+        (9, 11, "first"),
+        (10, 11, "first"),
+        (11, 11, "first"),
+        (12, 13, "first"),
+        (13, 13, "first"),
+        (14, 14, "first.<locals>.inner"),
+        (15, 16, "first"),
+        (20, 20, "first"),
+        (21, 27, "Thing.method"),
+        (26, 27, "Thing.method"),
+        (27, 27, "Thing.method"),
+        (30, 30, "<lambda>"),
+    ],
+)
+def test_code_that_is_loaded(line: int, found: int, name: str) -> None:
+    target = find([code()], line, ran=True)
+    assert (target.line, target.name) == (found, name)
+
+
+@pytest.mark.parametrize(("line", "found", "name"), [(3, 3, "<module>"), (24, 24, "Thing"), (6, 11, "first")])
+def test_code_that_is_about_to_run(line: int, found: int, name: str) -> None:
+    target = find([code()], line, ran=False)
+    assert (target.line, target.name) == (found, name)
+
+
+def test_a_comprehension_belongs_to_its_function() -> None:
+    for line in (17, 18):
+        target = find([code()], line, ran=True)
+        assert (target.line, target.name) == (line, "first") or target.name.endswith("<listcomp>")
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (3, "line 3 is outside of every function, and has run already"),
+        (31, "no code at line 31 or after it; the last line with code is 30"),
+    ],
+)
+def test_no_such_line(line: int, text: str) -> None:
+    with pytest.raises(NoCodeError, match=text):
+        find([code()], line, ran=True)
+
+
+def test_one_function_alone() -> None:
+    first = next(const for const in code().co_consts if isinstance(const, CodeType))
+    assert find([first], 9, ran=True).line == 11
+    assert find([first], 14, ran=True).name == "first.<locals>.inner"
+
+
+@pytest.mark.parametrize(
+    ("filename", "wanted", "fits"),
+    [
+        ("/home/me/pkg/train.py", "train.py", True),
+        ("/home/me/pkg/train.py", "pkg/train.py", True),
+        ("/home/me/pkg/train.py", "./pkg/train.py", True),
+        ("/home/me/pkg/train.py", "/home/me/pkg/train.py", True),
+        ("/home/me/pkg/retrain.py", "train.py", False),
+        ("/home/me/pkg/train.py", "other/train.py", False),
+        ("<stdin>-3", "<stdin>-3", True),
+    ],
+)
+def test_files_are_matched_by_their_last_parts(filename: str, wanted: str, fits: bool) -> None:
+    assert matches(filename, wanted) is fits

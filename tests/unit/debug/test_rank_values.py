@@ -1,0 +1,162 @@
+"""Values in one line, and as data."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import numpy
+import pytest
+
+from meshrt.debug.protocol import TEXT_LIMIT
+from meshrt.debug.rank.values import describe, describe_pretty
+
+
+class Tensor:
+    """Looks like a tensor on another device; remembers what it was asked to compute."""
+
+    device = "cuda:1"
+    dtype = "torch.float32"
+
+    def __init__(self, values: list[float], shape: tuple[int, ...] = ()) -> None:
+        self.values = values
+        self.shape = shape or (len(values),)
+
+    def detach(self) -> Tensor:
+        return self
+
+    def __eq__(self, other: object) -> Any:
+        return Tensor([float(value == value) for value in self.values])
+
+    def __ne__(self, other: object) -> Any:
+        return Tensor([float(value != value) for value in self.values])
+
+    def __invert__(self) -> Tensor:
+        return Tensor([1.0 - value for value in self.values])
+
+    def __getitem__(self, mask: Tensor) -> Tensor:
+        return Tensor([value for value, wanted in zip(self.values, mask.values, strict=True) if wanted])
+
+    def sum(self) -> Tensor:
+        return Tensor([sum(self.values)])
+
+    def min(self) -> Tensor:
+        return Tensor([min(self.values)])
+
+    def max(self) -> Tensor:
+        return Tensor([max(self.values)])
+
+    def mean(self) -> Tensor:
+        if "int" in self.dtype:
+            raise RuntimeError("mean(): input dtype should be either floating point or complex dtypes")
+        return Tensor([sum(self.values) / len(self.values)])
+
+    def double(self) -> Tensor:
+        return Tensor(self.values)
+
+    def item(self) -> float:
+        return self.values[0]
+
+    def cpu(self) -> None:
+        raise AssertionError("it is not to leave its device")
+
+
+class Awkward:
+    def __repr__(self) -> str:
+        raise ZeroDivisionError("no")
+
+
+class Worse(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    def __repr__(self) -> str:
+        raise Worse
+
+
+@pytest.mark.parametrize(
+    ("value", "number"), [(3, 3.0), (0.5, 0.5), (numpy.float32(2.5), 2.5), (numpy.array(7), 7.0)]
+)
+def test_numbers(value: Any, number: float) -> None:
+    text, facts = describe(value)
+    assert facts == {"kind": "number", "value": number}
+    assert str(int(number)) in text
+
+
+@pytest.mark.parametrize("value", [True, "text", None, [1, 2], 10**400])
+def test_what_is_no_number(value: Any) -> None:
+    assert describe(value) == (repr(value), None)
+
+
+def test_a_big_array_is_one_line() -> None:
+    array = numpy.arange(12.0).reshape(3, 4)
+    array[0, 0] = math.nan
+    text, facts = describe(array)
+    assert text == "ndarray 3x4 float64, min 1, max 11, mean 6, 1 nan"
+    assert facts == {
+        "kind": "array",
+        "type": "ndarray",
+        "shape": [3, 4],
+        "dtype": "float64",
+        "device": "cpu",
+        "min": 1.0,
+        "max": 11.0,
+        "mean": 6.0,
+        "nan": 1,
+    }
+
+
+def test_a_small_array_is_shown() -> None:
+    text, facts = describe(numpy.array([[1, 2], [3, 4]]))
+    assert text == "array([[1, 2], [3, 4]])"
+    assert facts is not None
+    assert facts["mean"] == 2.5
+
+
+@pytest.mark.parametrize(
+    ("array", "text"),
+    [
+        (numpy.zeros((0, 5)), "array([], shape=(0, 5), dtype=float64)"),
+        (numpy.full(9, math.nan), "ndarray 9 float64, 9 nan"),
+        (numpy.array(["a"] * 9), "ndarray 9 <U1"),
+        (numpy.array([object()] * 9), "ndarray 9 object"),
+        (numpy.array([True] * 9), "ndarray 9 bool, min 1, max 1, mean 1"),
+        (numpy.array([math.inf] * 9), "ndarray 9 float64, min inf, max inf, mean inf"),
+    ],
+)
+def test_odd_arrays(array: Any, text: str) -> None:
+    assert describe(array)[0] == text
+
+
+def test_a_tensor_stays_on_its_device() -> None:
+    text, facts = describe(Tensor([1.0, math.nan, *range(8)]))
+    assert text == "Tensor 10 float32 cuda:1, min 0, max 7, mean 3.22222, 1 nan"
+    assert facts is not None
+    assert facts["device"] == "cuda:1"
+
+
+def test_a_tensor_of_integers_has_a_mean() -> None:
+    tensor = Tensor([float(i) for i in range(10)])
+    tensor.dtype = "torch.int64"
+    assert describe(tensor)[0] == "Tensor 10 int64 cuda:1, min 0, max 9, mean 4.5"
+
+
+def test_what_cannot_be_shown() -> None:
+    assert describe(Awkward()) == ("*** Awkward.__repr__ raised ZeroDivisionError: no", None)
+    assert describe(Worse())[0] == "*** Worse.__repr__ raised Worse: (and its text cannot be shown)"
+
+
+def test_what_only_looks_like_an_array() -> None:
+    pretends: Any = type("ndarray", (), {"__repr__": lambda self: "<no array>"})()
+    assert describe(pretends) == ("<no array>", None)
+
+
+def test_text_is_bounded() -> None:
+    assert len(describe("x" * (3 * TEXT_LIMIT))[0]) < TEXT_LIMIT + 100
+    assert describe_pretty({1: "a" * 60, 2: "b" * 60})[0].count("\n") == 1
+
+
+def test_numpy_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "numpy")
+    assert describe(Tensor([float(i) for i in range(10)]))[0].startswith("Tensor 10 float32")
