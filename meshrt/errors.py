@@ -26,12 +26,14 @@ Facts are attributes, text is made in ``__str__``. Every class survives pickling
 
 from __future__ import annotations
 
+import os as _os
 import signal as _signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 __all__ = [
+    "RUNTIME_FILES",
     "ActorError",
     "ArgumentNotSerializable",
     "AuthenticationError",
@@ -57,7 +59,8 @@ __all__ = [
 ]
 
 
-_PACKAGE = __file__.rpartition("/")[0] + "/"
+#: Files below this directory are the runtime's, all others are somebody else's.
+RUNTIME_FILES = _os.path.dirname(_os.path.abspath(__file__)) + _os.sep
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +298,7 @@ def user_stack(stack: str) -> str:
     if not rest:
         return stack.rstrip()
     lines = rest.partition("\n\n")[0].splitlines()
-    frames = [line for line in lines[1:] if _PACKAGE not in line]
+    frames = [line for line in lines[1:] if RUNTIME_FILES not in line]
     what = head.partition("\n")[0] if head.startswith("Fatal") else "stack"
     return "\n".join([f"{what} (most recent call first):", *(frames or lines[1:])])
 

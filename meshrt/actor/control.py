@@ -12,12 +12,14 @@ An unproved connection costs 256 bytes and `HANDSHAKE_SECONDS`; at most `UNPROVE
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import selectors
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -70,12 +72,14 @@ class ControlThread:
         self._on_stop = on_stop
         self._operations = operations
         self._services: RankServices | None = None
-        self._selector = selectors.DefaultSelector()
+        #: What else this thread serves registers here; a key's data are called with the events.
+        self.selector = selectors.DefaultSelector()
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._requests: dict[int, Callable[[Body | None, str], None]] = {}
-        self._request_id = 0
-        self._lock = threading.Lock()
-        self._timers: list[tuple[float, Callable[[], None]]] = []
+        self._request_ids = itertools.count(1)
+        #: Signal handlers add to it, so there is no lock around it.
+        self._new_timers: deque[tuple[float, Callable[[], object]]] = deque()
+        self._timers: list[tuple[float, Callable[[], object]]] = []
         self._unproved: dict[socket.socket, float] = {}
         self._refusals = Refusals()
         self._driver: Any = None
@@ -90,10 +94,10 @@ class ControlThread:
         self._services = services
         self._driver = driver
         self._listener.setblocking(False)
-        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
-        self._selector.register(self._wake_fd, selectors.EVENT_READ, self._woken)
+        self.selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self.selector.register(self._wake_fd, selectors.EVENT_READ, self._woken)
         if self._link is not None:
-            self._selector.register(self._link.sock, selectors.EVENT_READ, self._from_agent)
+            self.selector.register(self._link.sock, selectors.EVENT_READ, self._from_agent)
         self.thread.start()
 
     # -- any thread
@@ -105,10 +109,8 @@ class ControlThread:
 
     def request(self, operation: str, body: Body, answered: Callable[[Body | None, str], None]) -> int:
         """Ask the root; ``answered(body, "")`` or ``answered(None, refusal)`` is called on the control thread."""
-        with self._lock:
-            self._request_id += 1
-            number = self._request_id
-            self._requests[number] = answered
+        number = next(self._request_ids)
+        self._requests[number] = answered
         self.send({"t": "op", "id": number, "op": operation, "body": body})
         return number
 
@@ -116,19 +118,20 @@ class ControlThread:
         """Drop a request whose answer nobody waits for any more."""
         self._requests.pop(number, None)
 
-    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
-        """Call ``function`` on this thread after ``seconds``."""
-        with self._lock:
-            self._timers.append((time.monotonic() + seconds, function))
+    def call_later(self, seconds: float, function: Callable[[], object]) -> None:
+        """Call ``function`` on this thread after ``seconds``. Signal handlers may call it too."""
+        self._new_timers.append((time.monotonic() + seconds, function))
         self._wake()
 
-    def _run_timers(self) -> None:
-        now = time.monotonic()
-        with self._lock:
-            due = [function for deadline, function in self._timers if deadline <= now]
-            self._timers = [timer for timer in self._timers if timer[0] > now]
-        for function in due:
-            function()
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Call ``function`` on this thread, in the order of these calls. Signal handlers may call it too."""
+        self.call_later(0.0, function)
+
+    def settle(self, timeout: float) -> None:
+        """Wait until what was asked for by `call_soon` has been done, at most ``timeout`` seconds."""
+        done = threading.Event()
+        self.call_soon(done.set)
+        done.wait(timeout)
 
     def switch(self, on: bool) -> None:
         """Serve the driver in the background, or no longer."""
@@ -150,21 +153,34 @@ class ControlThread:
         while not self._closing:
             deadlines = [*self._unproved.values(), *(deadline for deadline, _ in self._timers)]
             timeout = max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
-            for key, events in self._selector.select(timeout):
-                try:
-                    key.data(events)
-                except ProtocolError as error:
-                    _log.warning("control thread: %s", error)
-                except Exception:
-                    # One bad request must not take away the only thread that answers.
-                    _log.exception("control thread")
+            for key, events in self.selector.select(timeout):
+                self._guard(key.data, events)
             self._expire()
             self._run_timers()
-        self._selector.close()
+        self.selector.close()
         self._listener.close()
         for sock in self._unproved:
             sock.close()
         os.close(self._wake_fd)
+
+    @staticmethod
+    def _guard(function: Callable[..., object], *args: Any) -> None:
+        try:
+            function(*args)
+        except ProtocolError as error:
+            _log.warning("control thread: %s", error)
+        except Exception:
+            # One bad request must not take away the only thread that answers.
+            _log.exception("control thread")
+
+    def _run_timers(self) -> None:
+        while self._new_timers:
+            self._timers.append(self._new_timers.popleft())
+        now = time.monotonic()
+        due = [function for deadline, function in self._timers if deadline <= now]
+        self._timers = [timer for timer in self._timers if timer[0] > now]
+        for function in due:
+            self._guard(function)
 
     def _woken(self, _events: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -172,12 +188,12 @@ class ControlThread:
         if self._driver_wanted != self._driver_on:
             self._driver_on = self._driver_wanted
             if self._driver_on:
-                self._selector.register(self._driver.fileno(), selectors.EVENT_READ, self._drive)
+                self.selector.register(self._driver.fileno(), selectors.EVENT_READ, self._drive)
             else:
-                self._selector.unregister(self._driver.fileno())
+                self.selector.unregister(self._driver.fileno())
         if self._link is not None and self._link.backlog:
             with contextlib.suppress(KeyError):
-                self._selector.modify(self._link.sock, selectors.EVENT_READ | selectors.EVENT_WRITE, self._from_agent)
+                self.selector.modify(self._link.sock, selectors.EVENT_READ | selectors.EVENT_WRITE, self._from_agent)
 
     def _drive(self, _events: int) -> None:
         self._driver.poll_nowait()
@@ -202,7 +218,7 @@ class ControlThread:
         sock.setblocking(False)
         handshake = ServerHandshake(self._secret, ROLE_DATA)
         self._unproved[sock] = time.monotonic() + HANDSHAKE_SECONDS
-        self._selector.register(sock, selectors.EVENT_READ, lambda _events: self._prove(sock, handshake))
+        self.selector.register(sock, selectors.EVENT_READ, lambda _events: self._prove(sock, handshake))
 
     def _prove(self, sock: socket.socket, handshake: ServerHandshake) -> None:
         if sock not in self._unproved:  # dropped since it was found readable
@@ -221,13 +237,13 @@ class ControlThread:
         if not data or (handshake.endpoint and not handshake.endpoint.startswith(self._endpoint)):
             self._refuse(sock)
         elif handshake.done:
-            self._selector.unregister(sock)
+            self.selector.unregister(sock)
             del self._unproved[sock]
             self._deliver(handshake.endpoint[len(self._endpoint) :], Link(sock), handshake.leftover)
 
     def _refuse(self, sock: socket.socket) -> None:
         del self._unproved[sock]
-        self._selector.unregister(sock)
+        self.selector.unregister(sock)
         sock.close()
 
     def _expire(self) -> None:
@@ -238,7 +254,7 @@ class ControlThread:
 
     def _take_callers(self) -> None:
         """Let those in whose proof is there already: what they sent behind it was sent before what comes now."""
-        for key, events in self._selector.select(0):
+        for key, events in self.selector.select(0):
             if key.fileobj in self._unproved:
                 key.data(events)
 
@@ -249,7 +265,7 @@ class ControlThread:
         if link is None:
             return
         if events & selectors.EVENT_WRITE and link.flush():
-            self._selector.modify(link.sock, selectors.EVENT_READ, self._from_agent)
+            self.selector.modify(link.sock, selectors.EVENT_READ, self._from_agent)
         if events & selectors.EVENT_READ:
             frames = link.read()
             if frames is None:

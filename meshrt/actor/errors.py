@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import traceback
 
-from meshrt.errors import RemoteException
+from meshrt.errors import RUNTIME_FILES, RemoteException
 from meshrt.wire.codec import text_of
 
-__all__ = ["RUNTIME_FILES", "describe_exception", "type_name"]
+__all__ = ["describe_exception", "type_name"]
 
-#: Files below this directory are the runtime's.
-RUNTIME_FILES = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _TEXT_MAX = 1 << 18
 
 

@@ -1,20 +1,19 @@
 """Running one message on an actor, and making its answer.
 
-An actor: ``new -> ready`` by INIT, or ``new -> failed`` when its ``__init__`` raises; ``ready -> stopped`` by STOP;
-INIT on a failed or stopped one begins anew. CALLs before INIT wait in the mailbox.
+An actor: ``new -> ready`` by INIT, or ``new -> failed`` when its ``__init__`` raises; INIT on a failed one begins anew.
+CALLs before INIT wait in the mailbox; after STOP there is no executor any more (`meshrt.actor.stopped`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sys
-import traceback
-from typing import Any, NoReturn
+import contextvars
+import inspect
+from typing import Any
 
 import msgpack
 
 from meshrt.actor.context import ActorInstance, CallContext, enter, leave
+from meshrt.actor.ending import StopInterrupt, end_forked_child
 from meshrt.actor.endpoint import endpoints_of
 from meshrt.actor.errors import describe_exception
 from meshrt.errors import ProtocolError, RemoteException
@@ -24,21 +23,32 @@ from meshrt.wire import codec
 from meshrt.wire.frames import Frame, pack_header, split_frames
 from meshrt.wire.messages import ERROR, NO_REPLY, RESULT, error_to_wire
 
-__all__ = ["Execution", "Executor", "StopInterrupt"]
+__all__ = ["Execution", "Executor", "Parts"]
 
 #: Largest pickled exception that is attached to an error, bytes.
 _EXCEPTION_MAX = 1 << 20
 
 Parts = list[Any]
+"""The buffers of an answer."""
+
+Token = contextvars.Token[CallContext | None]
 
 
 class Execution:
     """A decoded message, ready to run."""
 
-    __slots__ = ("args", "call_id", "context", "kwargs", "method", "no_reply")
+    __slots__ = ("args", "call_id", "context", "interrupted", "is_async", "kwargs", "method", "no_reply")
 
     def __init__(
-        self, call_id: int, method: Any, args: Any, kwargs: Any, context: CallContext, no_reply: bool = False
+        self,
+        call_id: int,
+        method: Any,
+        args: Any,
+        kwargs: Any,
+        context: CallContext,
+        *,
+        no_reply: bool = False,
+        is_async: bool = False,
     ) -> None:
         self.call_id = call_id
         self.method = method
@@ -46,27 +56,10 @@ class Execution:
         self.kwargs = kwargs
         self.context = context
         self.no_reply = no_reply
-
-
-class StopInterrupt(SystemExit):
-    """Raised in user code that the end of the mesh does not wait for."""
-
-
-def _end_forked_child(error: BaseException | None) -> NoReturn:
-    """End a child that user code has forked and that came back, the way an interpreter ends."""
-    code: object = 0
-    if isinstance(error, SystemExit):
-        code = 0 if error.code is None else error.code
-    elif error is not None:
-        code = 1
-        traceback.print_exception(error)
-    if not isinstance(code, int):
-        print(code, file=sys.stderr)
-        code = 1
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            stream.flush()
-    os._exit(code & 0xFF)
+        #: To be run with `Executor.run_async`.
+        self.is_async = is_async
+        #: Cancelled by the end of the rank.
+        self.interrupted = False
 
 
 class Executor:
@@ -123,18 +116,17 @@ class Executor:
         try:
             args, kwargs = codec.decode(frame.payload, lengths)
         except BaseException as error:  # loading runs user code, which may do anything, even sys.exit
-            return self.failed(Execution(call_id, None, (), {}, context, bool(flags & NO_REPLY)), error)
+            return self.failed(Execution(call_id, None, (), {}, context, no_reply=bool(flags & NO_REPLY)), error)
         method = self._methods.get(name)
+        no_reply, is_async = bool(flags & NO_REPLY), name in self._async_names
+        execution = Execution(call_id, method, args, kwargs, context, no_reply=no_reply, is_async=is_async)
         if method is None:
-            missing = AttributeError(f"{instance.class_name} has no endpoint {name!r}")
-            return self.failed(Execution(call_id, None, (), {}, context, bool(flags & NO_REPLY)), missing)
-        return Execution(call_id, method, args, kwargs, context, bool(flags & NO_REPLY))
+            return self.failed(execution, AttributeError(f"{instance.class_name} has no endpoint {name!r}"))
+        return execution
 
     def _refusal(self, call_id: int, flags: int) -> Parts | None:
         if flags & NO_REPLY:
             return None
-        if self.state == "stopped":
-            return split_frames(ERROR, [call_id, [["", "", "", []]], [], "stopped"], [])
         remote = self._failure or RemoteException("RuntimeError", "the actor was never initialised", "")
         earlier = RemoteException(
             remote.type, f"{remote.message} (earlier, in __init__)", remote.traceback, remote.notes, remote.cause
@@ -164,8 +156,8 @@ class Executor:
             return self.init_failed(execution, error)
         finally:
             leave(token)
-        self.is_async = any(spec.is_async for spec in specs.values())
         self._async_names = frozenset(name for name, spec in specs.items() if spec.is_async)
+        self.is_async = bool(self._async_names) or inspect.iscoroutinefunction(getattr(cls, "__cleanup__", None))
 
         def construct() -> None:
             if setup is not None:
@@ -182,66 +174,69 @@ class Executor:
         execution.method = construct
         return execution
 
-    def is_coroutine(self, execution: Execution) -> bool:
-        """Whether the endpoint is ``async def``."""
-        return execution.context.endpoint in self._async_names and self.state == "ready"
-
     # -- running
 
     def run(self, execution: Execution) -> Parts | None:
         """Run a synchronous message on this thread. Returns the answer; never raises."""
-        context = execution.context
-        token = enter(context)
+        token = self._begin(execution)
         try:
-            if hooks.endpoint_enter:
-                hooks.run(hooks.endpoint_enter, context.call)
-            try:
-                value = execution.method(*execution.args, **execution.kwargs)
-                if self._forked:
-                    _end_forked_child(None)
-            except BaseException as error:  # SystemExit and KeyboardInterrupt of user code end the call, not the rank
-                return self._raised(execution, error)
-            finally:
-                if hooks.endpoint_exit:
-                    hooks.run(hooks.endpoint_exit, context.call)
-            return self.succeeded(execution, value)
-        finally:
-            leave(token)
-
-    def abandon(self) -> None:
-        """This process is a forked child: the call that forked it does not come back into the runtime."""
-        self._forked = True
+            value = execution.method(*execution.args, **execution.kwargs)
+        except BaseException as error:  # SystemExit and KeyboardInterrupt of user code end the call, not the rank
+            return self._raised(execution, token, error)
+        return self._returned(execution, token, value)
 
     async def run_async(self, execution: Execution) -> Parts | None:
-        """Like `run` for an ``async def`` endpoint."""
-        context = execution.context
-        token = enter(context)
+        """Like `run` for a coroutine function."""
+        token = self._begin(execution)
         try:
-            if hooks.endpoint_enter:
-                hooks.run(hooks.endpoint_enter, context.call)
-            try:
-                value = await execution.method(*execution.args, **execution.kwargs)
-                if self._forked:
-                    _end_forked_child(None)
-            except BaseException as error:  # see `run`; a cancellation by the runtime comes when nobody waits any more
-                return self._raised(execution, error)
-            finally:
-                if hooks.endpoint_exit:
-                    hooks.run(hooks.endpoint_exit, context.call)
+            value = await execution.method(*execution.args, **execution.kwargs)
+        except BaseException as error:
+            return self._raised(execution, token, error)
+        return self._returned(execution, token, value)
+
+    @staticmethod
+    def _begin(execution: Execution) -> Token:
+        token = enter(execution.context)
+        if hooks.endpoint_enter:
+            hooks.run(hooks.endpoint_enter, execution.context.call)
+        return token
+
+    def _returned(self, execution: Execution, token: Token, value: Any) -> Parts | None:
+        if self._forked:
+            end_forked_child(None)
+        try:
+            self._exited(execution)
             return self.succeeded(execution, value)
         finally:
             leave(token)
 
-    def _raised(self, execution: Execution, error: BaseException) -> Parts | None:
+    def _raised(self, execution: Execution, token: Token, error: BaseException) -> Parts | None:
         if self._forked:
-            _end_forked_child(error)
-        if type(error) is StopInterrupt:  # isinstance would ask the error itself, which may raise
-            return None if execution.no_reply else split_frames(ERROR, [execution.call_id, [], [], "interrupted"], [])
+            end_forked_child(error)
+        try:
+            return self._answer_to(execution, error)
+        finally:
+            self._exited(execution)
+            leave(token)
+
+    @staticmethod
+    def _exited(execution: Execution) -> None:
+        if hooks.endpoint_exit:
+            hooks.run(hooks.endpoint_exit, execution.context.call)
+
+    def _answer_to(self, execution: Execution, error: BaseException) -> Parts | None:
+        kind = type(error)  # isinstance would ask the error itself, which may run any code
+        if kind is StopInterrupt or (execution.interrupted and not issubclass(kind, Exception)):
+            return None  # the rank ends: its fate, which says why, is what the caller is told
         if hooks.endpoint_error:
             hooks.run(hooks.endpoint_error, execution.context.call, error)
         if execution.context.endpoint == "__init__" and self.state == "new":
             return self.init_failed(execution, error)
         return self.failed(execution, error)
+
+    def abandon(self) -> None:
+        """This process is a forked child: the call that forked it does not come back into the runtime."""
+        self._forked = True
 
     # -- answering
 
@@ -292,7 +287,10 @@ class Executor:
     def cleanup_execution(self) -> Execution | None:
         """Return the run of the actor's ``__cleanup__``, or None if it has none."""
         method = getattr(self.actor, "__cleanup__", None) if self.state == "ready" else None
-        return None if method is None else Execution(0, method, (None,), {}, self._lone("__cleanup__"), no_reply=True)
+        if method is None:
+            return None
+        is_async = inspect.iscoroutinefunction(method)
+        return Execution(0, method, (None,), {}, self._lone("__cleanup__"), no_reply=True, is_async=is_async)
 
     def report(self, what: str, error: BaseException) -> None:
         """Report an error of this actor that no caller waits for."""
@@ -302,8 +300,8 @@ class Executor:
         instance = self.instance or ActorInstance(self.name, "", self.mesh_id, Shape.unity().extent.point(0))
         return CallContext(instance, what, Shape.unity(), self.rank)
 
-    def stopped(self) -> None:
-        """The actor has ended."""
-        self.state = "stopped"
+    def ended(self) -> None:
+        """The actor has ended: it is free to go."""
+        self.state = "ended"
         self.actor = None
         self._methods = {}

@@ -6,7 +6,8 @@
     further actors   a thread each
     meshrt-control   the control thread
 
-The process ends when it is told to stop and its actors have ended, when its agent dies (PDEATHSIG), or by itself.
+It ends when it is told to stop and its actors have ended, and when its agent dies (PDEATHSIG). By itself it ends when
+somebody sends SIGTERM, as after ``stop()``, and when a task of an actor calls ``sys.exit``, without serving more.
 """
 
 from __future__ import annotations
@@ -14,102 +15,45 @@ from __future__ import annotations
 import atexit
 import contextlib
 import faulthandler
+import functools
 import os
 import queue
 import signal
 import socket
 import sys
 import threading
-import time
 import types
 from collections.abc import Callable
 from typing import Any
 
 from meshrt.actor import pdbhook
-from meshrt.actor.context import CallContext, current_call
+from meshrt.actor.actors import ActorHost
+from meshrt.actor.context import current_call
 from meshrt.actor.control import ControlThread, fate_of
-from meshrt.actor.execute import Executor, StopInterrupt
+from meshrt.actor.ending import exit_code
+from meshrt.actor.errors import type_name
+from meshrt.actor.execute import Executor
 from meshrt.actor.forking import hold_sigterm_in_forks
 from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.output import LineOutput, install_output
-from meshrt.errors import MeshError, RemoteException
+from meshrt.errors import MeshError
 from meshrt.hooks import ActorState, Answer, Body, EndpointCall, hooks
 from meshrt.host.child import Birth, Plumbing
 from meshrt.host.pulse import STACK_SIGNAL
 from meshrt.transport.fate import Fate
-from meshrt.transport.link import Link
 from meshrt.transport.process import ProcessRuntime, set_runtime
-from meshrt.wire.messages import error_to_wire
+from meshrt.wire.codec import text_of
 
-__all__ = ["ActorHost", "RankProcess", "rank_main"]
+__all__ = ["RankProcess", "listening_socket", "rank_main"]
 
-
+#: Seconds for what runs, when this rank ends without being told by the mesh; as in ``ProcMesh.stop()``.
+GRACE = 5.0
+#: Seconds between the interrupt of what does not end and SIGKILL; as the agent has it.
+_KILL_AFTER = 0.5
+#: Seconds for the last answers of the control thread.
+_SETTLE = 1.0
 #: Interrupts whatever the main thread does; a real-time signal that nobody else uses.
 _MAIN_SIGNAL = signal.SIGRTMIN + 6
-
-
-class ActorHost:
-    """The actors of one process: mailboxes by name, and the threads that serve them.
-
-    Args:
-        mesh_id, rank: Whose actors these are.
-        send: Sends a message up the control tree.
-        on_main: Takes the mailbox that is to be served on the main thread; returns False to decline.
-    """
-
-    def __init__(
-        self, mesh_id: str, rank: int, send: Callable[[dict[str, Any]], None], on_main: Callable[[Mailbox], bool]
-    ) -> None:
-        self.mesh_id = mesh_id
-        self.rank = rank
-        self.mailboxes: dict[str, Mailbox] = {}
-        self.threads: list[threading.Thread] = []
-        self._send = send
-        self._on_main = on_main
-        self._setup_lock = threading.Lock()
-        self._setup_done = False
-
-    def deliver(self, actor: str, link: Link, leftover: bytes) -> None:
-        """Give a proved caller to the mailbox of its actor; the first caller brings the mailbox to life."""
-        mailbox = self.mailboxes.get(actor)
-        if mailbox is None:
-            executor = Executor(self.mesh_id, self.rank, actor, self._run_setup, self._unhandled)
-            mailbox = self.mailboxes[actor] = Mailbox(executor)
-            if not self._on_main(mailbox):
-                thread = threading.Thread(target=mailbox.serve, name=f"meshrt-{actor}", daemon=True)
-                self.threads.append(thread)
-                thread.start()
-            self._send({"t": "ev", "ev": "actor", "body": {"name": actor}})
-        mailbox.add_link(link, leftover)
-
-    def stop(self, drain: bool) -> None:
-        """Tell every actor to end."""
-        for mailbox in tuple(self.mailboxes.values()):
-            mailbox.stop(drain=drain)
-
-    def close(self, timeout: float) -> None:
-        """Close the mailboxes after `stop`, once their threads have ended (at most ``timeout`` seconds)."""
-        deadline = time.monotonic() + timeout
-        for thread in self.threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-        if not any(thread.is_alive() for thread in self.threads):
-            for mailbox in self.mailboxes.values():
-                mailbox.close()
-            self.mailboxes.clear()
-
-    def _run_setup(self, setup: Callable[[], object]) -> None:
-        with self._setup_lock:
-            if not self._setup_done:
-                setup()
-                self._setup_done = True
-
-    def _unhandled(self, context: CallContext, remote: RemoteException) -> None:
-        body = {
-            "actor": context.instance.name,
-            "endpoint": context.endpoint,
-            "error": error_to_wire(remote, brief=True),
-        }
-        self._send({"t": "ev", "ev": "unhandled", "body": body})
 
 
 class RankProcess:
@@ -129,13 +73,12 @@ class RankProcess:
         self.deferred_operations: dict[str, Callable[[Body, Answer], None]] = {}
         self._birth = birth
         self._main_queue: queue.SimpleQueue[Mailbox | None] = queue.SimpleQueue()
-        self._main_mailbox: Mailbox | None = None
         self._stopping = False
         self._terminated = False
-        self._drain = True
+        self._exit: BaseException | None = None
         self._outputs: tuple[LineOutput, LineOutput] | None = None
         self._plumbing = plumbing
-        self.host = ActorHost(birth.mesh_id, birth.rank, self._send, self._take_main)
+        self.host = ActorHost(birth.mesh_id, birth.rank, self._send, self._main_queue, self._on_exit)
         self.control = ControlThread(
             plumbing.listener,
             plumbing.control,
@@ -145,6 +88,7 @@ class RankProcess:
             self._on_stop,
             self.operations,
         )
+        self.host.attach(self.control)
 
     # -- life
 
@@ -154,13 +98,16 @@ class RankProcess:
         self.control.start(self, self.runtime.driver)
         if hooks.proc_ready:
             hooks.run(hooks.proc_ready)
-        mailbox = self._main_queue.get()
-        if mailbox is not None:
-            mailbox.serve()
-        for thread in tuple(self.host.threads):
-            thread.join()
+        while (mailbox := self._main_queue.get()) is not None:
+            for raw in self._outputs or ():
+                raw.first_actor = raw.first_actor or mailbox.name
+            self.host.serve(mailbox)
+        self.host.join()
+        self.control.settle(_SETTLE)
         atexit._run_exitfuncs()
         self.flush_output()
+        if self._exit is not None:
+            raise SystemExit(exit_code(self._exit))
         if self._terminated:
             # Say it as the system does: who asked for the end of this rank was not its program.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -192,40 +139,57 @@ class RankProcess:
     def _send(self, message: dict[str, Any]) -> None:
         self.control.send(message)
 
-    def _take_main(self, mailbox: Mailbox) -> bool:
-        if self._main_mailbox is not None:
-            return False
-        self._main_mailbox = mailbox
-        for raw in self._outputs or ():
-            raw.first_actor = mailbox.name
-        self._main_queue.put(mailbox)
-        return True
+    # -- the end: what is not marked otherwise is on the control thread
 
     def _on_stop(self, drain: bool) -> None:
         self._stopping = True
-        self._drain = drain
         if hooks.proc_closing:
             hooks.run(hooks.proc_closing)
         self.host.stop(drain)
-        self._main_queue.put(None)
-        if not drain and self._main_mailbox is not None and self._main_mailbox.running is not None:
-            os.kill(self.pid, signal.SIGTERM)
+        if not drain:
+            self.host.interrupt()
+            mailbox = self.host.main_mailbox
+            if mailbox is not None and mailbox.in_user_code():
+                os.kill(self.pid, signal.SIGTERM)
 
     def _on_term(self, _number: int, _frame: Any) -> None:
-        """The first one ends this rank after its messages; when it is ending already, user code is interrupted."""
+        """The first one ends this rank after its messages; when it is ending, user code is interrupted. Main thread."""
         if not self._stopping:
-            self._terminated = True
-            self._on_stop(True)
-        elif self._main_mailbox is not None and self._main_mailbox.running is not None:
-            raise StopInterrupt("the mesh is stopping")
+            self._stopping = self._terminated = True
+            self.control.call_soon(functools.partial(self._end_alone, True))
+            return
+        self.control.call_soon(self.host.interrupt)
+        mailbox = self.host.main_mailbox
+        if mailbox is not None:
+            mailbox.interrupt()
+
+    def _on_exit(self, executor: Executor, error: BaseException) -> None:
+        """A task of an actor wants the process to end. The actor's thread."""
+        if self._exit is None:
+            self._exit = error
+            self._tell_why(f"{_exit_text(error)} in a task of {executor.name}")
+            self.control.call_soon(functools.partial(self._end_alone, False))
+
+    def _end_alone(self, drain: bool) -> None:
+        """End this rank, as its agent does for a mesh that is stopped."""
+        self._on_stop(drain)
+        self.control.call_later(GRACE, functools.partial(os.kill, self.pid, signal.SIGTERM))
+        self.control.call_later(GRACE + _KILL_AFTER, self._kill)
+
+    def _kill(self) -> None:
+        if self._terminated:
+            self._tell_why(f"it did not end within {GRACE:g} s after SIGTERM")
+        os.kill(self.pid, signal.SIGKILL)
+
+    def _tell_why(self, text: str) -> None:
+        self._send({"t": "why", "text": text})
 
     def _in_forked_child(self) -> None:
         """A fork of user code must not hold the sockets of this rank: their end would not be seen."""
         for raw in self._outputs or ():
             raw.renew_lock()
         with contextlib.suppress(OSError):
-            for mailbox in self.host.mailboxes.values():
-                mailbox.abandon()
+            self.host.abandon()
             self._plumbing.control.close()
             self._plumbing.listener.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -282,7 +246,8 @@ class RankProcess:
     def actors(self) -> list[ActorState]:
         """Return the actors that live here, that of the main thread first."""
         found = []
-        for mailbox in tuple(self.host.mailboxes.values()):
+        main = self.host.main_mailbox
+        for mailbox in sorted(self.host.mailboxes.values(), key=lambda mailbox: mailbox is not main):
             running = mailbox.running
             call = None if running is None else running.context.call
             instance = mailbox.executor.actor
@@ -357,6 +322,10 @@ class RankProcess:
     def _on_hold(self, body: Body) -> None:
         self.runtime.driver.clock.hold(body["held"])
         self.runtime.driver.wake()
+
+
+def _exit_text(error: BaseException) -> str:
+    return f"sys.exit({text_of(error)[:200]})" if issubclass(type(error), SystemExit) else type_name(error)
 
 
 def rank_main(birth: Birth, plumbing: Plumbing) -> None:

@@ -19,6 +19,10 @@ CONTROL frame with address nil (all others are passed on between root and rank):
       pong
       warning  text
 
+    rank -> agent (and what is for the root)
+      pong
+      why      text                 why the rank is going to end by itself; becomes part of its fate
+
 A rank: ``forked -> running -> stopping -> gone``; its exit is seen by pidfd, then its output is read to the end, then
 ``gone`` is sent.
 """

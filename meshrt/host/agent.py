@@ -224,6 +224,8 @@ class Agent:
             message = unpack_control(frame.payload)
             if message["t"] == "pong":
                 self._pulse.answered(child)
+            elif message["t"] == "why":
+                child.hint = message["text"]
             elif not self._gathers.takes(child, message):
                 self._root.tell(message, child.address)
 

@@ -17,6 +17,8 @@ from functools import lru_cache
 from types import FrameType
 from typing import TypeVar
 
+from meshrt.errors import RUNTIME_FILES
+
 __all__ = [
     "STDLIB",
     "bottom_frame",
@@ -34,7 +36,6 @@ __all__ = [
 
 T = TypeVar("T")
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 STDLIB = os.path.join(os.path.dirname(os.__file__), "")
 _INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 _DEBUGGERS = tuple(STDLIB + name for name in ("bdb.py", "pdb.py", "cmd.py"))
@@ -51,7 +52,7 @@ _PLUMBING = (
 @lru_cache(maxsize=4096)
 def is_hidden_file(filename: str) -> bool:
     """Whether ``filename`` is one of the runtime's."""
-    return filename.startswith(_PACKAGE)
+    return filename.startswith(RUNTIME_FILES)
 
 
 @lru_cache(maxsize=4096)
@@ -68,7 +69,7 @@ def is_plumbing_file(filename: str) -> bool:
 @lru_cache(maxsize=4096)
 def is_debugging_file(filename: str) -> bool:
     """Whether ``filename`` is the debugger's, or of the standard library's debugger below it."""
-    return filename.startswith((os.path.join(_PACKAGE, "debug", ""), *_DEBUGGERS))
+    return filename.startswith((os.path.join(RUNTIME_FILES, "debug", ""), *_DEBUGGERS))
 
 
 @lru_cache(maxsize=4096)

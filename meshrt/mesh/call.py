@@ -211,8 +211,8 @@ class StreamCall(Generic[R]):
 def remote_error(place: RankPlace, endpoint: str, frame: Frame) -> MeshError:
     """Make the exception that an ERROR frame stands for."""
     _, chain, lengths, kind = frame.header
-    if kind in ("stopped", "interrupted"):
-        return Fate("stopped").error(place, endpoint, may_have_run=kind == "interrupted")
+    if kind == "stopped":
+        return Fate("stopped").error(place, endpoint, may_have_run=False)
     remote = error_from_wire(chain)
     if kind == "exists":
         return UsageError(remote.message)

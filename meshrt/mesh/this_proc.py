@@ -5,9 +5,10 @@ from __future__ import annotations
 import secrets
 import threading
 
+from meshrt.actor.actors import ActorHost
 from meshrt.actor.context import current_call
 from meshrt.actor.control import ControlThread
-from meshrt.actor.process import ActorHost, listening_socket
+from meshrt.actor.process import listening_socket
 from meshrt.mesh.proc_mesh import ProcMesh
 from meshrt.mesh.root import Root, start_root
 from meshrt.selection import Shape, Slice
@@ -43,7 +44,7 @@ def _of_root(root: Root) -> ProcMesh:
         root.begin()
         mesh_id = secrets.token_hex(4)
         root.registry.own.add(mesh_id)
-        host = ActorHost(mesh_id, 0, lambda message: root.on_own_actor(message), lambda _mailbox: False)
+        host = ActorHost(mesh_id, 0, lambda message: root.on_own_actor(message), None)
         control = ControlThread(
             listening_socket(socket_path(root.directory, mesh_id, 0)),
             None,
@@ -53,8 +54,9 @@ def _of_root(root: Root) -> ProcMesh:
             host.stop,
             {},
         )
+        host.attach(control)
         control.start(None, root.driver)
-        root.at_end(lambda: host.stop(False))
+        root.at_end(host.interrupt)
         root.at_end(control.close)
         root.at_end(lambda: host.close(2.0))
         mesh = root.runtime.own_mesh = ProcMesh(mesh_id, "this_proc", Shape.unity(), root.directory, None)

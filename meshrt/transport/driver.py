@@ -3,6 +3,8 @@
 Rules (who reads, and when: `meshrt.transport.waiting`):
 
 * A link: ``handshake -> open -> gone``. Frames sent before it is open are queued on it.
+* A rank says that an actor was stopped, and goes on to answer; the caller closes the link as soon as it is owed nothing
+  there (``asleep``), and opens it again for the next call: no call is ever sent to somebody who does not read any more.
 * End of stream is no death: the link becomes a **suspect**, and its calls fail when its rank's fate is known (the
   caller is told through the control tree), or as LinkLost after `SUSPECT_SECONDS`.
 * Death first: what the rank wrote before it died is read and delivered, then the rest fails.
@@ -28,6 +30,7 @@ from meshrt.transport.outlink import OutLink, Receiver
 from meshrt.transport.waiting import Waiting
 from meshrt.wire.frames import Frame
 from meshrt.wire.handshake import ROLE_DATA, ClientHandshake
+from meshrt.wire.messages import STATE
 
 __all__ = ["SUSPECT_SECONDS", "Driver", "Tree"]
 
@@ -97,11 +100,14 @@ class Driver(Waiting):
             if out is not None:
                 return out
             out = self._links[key] = OutLink(key, path)
-        if not self._connect(out):
-            # Not born yet, or gone: the tree knows which.
-            self._tree.when_born(key[0], key[1], lambda: self._connect_again(out))
+        self._open(out)
         self._tree.watch(key[0], key[1], lambda fate: self.condemn(out, fate))
         return out
+
+    def _open(self, out: OutLink) -> None:
+        if not self._connect(out):
+            # Not born yet, or gone: the tree knows which.
+            self._tree.when_born(out.key[0], out.key[1], lambda: self._connect_again(out))
 
     def _connect(self, out: OutLink) -> bool:
         handshake = ClientHandshake(self._secret, ROLE_DATA, "/".join(map(str, out.key)))
@@ -144,10 +150,15 @@ class Driver(Waiting):
             return True
         if out.early is not None:
             with self._links_lock:
+                early = out.early is not None
                 if out.early is not None:
                     out.early.append(parts)
                     self.background(out, True)
-                    return False
+                asleep, out.asleep = out.asleep, False
+            if asleep:
+                self._open(out)
+            if early:
+                return False
         if out.link is not None and not out.link.send(parts):
             self._want_write(out)
             return False
@@ -243,6 +254,20 @@ class Driver(Waiting):
             self._suspect(out)
             return
         self._dispatch(out, frames)
+        if out.stopped and not out.outstanding:
+            self._fall_asleep(out, link)
+
+    def _fall_asleep(self, out: OutLink, link: Link) -> None:
+        """Close the link to a stopped actor, unless it is in use."""
+        with self._links_lock:
+            # First: who sends notes the call in `outstanding`, and looks at `early` after that.
+            out.early = []
+            if out.outstanding or not link.at_rest():
+                out.early = None
+                return
+            self._forget_fd(out)
+            out.asleep, out.stopped, out.writing = True, False, False
+        link.close()
 
     @staticmethod
     def _dispatch(out: OutLink, frames: list[Frame]) -> None:
@@ -251,6 +276,8 @@ class Driver(Waiting):
             entry = outstanding.pop(frame.header[0], None)
             if entry is not None:
                 entry[0].deliver(entry[1], frame)
+            elif frame.kind == STATE:
+                out.stopped = frame.header[1]
 
     def _shake(self, out: OutLink, link: Link, handshake: ClientHandshake) -> list[Frame] | None:
         try:

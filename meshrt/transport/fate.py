@@ -41,7 +41,7 @@ class Fate:
     def __str__(self) -> str:
         match self.kind:
             case "died":
-                return describe_exit(self.exit_code, self.signal)
+                return describe_exit(self.exit_code, self.signal) + (f" ({self.hint})" if self.hint else "")
             case "unborn":
                 return f"could not be started: {self.hint}"
             case "host":

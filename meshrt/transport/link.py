@@ -143,6 +143,16 @@ class Link:
         count = self.sock.recv_into(target)
         return self._decoder.buffer_updated(count) if count else None
 
+    def at_rest(self) -> bool:
+        """Whether nothing is there to be read (the end of the stream is something), and nothing waits to be written."""
+        try:
+            self.sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return not self.backlog
+        except OSError:
+            pass
+        return False
+
     def feed(self, data: bytes) -> list[Frame]:
         """Take bytes that were read from the socket before this link existed (after a handshake)."""
         return self._decoder.receive_data(data)

@@ -1,4 +1,7 @@
-"""One outgoing link as the driver keeps it: ``handshake -> open -> gone``, and the calls that it owes an answer."""
+"""One outgoing link as the driver keeps it, and the calls that it owes an answer.
+
+``handshake -> open -> gone``; and ``open -> asleep -> handshake``: it has no socket while its actor is stopped.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,19 @@ class Receiver(Protocol):
 class OutLink:
     """A connection from this process to one actor on one rank."""
 
-    __slots__ = ("early", "eof", "fate", "handshake", "key", "link", "outstanding", "path", "writing")
+    __slots__ = (
+        "asleep",
+        "early",
+        "eof",
+        "fate",
+        "handshake",
+        "key",
+        "link",
+        "outstanding",
+        "path",
+        "stopped",
+        "writing",
+    )
 
     def __init__(self, key: tuple[str, int, str], path: str) -> None:
         self.key = key
@@ -38,6 +53,10 @@ class OutLink:
         #: call id -> (receiver, position) of the calls that have not been answered.
         self.outstanding: dict[int, tuple[Receiver, int]] = {}
         self.writing = False
+        #: The actor was stopped, as far as is known here.
+        self.stopped = False
+        #: Closed because of that; the next call opens it again.
+        self.asleep = False
         self.eof = False
         self.fate: Fate | None = None
 

@@ -6,7 +6,8 @@ Data links (caller to actor, one link per pair; both directions in the order sen
     INIT    [call id, class label, view, lengths]         payload: pickled (class, args, kwargs, set-up)
     STOP    [call id]                                     end the actor after what was sent before
     RESULT  [call id, lengths or nil]                     payload: pickled value; nil stands for None
-    ERROR   [call id, error, lengths]                     payload: the pickled exception, may be missing
+    ERROR   [call id, error, lengths, kind]               payload: the pickled exception, may be missing
+    STATE   [0, stopped]                                  to every caller: the actor was stopped, or begins anew
 
 ``view`` is msgpack of ``[labels, offset, sizes, strides]``: one encoding serves all ranks, each finds its own point.
 ``lengths`` are those of the pickle and of its out-of-band buffers, see `meshrt.wire.codec`.
@@ -36,6 +37,7 @@ __all__ = [
     "INIT",
     "NO_REPLY",
     "RESULT",
+    "STATE",
     "STOP",
     "Address",
     "control_frame",
@@ -49,6 +51,7 @@ INIT = 2
 STOP = 3
 RESULT = 4
 ERROR = 5
+STATE = 6
 CONTROL = 16
 
 #: Flag of a CALL whose answer nobody wants (`broadcast`).

@@ -18,7 +18,7 @@ from typing import Any
 
 from meshrt import Actor, current_rank, endpoint
 
-__all__ = ["DEATHS", "AsyncVictim", "BornDead", "Victim", "end_process", "raise_kind"]
+__all__ = ["DEATHS", "AsyncVictim", "BornDead", "Victim", "end_process", "raise_kind", "wait_for_file"]
 
 #: What ends a process, by name -> (exit code, signal) that the error has to tell.
 DEATHS: dict[str, tuple[int | None, int | None]] = {
@@ -240,7 +240,7 @@ def _die_when_idle() -> None:
     main = threading.main_thread().ident
     while main is not None:
         frame = sys._current_frames().get(main)
-        if frame is not None and frame.f_code.co_name == "_collect":
+        if frame is not None and frame.f_code.co_name == "collect":
             os._exit(0)
         time.sleep(0.0002)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -9,6 +10,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +29,7 @@ from meshrt import (
     proc_mesh,
 )
 from tests.faults.actors import AsyncVictim, Victim
-from tests.faults.watch import LONG, all_gone
+from tests.faults.watch import LONG, all_gone, is_alive
 from tests.support.waiting import wait_until
 
 #: Seconds beyond the grace: G7 says one; the machine is loaded.
@@ -205,3 +207,251 @@ def test_while_all_ranks_die(numbers: list[signal.Signals]) -> None:
         for call in calls:
             assert isinstance(call.exception(1), ProcessDied | MeshStopped | None)
         all_gone(pids, 1)
+
+
+# ---- what runs when the grace ends
+
+
+class Lingering(Actor):
+    """Waits for ever in an endpoint, and notes in a folder what of it was run at its end."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def note(self, text: str) -> None:
+        (self.folder / f"{text}-{meshrt.current_actor_name()}").touch()
+
+    @endpoint
+    def pid(self) -> int:
+        return os.getpid()
+
+    @endpoint
+    def block(self) -> None:
+        self.note("inside")
+        try:
+            time.sleep(600)
+        finally:
+            self.note("finally")
+
+    @endpoint
+    async def wait(self) -> None:
+        self.note("inside")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            self.note("finally")
+
+    @endpoint
+    async def swallow(self) -> None:
+        self.note("inside")
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except BaseException:  # that is its character
+                self.note("finally")
+
+    @endpoint
+    async def wait_beside_a_task_that_blocks(self) -> None:
+        async def block() -> None:
+            self.note("inside")
+            time.sleep(600)  # noqa: ASYNC251 - as one must not
+
+        self.tasks.append(asyncio.create_task(block()))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.note("finally")
+
+    @endpoint
+    async def start_task(self) -> None:
+        async def work() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                for _ in range(5):
+                    await asyncio.sleep(0.001)
+                self.note("task")
+
+        self.tasks.append(asyncio.create_task(work()))
+        await asyncio.sleep(0)
+
+    def __cleanup__(self, error: BaseException | None) -> None:
+        self.note("cleanup")
+
+
+class AsyncCleanup(Lingering):
+    async def __cleanup__(self, error: BaseException | None) -> None:  # type: ignore[override]  # both are allowed
+        await asyncio.sleep(0)
+        self.note("cleanup")
+
+
+class Plain(Actor):
+    """Nothing async but its ``__cleanup__``."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+
+    @endpoint
+    def block(self) -> None:
+        (self.folder / "inside-plain").touch()
+        try:
+            time.sleep(600)
+        finally:
+            (self.folder / "finally-plain").touch()
+
+    async def __cleanup__(self, error: BaseException | None) -> None:
+        await asyncio.sleep(0)
+        (self.folder / "cleanup-plain").touch()
+
+
+def noted(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("grace", [0.0, 0.3])
+@pytest.mark.parametrize("cls", [Lingering, AsyncCleanup])
+@pytest.mark.parametrize("name", ["block", "wait", "wait_beside_a_task_that_blocks"])
+def test_what_an_endpoint_has_to_do_at_its_end_is_done(
+    cls: type[Lingering], name: str, grace: float, tmp_path: Path
+) -> None:
+    """The call that runs is ended, the ones behind it are not begun, and the actor cleans up."""
+    mesh = proc_mesh(n=1)
+    actor: Any = mesh.spawn("a", cls, str(tmp_path)).get(LONG)
+    calls = [getattr(actor, name).call_one() for _ in range(3)]
+    wait_until((tmp_path / "inside-a").exists, LONG)
+    mesh.stop(grace)
+    for call in calls:
+        assert isinstance(call.exception(LONG), MeshStopped)
+    assert noted(tmp_path) == {"inside-a", "finally-a", "cleanup-a"}
+
+
+def test_a_call_that_waits_on_a_thread_of_its_own_is_ended_too(tmp_path: Path) -> None:
+    mesh = proc_mesh(n=1)
+    pids = mesh.spawn("first", Victim).pid.call().get(LONG).values()
+    call = mesh.spawn("b", Lingering, str(tmp_path)).wait.call_one()
+    wait_until((tmp_path / "inside-b").exists, LONG)
+    mesh.stop(0.1)
+    assert isinstance(call.exception(LONG), MeshStopped)
+    assert noted(tmp_path) == {"inside-b", "finally-b", "cleanup-b"}
+    all_gone(pids, 1)
+
+
+def test_a_sync_actor_cleans_up_in_a_loop_of_its_own(tmp_path: Path) -> None:
+    mesh = proc_mesh(n=1)
+    call = mesh.spawn("plain", Plain, str(tmp_path)).block.call_one()
+    wait_until((tmp_path / "inside-plain").exists, LONG)
+    mesh.stop(0.0)
+    assert isinstance(call.exception(LONG), MeshStopped)
+    assert noted(tmp_path) == {"inside-plain", "finally-plain", "cleanup-plain"}
+
+
+@pytest.mark.parametrize("grace", [0.0, 0.3])
+@pytest.mark.parametrize("first", [True, False])
+def test_an_async_endpoint_that_swallows_cancellation(first: bool, grace: float, tmp_path: Path) -> None:
+    mesh = proc_mesh(n=1)
+    if not first:
+        mesh.spawn("first", Victim).get(LONG)
+    actor = mesh.spawn("a", Lingering, str(tmp_path))
+    pids = actor.pid.call().get(LONG).values()
+    call = actor.swallow.call_one()
+    wait_until((tmp_path / "inside-a").exists, LONG)
+    begin = time.monotonic()
+    mesh.stop(grace)
+    assert time.monotonic() - begin < grace + BEYOND
+    all_gone(pids, 1)
+    assert isinstance(call.exception(LONG), MeshStopped)
+    assert noted(tmp_path) == {"inside-a", "finally-a"}
+
+
+def test_the_tasks_of_a_stopped_actor_end_before_stop_does(tmp_path: Path) -> None:
+    """The process lives on: what they have to do is not cut off with their loop."""
+    mesh = proc_mesh(n=1)
+    actor = mesh.spawn("a", Lingering, str(tmp_path))
+    actor.start_task.call_one().get(LONG)
+    actor.stop()
+    assert noted(tmp_path) == {"cleanup-a", "task-a"}
+
+
+# ---- SIGTERM from outside, to one rank
+
+
+def set_grace(seconds: float) -> None:
+    """In a rank: how long it waits for what runs."""
+    from meshrt.actor import process
+
+    process.GRACE = seconds
+
+
+def on_a_thread(actor: type[Any], grace: float, folder: Path) -> Any:
+    """Return an actor on a thread of its own, on a rank that has that grace."""
+    mesh = proc_mesh(n=2)
+    mesh.spawn("grace", Victim).apply.call(set_grace, grace).get(LONG)
+    return mesh.slice(n=0).spawn("a", actor, str(folder)).get(LONG)
+
+
+def on_the_main_thread(actor: type[Any], grace: float, folder: Path) -> Any:
+    """The same on the main thread, the only one that a signal reaches."""
+    mesh = proc_mesh(n=2)
+    found = mesh.slice(n=0).spawn("a", actor, str(folder)).get(LONG)
+    mesh.spawn("grace", Victim).apply.call(set_grace, grace).get(LONG)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("block", on_the_main_thread), ("wait", on_the_main_thread), ("wait", on_a_thread)],
+    ids=["block", "wait", "wait on a thread"],
+)
+def test_sigterm_ends_a_rank_whose_call_hangs_after_the_grace(name: str, where: Any, tmp_path: Path) -> None:
+    actor = where(Lingering, 0.2, tmp_path)
+    pid = actor.pid.call_one().get(LONG)
+    call = getattr(actor, name).call_one()
+    wait_until((tmp_path / "inside-a").exists, LONG)
+    os.kill(pid, signal.SIGTERM)
+    error = call.exception(LONG)
+    assert isinstance(error, ProcessDied) and error.signal == signal.SIGTERM and error.may_have_run
+    assert noted(tmp_path) == {"inside-a", "finally-a", "cleanup-a"}
+
+
+@pytest.mark.parametrize("name", ["swallow", "block"])
+def test_sigterm_ends_a_rank_that_cannot_be_interrupted(name: str, tmp_path: Path) -> None:
+    """One that swallows it, and one on a thread that no signal reaches."""
+    actor = on_a_thread(Lingering, 0.1, tmp_path)
+    pid = actor.pid.call_one().get(LONG)
+    call = getattr(actor, name).call_one()
+    wait_until((tmp_path / "inside-a").exists, LONG)
+    os.kill(pid, signal.SIGTERM)
+    error = call.exception(LONG)
+    assert isinstance(error, ProcessDied) and error.signal == signal.SIGKILL
+    assert "it did not end within 0.1 s after SIGTERM" in str(error)
+
+
+def test_a_second_sigterm_does_not_wait_for_the_grace(tmp_path: Path) -> None:
+    actor = on_the_main_thread(Lingering, 600.0, tmp_path)
+    pid = actor.pid.call_one().get(LONG)
+    call = actor.wait.call_one()
+    wait_until((tmp_path / "inside-a").exists, LONG)
+    os.kill(pid, signal.SIGTERM)
+    assert call.exception(0.3) is not None and not call.done()
+    assert is_alive(pid) and noted(tmp_path) == {"inside-a"}
+    os.kill(pid, signal.SIGTERM)
+    error = call.exception(LONG)
+    assert isinstance(error, ProcessDied) and error.signal == signal.SIGTERM
+    assert noted(tmp_path) == {"inside-a", "finally-a", "cleanup-a"}
+
+
+def test_sigterm_and_stop_at_once(tmp_path: Path) -> None:
+    for grace in (0.0, 0.2):
+        mesh = proc_mesh(n=2)
+        actor = mesh.spawn("a", Lingering, str(tmp_path))
+        pids = actor.pid.call().get(LONG).values()
+        call = actor.wait.call()
+        wait_until((tmp_path / "inside-a").exists, LONG)
+        stopping = threading.Thread(target=mesh.stop, args=(grace,))
+        stopping.start()
+        send([signal.SIGTERM], pids)
+        stopping.join(LONG)
+        all_gone(pids, 1)
+        assert isinstance(call.exception(LONG), MeshStopped | ProcessDied)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from meshrt import Actor, ActorError, ProcMesh, endpoint, proc_mesh
-from tests.faults.actors import AsyncVictim, BornDead, Victim, raise_kind
-from tests.faults.watch import LONG, Program
+from meshrt import Actor, ActorError, ProcessDied, ProcMesh, endpoint, proc_mesh
+from tests.faults.actors import AsyncVictim, BornDead, Victim, raise_kind, wait_for_file
+from tests.faults.watch import LONG, Program, all_gone
+from tests.support.waiting import wait_until
 
 RAISED = {
     "sys.exit": ("SystemExit", "3"),
@@ -212,3 +215,106 @@ def test_arguments_that_cannot_be_read_in_the_rank(how: str) -> None:
     with pytest.raises(ActorError, match="cannot be read" if how == "raise" else "SystemExit"):
         victims.echo.call_one(Unreadable(how)).get(LONG)
     assert victims.echo.call_one(1).get(LONG) == 1
+
+
+class Exiting(Actor):
+    """Exits in a task of its own, when the file ``gate`` exists."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+        self.task: asyncio.Task[None] | None = None
+
+    @endpoint
+    def pid(self) -> int:
+        return os.getpid()
+
+    @endpoint
+    async def start(self, code: Any) -> None:
+        async def end() -> None:
+            await asyncio.to_thread(wait_for_file, str(self.folder / "gate"))
+            raise_kind(code) if code == "KeyboardInterrupt" else sys.exit(code)
+
+        self.task = asyncio.create_task(end())
+
+    @endpoint
+    async def wait(self) -> None:
+        (self.folder / "inside").touch()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            (self.folder / "finally").touch()
+
+    def __cleanup__(self, error: BaseException | None) -> None:
+        (self.folder / "cleanup").touch()
+
+
+EXITS = [
+    (3, 3, "sys.exit(3) in a task of exiting"),
+    (None, 0, "sys.exit() in a task of exiting"),
+    ("in words", 1, "sys.exit(in words) in a task of exiting"),
+    ("KeyboardInterrupt", 1, "KeyboardInterrupt in a task of exiting"),
+]
+
+
+@pytest.mark.parametrize(("code", "status", "text"), EXITS)
+@pytest.mark.parametrize("first", [True, False])
+def test_an_exit_in_a_task_ends_the_rank_and_every_caller_is_told_why(
+    first: bool, code: Any, status: int, text: str, tmp_path: Path
+) -> None:
+    """As asyncio has it: it leaves the loop, and means the process. The rank ends in order."""
+    mesh = proc_mesh(n=2)
+    if not first:
+        mesh.spawn("first", Victim).get(LONG)
+    exiting = mesh.slice(n=0).spawn("exiting", Exiting, str(tmp_path))
+    beside = mesh.spawn("beside", Victim).get(LONG)
+    pid = exiting.pid.call_one().get(LONG)
+    exiting.start.call_one(code).get(LONG)
+    running, waiting = exiting.wait.call_one(), exiting.pid.call_one()
+    wait_until((tmp_path / "inside").exists, LONG)
+    (tmp_path / "gate").touch()
+    for call in (running, waiting):
+        error = call.exception(LONG)
+        assert isinstance(error, ProcessDied) and (error.exit_code, error.signal) == (status, None)
+        assert text in str(error) and f"rank 0 (n=0) on {os.uname().nodename}, pid {pid}" in str(error)
+    all_gone([pid], LONG)
+    assert {path.name for path in tmp_path.iterdir()} == {"gate", "inside", "finally", "cleanup"}
+    assert text in str(exiting.pid.call_one().exception(LONG))
+    assert text in str(beside.slice(n=0).pid.call_one().exception(LONG))
+    assert beside.slice(n=1).echo.call_one(1).get(LONG) == 1
+
+
+def test_an_exit_in_a_task_that_nobody_waits_for_is_announced(tmp_path: Path) -> None:
+    script = f"""
+        from tests.faults.test_worker_raises import Exiting
+        exiting = proc_mesh(n=2).spawn("exiting", Exiting, {str(tmp_path)!r})
+        exiting.slice(n=1).start.call_one("in words").get({LONG})
+        open({str(tmp_path / "gate")!r}, "w").close()
+        while not os.path.exists({str(tmp_path / "seen")!r}):
+            time.sleep(0.002)
+        tell(alive=exiting.slice(n=0).pid.call_one().get({LONG}))
+    """
+    with Program(script, tmp_path) as program:
+        wait_until(lambda: "exited with code 1 (sys.exit(in words) in a task of exiting)" in program.output, LONG)
+        (tmp_path / "seen").touch()
+        assert program.told("alive")
+        assert program.ends() == 0
+        assert "[exiting n=1] in words\n" in program.output
+
+
+def test_an_exit_in_a_task_of_an_actor_in_the_script_is_reported(tmp_path: Path) -> None:
+    """The script is not ended by an actor that lives in it."""
+    script = f"""
+        from tests.faults.test_worker_raises import Exiting
+        exiting = this_proc().spawn("exiting", Exiting, {str(tmp_path)!r}).get({LONG})
+        exiting.start.call_one(3).get({LONG})
+        open({str(tmp_path / "gate")!r}, "w").close()
+        try:
+            exiting.wait.call_one().get(0.3)
+        except CallTimeout:
+            tell(alive=os.path.exists({str(tmp_path / "inside")!r}))
+    """
+    with Program(script, tmp_path) as program:
+        assert program.told("alive")
+        wait_until(lambda: "SystemExit: 3" in program.output, LONG)
+        assert "exiting.a task() raised on rank 0, and nobody waits for it" in program.output
+        assert program.ends() == 0

@@ -38,6 +38,19 @@ from meshrt.wire.source import source_text
 
 __all__ = ["Broker", "load"]
 
+_Operation = Callable[[ToolClient, Body], Awaitable[Body]]
+
+#: Operations that change something for ranks: whoever else sits at a terminal sees what was typed.
+_ACTS = (
+    "debug.attach",
+    "debug.send",
+    "debug.cast",
+    "debug.continue",
+    "debug.interrupt",
+    "debug.break",
+    "debug.clear",
+    "debug.postmortem",
+)
 _GATHER_SECONDS = 0.005
 _LONGEST_WAIT = 24 * 3600.0
 
@@ -75,7 +88,7 @@ class Broker:
             }
         )
         services.rank_operations["debug.source"] = self._source
-        operations: dict[str, Callable[[ToolClient, Body], Awaitable[Body]]] = {
+        operations: dict[str, _Operation] = {
             "debug.hello": self._hello,
             "debug.list": self._list,
             "debug.names": self._names,
@@ -98,6 +111,8 @@ class Broker:
             "debug.postmortem": self._breaks.post_mortem,
         }
         services.tool_operations.update(operations)
+        for name in _ACTS:
+            services.tool_operations[name] = self._watched(operations[name])
         services.client_gone.append(self._on_client_gone)
         services.rank_gone.append(self._on_rank_gone)
         services.rank_silent.append(self._on_rank_silent)
@@ -208,6 +223,20 @@ class Broker:
 
     async def _status(self, client: ToolClient, body: Body) -> Body:
         return status_of(self._targets, [client.pid for client in self._persons()])
+
+    def _watched(self, operation: _Operation) -> _Operation:
+        """Return ``operation`` with the other terminals told what was typed, once it is under way."""
+
+        async def watched(client: ToolClient, body: Body) -> Body:
+            attachment = self._attached.get(client.id)
+            answer = await operation(client, body)
+            typed = str(body.get("typed", "")).strip()
+            if typed:
+                where = f" at {attachment.session.name} {attachment.session.key.rank}" if attachment else ""
+                self._notices.typed(client, f"process {client.pid}{where}: {typed}")
+            return answer
+
+        return watched
 
     # -- one rank ------------------------------------------------------------------------------------------------------
 

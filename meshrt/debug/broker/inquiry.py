@@ -51,7 +51,7 @@ class Inquiry:
         if job is None:
             return False
         job.answer(session.key, "answered", session.text)
-        return True
+        return not job.left
 
     def gone(self, mesh_id: str, rank: int, how: str) -> bool:
         """A rank's process has ended. Returns whether somebody waited for it to stop."""
@@ -138,9 +138,7 @@ class Inquiry:
                     stacks.gone(mesh.mesh_id, rank, mesh.gone[rank][0])
         asked = {"actor": self._targets.actor(actor).name if actor else "", "verbose": bool(body.get("verbose"))}
         alive = {mesh_id: sorted(members) for mesh_id, members in targets.items() if members}
-        for group in await gather_all(
-            self._services, alive, STACKS, asked, _STACK_SECONDS, stack_suffices=True
-        ):
+        for group in await gather_all(self._services, alive, STACKS, asked, _STACK_SECONDS, stack_suffices=True):
             stacks.add(group)
         return stacks.to_wire()
 

@@ -50,7 +50,8 @@ class Job:
         self._limit = ALL_CHARACTERS
         self._scheduled = False
         self._started = False
-        self._left = False
+        #: Nobody wants to know any more.
+        self.left = False
         self._finished = False
 
     def expect(self, key: SessionKey, label: str) -> None:
@@ -83,7 +84,7 @@ class Job:
 
     def leave(self) -> None:
         """Nobody wants to know any more."""
-        self._left = True
+        self.left = True
 
     def start(self) -> Body:
         """Return the first report; what comes in from now on is pushed."""
@@ -127,7 +128,7 @@ class Job:
     def stopped(self, session: Session, text: str) -> bool:
         prompt = "" if session.prompt == PDB_PROMPT else session.prompt
         self._settle(session, "answered", session.text + prompt, session.facts)
-        return not self._left
+        return not self.left
 
     def printed(self, session: Session, text: str) -> None:
         pass  # kept in the session's own text until it answers
@@ -152,7 +153,7 @@ class Job:
         if self._finished:
             return
         self._finished = not self._pending
-        while not self._left and (self._answers or self._finished):
+        while not self.left and (self._answers or self._finished):
             self.client.push("debug.report", self.report())
             if not self._answers:
                 break

@@ -72,6 +72,7 @@ def _row(actor: Actor, rank: int, state: State, session: Session | None) -> Body
         "state": state.word,
         "note": state.note,
         "since": state.since,
+        "holder": session.holder.pid if session is not None and session.holder is not None else 0,
     }
 
 

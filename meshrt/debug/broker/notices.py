@@ -71,6 +71,12 @@ class Notices:
             if client.pid != self._own_pid:
                 client.push("debug.notice", {"text": text})
 
+    def typed(self, client: ToolClient, text: str) -> None:
+        """Tell the other terminals what somebody has typed at one."""
+        for other in self._audience():
+            if other.id != client.id:
+                other.push("debug.notice", {"text": text})
+
     def _event(self) -> None:
         self._quiet = False
         if not self._ticks:

@@ -41,6 +41,8 @@ class Client:
         self.on_notice: Callable[[str], None] = lambda text: None
         self.on_change: Callable[[], None] = lambda: None
         self._closed = False
+        #: The line that is being obeyed: other terminals are told.
+        self.typed = ""
         self.standing = 0
         self.resumed = 0
         #: What the attached session does; None when the program is gone.
@@ -58,7 +60,7 @@ class Client:
 
     def ask(self, operation: str, /, *, timeout: float = 10.0, **body: Any) -> Body:
         """Ask the broker. Raises MeshError with its refusal, ConnectionError, TimeoutError."""
-        return self._connection.request(operation, body, timeout=timeout)
+        return self._connection.request(operation, {**body, "typed": self.typed}, timeout=timeout)
 
     def reports(self, job: int) -> queue.SimpleQueue[Body | None]:
         """Return the queue of what comes in for a job."""

@@ -146,6 +146,7 @@ class Repl:
 
     def execute(self, line: str) -> bool:
         """Obey one line. Returns False when it could not be obeyed."""
+        self.client.typed = line[:200]
         try:
             if self._attached is not None and not (self._attached.at_pdb and _MESH_LINE.match(line)):
                 return self._at_rank(self._attached, line)
@@ -160,6 +161,7 @@ class Repl:
         except KeyboardInterrupt:
             self._say("")
         finally:
+            self.client.typed = ""
             self._mind_attached()
         return False
 

@@ -73,6 +73,8 @@ def _remarks(rows: Iterable[Body]) -> Iterable[tuple[str, list[Body]]]:
     for row in rows:
         if row["state"] == "post-mortem":
             remarks.setdefault("after an exception (c delivers it)", []).append(row)
+        if row["holder"]:
+            remarks.setdefault(f"held by the terminal of process {row['holder']}", []).append(row)
         if row["note"]:
             remarks.setdefault(row["note"], []).append(row)
     return remarks.items()

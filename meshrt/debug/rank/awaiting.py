@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import inspect
 from collections.abc import Coroutine
 from types import CodeType
@@ -37,6 +36,8 @@ def run(coroutine: Coroutine[Any, Any, Any], console: Console) -> Any:
         RuntimeError: It waits for something of the actor's own loop.
         CancelledError: The person let the rank go meanwhile.
     """
+    import asyncio  # start-up: who awaits needs it, a breakpoint does not
+
     outer = asyncio._get_running_loop()
     asyncio._set_running_loop(None)
     loop = asyncio.new_event_loop()
@@ -59,7 +60,7 @@ def run(coroutine: Coroutine[Any, Any, Any], console: Console) -> Any:
         asyncio._set_running_loop(outer)
 
 
-def _cancel(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
+def _cancel(loop: Any, task: Any) -> None:
     try:
         loop.call_soon_threadsafe(task.cancel)
     except RuntimeError:
@@ -67,6 +68,8 @@ def _cancel(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
 
 
 async def _end_tasks() -> None:
+    import asyncio  # start-up: as above
+
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()

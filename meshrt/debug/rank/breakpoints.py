@@ -11,15 +11,14 @@ Pure bookkeeping: who looks at the lines is `meshrt.debug.rank.monitoring` (3.12
 from __future__ import annotations
 
 import inspect
-import linecache
-import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from meshrt.actor.endpoint import endpoints_of
 from meshrt.debug.rank.codelines import NoCodeError, Target, body_of, find, is_module, matches
+from meshrt.debug.rank.loaded import loaded_code
 from meshrt.debug.stepping import is_hidden_code
 from meshrt.hooks import ActorState, Body
 
@@ -120,7 +119,7 @@ class BreakTable:
             rows[row.id] = row
         for row in rows.values():
             if row.file and not row.problem:
-                for filename, roots in _loaded_code(row.file, actors):
+                for filename, roots in loaded_code(row.file, actors):
                     row.bind(filename, roots, ran=True)
         self._bind_endpoints(rows.values(), actors)
         with self._lock:
@@ -231,65 +230,3 @@ class BreakTable:
                 self.active = any(not other.done for other in self._rows.values())
             hit = hit or Hit(row.id, error)
         return hit
-
-
-def _loaded_code(file: str, actors: Sequence[ActorState]) -> list[tuple[str, list[CodeType]]]:
-    """Return the code of each loaded file that is meant by ``file``, with its name."""
-    found: dict[str, list[CodeType]] = {}
-    for module in list(sys.modules.values()):
-        filename = getattr(module, "__dict__", {}).get("__file__")  # the module's own __getattr__ is user code
-        if isinstance(filename, str) and matches(filename, file):
-            code = _compiled(filename)
-            if code is not None:
-                found[filename] = [code]
-    for function in _shipped_functions(actors):
-        filename = function.__code__.co_filename
-        if filename not in found and matches(filename, file):
-            code = _compiled(filename)
-            found[filename] = [code] if code is not None else []
-        if filename in found and found[filename][:1] != [] and found[filename][0].co_name == "<module>":
-            continue
-        if filename in found:
-            found[filename].append(function.__code__)
-    return [(filename, roots) for filename, roots in found.items() if roots]
-
-
-def _compiled(filename: str) -> CodeType | None:
-    lines = linecache.getlines(filename)
-    try:
-        return compile("".join(lines), filename, "exec", dont_inherit=True) if lines else None
-    except (SyntaxError, ValueError):
-        return None  # changed since it was loaded, or no Python: its functions are looked at one by one
-
-
-def _shipped_functions(actors: Sequence[ActorState]) -> Iterable[FunctionType]:
-    """The functions of actors' classes, and those that they can name: code that came by value is in no module."""
-    namespaces: dict[int, Mapping[str, Any]] = {}
-    classes: dict[type, None] = {}
-    for actor in actors:
-        if actor.instance is not None:
-            classes.update(dict.fromkeys(type(actor.instance).__mro__))
-    functions: dict[FunctionType, None] = {}
-    for cls in classes:
-        _add_functions(cls.__dict__.values(), functions)
-    for function in functions:
-        namespaces[id(function.__globals__)] = function.__globals__
-    for namespace in namespaces.values():
-        values = list(namespace.values())
-        _add_functions(values, functions)
-        for value in values:
-            if isinstance(value, type):
-                _add_functions(value.__dict__.values(), functions)
-    return functions
-
-
-def _add_functions(values: Iterable[Any], functions: dict[FunctionType, None]) -> None:
-    for value in list(values):
-        kind = type(value)  # isinstance would ask the value
-        if kind in (staticmethod, classmethod):
-            value = value.__func__
-        elif kind is property:
-            value = value.fget
-        while type(value) is FunctionType and value not in functions:
-            functions[value] = None
-            value = value.__dict__.get("__wrapped__")

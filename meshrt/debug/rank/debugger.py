@@ -33,8 +33,8 @@ from meshrt.hooks import Body, EndpointCall, RankServices, hooks
 __all__ = ["RankDebugger", "load"]
 
 _PRICE = (
-    "Python 3.11 traces every call while breakpoints are set: calls cost 5 to 10 times as much, loops run half as fast; "
-    "what runs already in other threads than the main one is not reached"
+    "Python 3.11 traces every call while breakpoints are set: calls cost 5 to 10 times as much, loops twice; what runs "
+    "already in other threads than the main one is not reached"
 )
 
 

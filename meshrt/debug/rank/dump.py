@@ -158,12 +158,12 @@ class _Values(reprlib.Repr):
         # reprlib goes by the name of the class: a user's own `list` is not ours to look into.
         if is_array(x):
             return describe(x)[0]
-        if type(x).__module__ != "builtins" and type(x).__name__ in _CONTAINERS:
+        if type(x).__module__ not in ("builtins", "collections", "array"):
             return self.repr_instance(x, level)
         return super().repr1(x, level)
 
-
-_CONTAINERS = ("tuple", "list", "array", "set", "frozenset", "deque", "dict", "str", "int")
+    def repr_instance(self, x: Any, level: int) -> str:
+        return cap(safe_text(x), self.maxother)
 
 
 def _exception(exception: BaseException) -> Body:

@@ -6,31 +6,26 @@ Where it differs from `pdb.Pdb`:
   for the next trace event. So it also works as the last statement, and nothing is traced until a command asks for it.
 * The runtime's stack frames are not shown and not stepped into; stepping out of the endpoint resumes the rank.
 * A wait inside a coroutine is stepped over: ``n`` and ``s`` come back when the same coroutine goes on.
-* Assignments at the prompt reach the variables of every frame of the stack, the innermost or not.
-* ``clear`` does not ask, ``interact`` and ``debug`` use the session's streams, breakpoints belong to one session.
+* A rank that is interrupted while a coroutine waits shows what awaits what as its stack.
+* Commands: see `meshrt.debug.rank.prompt_pdb`.
 """
 
 from __future__ import annotations
 
 import bdb
-import code
 import contextlib
-import pdb
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from types import CodeType, FrameType, TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from meshrt.debug.protocol import ABORTED, CLOSED, Place
-from meshrt.debug.rank import awaiting
-from meshrt.debug.rank.console import Console, Released, routed, standard_in, standard_out
-from meshrt.debug.rank.sources import SourceFetcher
-from meshrt.debug.rank.values import describe, describe_pretty
+from meshrt.debug.rank.console import Released, routed
+from meshrt.debug.rank.prompt_pdb import PromptOwner, PromptPdb
 from meshrt.debug.stepping import bottom_frame, is_awaitable, is_hidden, is_plumbing, is_suspension, visible
 from meshrt.inspect.visibility import own_index
-from meshrt.hooks import Body
 
 __all__ = ["Owner", "RankPdb", "Stack"]
 
@@ -47,14 +42,8 @@ class Finder(Protocol):
     def follow(self, frame: FrameType | None) -> Any: ...
 
 
-class Owner(Protocol):
+class Owner(PromptOwner, Protocol):
     """What a debugger needs of its session."""
-
-    console: Console
-    sources: SourceFetcher
-    facts: Body | None
-    error: str
-    brief: bool
 
     @property
     def mesh_breaks(self) -> Finder: ...
@@ -72,7 +61,7 @@ class Owner(Protocol):
     def pop(self, debugger: RankPdb, /) -> None: ...
 
 
-class RankPdb(pdb.Pdb):
+class RankPdb(PromptPdb):
     """One debugger; ``parent`` is the one whose ``debug`` command made it."""
 
     if TYPE_CHECKING:  # parts of bdb and pdb that typeshed leaves out
@@ -80,11 +69,9 @@ class RankPdb(pdb.Pdb):
         stoplineno: int
 
         def _set_stopinfo(self, stopframe: FrameType | None, returnframe: FrameType | None, line: int = 0) -> None: ...
-        def _error_exc(self) -> None: ...
 
     def __init__(self, session: Owner, parent: RankPdb | None = None) -> None:
-        streams: dict[str, Any] = {"stdin": standard_in, "stdout": standard_out}
-        super().__init__(**streams, nosigint=True, readrc=parent is None)
+        super().__init__(session, readrc=parent is None)
         self.session = session
         self.parent = parent
         #: A line is being read or obeyed. False while the debugged code runs.
@@ -356,110 +343,7 @@ class RankPdb(pdb.Pdb):
         finally:
             self.at_prompt = before
 
-    def setup(self, f: FrameType | None, tb: TracebackType | None) -> Any:
-        result = super().setup(f, tb)
-        self.session.sources.ensure_stack(self.stack)
-        return result
-
-    def default(self, line: str) -> None:
-        with self._assigning():
-            code = awaiting.compiled(line.removeprefix("!").strip(), "single")
-            if code is None:
-                super().default(line)
-                return
-            before, sys.displayhook = sys.displayhook, self.displayhook
-            try:
-                self._run_awaiting(code)
-            except BaseException:
-                self._error_exc()
-            finally:
-                sys.displayhook = before
-
-    def _getval(self, arg: str) -> Any:
-        with self._assigning() if ":=" in arg else contextlib.nullcontext():
-            code = awaiting.compiled(arg, "eval")
-            if code is None:
-                return super()._getval(arg)
-            try:
-                return self._run_awaiting(code)
-            except BaseException:
-                self._error_exc()
-                raise
-
-    def _run_awaiting(self, code: CodeType) -> Any:
-        if self.curframe is None:
-            raise NameError("there is no stack frame")
-        return awaiting.run(eval(code, self.curframe.f_globals, self.curframe_locals), self.session.console)
-
-    @contextlib.contextmanager
-    def _assigning(self) -> Iterator[None]:
-        """Let assignments of a command reach the variables of the current stack frame."""
-        frame = self.curframe
-        if frame is None or sys.version_info >= (3, 13):
-            yield
-            return
-        # Before 3.13 f_locals is a copy. Reading it takes the variables out, and only what was taken out is written
-        # back. By itself that happens for the frame of a trace event alone, once.
-        import ctypes  # start-up: needed only for an assignment at the prompt
-
-        self.curframe_locals = frame.f_locals
-        try:
-            yield
-        finally:
-            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(1))
-
-    def canonic(self, filename: str) -> str:
-        # Typed code may be called "<stdin>-3"; that is no file of the current directory.
-        return filename if filename.startswith("<") else super().canonic(filename)
-
-    def lookupmodule(self, filename: str) -> str | None:
-        # The user's own files first: a file that exists only in the program has no place on sys.path.
-        return self.session.sources.find(filename, self.stack) or super().lookupmodule(filename)
-
-    def message(self, msg: object, end: str = "\n") -> None:  # `end`: new in 3.13
-        self.session.console.write(f"{msg}{end}")
-
-    def error(self, msg: object) -> None:
-        self.session.error = str(msg)
-        self.message(f"*** {msg}")
-
-    def _load_breaks(self) -> None:
-        """Breakpoints of other sessions on this rank are theirs."""
-
     # -- commands ------------------------------------------------------------------------------------------------------
-
-    def do_p(self, arg: str) -> None:
-        if self.session.brief:
-            self._describe(arg, describe)
-        else:
-            super().do_p(arg)
-
-    def do_pp(self, arg: str) -> None:
-        if self.session.brief:
-            self._describe(arg, describe_pretty)
-        else:
-            super().do_pp(arg)
-
-    def _describe(self, arg: str, how: Callable[[Any], tuple[str, Body | None]]) -> None:
-        try:
-            value = self._getval(arg)
-        except BaseException:
-            return  # it has shown the error
-        text, self.session.facts = how(value)
-        self.message(text)
-
-    def do_clear(self, arg: str) -> None:
-        if arg:
-            super().do_clear(arg)
-            return
-        mine = [bp for bp in bdb.Breakpoint.bpbynumber if bp and bp.line in self.breaks.get(bp.file, ())]
-        for bp in mine:
-            self.clear_bpbynumber(bp.number)
-            self.message(f"Deleted {bp}")
-        if not mine:
-            self.message("There are no breakpoints")
-
-    do_cl = do_clear
 
     def do_jump(self, arg: str) -> Any:
         innermost = self.curindex + 1 == len(self.stack) and arg.isdigit()
@@ -480,18 +364,6 @@ class RankPdb(pdb.Pdb):
     do_q = do_quit
     do_exit = do_quit
 
-    def do_EOF(self, arg: str) -> None:
-        self.message("*** end of input; `c` resumes this rank, `q` aborts its endpoint")
-
-    def do_run(self, arg: str) -> None:
-        self.error("a rank cannot be restarted from here")
-
-    do_restart = do_run
-
-    def do_interact(self, arg: str) -> None:
-        if self.curframe is not None:
-            _Interpreter({**self.curframe.f_globals, **self.curframe_locals}).run()
-
     def do_debug(self, arg: str) -> None:
         if self.curframe is None:
             return
@@ -509,25 +381,3 @@ class RankPdb(pdb.Pdb):
             sys.settrace(self.trace_dispatch if self._in_trace else None)
         self.message("LEAVING RECURSIVE DEBUGGER")
         self.lastcmd = inner.lastcmd
-
-    def forget_breaks(self) -> None:
-        """Drop what a session has set: its breakpoints end with it."""
-        for bp in [bp for bp in bdb.Breakpoint.bpbynumber if bp and bp.line in self.breaks.get(bp.file, ())]:
-            bp.deleteMe()
-        self.breaks.clear()
-        if not any(bdb.Breakpoint.bpbynumber):
-            bdb.Breakpoint.clearBreakpoints()  # numbers start at 1 again, so that equal ranks give equal answers
-
-
-class _Interpreter(code.InteractiveConsole):
-    """The ``interact`` command: Python's own prompt on the session's streams."""
-
-    def __init__(self, namespace: dict[str, Any]) -> None:
-        super().__init__({**namespace, "exit": sys.exit, "quit": sys.exit})
-
-    def run(self) -> None:
-        with contextlib.suppress(SystemExit):
-            self.interact(banner="*interactive* (exit() or Ctrl-D returns to pdb)", exitmsg="")
-
-    def write(self, data: str) -> None:
-        standard_out.write(data)

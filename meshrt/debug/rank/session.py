@@ -262,9 +262,14 @@ def _how(debugger: RankPdb) -> str:
 
 def aborted(exception: BaseException) -> bool:
     """Whether ``exception`` is, or comes from, the debugger's own way to end an endpoint."""
+    # Around the class of the user's exception: isinstance, its truth and its own attribute access may run any code.
+    get = object.__getattribute__
     chain: BaseException | None = exception
-    while chain is not None:
-        if issubclass(type(chain), bdb.BdbQuit):  # isinstance would ask the exception itself
+    seen: set[int] = set()  # user code may have closed the chain to a ring
+    while chain is not None and id(chain) not in seen:
+        seen.add(id(chain))
+        if issubclass(type(chain), bdb.BdbQuit):
             return True
-        chain = chain.__cause__ or chain.__context__
+        cause = get(chain, "__cause__")
+        chain = get(chain, "__context__") if cause is None else cause
     return False

@@ -212,12 +212,33 @@ def test_a_proved_caller_is_let_in_before_a_stop_that_was_sent_later(
     rank.control.thread.join(10)
     sock, handshake = rank.dial()
     rank.control._accept(1)
-    for key, events in rank.control._selector.select(1):
+    for key, events in rank.control.selector.select(1):
         if key.fileobj in rank.control._unproved:
             key.data(events)
     sock.sendall(handshake.receive_data(sock.recv(100)) + b"sent before")
     rank.control._on_frame(Frame(CONTROL, None, msgpack.packb({"t": "stop", "drain": drain})))
     assert rank.done == ([("actor", b"sent before")] if drain else []) + [("stop", drain)]
+
+
+def test_what_is_asked_for_soon_is_done_in_order_even_behind_a_failure(rank: Rank) -> None:
+    rank.start()
+    done: list[int] = []
+    for index in range(100):
+        rank.control.call_soon(lambda index=index: done.append(index))  # type: ignore[misc]
+        if index == 50:
+            rank.control.call_soon(lambda: Rank._fail({}))
+    rank.control.settle(10)
+    assert done == list(range(100))
+
+
+def test_what_is_asked_for_later_is_done_when_its_time_has_come(rank: Rank) -> None:
+    rank.start()
+    done: list[str] = []
+    rank.control.call_later(0.02, lambda: done.append("later"))
+    rank.control.call_later(600, lambda: done.append("never"))
+    rank.control.call_soon(lambda: done.append("soon"))
+    wait_until(lambda: "later" in done)
+    assert done == ["soon", "later"]
 
 
 def test_close_ends_the_thread_and_the_socket(rank: Rank) -> None:

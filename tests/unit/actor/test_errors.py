@@ -8,8 +8,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from meshrt.actor.errors import RUNTIME_FILES, describe_exception, type_name
-from meshrt.errors import RemoteException
+from meshrt.actor.errors import describe_exception, type_name
+from meshrt.errors import RUNTIME_FILES, RemoteException
 from meshrt.wire.messages import error_to_wire
 
 

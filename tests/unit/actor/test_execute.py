@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgpack
@@ -9,9 +10,11 @@ import pytest
 
 from meshrt.actor.actor import Actor
 from meshrt.actor.context import current_call, current_rank
+from meshrt.actor.ending import StopInterrupt
 from meshrt.actor.endpoint import endpoint
 from meshrt.actor.execute import Execution, Executor
 from meshrt.errors import ProtocolError
+from meshrt.hooks import hooks
 from meshrt.selection import Extent, Shape
 from meshrt.wire import codec
 from meshrt.wire.frames import Frame, FrameDecoder, split_frames
@@ -37,6 +40,15 @@ class Subject(Actor):
     def rank(self) -> int:
         return current_rank().rank
 
+    @endpoint
+    async def give_async(self, value: Any) -> Any:
+        assert current_rank().rank == 2
+        return value
+
+    @endpoint
+    async def fail_async(self, error: BaseException) -> None:
+        raise error
+
     def __cleanup__(self, exc: object) -> None:
         raise OSError("not clean")
 
@@ -60,7 +72,13 @@ class Bench:
 
     def serve(self, work: Execution | list[Any] | None) -> Frame | None:
         """Run, and return the answer as the caller reads it."""
-        answer = self.executor.run(work) if isinstance(work, Execution) else work
+        answer: list[Any] | None
+        if not isinstance(work, Execution):
+            answer = work
+        elif work.is_async:
+            answer = asyncio.run(self.executor.run_async(work))
+        else:
+            answer = self.executor.run(work)
         if answer is None:
             return None
         (frame,) = FrameDecoder().receive_data(b"".join(answer))
@@ -101,6 +119,7 @@ def test_init_then_calls(bench: Bench) -> None:
     assert value_of(bench.call("give", {"a": 1})) == {"a": 1}
     assert value_of(bench.call("give", None)) is None
     assert value_of(bench.call("rank")) == 2
+    assert value_of(bench.call("give_async", [1])) == [1]
     assert current_call() is None
 
 
@@ -127,19 +146,12 @@ def test_a_second_init_is_refused(bench: Bench) -> None:
     assert value_of(bench.call("give", 1)) == 1
 
 
-def test_a_stopped_actor_refuses_and_can_begin_anew(bench: Bench) -> None:
+@pytest.mark.parametrize("name", ["fail", "fail_async"])
+@pytest.mark.parametrize("error", [ValueError("x"), SystemExit(3), GeneratorExit(), asyncio.CancelledError()])
+def test_whatever_is_raised_is_the_answer(bench: Bench, error: BaseException, name: str) -> None:
     bench.init()
-    bench.executor.stopped()
-    assert error_of(bench.call("give", 1))[2] == "stopped"
-    bench.init()
-    assert value_of(bench.call("give", 1)) == 1
-
-
-@pytest.mark.parametrize("error", [ValueError("x"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
-def test_whatever_is_raised_is_the_answer(bench: Bench, error: BaseException) -> None:
-    bench.init()
-    answer = bench.call("fail", error)
-    assert error_of(answer)[0] == type(error).__name__
+    answer = bench.call(name, error)
+    assert error_of(answer)[0].rpartition(".")[2] == type(error).__name__
     assert answer is not None and type(codec.decode(answer.payload, answer.header[2])) is type(error)
     assert current_call() is None
 
@@ -184,5 +196,57 @@ def test_cleanup_runs_only_on_a_living_actor_and_its_error_is_reported(bench: Be
     work = bench.executor.cleanup_execution()
     assert work is not None and bench.executor.run(work) is None
     assert bench.unhandled == [("__cleanup__", "OSError")]
-    bench.executor.stopped()
-    assert bench.executor.cleanup_execution() is None
+    bench.executor.ended()
+    assert bench.executor.cleanup_execution() is None and bench.executor.actor is None
+
+
+@pytest.mark.parametrize("name", ["fail", "fail_async"])
+def test_what_the_end_of_the_rank_interrupts_is_not_answered(bench: Bench, name: str) -> None:
+    """The fate of the rank is the answer."""
+    bench.init()
+    assert bench.call(name, StopInterrupt("this rank is stopping")) is None
+    assert not bench.unhandled and current_call() is None
+
+
+@pytest.mark.parametrize("raised", [asyncio.CancelledError(), ValueError("instead")])
+def test_what_was_cancelled_is_not_answered_unless_it_says_something_else(bench: Bench, raised: BaseException) -> None:
+    bench.init()
+    work = bench.executor.decode_call(bench.frame(CALL, [7, "fail_async", VIEW, LENGTHS, 0], ((raised,), {})))
+    assert isinstance(work, Execution) and work.is_async
+    work.interrupted = True
+    answer = bench.serve(work)
+    assert answer is None if isinstance(raised, asyncio.CancelledError) else error_of(answer)[0] == "ValueError"
+
+
+def test_hooks_see_every_call_whatever_becomes_of_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, str]] = []
+    for hook in ("endpoint_enter", "endpoint_exit"):
+        monkeypatch.setattr(hooks, hook, [lambda call, hook=hook: seen.append((hook, call.endpoint))])
+    monkeypatch.setattr(hooks, "endpoint_error", [lambda call, error: seen.append((type(error).__name__, ""))])
+    bench.init()
+    seen.clear()
+    for name in ("give", "give_async"):
+        bench.call(name, 1)
+        assert seen == [("endpoint_enter", name), ("endpoint_exit", name)]
+        seen.clear()
+    for name in ("fail", "fail_async"):
+        bench.call(name, ValueError())
+        assert seen == [("endpoint_enter", name), ("ValueError", ""), ("endpoint_exit", name)]
+        seen.clear()
+
+
+class AsyncCleanup(Actor):
+    @endpoint
+    def nothing(self) -> None:
+        pass
+
+    async def __cleanup__(self, exc: object) -> None:
+        pass
+
+
+def test_an_async_cleanup_alone_wants_an_event_loop(bench: Bench) -> None:
+    frame = bench.frame(INIT, [1, "AsyncCleanup", VIEW, LENGTHS], (None, AsyncCleanup, (), {}))
+    bench.serve(bench.executor.decode_init(frame))
+    assert bench.executor.is_async
+    work = bench.executor.cleanup_execution()
+    assert work is not None and work.is_async and bench.serve(work) is None and not bench.unhandled

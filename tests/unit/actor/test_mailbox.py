@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import array
+import asyncio
+import fcntl
 import socket
+import sys
+import termios
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +16,7 @@ import msgpack
 import pytest
 
 from meshrt.actor.actor import Actor
+from meshrt.actor.callers import Message
 from meshrt.actor.endpoint import endpoint
 from meshrt.actor.execute import Executor
 from meshrt.actor.mailbox import Mailbox
@@ -67,7 +73,7 @@ class Caller:
         ours, theirs = socket.socketpair()
         self.link = Link(ours)
         self.frames: list[Frame] = []
-        mailbox.add_link(Link(theirs), b"")
+        mailbox.callers.add([Link(theirs)], [])
 
     def init(self, cls: type = Notes, call_id: int = 0) -> None:
         parts, lengths = codec.encode((None, cls, (), {}))
@@ -82,6 +88,12 @@ class Caller:
 
     def send(self, parts: list[Any]) -> None:
         assert self.link.send(parts)
+
+    def is_read(self) -> bool:
+        """Whether the mailbox has read all that was sent."""
+        left = array.array("i", [0])
+        fcntl.ioctl(self.link.fileno(), termios.TIOCOUTQ, left)
+        return not left[0]
 
     def answers(self, count: int) -> list[tuple[int, Any]]:
         """Wait for so many answers; returns (call id, value or "error")."""
@@ -109,9 +121,11 @@ class Served:
         Notes.cleaned.clear()
         self.unhandled: list[str] = []
         executor = Executor("m", 0, "notes", None, lambda context, remote: self.unhandled.append(remote.type))
-        self.mailbox = Mailbox(executor)
+        self.exits: list[tuple[str, BaseException]] = []
+        self.mailbox = Mailbox(executor, lambda executor, error: self.exits.append((executor.name, error)))
         self.thread = threading.Thread(target=self.mailbox.serve)
         self.callers: list[Caller] = []
+        self.handed_over = False
 
     def start(self) -> None:
         self.thread.start()
@@ -126,9 +140,16 @@ class Served:
         if self.thread.ident is not None:
             self.thread.join(20)
         assert not self.thread.is_alive()
-        self.mailbox.close()
-        for caller in self.callers:
-            caller.link.close()
+        self.hand_over()
+        for link in (*self.links, *(caller.link for caller in self.callers)):
+            link.close()
+
+    def hand_over(self) -> tuple[list[Link], list[Message]]:
+        """Take over what the mailbox has left, once."""
+        if not self.handed_over:
+            self.handed_over = True
+            self.links, self.messages = self.mailbox.callers.hand_over()
+        return self.links, self.messages
 
 
 @pytest.fixture
@@ -144,7 +165,7 @@ def test_calls_before_init_wait_for_it_and_keep_their_order(served: Served, cls:
     for call_id in (1, 2, 3):
         early.call(call_id, "tell", call_id)
     served.start()
-    wait_until(lambda: served.mailbox.queued == 3)
+    wait_until(early.is_read)
     owner.init(cls)
     assert early.answers(3) == [(1, 1), (2, 2), (3, 3)]
     assert owner.answers(1) == [(0, None)]
@@ -246,15 +267,128 @@ def test_stop_without_drain_ends_after_the_running_message(served: Served) -> No
 
 
 @pytest.mark.parametrize("cls", [Notes, AsyncNotes])
-def test_a_stop_message_ends_the_actor_and_not_the_mailbox(served: Served, cls: type) -> None:
-    served.start()
-    caller = served.caller()
+def test_a_stop_message_ends_it_and_leaves_the_callers_with_what_they_sent_behind(served: Served, cls: type) -> None:
+    caller, other = served.caller(), served.caller()
     caller.init(cls)
     caller.call(1, "tell", 1)
     caller.stop(2)
     caller.call(3, "tell", 3)
-    assert caller.answers(4) == [(0, None), (1, 1), (2, None), (3, "error stopped")]
+    served.start()
+    served.thread.join(20)
+    assert served.mailbox.stopped and served.mailbox.executor.actor is None
+    assert caller.answers(2) == [(0, None), (1, 1)]
     assert Notes.cleaned == [None]
-    caller.init(cls, call_id=4)
-    caller.call(5, "all")
-    assert caller.answers(6)[-2:] == [(4, None), (5, [])]
+    other.call(1, "tell", "unread")
+    links, messages = served.hand_over()
+    assert [(frame.kind, frame.header[0]) for _, frame in messages] == [(STOP, 2), (CALL, 3)]
+    assert len(links) == 2 and not any(link.closed for link in links)
+    served.mailbox.callers.wake()  # from a thread that has not heard of it
+
+
+def test_what_came_before_init_is_left_over_too(served: Served) -> None:
+    caller = served.caller()
+    caller.call(1, "tell", 1)
+    caller.stop(2)
+    served.start()
+    served.thread.join(20)
+    _, messages = served.hand_over()
+    assert [(frame.kind, frame.header[0]) for _, frame in messages] == [(CALL, 1), (STOP, 2)]
+
+
+def test_an_answer_that_has_not_been_taken_is_left_over_whole(served: Served) -> None:
+    """Whoever takes the callers over writes on where the mailbox has stopped."""
+    caller = served.caller()
+    caller.init()
+    caller.call(1, "large", 8 << 20)
+    caller.stop(2)
+    served.start()
+    served.thread.join(20)
+    links, _ = served.hand_over()
+    assert links[0].backlog
+
+    def flushed() -> bool:
+        caller.frames += caller.link.read() or ()
+        return links[0].flush()
+
+    wait_until(flushed)
+    assert [len(value or b"") for _, value in caller.answers(2)] == [0, 8 << 20]
+
+
+class Waiting(Notes):
+    """Waits in its event loop, on request without minding a cancellation."""
+
+    entered = threading.Event()
+    noted: list[str] = []  # noqa: RUF012 - shared with the test on purpose
+
+    @endpoint
+    async def wait(self, how: str) -> str:
+        Waiting.entered.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if how == "swallow":
+                return "swallowed"
+            raise
+        finally:
+            await asyncio.sleep(0)
+            Waiting.noted.append("finally")
+        return ""
+
+    @endpoint
+    async def start_task(self, code: object) -> None:
+        async def end() -> None:
+            sys.exit(code)  # type: ignore[arg-type]  # whatever a user gives
+
+        self.task = asyncio.create_task(end())
+
+    @endpoint
+    async def await_task(self, code: object) -> None:
+        await self.start_task(code)
+        await self.task
+
+
+@pytest.fixture
+def waiting(served: Served) -> Caller:
+    Waiting.entered.clear()
+    Waiting.noted.clear()
+    served.start()
+    caller = served.caller()
+    caller.init(Waiting)
+    return caller
+
+
+@pytest.mark.parametrize("how", ["obey", "swallow"])
+def test_cancel_ends_a_call_that_waits_and_what_it_has_to_do_is_done(served: Served, waiting: Caller, how: str) -> None:
+    waiting.call(1, "wait", how)
+    assert Waiting.entered.wait(20)
+    wait_until(lambda: not served.mailbox.in_user_code())
+    served.mailbox.stop(drain=False)
+    served.mailbox.cancel()
+    served.thread.join(20)
+    assert Waiting.noted == ["finally"] and Notes.cleaned == [None]
+    assert waiting.answers(1 if how == "obey" else 2)[1:] == ([] if how == "obey" else [(1, "swallowed")])
+    served.mailbox.cancel()  # when there is nothing any more
+
+
+def test_cancel_hits_only_the_call_that_runs(served: Served, waiting: Caller) -> None:
+    waiting.answers(1)
+    served.mailbox.cancel()
+    waiting.call(1, "wait", "swallow")
+    assert Waiting.entered.wait(20)
+    served.mailbox.cancel()
+    waiting.call(2, "tell_quietly")
+    waiting.call(3, "tell", "on")
+    assert waiting.answers(4)[1:] == [(1, "swallowed"), (2, "error "), (3, "on")]
+
+
+@pytest.mark.parametrize("code", [3, "in words"])
+def test_an_exit_in_a_task_is_told_and_the_loop_goes_on(served: Served, waiting: Caller, code: object) -> None:
+    waiting.call(1, "start_task", code)
+    waiting.call(2, "tell", "on")
+    assert waiting.answers(3)[1:] == [(1, None), (2, "on")]
+    wait_until(lambda: served.exits)
+    ((name, error),) = served.exits
+    assert name == "notes" and isinstance(error, SystemExit) and error.code == code
+    waiting.call(3, "await_task", code)
+    assert waiting.answers(4)[3:] == [(3, "error ")]
+    assert len(served.exits) == 2

@@ -344,10 +344,16 @@ def test_print_asks_those_that_stand_and_those_that_run(root: FakeRoot) -> None:
     assert first["waiting"] == {"debugee": "0-1,4-7"}
     assert [body["line"] for _, _, body in root.sent] == ["p x", "p x"]
     root.answer("debug.eval", answered(4, 5, text="3", error=False), done=False)
-    root.answer("debug.eval", answered(6, text="NameError", error=True), Group("m1", (7,), "silent", {"state": "busy"}, {}))
+    root.answer(
+        "debug.eval", answered(6, text="NameError", error=True), Group("m1", (7,), "silent", {"state": "busy"}, {})
+    )
     root.stop(0, 1, text="3\n")
     root.advance(0.01)
-    found = [(answer["kind"], answer["ranks"], answer["text"]) for body in me.of("debug.report") for answer in body["answers"]]
+    found = [
+        (answer["kind"], answer["ranks"], answer["text"])
+        for body in me.of("debug.report")
+        for answer in body["answers"]
+    ]
     assert found == [
         ("answered", "4-5", "3"),
         ("answered", "6", "*** NameError"),
@@ -378,3 +384,34 @@ def test_interrupts(root: FakeRoot) -> None:
     root.stop(3, reason="interrupt")  # at last
     root.advance(1)
     assert me.of("debug.notice")[-1]["text"] == "rank 3 of debugee stopped at actors.py:16 (work)"
+
+
+def test_watchers_see_what_others_type(root: FakeRoot) -> None:
+    me, other, script = root.terminal(), root.terminal(pid=99), root.terminal(person=False, pid=100)
+    root.stop(0, 1)
+    root.advance(1)
+    root.ask(other, "debug.attach", actor="debugee", rank="0", typed="attach debugee 0")
+    root.ask(other, "debug.send", line="n", typed="n")
+    root.ask(script, "debug.cast", actor="debugee", ranks="ranks(1)", line="c", typed="cast debugee ranks(1) c")
+    root.ask(other, "debug.list", typed="list")
+    with pytest.raises(MeshError):
+        root.ask(other, "debug.attach", actor="debugee", rank="7", typed="attach debugee 7")
+    assert [body["text"] for body in me.of("debug.notice")][1:] == [
+        "process 99: attach debugee 0",
+        "process 99 at debugee 0: n",
+        "process 100: cast debugee ranks(1) c",
+    ]
+    assert [body["text"] for body in other.of("debug.notice")][1:] == ["process 100: cast debugee ranks(1) c"]
+    assert script.of("debug.notice") == []
+    (row, _) = root.ask(me, "debug.list")["rows"]
+    assert (row["rank"], row["holder"]) == (0, 99)
+
+
+def test_an_interrupt_that_was_left_is_announced(root: FakeRoot) -> None:
+    me = root.terminal()
+    job = root.ask(me, "debug.interrupt", actor="debugee", ranks="ranks(1)")["job"]
+    root.answer("debug.interrupt", answered(1, state="asked", text=""))
+    root.ask(me, "debug.leave", job=job)
+    root.stop(1, reason="interrupt")
+    root.advance(1)
+    assert me.of("debug.notice")[-1]["text"] == "rank 1 of debugee stopped at actors.py:16 (work)"

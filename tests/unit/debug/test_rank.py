@@ -255,6 +255,52 @@ def test_post_mortem_after_a_stop(rank: FakeRank, leave: str) -> None:
     assert isinstance(rank.error, ValueError)
 
 
+class Disguised(Exception):
+    """Its own answers are not to be asked for."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return bdb.BdbQuit
+
+
+def raises_in_a_ring() -> None:
+    breakpoint()
+    error = ValueError("outer")
+    error.__cause__ = Disguised("inner")
+    error.__cause__.__cause__ = error
+    raise error
+
+
+def test_post_mortem_of_an_exception_that_says_what_it_is_not(rank: FakeRank) -> None:
+    rank.start(raises_in_a_ring)
+    rank.stopped()
+    assert rank.step("c")["reason"] == "post-mortem"
+    rank.end("c")
+
+
+class Asked(BaseException):
+    """Notes that it was asked for its class."""
+
+    asked = False
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        Asked.asked = True
+        return ValueError
+
+
+def raises_asked() -> None:
+    breakpoint()
+    raise Asked
+
+
+def test_an_exception_is_not_asked_what_it_is(rank: FakeRank) -> None:
+    rank.start(raises_asked)
+    rank.stopped()
+    rank.end("c")
+    assert not Asked.asked
+
+
 def test_exception_while_stepping(rank: FakeRank) -> None:
     rank.start(endpoints.fails, "pea")
     rank.stopped()

@@ -75,9 +75,7 @@ class Worse(Exception):
         raise Worse
 
 
-@pytest.mark.parametrize(
-    ("value", "number"), [(3, 3.0), (0.5, 0.5), (numpy.float32(2.5), 2.5), (numpy.array(7), 7.0)]
-)
+@pytest.mark.parametrize(("value", "number"), [(3, 3.0), (0.5, 0.5), (numpy.float32(2.5), 2.5), (numpy.array(7), 7.0)])
 def test_numbers(value: Any, number: float) -> None:
     text, facts = describe(value)
     assert facts == {"kind": "number", "value": number}

@@ -134,7 +134,7 @@ def rows(count: int, **facts: object) -> list[Body]:
     return [
         {"actor": "debugee", "rank": rank, "coords": view.coordinates(rank), "view": view.to_wire(), "host": "node",
          "module": "my_actors", "function": "to_debug", "file": "/x/my_actors.py", "line": 16, "state": "stopped",
-         "note": "", "since": 0.0, **facts}
+         "note": "", "since": 0.0, "holder": 0, **facts}
         for rank in range(count)
     ]  # fmt: skip
 

@@ -94,6 +94,20 @@ class FakeRank:
         """Answer a call with nothing."""
         self.send(RESULT, [call_id, None])
 
+    def saw_the_end(self) -> bool:
+        """Whether the caller has closed its connection; the next one is accepted then."""
+        self.serve()
+        try:
+            if self.sock is None or self.sock.recv(1, socket.MSG_PEEK):
+                return False
+        except BlockingIOError:
+            return False
+        self.sock.close()
+        self.sock = None
+        self.handshake = ServerHandshake(SECRET, ROLE_DATA)
+        self.decoder = FrameDecoder()
+        return True
+
     def close(self) -> None:
         """Close the connection and stop listening."""
         if self.sock is not None:

@@ -15,7 +15,7 @@ from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
 from meshrt.transport.waiting import Pending
 from meshrt.wire.frames import split_frames
-from meshrt.wire.messages import CALL
+from meshrt.wire.messages import CALL, RESULT, STATE
 from tests.support.waiting import wait_until
 from tests.unit.transport.fake_rank import SECRET, Answers, FakeRank, FakeTree
 
@@ -357,3 +357,93 @@ def test_a_socket_of_another_kind_in_the_place_of_a_rank(driver: Driver, tmp_pat
         driver.send(out, call(1), 1, receiver, 0)
         tree.kill(driver, 0, Fate("unborn", hint="no luck"))
         assert receiver.lost == [(0, "unborn", False)]
+
+
+# ---- links to stopped actors
+
+
+def test_a_link_to_a_stopped_actor_is_closed_and_opened_again_by_the_next_call(driver: Driver, listen: Listen) -> None:
+    rank = listen()
+    out = open_link(driver, rank)
+    for call_id in (1, 2):
+        receiver = Answers()
+        driver.send(out, call(call_id), call_id, receiver, 0)
+        pump(driver, rank, lambda: rank.frames)
+        rank.send(STATE, [0, True])
+        rank.answer(rank.frames.pop().header[0])
+        pump(driver, rank, lambda: receiver.finished)  # noqa: B023 - it is called here
+        wait_until(rank.saw_the_end)
+        assert driver.link_to(KEY, rank.path) is out and out.fate is None
+
+
+def test_a_link_stays_open_for_what_it_is_owed(driver: Driver, listen: Listen) -> None:
+    rank = listen()
+    out = open_link(driver, rank)
+    receivers = [Answers() for _ in range(3)]
+    for call_id, receiver in enumerate(receivers):
+        driver.send(out, call(call_id), call_id + 1, receiver, 0)
+    pump(driver, rank, lambda: len(rank.frames) == 3)
+    rank.send(STATE, [0, True])
+    for call_id, receiver in enumerate(receivers):
+        assert out.link is not None and not out.link.closed
+        rank.answer(call_id + 1)
+        pump(driver, rank, lambda: receiver.finished)  # noqa: B023 - it is called here
+    wait_until(rank.saw_the_end)
+
+
+def test_a_link_stays_open_when_the_actor_has_begun_anew(driver: Driver, listen: Listen) -> None:
+    """Both are there when this process looks; or what has to be read first has not been read."""
+    rank = listen()
+    out = open_link(driver, rank)
+    rank.send(STATE, [0, True])
+    rank.send(STATE, [0, False])
+    receiver = Answers()
+    driver.send(out, call(1), 1, receiver, 0)
+    pump(driver, rank, lambda: rank.frames)
+    rank.answer(1)
+    pump(driver, rank, lambda: receiver.finished)
+    assert out.link is not None and not out.link.closed and not out.asleep
+
+
+def test_what_is_sent_while_a_link_falls_asleep_is_not_lost(driver: Driver, listen: Listen) -> None:
+    """The call is noted between the look at what is owed and the end of the link."""
+    rank = listen()
+    out = open_link(driver, rank)
+    link = out.link
+    assert link is not None
+    pump(driver, rank, lambda: rank.handshake.done)
+    receiver = Answers()
+    sent: list[threading.Thread] = []
+
+    class Slow:
+        """Stands in for the link, while a call is sent from another thread."""
+
+        def at_rest(self) -> bool:
+            sent.append(threading.Thread(target=driver.send, args=(out, call(1), 1, receiver, 0)))
+            sent[0].start()
+            wait_until(lambda: out.outstanding)
+            return True
+
+        def close(self) -> None:
+            link.close()
+
+    out.stopped = True
+    slow: Any = Slow()
+    driver._fall_asleep(out, slow)
+    sent[0].join(10)
+    wait_until(rank.saw_the_end)
+    pump(driver, rank, lambda: rank.frames)
+    rank.send(RESULT, [1, None])
+    pump(driver, rank, lambda: receiver.finished)
+    assert receiver.delivered and not out.stopped
+
+
+def test_a_sleeping_link_shares_the_fate_of_its_rank(driver: Driver, listen: Listen, tree: FakeTree) -> None:
+    rank = listen()
+    out = open_link(driver, rank)
+    rank.send(STATE, [0, True])
+    pump(driver, rank, lambda: out.asleep)
+    tree.kill(driver, 0, DIED)
+    receiver = Answers()
+    driver.send(out, call(1), 1, receiver, 0)
+    assert receiver.lost == [(0, "died", False)]

@@ -13,6 +13,7 @@ PLACE = RankPlace("m", "trainer", 3, (("hosts", 1), ("gpus", 1)))
 FATES = [
     (Fate("died", host="node7", pid=4711, exit_code=3), ProcessDied, "exited with code 3"),
     (Fate("died", host="node7", pid=4711, signal=9, log_tail=("a", "b")), ProcessDied, "was killed by SIGKILL"),
+    (Fate("died", host="node7", exit_code=3, hint="sys.exit(3)"), ProcessDied, "exited with code 3 (sys.exit(3))"),
     (Fate("died", host="node7", pid=4711, signal=64), ProcessDied, "was killed by"),
     (Fate("host", host="node7"), HostLost, "node7"),
     (Fate("stopped", host="node7", pid=4711), MeshStopped, "was stopped"),
@@ -26,7 +27,7 @@ def test_each_fate_makes_its_error(fate: Fate, kind: type[MeshError], text: str)
     error = fate.error(PLACE, "step", may_have_run=False)
     assert type(error) is kind
     assert text in str(error) and "rank 3" in str(error) and "hosts=1, gpus=1" in str(error)
-    assert str(fate)
+    assert str(fate) and fate.hint in str(fate)
 
 
 @pytest.mark.parametrize(("fate", "kind", "text"), FATES)

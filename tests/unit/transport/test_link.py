@@ -157,3 +157,19 @@ def test_the_kernel_tells_who_is_at_the_other_end() -> None:
     assert same_user(left)
     left.close()
     right.close()
+
+
+def test_at_rest_is_what_has_nothing_to_read_and_nothing_to_write(pair: tuple[Link, Link]) -> None:
+    left, right = pair
+    assert left.at_rest() and right.at_rest()
+    left.send(split_frames(1, [], []))
+    assert left.at_rest() and not right.at_rest()
+    assert len(receive(right, 1)) == 1 and right.at_rest()
+    while left.send(split_frames(1, [], [bytes(100_000)])):
+        pass
+    assert not left.at_rest()
+    right.drain()
+    wait_until(lambda: right.drain() is not None and left.flush())
+    assert left.at_rest()
+    left.close()
+    wait_until(lambda: not right.at_rest())

@@ -1,0 +1,167 @@
+"""The actors of one process: which there are, and the threads that serve them.
+
+An actor: ``begun -> stopped -> begun ...``. While it is stopped it has no thread, no mailbox and no descriptor of its
+own; the control thread answers its callers (`meshrt.actor.stopped`).
+"""
+
+from __future__ import annotations
+
+import functools
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from meshrt.actor.callers import Message
+from meshrt.actor.context import CallContext
+from meshrt.actor.control import ControlThread
+from meshrt.actor.execute import Executor
+from meshrt.actor.mailbox import Mailbox
+from meshrt.actor.stopped import StoppedActors
+from meshrt.errors import ProtocolError, RemoteException
+from meshrt.transport.link import Link
+from meshrt.wire.messages import error_to_wire
+
+__all__ = ["ActorHost"]
+
+
+class ActorHost:
+    """The actors of one process. What is not marked otherwise belongs to the control thread.
+
+    Args:
+        mesh_id, rank: Whose actors these are.
+        send: Sends a message up the control tree.
+        main: Where the main thread waits for what it is to `serve`, and for None at the end; None if it does not.
+        exiting: Told, on the actor's thread, that a task of an actor wants the process to end (`Mailbox`); None if that
+            is not to be: it is reported then.
+    """
+
+    def __init__(
+        self,
+        mesh_id: str,
+        rank: int,
+        send: Callable[[dict[str, Any]], None],
+        main: queue.SimpleQueue[Mailbox | None] | None,
+        exiting: Callable[[Executor, BaseException], None] | None = None,
+    ) -> None:
+        self.mesh_id = mesh_id
+        self.rank = rank
+        self.mailboxes: dict[str, Mailbox] = {}
+        #: The one that the main thread serves.
+        self.main_mailbox: Mailbox | None = None
+        self._send = send
+        self._main = main
+        self._exiting = exiting or _report_exit
+        self._threads: dict[str, threading.Thread] = {}
+        self._ending: bool | None = None
+        self._setup_lock = threading.Lock()
+        self._setup_done = False
+
+    def attach(self, control: ControlThread) -> None:
+        """Be served by ``control``, before it starts."""
+        self._call_soon = control.call_soon
+        self._stopped = StoppedActors(control.selector, self._begin)
+
+    def deliver(self, actor: str, link: Link, leftover: bytes) -> None:
+        """Take a proved caller of an actor; ``leftover`` came behind its proof. The first one begins the actor."""
+        try:
+            messages = [(link, frame) for frame in link.feed(leftover)]
+        except ProtocolError:
+            link.close()
+            return
+        mailbox = self.mailboxes.get(actor)
+        if mailbox is not None:
+            mailbox.callers.add([link], messages)
+        elif actor in self._stopped:
+            self._stopped.add(actor, [link], messages)
+        else:
+            self._send({"t": "ev", "ev": "actor", "body": {"name": actor}})
+            self._begin(actor, [link], messages)
+
+    def _begin(self, actor: str, links: list[Link], messages: list[Message]) -> None:
+        executor = Executor(self.mesh_id, self.rank, actor, self._run_setup, self._unhandled)
+        mailbox = self.mailboxes[actor] = Mailbox(executor, self._exiting)
+        mailbox.callers.add(links, messages)
+        if self._ending is not None:
+            mailbox.stop(drain=self._ending)
+        elif self._main is not None and self.main_mailbox is None:
+            self.main_mailbox = mailbox
+            self._main.put(mailbox)
+            return
+        thread = threading.Thread(target=self.serve, args=(mailbox,), name=f"meshrt-{actor}", daemon=True)
+        self._threads[actor] = thread
+        thread.start()
+
+    def serve(self, mailbox: Mailbox) -> None:
+        """Serve an actor until it ends. The actor's thread."""
+        mailbox.serve()
+        if mailbox.stopped:
+            self._call_soon(functools.partial(self._retire, mailbox))
+
+    def _retire(self, mailbox: Mailbox) -> None:
+        """Free what a stopped actor had."""
+        del self.mailboxes[mailbox.name]
+        self._threads.pop(mailbox.name, None)
+        if self.main_mailbox is mailbox:
+            # Before the STOP is answered: the actor that is spawned next finds the main thread free.
+            self.main_mailbox = None
+        self._stopped.add(mailbox.name, *mailbox.callers.hand_over())
+
+    # -- the end
+
+    def stop(self, drain: bool) -> None:
+        """Tell every actor to end: after what was sent before (``drain``), or after the running message. Any thread."""
+        drain = drain and self._ending is not False
+        self._ending = drain
+        for mailbox in tuple(self.mailboxes.values()):
+            mailbox.stop(drain=drain)
+        if self._main is not None:
+            self._main.put(None)
+
+    def interrupt(self) -> None:
+        """Wait for nothing more, when `stop` did: serve what runs only, and cancel what waits in an event loop."""
+        self.stop(False)
+        for mailbox in tuple(self.mailboxes.values()):
+            mailbox.cancel()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the actors' threads after `stop`; returns whether they have ended. Not the control thread."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        threads = tuple(self._threads.values())
+        for thread in threads:
+            thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in threads)
+
+    def close(self, timeout: float) -> None:
+        """Close what the actors have, if their threads end within ``timeout`` seconds, when nobody calls any more."""
+        if self.join(timeout):
+            for mailbox in self.mailboxes.values():
+                mailbox.callers.close()
+            self.mailboxes.clear()
+            self._stopped.close()
+
+    def abandon(self) -> None:
+        """Close the links in a forked child, which serves nobody."""
+        for mailbox in self.mailboxes.values():
+            mailbox.executor.abandon()
+            mailbox.callers.abandon()
+        self._stopped.abandon()
+
+    def _run_setup(self, setup: Callable[[], object]) -> None:
+        with self._setup_lock:
+            if not self._setup_done:
+                setup()
+                self._setup_done = True
+
+    def _unhandled(self, context: CallContext, remote: RemoteException) -> None:
+        body = {
+            "actor": context.instance.name,
+            "endpoint": context.endpoint,
+            "error": error_to_wire(remote, brief=True),
+        }
+        self._send({"t": "ev", "ev": "unhandled", "body": body})
+
+
+def _report_exit(executor: Executor, error: BaseException) -> None:
+    executor.report("a task", error)

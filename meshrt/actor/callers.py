@@ -1,0 +1,181 @@
+"""The callers of one actor: their links, what has come from them, and the answers that they have not taken yet.
+
+Rules:
+
+* What one caller sent stays in order.
+* CALLs that arrive before INIT wait for it; from INIT on everything keeps its order.
+* A caller that does not read its answers is not read from, until it does; the others are served meanwhile.
+* An answer that the socket did not take whole is copied before the next message runs: user code may change its arrays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from meshrt.errors import ProtocolError
+from meshrt.transport.link import Link
+from meshrt.wire.frames import Frame
+from meshrt.wire.messages import CALL, INIT
+
+__all__ = ["Callers", "Message"]
+
+Message = tuple[Link, Frame]
+"""A message and where its answer goes."""
+
+_EVENTS = 64
+
+
+class Callers:
+    """Belongs to the thread of the actor; `add`, `wake` and what comes after its end may be called from others."""
+
+    def __init__(self) -> None:
+        #: What is to be served next.
+        self.queue: deque[Message] = deque()
+        self._early: deque[Message] = deque()
+        #: Whether an INIT has come: what follows it keeps its place in the queue.
+        self._begun = False
+        self._links: dict[int, Link] = {}
+        self._slow: set[Link] = set()
+        self._arrivals: deque[tuple[list[Link], list[Message]]] = deque()
+        self._epoll = select.epoll()
+        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._epoll.register(self._wake_fd, select.EPOLLIN)
+        self._lock = threading.Lock()
+        self._closed = False
+
+    # -- any thread
+
+    def add(self, links: list[Link], messages: list[Message]) -> None:
+        """Serve these callers too, beginning with what has been read from them."""
+        self._arrivals.append((links, messages))
+        self.wake()
+
+    def wake(self) -> None:
+        """Let `collect` return."""
+        with self._lock:
+            if not self._closed:
+                os.eventfd_write(self._wake_fd, 1)
+
+    # -- collecting
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when `collect` has something to do."""
+        return self._epoll.fileno()
+
+    def collect(self, timeout: float | None) -> bool:
+        """Take what has come into the queue; returns whether there was anything."""
+        events = self._epoll.poll(timeout, _EVENTS)
+        for fd, event in events:
+            link = self._links.get(fd)
+            if link is None:
+                if fd == self._wake_fd:
+                    with contextlib.suppress(BlockingIOError):
+                        os.eventfd_read(fd)
+                    self._take_arrivals()
+            elif event & select.EPOLLOUT:
+                self._flush(link)
+            else:
+                self._read(link)
+        return bool(events)
+
+    def _take_arrivals(self) -> None:
+        while self._arrivals:
+            links, messages = self._arrivals.popleft()
+            for link in links:
+                self._links[link.fileno()] = link
+                if link.backlog:
+                    self._slow.add(link)
+                self._epoll.register(link.fileno(), select.EPOLLOUT if link.backlog else select.EPOLLIN)
+            self._enqueue(messages)
+
+    def _read(self, link: Link) -> None:
+        try:
+            frames = link.read()
+        except ProtocolError:
+            frames = None
+        if frames is None:
+            self.drop(link)
+        else:
+            self._enqueue((link, frame) for frame in frames)
+
+    def _enqueue(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            kind = message[1].kind
+            if kind == INIT:
+                self._begun = True
+            if kind == CALL and not self._begun:
+                self._early.append(message)
+            else:
+                self.queue.append(message)
+
+    def init_done(self) -> None:
+        """What came before INIT is next."""
+        self.queue.extendleft(reversed(self._early))
+        self._early.clear()
+
+    def drop(self, link: Link) -> None:
+        """Close a link. What the caller sent before is served all the same: a broadcast is not waited for."""
+        self._links.pop(link.fileno(), None)
+        self._slow.discard(link)
+        with contextlib.suppress(OSError):
+            self._epoll.unregister(link.fileno())
+        link.close()
+
+    # -- answering
+
+    def answer(self, link: Link, parts: list[Any]) -> None:
+        """Send an answer; what the socket does not take is kept."""
+        if not link.send(parts) and not link.closed:
+            self._slow.add(link)
+            self._epoll.modify(link.fileno(), select.EPOLLOUT)
+
+    def _flush(self, link: Link) -> None:
+        if link.flush():
+            self._slow.discard(link)
+            self._epoll.modify(link.fileno(), select.EPOLLIN)
+
+    def keep_backlogs(self) -> None:
+        """User code comes next: copy what has not been written."""
+        for link in self._slow:
+            link.keep_backlog()
+
+    def flush_all(self) -> None:
+        """Write what is left, if the callers read soon."""
+        for link in tuple(self._slow):
+            link.sock.settimeout(0.2)
+            link.flush()
+
+    # -- the end; the actor's thread serves no more
+
+    def hand_over(self) -> tuple[list[Link], list[Message]]:
+        """Return the links, open, and what has come and was not served; close the rest."""
+        self._take_arrivals()
+        self.keep_backlogs()
+        links = list(self._links.values())
+        self._links.clear()
+        self._close_poll()
+        return links, [*self._early, *self.queue]
+
+    def close(self) -> None:
+        """Close everything."""
+        self._take_arrivals()
+        for link in self._links.values():
+            link.close()
+        self._close_poll()
+
+    def _close_poll(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._epoll.close()
+            os.close(self._wake_fd)
+
+    def abandon(self) -> None:
+        """Close the links in a forked child, where the locks may be held by a thread that is not there."""
+        for link in tuple(self._links.values()):
+            link.sock.close()

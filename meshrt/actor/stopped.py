@@ -1,0 +1,129 @@
+"""The callers of actors that were stopped: what they send is answered here, so that the actors need nothing any more.
+
+An actor: ``stopped -> begins anew`` with the next INIT, which takes all its callers along. Every caller is told of both
+(`meshrt.wire.messages.STATE`). A caller closes its link once it is owed nothing; a link is never closed from here, so
+that whatever was sent is read. A name is kept for as long as the process lives: calls that come late find it.
+"""
+
+from __future__ import annotations
+
+import functools
+import selectors
+from collections.abc import Callable
+from typing import Any
+
+from meshrt.actor.callers import Message
+from meshrt.errors import ProtocolError
+from meshrt.transport.link import Link
+from meshrt.wire.frames import Frame, pack_header, split_frames
+from meshrt.wire.messages import CALL, ERROR, INIT, NO_REPLY, RESULT, STATE, STOP
+
+__all__ = ["StoppedActors"]
+
+
+class StoppedActors:
+    """Served by the control thread, to which everything here belongs.
+
+    Args:
+        selector: That of the control thread; its keys' data are called with the events.
+        begin: ``begin(actor, links, messages)`` when an INIT has come, which is the first of the messages.
+    """
+
+    def __init__(
+        self, selector: selectors.BaseSelector, begin: Callable[[str, list[Link], list[Message]], None]
+    ) -> None:
+        self._selector = selector
+        self._begin = begin
+        self._links: dict[str, set[Link]] = {}
+
+    def __contains__(self, actor: str) -> bool:
+        return actor in self._links
+
+    def add(self, actor: str, links: list[Link], messages: list[Message]) -> None:
+        """Serve these callers of a stopped actor, beginning with what has been read from them."""
+        known = self._links.setdefault(actor, set())
+        for link in links:
+            try:
+                self._selector.register(link.sock, selectors.EVENT_READ, functools.partial(self._ready, actor, link))
+            except (OSError, ValueError, KeyError):
+                link.sock.detach()  # user code has closed its descriptor; the number may be another's by now
+                continue
+            known.add(link)
+            self._send(link, _state(stopped=True))
+        self._serve(actor, messages)
+
+    def close(self) -> None:
+        """Close the links, when the selector is closed."""
+        for links in self._links.values():
+            for link in links:
+                link.close()
+
+    def abandon(self) -> None:
+        """Close the links in a forked child, where the locks may be held by a thread that is not there."""
+        for links in self._links.values():
+            for link in tuple(links):
+                link.sock.close()
+
+    def _ready(self, actor: str, link: Link, events: int) -> None:
+        if link not in self._links.get(actor, ()):
+            return  # given away since it was found ready
+        if events & selectors.EVENT_WRITE:
+            if link.flush():
+                self._selector.modify(link.sock, selectors.EVENT_READ, self._selector.get_key(link.sock).data)
+            return
+        try:
+            frames = link.read()
+        except ProtocolError:
+            frames = None
+        if frames is None:
+            self._drop(actor, link)
+        else:
+            self._serve(actor, [(link, frame) for frame in frames])
+
+    def _serve(self, actor: str, messages: list[Message]) -> None:
+        for index, (link, frame) in enumerate(messages):
+            if frame.kind == INIT:
+                self._begin_anew(actor, messages[index:])
+                return
+            try:
+                answer = _answer_to(frame)
+            except ProtocolError:
+                self._drop(actor, link)
+                continue
+            if answer:
+                self._send(link, answer)
+
+    def _begin_anew(self, actor: str, messages: list[Message]) -> None:
+        links = self._links.pop(actor)
+        for link in links:
+            self._selector.unregister(link.sock)
+            link.send(_state(stopped=False))
+        self._begin(actor, list(links), messages)
+
+    def _send(self, link: Link, parts: list[Any]) -> None:
+        # One that does not read its answers is not read from.
+        if not link.send(parts) and not link.closed:
+            self._selector.modify(link.sock, selectors.EVENT_WRITE, self._selector.get_key(link.sock).data)
+
+    def _drop(self, actor: str, link: Link) -> None:
+        if link in self._links[actor]:
+            self._links[actor].remove(link)
+            self._selector.unregister(link.sock)
+            link.close()
+
+
+def _state(*, stopped: bool) -> list[Any]:
+    return [pack_header(STATE, [0, stopped])]
+
+
+def _answer_to(frame: Frame) -> list[Any] | None:
+    try:
+        if frame.kind == CALL:
+            call_id, _, _, _, flags = frame.header
+            return None if flags & NO_REPLY else split_frames(ERROR, [call_id, [["", "", "", []]], [], "stopped"], [])
+        if frame.kind == STOP:
+            (call_id,) = frame.header
+            return [pack_header(RESULT, [call_id, None])]
+    except (TypeError, ValueError) as error:
+        raise ProtocolError(f"a message that cannot be read: {error}") from None
+    raise ProtocolError(f"an actor is sent no messages of kind {frame.kind}")

@@ -1,0 +1,191 @@
+"""The commands of a rank's prompt, as far as they do not touch how the rank goes on: values, names, assignments.
+
+Where it differs from `pdb.Pdb`:
+
+* Assignments reach the variables of every frame of the stack, the innermost or not; ``await`` works in expressions.
+* ``clear`` does not ask, ``interact`` uses the session's streams, breakpoints belong to one session.
+* A source that exists only in the program is fetched from there.
+"""
+
+from __future__ import annotations
+
+import bdb
+import code
+import contextlib
+import pdb
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from meshrt.debug.rank import awaiting
+from meshrt.debug.rank.console import Console, standard_in, standard_out
+from meshrt.debug.rank.sources import SourceFetcher
+from meshrt.debug.rank.values import describe, describe_pretty
+from meshrt.hooks import Body
+
+__all__ = ["PromptOwner", "PromptPdb"]
+
+
+class PromptOwner(Protocol):
+    """What the commands need of their session."""
+
+    console: Console
+    sources: SourceFetcher
+    facts: Body | None
+    error: str
+    brief: bool
+
+
+class PromptPdb(pdb.Pdb):
+    """pdb on the streams of a session. ``readrc``: obey the user's ``.pdbrc``."""
+
+    if TYPE_CHECKING:  # a part of pdb that typeshed leaves out
+
+        def _error_exc(self) -> None: ...
+
+    def __init__(self, owner: PromptOwner, *, readrc: bool) -> None:
+        streams: dict[str, Any] = {"stdin": standard_in, "stdout": standard_out}
+        super().__init__(**streams, nosigint=True, readrc=readrc)
+        self._owner = owner
+
+    def setup(self, f: FrameType | None, tb: TracebackType | None) -> Any:
+        result = super().setup(f, tb)
+        self._owner.sources.ensure_stack(self.stack)
+        return result
+
+    def canonic(self, filename: str) -> str:
+        # Typed code may be called "<stdin>-3"; that is no file of the current directory.
+        return filename if filename.startswith("<") else super().canonic(filename)
+
+    def lookupmodule(self, filename: str) -> str | None:
+        # The user's own files first: a file that exists only in the program has no place on sys.path.
+        return self._owner.sources.find(filename, self.stack) or super().lookupmodule(filename)
+
+    def message(self, msg: object, end: str = "\n") -> None:  # `end`: new in 3.13
+        self._owner.console.write(f"{msg}{end}")
+
+    def error(self, msg: object) -> None:
+        self._owner.error = str(msg)
+        self.message(f"*** {msg}")
+
+    # -- expressions and assignments ---------------------------------------------------------------------------------
+
+    def default(self, line: str) -> None:
+        with self._assigning():
+            code = awaiting.compiled(line.removeprefix("!").strip(), "single")
+            if code is None:
+                super().default(line)
+                return
+            before, sys.displayhook = sys.displayhook, self.displayhook
+            try:
+                self._run_awaiting(code)
+            except BaseException:
+                self._error_exc()
+            finally:
+                sys.displayhook = before
+
+    def _getval(self, arg: str) -> Any:
+        with self._assigning() if ":=" in arg else contextlib.nullcontext():
+            code = awaiting.compiled(arg, "eval")
+            if code is None:
+                return super()._getval(arg)
+            try:
+                return self._run_awaiting(code)
+            except BaseException:
+                self._error_exc()
+                raise
+
+    def _run_awaiting(self, code: CodeType) -> Any:
+        if self.curframe is None:
+            raise NameError("there is no stack frame")
+        return awaiting.run(eval(code, self.curframe.f_globals, self.curframe_locals), self._owner.console)
+
+    @contextlib.contextmanager
+    def _assigning(self) -> Iterator[None]:
+        """Let assignments of a command reach the variables of the current stack frame."""
+        frame = self.curframe
+        if frame is None or sys.version_info >= (3, 13):
+            yield
+            return
+        # Before 3.13 f_locals is a copy. Reading it takes the variables out, and only what was taken out is written
+        # back. By itself that happens for the frame of a trace event alone, once.
+        import ctypes  # start-up: needed only for an assignment at the prompt
+
+        self.curframe_locals = frame.f_locals
+        try:
+            yield
+        finally:
+            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(1))
+
+    def do_p(self, arg: str) -> None:
+        if self._owner.brief:
+            self._describe(arg, describe)
+        else:
+            super().do_p(arg)
+
+    def do_pp(self, arg: str) -> None:
+        if self._owner.brief:
+            self._describe(arg, describe_pretty)
+        else:
+            super().do_pp(arg)
+
+    def _describe(self, arg: str, how: Callable[[Any], tuple[str, Body | None]]) -> None:
+        try:
+            value = self._getval(arg)
+        except BaseException:
+            return  # it has shown the error
+        text, self._owner.facts = how(value)
+        self.message(text)
+
+    # -- commands ------------------------------------------------------------------------------------------------------
+
+    def do_clear(self, arg: str) -> None:
+        if arg:
+            super().do_clear(arg)
+            return
+        mine = [bp for bp in bdb.Breakpoint.bpbynumber if bp and bp.line in self.breaks.get(bp.file, ())]
+        for bp in mine:
+            self.clear_bpbynumber(bp.number)
+            self.message(f"Deleted {bp}")
+        if not mine:
+            self.message("There are no breakpoints")
+
+    do_cl = do_clear
+
+    def do_EOF(self, arg: str) -> None:
+        self.message("*** end of input; `c` resumes this rank, `q` aborts its endpoint")
+
+    def do_run(self, arg: str) -> None:
+        self.error("a rank cannot be restarted from here")
+
+    do_restart = do_run
+
+    def do_interact(self, arg: str) -> None:
+        if self.curframe is not None:
+            _Interpreter({**self.curframe.f_globals, **self.curframe_locals}).run()
+
+    def _load_breaks(self) -> None:
+        """Breakpoints of other sessions on this rank are theirs."""
+
+    def forget_breaks(self) -> None:
+        """Drop what a session has set: its breakpoints end with it."""
+        for bp in [bp for bp in bdb.Breakpoint.bpbynumber if bp and bp.line in self.breaks.get(bp.file, ())]:
+            bp.deleteMe()
+        self.breaks.clear()
+        if not any(bdb.Breakpoint.bpbynumber):
+            bdb.Breakpoint.clearBreakpoints()  # numbers start at 1 again, so that equal ranks give equal answers
+
+
+class _Interpreter(code.InteractiveConsole):
+    """The ``interact`` command: Python's own prompt on the session's streams."""
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        super().__init__({**namespace, "exit": sys.exit, "quit": sys.exit})
+
+    def run(self) -> None:
+        with contextlib.suppress(SystemExit):
+            self.interact(banner="*interactive* (exit() or Ctrl-D returns to pdb)", exitmsg="")
+
+    def write(self, data: str) -> None:
+        standard_out.write(data)

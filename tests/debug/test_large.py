@@ -1,0 +1,32 @@
+"""A thousand ranks on one machine: everything works, and says it in few lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshrt import proc_mesh
+from tests.debug.actors import Debugee
+from tests.debug.harness import person
+from tests.support.waiting import wait_until
+
+RANKS = 1024
+WAIT = 120
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_a_thousand_ranks() -> None:
+    mesh = proc_mesh(hosts=8, gpus=RANKS // 8).spawn("debugee", Debugee).get(WAIT)
+    result = mesh.work.call()
+    with person() as me:
+        me.wait("debugee", seconds=WAIT)
+        assert me("list").count("| debugee ") == 1
+        assert "hosts=*, gpus=*" in me.terminal.shown
+        assert "1024/1024" in me("where")
+        assert me("cast debugee ranks(!13) n").startswith("[0-12,14-1023]\n> ")
+        assert "likely culprits" in me("where")
+        assert "1024 values" in me("p debugee rank")
+        assert me("p debugee ranks(hosts=1) rank // 128") == "[128-255] 1\n"
+        assert me("continue").splitlines()[-1] == "1024 ranks of debugee (0-1023): resumed"
+        assert len(result.get(WAIT)) == RANKS
+        wait_until(lambda: me("list") == "nothing is stopped\n", 20)

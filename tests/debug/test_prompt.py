@@ -1,0 +1,171 @@
+"""What can be typed at the prompt of a rank beside pdb's own words, and where else a rank may be told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from typing import Any
+
+import numpy
+import pytest
+
+import meshrt
+from meshrt import Actor, ActorError, current_rank, endpoint, proc_mesh
+from tests.debug.desk import WAIT, desk
+from tests.support.programs import environment, run_python
+
+
+class Stops(Actor):
+    def __init__(self) -> None:
+        self.event: Any = None
+        self.other: Any = None
+
+    @endpoint
+    def know(self, other: Any) -> None:
+        self.other = other
+
+    @endpoint
+    async def wait(self) -> int:
+        self.event = asyncio.Event()
+        own = asyncio.get_running_loop().create_future()
+        value = 5
+        breakpoint()
+        own.cancel()
+        return await self.twice(value)
+
+    async def twice(self, value: int) -> int:
+        await asyncio.sleep(0)
+        return 2 * value
+
+    @endpoint
+    def arrays(self) -> float:
+        weights = numpy.arange(1000.0)
+        breakpoint()
+        return float(weights[0])
+
+    @endpoint
+    def chosen(self, ranks: str, when: Any) -> int:
+        total = 0
+        for i in range(3):
+            total += i
+            stops = True if when is None else lambda i=i: i == when
+            meshrt.breakpoint(when=stops, ranks=ranks, header="look here")
+        return total
+
+    @endpoint
+    def ask(self) -> int:
+        return int(current_rank().rank)
+
+
+def test_await_at_the_prompt() -> None:
+    procs = proc_mesh(gpus=2)
+    worker = procs.spawn("worker", Stops).get(WAIT)
+    one = worker.slice(gpus=0)
+    one.know.call_one(worker).get(WAIT)
+    answer = one.wait.call_one()
+    with desk() as root:
+        root.stopped()
+        assert root.show("p await self.twice(4)")["text"] == "8\n"
+        assert root.show("await self.twice(5)")["text"] == "10\n"
+        root.show("!got = await self.twice(value)")
+        assert root.show("p got")["text"] == "10\n"
+        root.show("!value = await self.twice(10)")
+        stop = root.show("p await own")
+        assert "belongs to the actor's own event loop" in stop["text"]
+        assert stop["error"].startswith("RuntimeError: ")
+        assert "ZeroDivisionError" in root.show("await self.twice(1 / 0)")["text"]
+        assert "SyntaxError" in root.show("p await")["text"]
+        assert root.show("p asyncio.get_running_loop() is not None")["text"] == "True\n"
+        assert root.show("p await self.other.slice(gpus=1).ask.call_one()")["text"] == "0\n"
+        root.let_go()
+        assert answer.get(WAIT) == 40
+
+
+def test_an_await_that_hangs_is_left_by_letting_the_rank_go() -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
+    answer = worker.wait.call_one()
+    with desk() as root:
+        seq = root.stopped()["seq"]
+        root.type("await asyncio.Event().wait()")
+        assert not root.ask("debug.input", actor="worker", thread="", seq=seq, action="continue")["accepted"]
+        meshrt.shutdown_context(5)
+        with pytest.raises(Exception, match=r"stopped|BdbQuit"):
+            answer.get(WAIT)
+
+
+def test_values_for_a_comparison() -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
+    answer = worker.arrays.call_one()
+    with desk() as root:
+        assert root.stopped()["facts"] is None
+        stop = root.show("p weights", brief=True)
+        assert stop["text"] == "ndarray 1000 float64, min 0, max 999, mean 499.5\n"
+        assert stop["facts"]["mean"] == 499.5
+        stop = root.show("pp weights[3]", brief=True)
+        assert stop["facts"] == {"kind": "number", "value": 3.0}
+        stop = root.show("p weights")
+        assert stop["facts"] is None
+        assert stop["text"].startswith("array([")
+        stop = root.show("p nothing", brief=True)
+        assert (stop["facts"], stop["error"]) == (None, "NameError: name 'nothing' is not defined")
+        root.let_go()
+        assert answer.get(WAIT) == 0.0
+
+
+def test_a_breakpoint_for_some_ranks() -> None:
+    worker = proc_mesh(hosts=2, gpus=2).spawn("worker", Stops).get(WAIT)
+    with desk() as root:
+        answer = worker.chosen.call("hosts=1, gpus=0", 1)
+        stop = root.stopped(rank=2)
+        assert stop["text"].startswith("look here\n> ")
+        assert stop["place"][2] == "chosen"
+        assert root.show("p i", rank=2)["text"] == "1\n"
+        root.let_go(rank=2)
+        assert answer.get(WAIT).values() == [3] * 4
+        assert root.quiet("debug.stopped")
+        answer = worker.slice(hosts=1).chosen.call("0", 2)
+        root.stopped(rank=2)
+        root.let_go(rank=2)
+        assert answer.get(WAIT).values() == [3] * 2
+        with pytest.raises(ActorError, match=r"no dimension 'pods'.*hosts.*gpus"):
+            worker.chosen.call("pods=1", None).get(WAIT)
+
+
+SCRIPT = """
+import meshrt, sys
+def f():
+    x = 5
+    meshrt.breakpoint(when=False)
+    meshrt.breakpoint(ranks="gpus=1", header="hello")
+    y = 6
+f()
+print("done")
+"""
+
+
+def test_outside_of_a_rank_it_is_pythons_own() -> None:
+    done = run_python("-c", SCRIPT, input="p x\nn\np y\nc\n")
+    assert "hello" in done.stdout
+    assert "(Pdb) 5" in done.stdout
+    assert "meshrt/actor" not in done.stdout
+    assert "done" in done.stdout
+    quiet = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env=environment(PYTHONBREAKPOINT="0"),
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+        check=True,
+    )
+    assert quiet.stdout == "done\n"
+
+
+def test_the_answer_can_be_sent() -> None:
+    """Facts are data that a terminal prints as JSON."""
+    worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
+    with desk() as root:
+        worker.ask.call_one().get(WAIT)
+        answer = root.ask("debug.eval", actor="worker", command="p", expression="numpy.ones((2, 3)) * float('nan')")
+        assert json.loads(json.dumps(answer["per"]))["nan"] == 6
