@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import importlib
 import os
 import queue
+import signal
 import socket
 import sys
 import threading
@@ -140,6 +142,22 @@ class Busy(Actor):
         worker.start()
         worker.join()
         return state["turns"]
+
+    @endpoint
+    def prints(self) -> str:
+        while not self._opened():
+            print("working")
+        return "printed"
+
+    @endpoint
+    def computes(self) -> bytes:
+        return hashlib.pbkdf2_hmac("sha256", b"a", b"b", 600_000)  # @computed
+
+    @endpoint
+    def take_signals(self) -> None:
+        for number in range(signal.SIGRTMIN, signal.SIGRTMAX):
+            if callable(signal.getsignal(number)):
+                signal.signal(number, lambda *_: None)
 
     @endpoint
     def imports(self, folder: str, name: str) -> Any:

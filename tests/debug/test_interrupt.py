@@ -40,8 +40,10 @@ def test_a_blocked_call_is_interrupted_and_goes_on(gate: Path, name: str, mark: 
         assert stop["place"][0] == busy.__file__
         assert f"in {name}" not in stop["text"]
         assert root.show("p self.state")["text"] == "{'turns': 0}\n"
-        root.let_go()
         gate.touch()
+        if mark:
+            assert root.step("n")["place"][1] == line_of(mark) + 1
+        root.let_go()
         assert answer.get(WAIT) == result
         root.event("debug.ended")
 
@@ -285,3 +287,47 @@ def test_two_actors_of_one_rank_are_stopped_at_once(gate: Path) -> None:
         root.show("!go = False", actor="first")
         root.let_go(actor="first")
         assert loops.get(WAIT) > 0
+
+
+def test_a_rank_that_prints_all_the_time(gate: Path) -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+    answer = worker.prints.call_one()
+    with desk() as root:
+        for _ in range(5):
+            assert until_at(root, 0)["place"][2] in ("prints", "_opened")
+            root.let_go()
+        gate.touch()
+        assert answer.get(WAIT) == "printed"
+        assert worker.traced.call_one().get(WAIT) == "None no tool"
+
+
+def test_c_code_is_interrupted_when_it_returns(gate: Path) -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+    answer = worker.computes.call_one()
+    with desk() as root:
+        stop = until_at(root, line_of("computed"))
+        assert stop["reason"] == "interrupt"
+        root.let_go()
+        assert len(answer.get(WAIT)) == 32
+
+
+def test_the_mesh_is_stopped_while_a_coroutine_is_looked_at() -> None:
+    procs = proc_mesh(gpus=1)
+    worker = procs.spawn("worker", AsyncBusy).get(WAIT)
+    answer = worker.wait.call_one()
+    with desk() as root:
+        until_at(root, line_of("deep"))
+        procs.stop(WAIT).get(WAIT)
+        with pytest.raises(ActorError, match="the mesh was stopped while this rank stood in the debugger"):
+            answer.get(WAIT)
+
+
+def test_user_code_that_takes_the_signal(gate: Path) -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+    worker.take_signals.call_one().get(WAIT)
+    answer = worker.loop.call_one()
+    with desk() as root:
+        with pytest.raises(MeshError, match=r"code of this rank has taken signal \d+"):
+            until_at(root, 0)
+        gate.touch()
+        answer.get(WAIT)

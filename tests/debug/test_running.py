@@ -131,8 +131,7 @@ def test_states_of_all_ranks() -> None:
         assert me("list worker").count("| worker ") == 4
         assert me("list worker ranks(0:2)").count("| worker ") == 2
         until(me, "list blocked", f"working.py:{marked('recv')} (receive)")
-        status = me("status")
-        assert "worker 0-1,3: blocked at working.py" in status
+        status = until(me, "status", "worker 0-1,3: blocked at working.py")
         assert "gone: 2 (was killed by SIGKILL" in status
         assert "rank 2 of worker: gone (was killed by SIGKILL" in me("p worker self.rank")
         assert not me.ok

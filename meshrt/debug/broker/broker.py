@@ -19,8 +19,8 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 
-from meshrt.debug.broker.autoentry import AutoEntry
 from meshrt.debug.broker.asking import why_silent
+from meshrt.debug.broker.autoentry import AutoEntry
 from meshrt.debug.broker.breaks import Breaks
 from meshrt.debug.broker.inquiry import Inquiry
 from meshrt.debug.broker.jobs import Attachment, Jobs

@@ -44,6 +44,8 @@ def run(coroutine: Coroutine[Any, Any, Any], console: Console) -> Any:
     try:
         task = loop.create_task(coroutine)
         console.cancel = lambda: _cancel(loop, task)
+        if console.released:
+            task.cancel()
         try:
             return loop.run_until_complete(task)
         finally:

@@ -69,6 +69,8 @@ class Console:
         self._last_flush = time.monotonic()
         self._lines: queue.SimpleQueue[str | Released | None] = queue.SimpleQueue()
         self._released: Released | None = None
+        #: The prompt is to end, as soon as what runs at it lets it.
+        self.released = False
         #: Ends what runs at the prompt without reading, as far as that is possible; called by any thread.
         self.cancel: Callable[[], None] | None = None
 
@@ -115,6 +117,7 @@ class Console:
 
     def release(self, *, closing: bool) -> None:
         """End the prompt and what runs in it, however deep. Any thread."""
+        self.released = True
         self._lines.put(Released(closing=closing))
         cancel = self.cancel
         if cancel is not None:
@@ -122,6 +125,7 @@ class Console:
 
     def rearm(self) -> None:
         """Be ready for the next stop, after a release was obeyed."""
+        self.released = False
         self._released = None
 
 

@@ -49,6 +49,7 @@ class RankDebugger:
         self._sessions: dict[int, RankSession] = {}
         self._sources = SourceFetcher(services)
         self._last_call: EndpointCall | None = None
+        self._exit_lock = threading.Lock()
         self._closing = False
         #: Threads in which breakpoints are passed over.
         self._quiet: set[int] = set()
@@ -85,6 +86,21 @@ class RankDebugger:
         session = self._sessions.pop(get_ident(), None)
         if session is not None:
             session.end()
+        self._mind_exits()
+
+    def _mind_exits(self, *, coming: bool = False) -> None:
+        """Be told of the ends of endpoints only while that concerns anything: every call would pay for it. Any thread.
+
+        Args:
+            coming: Something is about to begin.
+        """
+        exits = hooks.endpoint_exit
+        with self._exit_lock:
+            wanted = coming or bool(self._sessions) or self._interrupts.pending or self._tracer.wanted
+            if wanted and self.endpoint_exit not in exits:
+                exits.append(self.endpoint_exit)
+            elif not wanted and self.endpoint_exit in exits:
+                exits.remove(self.endpoint_exit)
 
     def endpoint_error(self, call: EndpointCall, exception: BaseException) -> None:
         """Show where it failed, or write it down, before the caller gets the exception."""
@@ -114,6 +130,7 @@ class RankDebugger:
             self._sources.new_session()
             session = RankSession(self._services, call, thread, self._sources, self, self._forget)
             self._sessions[ident] = session
+            self._mind_exits()
             if self._closing:
                 session.close()
         return session
@@ -211,7 +228,11 @@ class RankDebugger:
 
     def interrupt(self, body: Body) -> Body:
         """Have an actor stopped where it is."""
-        return self._interrupts.ask(body)
+        self._mind_exits(coming=True)
+        try:
+            return self._interrupts.ask(body)
+        finally:
+            self._mind_exits()
 
     def breaks(self, body: Body) -> Body:
         """Replace the table of breakpoints."""
@@ -232,6 +253,7 @@ class RankDebugger:
             hooks.endpoint_enter.append(self.endpoint_enter)
         elif not active and self.endpoint_enter in hooks.endpoint_enter:
             hooks.endpoint_enter.remove(self.endpoint_enter)
+        self._mind_exits()
         if self._monitor is not None:
             self._monitor.refresh()
             return ""
@@ -290,7 +312,6 @@ class RankDebugger:
         operations[protocol.POST_MORTEM] = self.set_post_mortem
         operations[protocol.COMPLETE] = self.complete
         self._services.deferred_operations[protocol.EVAL] = self._evaluator.evaluate
-        hooks.endpoint_exit.append(self.endpoint_exit)
         hooks.endpoint_error.append(self.endpoint_error)
         hooks.signalled.append(self.signalled)
         hooks.proc_closing.append(self.proc_closing)

@@ -77,6 +77,11 @@ class Interrupts:
         #: Endpoints that a person aborted while they were suspended, by thread.
         self._cancelled: dict[int, Any] = {}
 
+    @property
+    def pending(self) -> bool:
+        """Whether the end of an endpoint concerns a request. Any thread."""
+        return bool(self._asked or self._cancelled)
+
     # -- on the control thread
 
     def ask(self, body: Body) -> Body:
