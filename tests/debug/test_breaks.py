@@ -138,7 +138,7 @@ def test_an_endpoint_by_name(root: Desk, worker: Any) -> None:
     root.let_go()
     assert result.get(WAIT) == 0
     text = put(root, spec(endpoint="wrok", actor="worker"))["bound"]["1"]
-    assert text.startswith("Busy has no endpoint 'wrok'; it has asks, exit, ")
+    assert text.startswith("Busy has no endpoint 'wrok'; it has asks, computes, ")
     assert put(root, spec(endpoint="work", actor="another"))["bound"] == {"1": "pending"}
 
 

@@ -115,6 +115,9 @@ def test_a_rank_that_waits_for_another_one(gate: Path) -> None:
     with desk() as root:
         stop = until_at(root, line_of("call"))
         assert stop["place"][2] == "asks"
+        root.type("n")  # over the call that waits
+        root.event("debug.resumed")
+        assert until_at(root, line_of("call"))["reason"] == "interrupt"
         gate.touch()
         assert root.step("n")["place"][1] == line_of("called")
         assert root.show("p answer")["text"] == "'open'\n"

@@ -17,6 +17,7 @@ from meshrt.host.gather import _SILENT
 from meshrt.mesh.proc_mesh import ProcMesh
 from meshrt.mesh.root import start_root
 from meshrt.wire.frames import CONTROL_MAX
+from tests.faults.watch import state_of
 from tests.support.actors import Echo
 from tests.support.asking import Question, everybody
 from tests.support.questions import Stuck, serve_questions
@@ -218,6 +219,7 @@ def test_a_stopped_and_a_busy_rank(tmp_path: Path) -> None:
     stuck.slice(n=1).hold_gil.broadcast(str(tmp_path / "inside"))
     wait_until((tmp_path / "inside").exists, WAIT)
     os.kill(pids[2], signal.SIGSTOP)
+    wait_until(lambda: state_of(pids[2]) == "T", WAIT)
     question = Question("test.parity", stack_suffices=True, seconds=25)
     others = Question("test.parity", stack_suffices=True, seconds=25)
     for each in (question, others):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,8 @@ __all__ = ["Answers"]
 
 #: So many different numbers are not listed one by one, unless asked for.
 _MANY_NUMBERS = 16
+
+_ADDRESS = re.compile(r"\b0x(?:[0-9a-f]{6,}|\.\.\.)")
 
 #: Kinds of ranks that did not get the request.
 _NOT_ASKED = ("held", "busy", "running", "missing", "standing")
@@ -115,8 +118,18 @@ def _grouped(members: Iterable[_Answer]) -> list[tuple[tuple[int, ...], str]]:
     return group_by_value((answer.rank, answer.text) for answer in members)
 
 
+def _alike(members: Iterable[_Answer]) -> list[tuple[tuple[int, ...], str]]:
+    """Like `_grouped`, but addresses of objects, which differ from rank to rank, make no difference."""
+    texts = {answer.rank: answer.text for answer in members}
+    groups = []
+    for ranks, text in group_by_value((rank, _ADDRESS.sub("0x...", text)) for rank, text in texts.items()):
+        exact = {texts[rank] for rank in ranks}
+        groups.append((ranks, exact.pop() if len(exact) == 1 else text))
+    return groups
+
+
 def _shown(prefix: str, members: Sequence[_Answer], every: bool) -> list[str]:
-    groups = _grouped(members)
+    groups = _alike(members)
     line = summary(members)
     numbers = all(number_in(answer.text, answer.facts) is not None for answer in members)
     if line and numbers and len(groups) > _MANY_NUMBERS and not every:
@@ -130,10 +143,10 @@ def _diff(prefix: str, members: Sequence[_Answer], against: int) -> list[str]:
     if reference is None:
         return [f"rank {against} has not answered: nothing to compare with", *_shown(prefix, members, every=False)]
     lines = [_answer(f"{prefix}{against}", reference.text)]
-    for ranks, text in _grouped(members):
+    for ranks, text in _alike(members):
         others = [rank for rank in ranks if rank != against]
         who = prefix + fold_ranks(others)
-        if text == reference.text:
+        if _ADDRESS.sub("", text) == _ADDRESS.sub("", reference.text):
             lines += [f"[{who}] the same"] if others else []
         elif "\n" in text or "\n" in reference.text:
             changes = difflib.unified_diff(reference.text.splitlines(), text.splitlines(), n=1, lineterm="")

@@ -22,7 +22,7 @@ _MOST = 500
 
 
 def complete(text: str, *namespaces: Mapping[str, Any]) -> list[str]:
-    """Return what the last word of ``text`` may become, sorted: ``self.mo`` -> ``["self.model", ...]``.
+    """Return what the last word of ``text`` may become, sorted: ``p len(self.mo`` -> ``["len(self.model", ...]``.
 
     Args:
         namespaces: Where names are looked up, the nearest first; the built-in ones come last.
@@ -32,17 +32,18 @@ def complete(text: str, *namespaces: Mapping[str, Any]) -> list[str]:
         return []  # an attribute of what only running code would tell
     chain = "".join(match[0].split())
     *path, last = chain.split(".")
+    before = text[text.rfind(" ", 0, match.start()) + 1 : match.start()]
     if not path:
         names = {name for namespace in (*namespaces, vars(builtins)) for name in list(namespace)}
         names.update(keyword.kwlist)
-        return _matching(names, last, "")
+        return _matching(names, last, before)
     try:
         value = next(space for space in (*namespaces, vars(builtins)) if path[0] in space)[path[0]]
         for name in path[1:]:
             value = _stored(value, name)
     except (StopIteration, AttributeError):
         return []
-    return _matching(_names_of(value), last, ".".join(path) + ".")
+    return _matching(_names_of(value), last, f"{before}{'.'.join(path)}.")
 
 
 def _matching(names: set[str], start: str, prefix: str) -> list[str]:

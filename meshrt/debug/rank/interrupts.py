@@ -55,6 +55,8 @@ class _Ask:
     def __init__(self, actor: ActorState) -> None:
         self.actor = actor.name
         self.call = actor.call
+        #: The actor has an event loop: if that has nothing to do, `Interrupts._on_loop` obeys.
+        self.on_loop = actor.loop is not None
         #: The thread stops for it just now.
         self.taken = False
         #: The signal has come while the runtime was at work.
@@ -156,16 +158,18 @@ class Interrupts:
         where, safe = user_frame(frame)
         session = self._sessions.of_thread(get_ident())
         if where is None:
-            if ask.call is None or self._state(ask).loop is None:
+            if ask.call is None or not ask.on_loop:
                 self._asked.pop(get_ident(), None)
         elif safe:
             self._stop(ask, where)
-        elif session is not None and session.stepping:
-            self._asked.pop(get_ident(), None)
-            session.stop_soon(where)
         else:
             ask.missed = True
-            self._tracer.arm(where)
+            if session is not None and session.stepping:
+                ident = get_ident()
+                session.when_stopped = lambda: self._obeyed(ident, ask)
+                session.stop_soon(where)
+            else:
+                self._tracer.arm(where)
             self._services.interject(lambda _waited: self.on_line(sys._getframe(1)))
 
     def on_line(self, frame: FrameType) -> None:
@@ -192,7 +196,8 @@ class Interrupts:
         ident = get_ident()
         if self._current(ident) is not ask or ask.call is None:
             return
-        task = self._state(ask).task
+        state = self._state(ask)
+        task: Any = state.task if state is not None else None
         stack = await_chain(task) if task is not None else []
         if not stack:
             self._forget(ident)
@@ -232,13 +237,14 @@ class Interrupts:
         if ask is None or ask.taken:
             return None
         session = self._sessions.of_thread(ident)
-        if self._state(ask).call is ask.call and (session is None or not session.stopped):
+        state = self._state(ask)
+        if state is not None and state.call is ask.call and (session is None or not session.stopped):
             return ask
         self._forget(ident)
         return None
 
-    def _state(self, ask: _Ask) -> ActorState:
-        return next(actor for actor in self._services.actors() if actor.name == ask.actor)
+    def _state(self, ask: _Ask) -> ActorState | None:
+        return next((actor for actor in self._services.actors() if actor.name == ask.actor), None)
 
     def _forget(self, ident: int) -> None:
         self._asked.pop(ident, None)

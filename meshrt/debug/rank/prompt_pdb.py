@@ -2,6 +2,7 @@
 
 Where it differs from `pdb.Pdb`:
 
+* A statement may take several lines; an empty one ends a block.
 * Assignments reach the variables of every frame of the stack, the innermost or not; ``await`` works in expressions.
 * ``clear`` does not ask, ``interact`` uses the session's streams, breakpoints belong to one session.
 * A source that exists only in the program is fetched from there.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import bdb
 import code
+import codeop
 import contextlib
 import pdb
 import sys
@@ -25,6 +27,9 @@ from meshrt.debug.rank.values import describe, describe_pretty
 from meshrt.hooks import Body
 
 __all__ = ["PromptOwner", "PromptPdb"]
+
+#: The prompt for a further line of a statement.
+CONTINUES = "...   "
 
 
 class PromptOwner(Protocol):
@@ -72,6 +77,7 @@ class PromptPdb(pdb.Pdb):
     # -- expressions and assignments ---------------------------------------------------------------------------------
 
     def default(self, line: str) -> None:
+        line = self._whole_statement(line)
         with self._assigning():
             code = awaiting.compiled(line.removeprefix("!").strip(), "single")
             if code is None:
@@ -84,6 +90,22 @@ class PromptPdb(pdb.Pdb):
                 self._error_exc()
             finally:
                 sys.displayhook = before
+
+    def _whole_statement(self, line: str) -> str:
+        """Return the statement that begins with ``line``: further lines are read as at Python's own prompt."""
+        source = line.removeprefix("!").strip()
+        try:
+            compile(source + "\n", "<stdin>", "single")
+            return line
+        except (SyntaxError, ValueError, OverflowError):
+            pass  # incomplete, or wrong: below
+        while _is_incomplete(source):
+            standard_out.write(CONTINUES)
+            following = standard_in.readline()
+            if not following:
+                break  # the end of the input: what there is, is said to be wrong
+            source += "\n" + following.rstrip("\n")
+        return source
 
     def _getval(self, arg: str) -> Any:
         with self._assigning() if ":=" in arg else contextlib.nullcontext():
@@ -175,6 +197,13 @@ class PromptPdb(pdb.Pdb):
         self.breaks.clear()
         if not any(bdb.Breakpoint.bpbynumber):
             bdb.Breakpoint.clearBreakpoints()  # numbers start at 1 again, so that equal ranks give equal answers
+
+
+def _is_incomplete(source: str) -> bool:
+    try:
+        return codeop.compile_command(source, "<stdin>", "single") is None
+    except (SyntaxError, ValueError, OverflowError):
+        return False  # it is wrong, whatever follows
 
 
 class _Interpreter(code.InteractiveConsole):

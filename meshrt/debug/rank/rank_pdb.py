@@ -102,6 +102,7 @@ class RankPdb(PromptPdb):
         self.reset()
         self.botframe = bottom_frame(frame)
         self._next_reason = reason
+        self._soon = ""
         self._in_trace = traced
         try:
             self.interaction(frame, None)

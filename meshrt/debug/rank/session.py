@@ -206,8 +206,9 @@ class RankSession:
         self._services.set_held(True)
         try:
             with debugger.reading():
-                if self.when_stopped is not None:
-                    self.when_stopped()
+                when_stopped, self.when_stopped = self.when_stopped, None
+                if when_stopped is not None:
+                    when_stopped()
                 yield
         finally:
             self.hit = 0

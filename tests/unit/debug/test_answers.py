@@ -149,3 +149,11 @@ def test_completion_of_anything(text: str) -> None:
 def test_every_command_has_a_usage_that_begins_with_its_name() -> None:
     for command in COMMANDS:
         assert command.usage.split()[0] == command.name
+
+
+def test_addresses_make_no_difference() -> None:
+    answers = answered("<Net object at 0x7f01aabbcc00>", "<Net object at 0x7f01aabbcc10>", "<Net object at 0x7f01ee>", "3")
+    assert answers.text() == "[0-2] <Net object at 0x...>\n[3] 3"
+    assert answers.text(against=1).splitlines()[1] == "[0,2] the same"
+    assert answered("<Net at 0x7f01aabbcc00>", "4").text() == "[0] <Net at 0x7f01aabbcc00>\n[1] 4"
+    assert [answer["ranks"] for answer in answers.data()["answers"]] == [[0], [1], [2], [3]]

@@ -46,6 +46,9 @@ def test_names() -> None:
     assert "isinstance" in complete("isins", NAMES)
     assert "while" in complete("whi", NAMES)
     assert complete("p nothing_like_it", NAMES) == []
+    assert complete("p len(tot", NAMES) == ["len(total"]
+    assert complete("p 1+2*tot", NAMES) == ["1+2*total"]
+    assert complete("p ", NAMES)[:1] == ["ArithmeticError"]
 
 
 def test_attributes() -> None:
@@ -54,6 +57,7 @@ def test_attributes() -> None:
     assert complete("thing._hid", NAMES) == ["thing._hidden"]
     assert complete("thing.more.ke", NAMES) == ["thing.more.keys"]
     assert complete("slotted.inner.wei", NAMES) == ["slotted.inner.weight"]
+    assert complete("p f(1, -thing.we", NAMES) == ["-thing.weight"]
 
 
 def test_what_would_run_code_offers_nothing() -> None:
