@@ -57,7 +57,7 @@ class Busy(Actor):
         turns = 0
         while go:
             turns += 1  # @loop
-            if turns % 100_000 == 0 and self._opened():
+            if turns % 2_000_000 == 0 and self._opened():
                 break
         return turns
 

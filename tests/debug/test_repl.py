@@ -229,3 +229,78 @@ def test_aborting_many_asks_first(waiting: Path) -> None:
         me.sees("a person aborted this endpoint from the debugger (q)")
         me.ends()
         assert me.code == 1
+
+
+def test_completion_knows_actors_dims_and_the_names_of_a_frame(waiting: Path) -> None:
+    with screen(str(waiting), MESHRT_DEBUG_AUTO="0") as program:
+        program.sees("stopped at")
+        with screen("-m", "meshrt.debug") as me:
+            me.sees(PROMPT)
+            me.child.send("att\t")
+            me.sees("attach")
+            me.child.send("deb\t")
+            me.sees("debugee")
+            me.types("2")
+            me.sees("(debugee 2 hosts=1,gpus=0)")
+            me.child.send("p tot\t")
+            me.sees("p total")
+            me.types("")
+            me.sees("50", "(debugee 2")
+            me.child.send("p self.to_d\t")
+            me.sees("self.to_debug")
+            me.types("")
+            me.sees("to_debug", "(debugee 2")
+            me.types("detach")
+            me.sees(PROMPT)
+            me.child.send("cast debugee ranks(hos\t")
+            me.sees("ranks(hosts=")
+            me.types("1) p rank")
+            me.sees("[2] 2\n[3] 3\n", PROMPT)
+            me.child.send("postm\t")
+            me.sees("ortem")
+            me.child.send("du\t")
+            me.sees("mp")
+            me.child.sendintr()
+            me.sees(PROMPT)
+            me.child.send("\x1b[A")  # the last line of the history
+            me.sees("cast debugee ranks(hosts=1) p rank")
+            me.types("")
+            me.sees("[2] 2\n[3] 3\n", PROMPT)
+            me.types("c")
+            me.sees("resumed")
+        program.ends()
+
+
+def test_ranks_that_do_not_answer_are_left(waiting: Path) -> None:
+    with screen(str(waiting), MESHRT_DEBUG_AUTO="0") as program:
+        program.sees("stopped at")
+        with screen("-m", "meshrt.debug") as me:
+            me.sees(PROMPT)
+            me.types("cast debugee ranks(1:3) import time; time.sleep(1000)")
+            me.sees("0/2 answered, waiting for 1-2; Ctrl-C to leave them")
+            me.child.sendintr()
+            me.sees("they are left to themselves, their next stop will be announced", PROMPT)
+            me.types("where")
+            me.sees("4 ranks of", "debugee", PROMPT)
+            me.types("p debugee rank")
+            me.sees("[0] 0\n[3] 3\n2 ranks of debugee (1-2): not asked (still at", PROMPT)
+            me.types("list")
+            me.sees("at work on 'import time; time.sleep(1000)': debugee 1-2", PROMPT)
+            me.types("quit")
+            me.ends()
+        program.child.sendintr()
+
+
+def test_help_of_everything(waiting: Path) -> None:
+    with screen(str(waiting)) as me:
+        me.sees(PROMPT)
+        me.types("help")
+        me.sees("list ", "where ", "interrupt ", "postmortem ", "quit ", "`help COMMAND`", PROMPT)
+        me.types("help where")
+        me.sees("where [-v] [ACTOR] [ranks(...)]", "Nobody is interrupted", PROMPT)
+        me.types("wehre")
+        me.sees("no command 'wehre'; did you mean 'where'?", PROMPT)
+        me.types("p debugge rank")
+        me.sees("no actor 'debugge'; did you mean 'debugee'?", PROMPT)
+        me.types("c")
+        me.sees("resumed")

@@ -52,6 +52,8 @@ _ACTS = (
     "debug.postmortem",
 )
 _GATHER_SECONDS = 0.005
+#: Seconds after which who waits is told what is in the way.
+_HINT_SECONDS = 1.0
 _LONGEST_WAIT = 24 * 3600.0
 
 
@@ -325,9 +327,14 @@ class Broker:
         name, text = str(body["actor"]), str(body.get("ranks", ""))
         deadline = time.monotonic() + min(float(body.get("seconds", 0)), _LONGEST_WAIT)
         loop = asyncio.get_running_loop()
+        hint = time.monotonic() + _HINT_SECONDS
         while True:
             stopped, missing, problem = self._still_missing(name, text)
             seconds = deadline - time.monotonic()
+            if problem is not None and time.monotonic() > hint:
+                hint = deadline
+                headline = str(problem).partition("\n")[0]
+                client.push("debug.notice", {"text": f"still waiting: {headline}"})
             if not missing and problem is None:
                 return {"stopped": fold_ranks(stopped), "missing": ""}
             if seconds <= 0 or client.id not in self._clients:
@@ -344,6 +351,10 @@ class Broker:
             selected = self._targets.select(name, text)
         except MeshError as problem:
             return set(), set(), problem
+        gone = selected.actor.mesh.gone
+        dead = [rank for rank in selected.ranks if rank in gone]
+        if dead:
+            raise UsageError(f"rank {dead[0]} of {selected.actor.label} will not stop: it {gone[dead[0]][0]}")
         stopped = {rank for rank, session in selected.sessions.items() if session.state == STOPPED}
         return stopped, set(selected.ranks) - stopped, None
 

@@ -24,7 +24,7 @@ _ARRAYS = ("ndarray", "Tensor")
 
 
 def describe(value: Any) -> tuple[str, Body | None]:
-    """Return the text of ``value``, at most `TEXT_LIMIT` characters, and its facts (see `docs/debugger.md`).
+    """Return the text of ``value``, at most `TEXT_LIMIT` characters, and its facts.
 
     A number: ``{"kind": "number", "value": float}``. An array: ``{"kind": "array", "type", "shape", "dtype", "device",
     "min", "max", "mean", "nan"}``; the statistics leave NaN out and are None where there are none.

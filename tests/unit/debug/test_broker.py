@@ -278,6 +278,10 @@ def test_wait(root: FakeRoot) -> None:
     assert root.ask(me, "debug.wait", **{**wanted, "ranks": ""}) == {"stopped": "0-1", "missing": "2-7"}
     with pytest.raises(MeshError, match="no actor"):
         root.ask(me, "debug.wait", actor="nobody", ranks="", seconds=0)
+    root.kill(5, "exited with code 3")
+    with pytest.raises(MeshError, match="rank 5 of debugee will not stop: it exited with code 3"):
+        root.ask(me, "debug.wait", actor="debugee", ranks="", seconds=60)
+    assert root.ask(me, "debug.wait", actor="debugee", ranks="ranks(!dead & 0:2)", seconds=0)["missing"] == ""
 
 
 def test_source_is_served(root: FakeRoot) -> None:
