@@ -16,9 +16,7 @@ from meshrt.inspect.visibility import (
     STDLIB,
     bottom_frame,
     caller_frame,
-    is_hidden,
     is_hidden_file,
-    is_plumbing,
     is_plumbing_file,
     visible,
 )
@@ -61,6 +59,16 @@ def _is_users_file(filename: str) -> bool:
     return not filename.startswith(STDLIB) or any(part in filename for part in _INSTALLED)
 
 
+def is_hidden(frame: FrameType) -> bool:
+    """Whether ``frame`` belongs to the runtime, even if its file does not say so."""
+    return is_hidden_file(frame.f_code.co_filename) or _is_generated(frame)
+
+
+def is_plumbing(frame: FrameType) -> bool:
+    """Whether ``frame`` belongs to the runtime or to what only carries a call."""
+    return is_plumbing_file(frame.f_code.co_filename) or _is_generated(frame)
+
+
 def is_users(frame: FrameType) -> bool:
     """Whether ``frame`` runs code of the user's own, or of a package that they installed."""
     return _is_users_file(frame.f_code.co_filename) and not _is_generated(frame)
@@ -79,8 +87,7 @@ def user_frame(frame: FrameType | None) -> tuple[FrameType | None, bool]:
     safe = True
     while frame is not None and not is_users(frame):
         filename = frame.f_code.co_filename
-        hidden = is_hidden_file(filename) or _is_generated(frame)
-        safe = safe and not hidden and not filename.startswith(_DELICATE)
+        safe = safe and not is_hidden(frame) and not filename.startswith(_DELICATE)
         frame = frame.f_back
     return frame, safe
 

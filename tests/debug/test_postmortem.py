@@ -191,7 +191,7 @@ def test_the_environment_turns_it_on(tmp_path: Path) -> None:
     known = document["frames"][-1]["locals"]
     assert (known["value"], known["local"]) == ("4", "8")
     assert "local = value * 2" in "\n".join(document["frames"][-1]["source"])
-    assert done.stderr.count("stack frames of what failed are in") >= 1
+    assert done.stderr.count("look at it with: python -m meshrt.debug --open ") >= 1
 
 
 def questions(root: Desk, expression: str, command: str = "p", rank: int = 0) -> Any:

@@ -139,6 +139,8 @@ def test_one_crashes_and_nobody_is_there(tmp_path: Path) -> None:
             ("w", "step()"),
             ("ll", "->         gradient = self.weight / batch"),
             ("p", "number = 30"),
+            ("self.rank", "9"),
+            ("p self.config", "{'lr': 0.1, 'momentum': 0.9}"),
             ("e", "Traceback"),
             ("p btach", "did you mean 'batch'?"),
             ("1 + 1", "nothing can be evaluated"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -75,7 +74,7 @@ class DumpPrompt:
         command = self._commands.get(word)
         if command is not None:
             return clean(command(argument.strip()))
-        if re.fullmatch(r"[^\W\d]\w*", line.strip()) and line.strip() in self._locals():
+        if line.strip() in self._locals():
             return clean(self._print(line.strip()))
         raise UsageError(
             f"no command {word!r}{near_miss(word, self._commands) or ';'} the program is gone, so nothing can be "

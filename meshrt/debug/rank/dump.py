@@ -37,6 +37,7 @@ _VALUE_MAX = 2000
 _VALUES_MAX = 1_000_000
 _TRACEBACK_MAX = 200_000
 _MOST_FRAMES = 100
+_MOST_ATTRIBUTES = 100
 _SOURCE_LINES_MAX = 400
 
 
@@ -70,7 +71,8 @@ class Dumper:
             return None
         if not self._told:
             self._told = True
-            print(f"meshrt: stack frames of what failed are in {path.parent}", file=sys.stderr)
+            where = f"{call.actor}.{call.endpoint}() failed on rank {call.rank}"
+            print(f"meshrt: {where}; look at it with: python -m meshrt.debug --open {path}", file=sys.stderr)
         return path
 
     def _say_failed(self, error: BaseException) -> None:
@@ -138,15 +140,21 @@ class _Values(reprlib.Repr):
 
     def of(self, frame: FrameType) -> Body:
         """Return the local variables of ``frame``, by name."""
-        texts = {}
+        texts: Body = {}
         for name, value in list(frame.f_locals.items()):
-            if self._left <= 0:
-                texts["..."] = "more was left out"
-                break
-            text = self._text(value)
-            self._left -= len(text)
-            texts[str(name)] = text
+            self._add(texts, str(name), value)
+            # The default repr of an object says nothing: its attributes do.
+            if type(value).__repr__ is object.__repr__:
+                for attribute, inner in _attributes(value):
+                    self._add(texts, f"{name}.{attribute}", inner)
         return texts
+
+    def _add(self, texts: Body, name: str, value: Any) -> None:
+        if self._left <= 0:
+            texts["..."] = "more was left out"
+            return
+        texts[name] = self._text(value)
+        self._left -= len(texts[name])
 
     def _text(self, value: Any) -> str:
         try:
@@ -164,6 +172,15 @@ class _Values(reprlib.Repr):
 
     def repr_instance(self, x: Any, level: int) -> str:
         return cap(safe_text(x), self.maxother)
+
+
+def _attributes(value: Any) -> list[tuple[str, Any]]:
+    """Return the instance variables of ``value``, without asking its class for them."""
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return []  # slots
+    return [(str(name), inner) for name, inner in list(found.items())[:_MOST_ATTRIBUTES]]
 
 
 def _exception(exception: BaseException) -> Body:
