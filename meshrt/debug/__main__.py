@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from meshrt.debug.prompt.dumps import open_dump
 from meshrt.debug.prompt.entry import run_lines, run_prompt
+from meshrt.debug.prompt.terminal import OutputError
 from meshrt.debug.protocol import since
 from meshrt.errors import MeshError
 from meshrt.transport.tools import Program, programs
@@ -73,6 +74,9 @@ def _choose(pid: int | None) -> Program | None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     arguments = _arguments(argv)
+    if arguments.open is not None and arguments.json:
+        print("--json does not go with --open: the file is JSON itself", file=sys.stderr)
+        return _EXIT_USAGE
     if arguments.open is not None:
         return open_dump(arguments.open, arguments.commands)
     try:
@@ -83,6 +87,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return run_lines(program, arguments.commands, json=arguments.json)
         return run_prompt(program)
     except BrokenPipeError:  # whoever read the output has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    except OutputError as error:
+        print(error, file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
     except (MeshError, OSError) as error:

@@ -15,15 +15,38 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from meshrt.errors import UsageError
 from meshrt.hooks import Body
 
 __all__ = ["FORMAT", "VERSION", "read_dump", "write_dump"]
 
+#: Bytes; what ranks write is far smaller.
+_LARGEST = 64 << 20
+#: Seconds since the epoch that can be shown as a date.
+_LATEST = 1e11
+
 FORMAT = "meshrt post-mortem"
 VERSION = 1
+
+_Kinds = Mapping[str, type | tuple[type, ...]]
+
+_DOCUMENT: _Kinds = {
+    "actor": str,
+    "rank": int,
+    "host": str,
+    "pid": int,
+    "time": (int, float),
+    "endpoint": str,
+    "exception": dict,
+    "frames": list,
+}
+_EXCEPTION: _Kinds = {"type": str, "message": str, "traceback": str}
+_FRAME: _Kinds = {"file": str, "line": int, "function": str, "first_line": int, "source": list, "locals": dict}
 
 
 def write_dump(path: Path, text: str) -> None:
@@ -48,13 +71,16 @@ def read_dump(path: Path | str) -> Body:
         UsageError: It cannot be read, is cut off, or is no such file.
     """
     try:
+        facts = Path(path).stat()
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > _LARGEST:
+            raise UsageError(f"{path} is no post-mortem file of meshrt")
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise UsageError(f"{path} cannot be read: {reason}") from None
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         ours = f'"format": "{FORMAT}"' in text[:200]
         what = f"is cut off or damaged: {error}" if ours else "is no post-mortem file of meshrt: it is no JSON"
         raise UsageError(f"{path} {what}") from None
@@ -62,7 +88,22 @@ def read_dump(path: Path | str) -> Body:
         raise UsageError(f"{path} is no post-mortem file of meshrt")
     if document.get("version") != VERSION:
         raise UsageError(f"{path} has version {document.get('version')!r}; this meshrt reads version {VERSION}")
-    missing = [name for name in ("actor", "rank", "exception", "frames") if name not in document]
-    if missing:
-        raise UsageError(f"{path} is damaged: it has no {', '.join(missing)}")
+    _check(path, "it", document, _DOCUMENT)
+    _check(path, "its exception", document["exception"], _EXCEPTION)
+    for number, frame in enumerate(document["frames"]):
+        _check(path, f"stack frame {number}", frame, _FRAME)
+        if not all(isinstance(text, str) for text in (*frame["source"], *frame["locals"].values())):
+            raise UsageError(f"{path} is damaged: stack frame {number} has values that are no text")
+    coords = document.get("coords", {})
+    whole = [document["rank"], *(coords.values() if isinstance(coords, dict) else [None])]
+    if not all(type(number) is int for number in whole) or not 0 <= document["time"] < _LATEST:
+        raise UsageError(f"{path} is damaged: its rank, coords or time are none")
     return document
+
+
+def _check(path: Path | str, what: str, found: Any, expected: _Kinds) -> None:
+    missing = [
+        name for name, kind in expected.items() if not isinstance(found, dict) or not isinstance(found.get(name), kind)
+    ]
+    if missing:
+        raise UsageError(f"{path} is damaged: {what} has no valid {', '.join(missing)}")

@@ -34,6 +34,7 @@ __all__ = [
     "RUNNING",
     "STEPPING",
     "STOPPED",
+    "TEXT_BYTES",
     "TEXT_LIMIT",
     "Place",
     "SessionKey",
@@ -64,6 +65,8 @@ ENDED = "ended"
 
 #: The most text of one prompt that crosses the control plane, in characters.
 TEXT_LIMIT = 200_000
+#: ... and in bytes, as a message is limited in bytes.
+TEXT_BYTES = 600_000
 
 #: pdb's words that abort an endpoint: a person is asked before they are sent.
 QUITS = ("q", "quit", "exit")
@@ -114,11 +117,22 @@ def address(actor: str, thread: str = "", mesh: str = "") -> str:
 
 
 def cap(text: str, limit: int = TEXT_LIMIT) -> str:
-    """Return ``text`` as it can be sent: its middle left out above ``limit`` characters, lone surrogates escaped."""
-    if len(text) > limit:
-        half = limit // 2
-        text = f"{text[:half]}{left_out(len(text) - 2 * half)}{text[-half:]}"
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+    """Return ``text`` as it can be sent: lone surrogates escaped, its middle left out above ``limit`` characters.
+
+    It has at most `TEXT_BYTES` bytes, without the line that says what was left out.
+    """
+    gone = max(0, len(text) - 2 * limit)  # escaped, a text is longer: this much is not looked at
+    if gone:
+        text = text[:limit] + text[len(text) - limit :]
+    encoded = text.encode("utf-8", "backslashreplace")
+    if not text.isascii():
+        text = encoded.decode("utf-8")
+    if not gone and len(text) <= limit and len(encoded) <= TEXT_BYTES:
+        return text
+    half = limit // 2
+    head = text[:half].encode()[: TEXT_BYTES // 2].decode("utf-8", "ignore")
+    tail = text[len(text) - half :].encode()[-TEXT_BYTES // 2 :].decode("utf-8", "ignore")
+    return f"{head}{left_out(gone + len(text) - len(head) - len(tail))}{tail}"
 
 
 def left_out(characters: int) -> str:

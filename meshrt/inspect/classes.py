@@ -63,6 +63,17 @@ class Node:
         """Return the leaves, the one with the most ranks first."""
         return sorted(self.leaves.values(), key=lambda leaf: (-len(leaf.ranks), min(leaf.ranks), leaf.state))
 
+    def chain(self) -> list[Node]:
+        """Return this node and those below it as far as the way down is one, and with it the ranks are the same."""
+        found = [self]
+        while not found[-1].leaves and len(found[-1].children) == 1:
+            found += found[-1].children.values()
+        return found
+
+    def places(self) -> int:
+        """Return how many leaves there are below."""
+        return len(self.leaves) + sum(child.places() for child in self.children.values())
+
     def classes(self) -> list[tuple[Node, Leaf]]:
         """Return all leaves below, with the node of each."""
         found = [(self, leaf) for leaf in self.leaves.values()]

@@ -1,4 +1,4 @@
-"""What faulthandler writes, read into the records of `meshrt.inspect.sampling`: for ranks that could not answer."""
+"""What faulthandler writes, read into the records of `meshrt.inspect.sampling`: for ranks that do not answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from meshrt.inspect.visibility import cut, is_debugging_file, is_hidden_file, is_plumbing_file
 
-__all__ = ["SOURCE", "FaultThread", "parse", "records_of"]
+__all__ = ["SOURCE", "FaultThread", "parse", "records_of", "silence"]
 
 #: Where such a record comes from.
 SOURCE = "faulthandler: the GIL is held in C"
@@ -17,6 +17,12 @@ _THREAD = re.compile(
     r"(?P<current>Current thread|Thread) (?P<ident>0x[0-9a-f]+)(?: \[(?P<name>.*)\])? \(most recent call first\):"
 )
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)')
+
+
+_SILENCE = {
+    "stopped": "its process was stopped by a signal (SIGCONT resumes it)",
+    "busy": "C code holds its GIL",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +96,12 @@ def records_of(text: str, *, verbose: bool = False) -> list[dict[str, Any]]:
             )
     records.sort(key=lambda record: record["kind"] != "actor")
     return records
+
+
+def silence(state: str) -> str:
+    """Return why a rank does not answer, in words.
+
+    Args:
+        state: ``"stopped"`` or ``"busy"``, as host agents tell it; "" where nothing is known.
+    """
+    return _SILENCE.get(state, "no answer in time")

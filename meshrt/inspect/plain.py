@@ -1,84 +1,140 @@
-"""Merged stacks as plain data: what a terminal is sent, and what scripts read.
+"""Merged stacks as plain data: what a terminal is sent, and what scripts read (docs/json.md says it to them).
 
 ::
 
-    {"meshes": [{
-        "mesh_id", "name",
-        "asked": count, "answered": SET, "waiting": SET, "culprits": SET,
-        "without": [{"kind": "gone" | "silent" | "refused", "why": text, **SET}],
-        "trees": [{"kind": "actor" | "task" | "thread", "label", **NODE}]}]}
+    {"meshes": [MESH], "left_out": count of further meshes}
 
-    NODE: {"file", "function", "lines": [low, high], "hidden", **SET, "children": [NODE], "classes": [CLASS]}
+    MESH: {"mesh_id", "name", "asked": count, "answered": SET, "waiting": SET, "culprits": SET,
+           "without": [{"kind": "gone" | "silent" | "refused", "why": text, **SET}],
+           "trees": [{"kind": "actor" | "task" | "thread", "label", **NODE}], "left_out": count of further places}
+    NODE: {"frames": [FRAME], **SET, "children": [NODE], "classes": [CLASS]}
+    FRAME: {"file", "function", "lines": [low, high], "hidden"}
     CLASS: {"state", "holder", "source", **SET, "since": [least, most] or [], "cpu": the same, "names", "endpoints"}
-    SET: {"count", "ranks": "0-31,33", "text": the same, or "hosts=*, gpus=3" where it is a slice of the mesh}
+    SET: {"count", "ranks": "0-31,33", "text": "" or "all" or "hosts=*, gpus=3", what a person reads more easily}
 
-The largest child comes first. A tree of very many nodes is cut: what does not fit is one child with the function
-"... N further places".
+Frames with the same ranks are one node; the largest child comes first. Everything together takes `BUDGET` bytes at
+most. The meshes share them evenly, and one that needs less leaves its rest to the others; of a mesh, ranks without a
+stack come first, then the actors, then tasks and threads, the most ranks first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+
+import msgpack
 
 from meshrt.inspect.classes import Leaf, MeshStacks, Node
 from meshrt.selection import Shape, fold_coordinates, fold_ranks
 
-__all__ = ["mesh_to_wire"]
+__all__ = ["BUDGET", "to_wire"]
 
-#: Nodes and classes of one mesh; each takes about 200 bytes of a control message.
-_MOST = 2500
+#: Bytes of everything as msgpack. A control message holds 1 MiB.
+BUDGET = 700_000
+#: A list of more than 15 items takes so many more bytes than an empty one.
+_LIST = 4
 #: Names of threads that a class tells.
 _NAMES = 5
+#: Characters of a reason.
+_WHY = 2000
+_KINDS = ("actor", "task", "thread")
+
+#: A part that could be told, how many bytes it takes, and how to put it in its place.
+_Offer = tuple[int, Callable[[], None]]
 
 
-def mesh_to_wire(mesh_id: str, mesh: MeshStacks) -> dict[str, Any]:
-    """Return the answers of one mesh."""
-    writer = _Writer(mesh.shape)
-    return {
-        "mesh_id": mesh_id,
-        "name": mesh.name,
-        "asked": len(mesh.asked),
-        "answered": writer.set(mesh.answered),
-        "waiting": writer.set(mesh.waiting()),
-        "culprits": writer.set(mesh.culprits()),
-        "without": [{"kind": kind, "why": why, **writer.set(ranks)} for (kind, why), ranks in mesh.without.items()],
-        "trees": [{"kind": tree.kind, "label": tree.label, **writer.node(tree.root)} for tree in mesh.trees.values()],
-    }
+def to_wire(meshes: Mapping[str, MeshStacks]) -> dict[str, Any]:
+    """Return the answers of all meshes."""
+    wire: dict[str, Any] = {"meshes": [], "left_out": 0}
+    left = BUDGET - _size(wire) - 2 * _LIST
+    writers = []
+    for number, (mesh_id, mesh) in enumerate(meshes.items()):
+        writer = _Writer(mesh_id, mesh)
+        size = _size(writer.wire) + 3 * _LIST
+        if size > left:
+            wire["left_out"] = len(meshes) - number
+            break
+        left -= size
+        wire["meshes"].append(writer.wire)
+        writers.append(writer)
+    # Whoever has used least is next.
+    turns = [(0, number) for number in range(len(writers))]
+    offers = [writer.offers() for writer in writers]
+    while turns:
+        used, number = heapq.heappop(turns)
+        offer = next(offers[number], None)
+        if offer is not None and offer[0] <= left:
+            size, put = offer
+            put()
+            left -= size
+            heapq.heappush(turns, (used + size, number))
+    for writer in writers:
+        writer.wire["left_out"] = writer.left_out
+    return wire
 
 
 class _Writer:
-    def __init__(self, shape: Shape) -> None:
-        self._shape = shape
-        self._left = _MOST
+    """One mesh, part by part."""
 
-    def set(self, ranks: Iterable[int]) -> dict[str, Any]:
-        members = set(ranks)
-        text = fold_coordinates(members, self._shape) if members else ""
-        return {"count": len(members), "ranks": fold_ranks(members), "text": text}
-
-    def node(self, node: Node) -> dict[str, Any]:
-        self._left -= 1 + len(node.leaves)
-        ordered = node.ordered()
-        children = []
-        for index, child in enumerate(ordered):
-            if self._left <= 0 and index < len(ordered) - 1:
-                children.append(self._further(ordered[index:]))
-                break
-            children.append(self.node(child))
-        return {
-            "file": node.file,
-            "function": node.function,
-            "lines": list(node.lines),
-            "hidden": node.hidden,
-            **self.set(node.ranks),
-            "children": children,
-            "classes": [self._leaf(leaf) for leaf in node.ordered_leaves()],
+    def __init__(self, mesh_id: str, mesh: MeshStacks) -> None:
+        self._mesh = mesh
+        self._places = len(mesh.without) + sum(tree.root.places() for tree in mesh.trees.values())
+        self._told = 0
+        self._labels = _Labels(mesh.shape)
+        self.wire: dict[str, Any] = {
+            "mesh_id": mesh_id,
+            "name": mesh.name,
+            "asked": len(mesh.asked),
+            "answered": self._labels.set(mesh.answered),
+            "waiting": self._labels.set(mesh.waiting()),
+            "culprits": self._labels.set(mesh.culprits()),
+            "without": [],
+            "trees": [],
+            "left_out": 0,
         }
 
-    def _further(self, nodes: list[Node]) -> dict[str, Any]:
-        ranks = {rank for node in nodes for rank in node.ranks}
-        return self.node(Node(function=f"... {len(nodes)} further places", ranks=ranks))
+    @property
+    def left_out(self) -> int:
+        """How many places are not told."""
+        return self._places - self._told
+
+    def offers(self) -> Iterator[_Offer]:
+        """Make the parts, those first that matter most. Each is put in its place before the next one is made."""
+        entries = sorted(self._mesh.without.items(), key=lambda entry: -len(entry[1]))
+        for (kind, why), ranks in entries:
+            short = why if len(why) <= _WHY else why[:_WHY] + " ..."
+            yield self._offer({"kind": kind, "why": short, **self._labels.set(ranks)}, self.wire["without"], 1)
+        # Above a part there are never fewer ranks, so it comes after the one that it is put into.
+        waiting: list[tuple[int, int, int, Node, dict[str, Any], list[Any]]] = []
+        number = 0
+        for tree in self._mesh.trees.values():
+            facts = {"kind": tree.kind, "label": tree.label}
+            entry = (_KINDS.index(tree.kind), -len(tree.root.ranks), number, tree.root, facts, self.wire["trees"])
+            heapq.heappush(waiting, entry)
+            number += 1
+        while waiting:
+            kind, _, _, top, facts, place = heapq.heappop(waiting)
+            chain = top.chain()
+            node = chain[-1]
+            plain: dict[str, Any] = {
+                **facts,
+                "frames": [_frame(each) for each in chain if each.function],
+                **self._labels.set(node.ranks),
+                "children": [],
+                "classes": [self._leaf(leaf) for leaf in node.ordered_leaves()],
+            }
+            yield self._offer(plain, place, len(node.leaves))
+            for child in node.ordered():
+                heapq.heappush(waiting, (kind, -len(child.ranks), number, child, {}, plain["children"]))
+                number += 1
+
+    def _offer(self, part: dict[str, Any], place: list[Any], places: int) -> _Offer:
+        def put() -> None:
+            place.append(part)
+            self._told += places
+
+        return _size(part) + _LIST, put
 
     def _leaf(self, leaf: Leaf) -> dict[str, Any]:
         names = sorted(leaf.names)
@@ -86,9 +142,38 @@ class _Writer:
             "state": leaf.state,
             "holder": leaf.holder,
             "source": leaf.source,
-            **self.set(leaf.ranks),
+            **self._labels.set(leaf.ranks),
             "since": list(leaf.since or ()),
             "cpu": list(leaf.cpu or ()),
             "names": names[:_NAMES] + ["..."] * (len(names) > _NAMES),
             "endpoints": sorted(leaf.endpoints)[:_NAMES],
         }
+
+
+class _Labels:
+    """Sets of ranks as text; the same ones come again and again."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._all = frozenset(shape.ranks())
+        self._known: dict[frozenset[int], dict[str, Any]] = {}
+
+    def set(self, ranks: Iterable[int]) -> dict[str, Any]:
+        members = frozenset(ranks)
+        if members not in self._known:
+            folded = fold_ranks(members)
+            text = "all" if members == self._all else fold_coordinates(members, self._shape)
+            self._known[members] = {
+                "count": len(members),
+                "ranks": folded,
+                "text": "" if text == folded else text,
+            }
+        return self._known[members]
+
+
+def _frame(node: Node) -> dict[str, Any]:
+    return {"file": node.file, "function": node.function, "lines": list(node.lines), "hidden": node.hidden}
+
+
+def _size(part: Any) -> int:
+    return len(msgpack.packb(part, unicode_errors="backslashreplace"))

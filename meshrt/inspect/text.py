@@ -41,7 +41,10 @@ def render_stacks(wire: Plain, *, source: Callable[[str, int], str] = linecache.
         wire: As `Stacks.to_wire` made it.
         source: Returns the source line of (file, line), or "": shown below the innermost frames.
     """
-    return "\n".join(line for mesh in wire["meshes"] for line in _Mesh(mesh, source).lines())
+    lines = [line for mesh in wire["meshes"] for line in _Mesh(mesh, source).lines()]
+    if wire["left_out"]:
+        lines.append(f"{_count(wire['left_out'], 'further mesh', 'es')} left out: name an actor or fewer ranks")
+    return "\n".join(lines)
 
 
 def short_path(file: str) -> str:
@@ -63,7 +66,7 @@ class _Mesh:
 
     def lines(self) -> Iterable[str]:
         mesh = self._mesh
-        head = f"{_ranks(self._total)} of {mesh['name']}"
+        head = f"{_count(self._total, 'rank')} of {mesh['name']}"
         answered = mesh["answered"]["count"]
         yield f"{head}, {answered} answered" if answered < self._total else head
         for tree in mesh["trees"]:
@@ -72,17 +75,19 @@ class _Mesh:
             yield f"  {self._label(entry)}: {entry['why']}"
         if mesh["waiting"]["count"]:
             yield f"  {self._label(mesh['waiting'])}: no answer yet"
+        if mesh["left_out"]:
+            yield f"  {_count(mesh['left_out'], 'further place')} left out: name an actor or fewer ranks"
         culprits = mesh["culprits"]
         if culprits["count"]:
             others = self._total - culprits["count"]
-            yield f"  likely culprits: {culprits['text']} (not where the other {others} are)"
+            yield f"  likely culprits: {_set(culprits)} (not where the other {others} are)"
 
     def _tree(self, tree: Plain) -> Iterable[str]:
         label = tree["label"]
         yield {"actor": f"{label}", "task": f"{label}, tasks", "thread": f"thread {label}"}[tree["kind"]]
         self._rows = []
         self._before = ""
-        self._below(tree, "")
+        self._node(tree, "", "")
         longest = max((len(label) for label, _ in self._rows), default=0)
         width = min(longest, _RANKS + 2 * self._digits + 3)
         for label, text in self._rows:
@@ -104,18 +109,29 @@ class _Mesh:
     def _part(self, part: Plain, first: str, rest: str) -> None:
         if "state" in part:
             self._row(part, first + _about(part))
+        else:
+            self._node(part, first, rest)
+
+    def _node(self, node: Plain, first: str, rest: str) -> None:
+        frames, children, classes = node["frames"], node["children"], node["classes"]
+        alone = bool(frames) and not children and len(classes) == 1
+        for index, frame in enumerate(frames):
+            low, high = frame["lines"]
+            lines = str(low) if low == high else f"{low}-{high}"
+            text = frame["function"]
+            if frame["file"]:
+                text += f"  {short_path(frame['file'])}:{lines}"
+            if index == len(frames) - 1 and not children and len(classes) <= 1:
+                # What is below of which nothing is told was left out.
+                text += f"    {_about(classes[0])}" if alone else "    ..."
+            self._row(node, (rest if index else first) + text)
+        if not alone:
+            self._below(node, rest)
             return
-        low, high = part["lines"]
-        lines = str(low) if low == high else f"{low}-{high}"
-        text = f"{part['function']}  {short_path(part['file'])}:{lines}" if part["file"] else part["function"]
-        if part["children"] or len(part["classes"]) != 1:
-            self._row(part, first + text)
-            self._below(part, rest)
-            return
-        self._row(part, f"{first}{text}    {_about(part['classes'][0])}")
-        code = self._source(part["file"], low).strip() if part["file"] and low == high else ""
+        file, (low, high) = frames[-1]["file"], frames[-1]["lines"]
+        code = self._source(file, low).strip() if file and low == high else ""
         if code:
-            self._row(part, f"{rest}    {code}")
+            self._row(node, f"{rest}    {code}")
 
     def _row(self, part: Plain, text: str) -> None:
         label = self._label(part)
@@ -123,7 +139,7 @@ class _Mesh:
         self._before = label
 
     def _label(self, part: Plain) -> str:
-        return f"{part['count']:>{self._digits}}/{self._total}  {part['text']}"
+        return f"{part['count']:>{self._digits}}/{self._total}  {_set(part)}"
 
 
 def _about(leaf: Plain) -> str:
@@ -143,8 +159,13 @@ def _span(text: Callable[[float], str], span: list[float]) -> str:
     return least if least == most else f"{least} - {most}"
 
 
-def _ranks(count: int) -> str:
-    return f"{count} rank" + ("" if count == 1 else "s")
+def _set(part: Plain) -> str:
+    ranks, text = part["ranks"], part["text"]
+    return f"{ranks} ({text})" if part["count"] == 1 and text not in ("", "all") else text or ranks
+
+
+def _count(count: int, what: str, plural: str = "s") -> str:
+    return f"{count} {what}" + ("" if count == 1 else plural)
 
 
 def _duration(seconds: float) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 from meshrt.hooks import Group
 from meshrt.inspect.classes import Leaf, MeshStacks, Node, Tree
-from meshrt.inspect.faults import records_of
-from meshrt.inspect.plain import mesh_to_wire
+from meshrt.inspect.faults import records_of, silence
+from meshrt.inspect.plain import to_wire
 from meshrt.inspect.text import short_path
 from meshrt.inspect.visibility import own_index
 from meshrt.selection import Shape
@@ -63,10 +63,10 @@ class Stacks:
             if record["kind"] == "actor":
                 record["actor"] = mesh.first_actor or "main thread"
             self._add_record(mesh, record, ranks, (), ())
-        why = {
-            "stopped": "does not answer: its process was stopped by a signal (SIGCONT resumes it)",
-            "busy": "does not answer: C code holds its GIL" + ("" if records else ", and no stack of it is known"),
-        }.get(same["state"], "no answer in time")
+        state = same["state"]
+        why = f"does not answer: {silence(state)}" if state else silence(state)
+        if state == "busy" and not records:
+            why += ", and no stack of it is known"
         mesh.without.setdefault(("silent", why), set()).update(ranks)
 
     def _add_record(
@@ -95,7 +95,7 @@ class Stacks:
 
     def to_wire(self) -> dict[str, Any]:
         """Return everything as plain data for JSON or msgpack, see `meshrt.inspect.plain`."""
-        return {"meshes": [mesh_to_wire(mesh_id, mesh) for mesh_id, mesh in self.meshes.items()]}
+        return to_wire(self.meshes)
 
 
 def _of(per: Mapping[int, Any], name: str, index: int) -> list[float]:

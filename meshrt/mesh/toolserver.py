@@ -24,7 +24,7 @@ from meshrt.wire.messages import control_frame, unpack_control
 __all__ = ["ToolConnection", "ToolServer"]
 
 #: A client that has not read so many bytes is disconnected.
-_BACKLOG_MAX = 4 << 20
+_BACKLOG_MAX = 16 << 20
 _HANDSHAKE_SECONDS = 2.0
 #: Clients that have proved nothing yet; beyond, the oldest is dropped.
 _UNPROVED_MAX = 64

@@ -101,8 +101,12 @@ class MeshrtDesk:
 
 def ranks_in(nodes: list[dict[str, Any]], function: str) -> int:
     """Return how many ranks have a function in their stacks."""
-    here = (node["count"] if node["function"] == function else ranks_in(node["children"], function) for node in nodes)
-    return sum(here)
+
+    def here(node: dict[str, Any]) -> int:
+        inside = any(frame["function"] == function for frame in node["frames"])
+        return int(node["count"]) if inside else ranks_in(node["children"], function)
+
+    return sum(map(here, nodes))
 
 
 def find(pid: int) -> tools.Program:

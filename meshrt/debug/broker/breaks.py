@@ -6,15 +6,17 @@ with its rank leaves nothing half done.
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from meshrt.debug.broker.asking import gather_all, texts_of
+from meshrt.debug.broker.asking import gather_all, texts_of, why_silent
 from meshrt.debug.broker.targets import Targets
 from meshrt.debug.protocol import BREAKS, HITS, POST_MORTEM
 from meshrt.errors import UsageError
-from meshrt.hooks import Body, RootServices, ToolClient
+from meshrt.hooks import Body, Group, RootServices, ToolClient
 from meshrt.selection import fold_ranks
 
 __all__ = ["Breaks"]
@@ -68,50 +70,84 @@ class _Break:
 
 
 class Breaks:
-    """The operations on the table. On the root's loop."""
+    """The operations on the table. On the root's loop.
+
+    One change of the table follows another, and goes to its end whatever becomes of the terminal that asked for it.
+    """
 
     def __init__(self, services: RootServices, targets: Targets) -> None:
         self._services = services
         self._targets = targets
         self._breaks: dict[int, _Break] = {}
         self._number = 0
-        self._modes: dict[str, str] = {}
+        #: By mesh id ("": every mesh) and actor ("": every actor).
+        self._modes: dict[tuple[str, str], str] = {}
+        self._changing = asyncio.Lock()
+        self._changes: set[asyncio.Task[Body]] = set()
         services.rank_born.append(self._on_born)
 
+    async def _change(self, operation: Coroutine[Any, Any, Body]) -> Body:
+        async def in_turn() -> Body:
+            async with self._changing:
+                return await operation
+
+        task = asyncio.get_running_loop().create_task(in_turn())
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
+        return await asyncio.shield(task)
+
     async def set(self, client: ToolClient, body: Body) -> Body:
-        """Add a breakpoint: ``{place, condition, once, actor, ranks}``; says what became of it, by ranks."""
+        """Add a breakpoint: ``{place, condition, once, actor, ranks}``; says what became of it, by ranks.
+
+        Raises:
+            UsageError: No such actor or place, or no rank can have it.
+            SelectionError: No such ranks.
+        """
         place = str(body["place"])
         actor, ranks = str(body.get("actor", "")), str(body.get("ranks", ""))
         file, line, endpoint = self._place(place, actor)
         if endpoint and not actor:
             actor = place.rpartition(".")[0]
-        name = self._targets.known(actor) if actor else ""
-        selected = self._targets.everywhere(actor, ranks) if ranks else []
-        chosen: dict[str, frozenset[int]] = {}
-        for part in selected:
-            mesh_id = part.actor.mesh.mesh_id
-            chosen[mesh_id] = chosen.get(mesh_id, frozenset()) | frozenset(part.ranks)
-        self._number += 1
         added = _Break(
-            self._number,
+            self._number + 1,
             file,
             line,
             endpoint,
-            name,
+            self._targets.bare_name(actor) if actor else "",
             str(body.get("condition", "")),
             bool(body.get("once")),
-            chosen if selected else None,
+            self._chosen(actor, ranks),
             place,
             ranks,
         )
+        self._number = added.id
+        return await self._change(self._set(added))
+
+    def _chosen(self, actor: str, ranks: str) -> dict[str, frozenset[int]] | None:
+        """Return the ranks that are meant, by mesh; None: all, those of later meshes too."""
+        if not ranks and "@" not in actor:
+            return None
+        chosen: dict[str, frozenset[int]] = {}
+        for part in self._targets.everywhere(actor, ranks):
+            mesh = part.actor.mesh
+            chosen[mesh.mesh_id] = chosen.get(mesh.mesh_id, frozenset()) | frozenset(part.ranks)
+            if set(part.ranks) <= set(mesh.gone):
+                raise UsageError(f"these ranks of {part.actor.label} are gone: {fold_ranks(part.ranks)}")
+        return chosen
+
+    async def _set(self, added: _Break) -> Body:
         self._breaks[added.id] = added
-        problems = await self._push(lambda mesh_id, rank: added.holds(mesh_id, rank))
-        states, price = _states(problems, added.id)
-        if states and not any(state in ("bound", "pending") for state in states):
+        answers = await self._push(added.holds)
+        states, price, lines = self._states(answers, added)
+        problems = [
+            state for state in states if state not in ("bound", "pending") and not state.startswith("unanswered")
+        ]
+        if problems and ("bound" not in states):
             del self._breaks[added.id]
-            reason = "; ".join(f"{state} ({ranks})" for state, ranks in states.items())
-            raise UsageError(f"no breakpoint at {place}: {reason}")
-        return {**added.described(), "states": states, "price": price}
+            await self._push(added.holds)
+            reason = "; ".join(f"{state} ({states[state]})" for state in problems)
+            raise UsageError(f"no breakpoint at {added.place}: {reason}")
+        return {**added.described(), "states": states, "price": price, "lines": lines}
 
     @staticmethod
     def _place(place: str, actor: str) -> tuple[str, int, str]:
@@ -132,7 +168,10 @@ class Breaks:
         if unknown:
             there = ", ".join(map(str, self._breaks)) or "none"
             raise UsageError(f"no breakpoint {', '.join(map(str, unknown))}; there are: {there}")
-        removed = [self._breaks.pop(number) for number in ids or list(self._breaks)]
+        return await self._change(self._clear(ids or list(self._breaks)))
+
+    async def _clear(self, ids: Sequence[int]) -> Body:
+        removed = [self._breaks.pop(number) for number in ids if number in self._breaks]
         if removed:
             await self._push(lambda mesh_id, rank: any(gone.holds(mesh_id, rank) for gone in removed))
         return {"breaks": [gone.described() for gone in removed]}
@@ -158,20 +197,36 @@ class Breaks:
         if mode:
             if mode not in MODES:
                 raise UsageError(f"no mode {mode!r}; expected one of {', '.join(MODES)}")
-            if actor:
-                actor = self._targets.actor(actor).name
-            # Said for all, it holds for all: what was said for one actor before is over.
-            self._modes = {**self._modes, actor: mode} if actor else {"": mode}
-            groups = await gather_all(
-                self._services, self._everybody(), POST_MORTEM, {"modes": self._modes}, _CONFIRM_SECONDS
+            if not actor:
+                # Said for all, it holds for all: what was said for one actor before is over.
+                self._modes = {("", ""): mode}
+            else:
+                name = self._targets.bare_name(actor)
+                mesh_id = self._targets.actor(actor).mesh.mesh_id if "@" in actor else ""
+                self._modes[mesh_id, name] = mode
+            return await self._change(self._tell_modes())
+        return {"modes": self._shown_modes(), "problems": {}}
+
+    async def _tell_modes(self) -> Body:
+        gathers = [
+            gather_all(
+                self._services, {mesh_id: ranks}, POST_MORTEM, {"modes": self._modes_of(mesh_id)}, _CONFIRM_SECONDS
             )
-            return {"modes": self._modes, "problems": texts_of(groups)}
-        return {"modes": self._modes, "problems": {}}
+            for mesh_id, ranks in self._everybody().items()
+        ]
+        groups = [group for answers in await asyncio.gather(*gathers) for group in answers]
+        return {"modes": self._shown_modes(), "problems": texts_of(groups)}
+
+    def _modes_of(self, mesh_id: str) -> dict[str, str]:
+        return {actor: mode for (mesh, actor), mode in self._modes.items() if mesh in ("", mesh_id)}
+
+    def _shown_modes(self) -> dict[str, str]:
+        return {actor + (f"@{mesh}" if mesh else ""): mode for (mesh, actor), mode in self._modes.items()}
 
     def _everybody(self) -> dict[str, Sequence[int]]:
         return {mesh.mesh_id: mesh.alive for mesh in self._targets.meshes() if mesh.alive}
 
-    async def _push(self, concerned: Callable[[str, int], bool]) -> list[Body]:
+    async def _push(self, concerned: Callable[[str, int], bool]) -> list[Group]:
         """Give every rank that is concerned its part of the table; returns the answers, with their ranks."""
         parts: dict[tuple[int, ...], dict[str, list[int]]] = {}
         for mesh in self._targets.meshes():
@@ -179,34 +234,59 @@ class Breaks:
                 if concerned(mesh.mesh_id, rank):
                     ids = tuple(one.id for one in self._breaks.values() if one.holds(mesh.mesh_id, rank))
                     parts.setdefault(ids, {}).setdefault(mesh.mesh_id, []).append(rank)
-        answers: list[Body] = []
-        for ids, targets in parts.items():
-            table = {"breaks": [self._breaks[number].to_wire() for number in ids]}
-            groups = await gather_all(self._services, targets, BREAKS, table, _CONFIRM_SECONDS)
-            answers += [{"ranks": list(group.ranks), "kind": group.kind, "same": group.same} for group in groups]
-        return answers
+        gathers = [
+            gather_all(
+                self._services,
+                targets,
+                BREAKS,
+                {"breaks": [self._breaks[number].to_wire() for number in ids]},
+                _CONFIRM_SECONDS,
+            )
+            for ids, targets in parts.items()
+        ]
+        return [group for answers in await asyncio.gather(*gathers) for group in answers]
 
     def _on_born(self, mesh_id: str, rank: int) -> None:
         breaks = [one.to_wire() for one in self._breaks.values() if one.holds(mesh_id, rank)]
         if breaks:
             self._services.send_rank(mesh_id, rank, BREAKS, {"breaks": breaks})
-        if self._modes:
-            self._services.send_rank(mesh_id, rank, POST_MORTEM, {"modes": self._modes})
+        modes = self._modes_of(mesh_id)
+        if modes:
+            self._services.send_rank(mesh_id, rank, POST_MORTEM, {"modes": modes})
 
+    def _states(self, groups: Sequence[Group], added: _Break) -> tuple[dict[str, str], str, dict[str, str]]:
+        """Return what became of a breakpoint (state -> ranks), what it costs, and other lines that it was set at."""
+        states: dict[str, list[tuple[str, int]]] = {}
+        lines: dict[str, list[tuple[str, int]]] = {}
+        price = ""
+        for group in groups:
+            ranks = [(group.mesh_id, rank) for rank in group.ranks]
+            if group.kind == "answered":
+                state = str(group.same["bound"].get(str(added.id), "pending"))
+                price = price or str(group.same.get("price", ""))
+                line = group.same.get("lines", {}).get(str(added.id), 0)
+                if added.line and line not in (0, added.line):
+                    lines.setdefault(str(line), []).extend(ranks)
+            elif group.kind == "silent":
+                state = f"unanswered: {why_silent(group.same)}"
+            elif group.kind == "gone":
+                continue
+            else:
+                state = str(group.same)
+            states.setdefault(state, []).extend(ranks)
+        return (
+            {state: self._folded(ranks) for state, ranks in states.items()},
+            price,
+            {line: self._folded(ranks) for line, ranks in lines.items()},
+        )
 
-def _states(answers: Sequence[Body], number: int) -> tuple[dict[str, str], str]:
-    """Return what became of one breakpoint: state -> ranks; and what it costs, as text."""
-    states: dict[str, list[int]] = {}
-    price = ""
-    for answer in answers:
-        if answer["kind"] == "answered":
-            state = str(answer["same"]["bound"].get(str(number), "pending"))
-            price = price or str(answer["same"].get("price", ""))
-        elif answer["kind"] == "silent":
-            state = "pending"
-        elif answer["kind"] == "gone":
-            continue
-        else:
-            state = str(answer["same"])
-        states.setdefault(state, []).extend(answer["ranks"])
-    return {state: fold_ranks(ranks) for state, ranks in states.items()}, price
+    def _folded(self, ranks: Sequence[tuple[str, int]]) -> str:
+        """Return ranks as text, with their mesh where there are several."""
+        meshes = self._targets.meshes()
+        if len(meshes) == 1:
+            return fold_ranks(rank for _, rank in ranks)
+        return ", ".join(
+            f"{mesh.name or mesh.mesh_id} {fold_ranks(rank for owner, rank in ranks if owner == mesh.mesh_id)}"
+            for mesh in meshes
+            if any(owner == mesh.mesh_id for owner, _ in ranks)
+        )

@@ -24,7 +24,7 @@ from meshrt.debug.broker.autoentry import AutoEntry
 from meshrt.debug.broker.breaks import Breaks
 from meshrt.debug.broker.inquiry import Inquiry
 from meshrt.debug.broker.jobs import Attachment, Jobs
-from meshrt.debug.broker.lines import Lines
+from meshrt.debug.broker.lines import Lines, checked
 from meshrt.debug.broker.listing import rows_of, snapshot_of, status_of
 from meshrt.debug.broker.notices import Notices, summarize
 from meshrt.debug.broker.sessions import Session, SessionTable, key_of
@@ -67,8 +67,12 @@ class Broker:
         self._clients: dict[int, tuple[ToolClient, bool]] = {}
         self._attached: dict[int, Attachment] = {}
         self._jobs = Jobs(services)
-        self._lines = Lines(services, self._table, self._forget)
-        self._inquiry = Inquiry(services, self._targets, self._jobs, self._lines)
+        #: Ranks that do not answer, and why.
+        self._silent = {
+            (mesh.mesh_id, rank): state for mesh in self._targets.meshes() for rank, state in mesh.silent.items()
+        }
+        self._lines = Lines(services, self._table, self._silent, self._forget)
+        self._inquiry = Inquiry(services, self._table, self._targets, self._jobs, self._lines)
         self._breaks = Breaks(services, self._targets)
         self._changed: asyncio.Future[None] | None = None
         self._counted = (-1, -1)
@@ -131,8 +135,11 @@ class Broker:
     def _on_stopped(self, mesh_id: str, rank: int, body: Body) -> None:
         session = self._table.stopped(mesh_id, rank, body)
         seen = self._inquiry.stopped(session)
-        if session.waiter is not None:
-            seen = session.waiter.stopped(session, str(body.get("text", ""))) or seen
+        waiter, attachment = session.waiter, session.attachment
+        if waiter is not None:
+            seen = waiter.stopped(session, str(body.get("text", ""))) or seen
+        if attachment is not None and attachment is not waiter:
+            attachment.stopped(session, "")  # shown already: this tells where its prompt is now
         if not seen:
             self._notices.stopped(session)
         self._touch()
@@ -146,8 +153,12 @@ class Broker:
 
     def _on_resumed(self, mesh_id: str, rank: int, body: Body) -> None:
         session = self._table.resumed(mesh_id, rank, body)
-        if session is not None and session.waiter is not None:
-            session.waiter.resumed(session, str(body.get("how", "")), str(body.get("text", "")))
+        if session is not None:
+            waiter, attachment, how = session.waiter, session.attachment, str(body.get("how", ""))
+            if waiter is not None:
+                waiter.resumed(session, how, str(body.get("text", "")))
+            if attachment is not None and attachment is not waiter:
+                attachment.resumed(session, how, "")
         self._touch()
 
     def _on_ended(self, mesh_id: str, rank: int, body: Body) -> None:
@@ -158,24 +169,26 @@ class Broker:
 
     def _on_rank_gone(self, mesh_id: str, rank: int, description: str) -> None:
         sessions = self._table.of_rank(mesh_id, rank)
-        name = self._targets.name_of_rank(mesh_id)
+        self._silent.pop((mesh_id, rank), None)
         seen = self._inquiry.gone(mesh_id, rank, description)
         for session in sessions:
             seen = seen or session.waiter is not None
             self._forget(session, description)
-        if name and not seen:
-            self._notices.ended(name, rank, description)
+        if not seen:
+            self._notices.happened(mesh_id, rank, f"gone: {description}", are=True)
         self._touch()
 
     def _on_rank_silent(self, mesh_id: str, rank: int, state: str) -> None:
-        name = self._targets.name_of_rank(mesh_id)
-        if name:
-            why = f"does not answer: {why_silent({'state': state})}" if state else "answers again"
-            self._notices.said(f"rank {rank} of {name} {why}")
+        if state:
+            self._silent[mesh_id, rank] = state
+        else:
+            self._silent.pop((mesh_id, rank), None)
+        text = f"does not answer: {why_silent({'state': state})}" if state else "answers again"
+        self._notices.happened(mesh_id, rank, text)
 
     def _forget(self, session: Session, why: str) -> None:
         self._table.remove(session)
-        waiter, session.waiter, session.holder = session.waiter, None, None
+        waiter, session.waiter, session.holder, session.attachment = session.waiter, None, None, None
         for client_id, attachment in list(self._attached.items()):
             if attachment.session is session:
                 del self._attached[client_id]
@@ -202,9 +215,10 @@ class Broker:
     def _release(self, client: ToolClient) -> None:
         attachment = self._attached.pop(client.id, None)
         if attachment is not None:
-            attachment.session.holder = None
-            if attachment.session.waiter is attachment:
-                attachment.session.waiter = None
+            session = attachment.session
+            session.holder = session.attachment = None
+            if session.waiter is attachment:
+                session.waiter = None
 
     async def _hello(self, client: ToolClient, body: Body) -> Body:
         self._clients[client.id] = (client, bool(body.get("person")))
@@ -257,7 +271,7 @@ class Broker:
             session.waiter.replaced(session, client.pid)
         attachment = Attachment(client, session)
         session.holder = client
-        session.waiter = attachment
+        session.waiter = session.attachment = attachment
         self._attached[client.id] = attachment
         actor = self._targets.of_key(session.key)
         return snapshot_of(session, actor, self._targets.states(actor)[session.key.rank])
@@ -277,7 +291,8 @@ class Broker:
         session = attachment.session
         if session.state != STOPPED:
             raise UsageError(f"{session.name} rank {session.key.rank} is not at a prompt ({session.state})")
-        self._lines.send(session, attachment, line=body.get("line"))
+        line = body.get("line")
+        self._lines.send(session, attachment, line=None if line is None else checked(str(line)))
         return {}
 
     async def _complete(self, client: ToolClient, body: Body) -> Body:
@@ -296,7 +311,7 @@ class Broker:
         self._lines.cast(
             job,
             [(session, label) for session in selected.sessions.values()],
-            line=str(body["line"]),
+            line=checked(str(body["line"])),
             brief=True,
         )
         return job.start()

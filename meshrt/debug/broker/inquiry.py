@@ -11,18 +11,18 @@ from pathlib import Path
 
 from meshrt.debug.broker.asking import gather_all, why_silent
 from meshrt.debug.broker.jobs import Job, Jobs
-from meshrt.debug.broker.lines import Lines
-from meshrt.debug.broker.sessions import Session
+from meshrt.debug.broker.lines import Lines, checked
+from meshrt.debug.broker.sessions import Session, SessionTable
 from meshrt.debug.broker.targets import Selected, Targets
-from meshrt.debug.protocol import EVAL, INTERRUPT, RUNNING, SessionKey, since
+from meshrt.debug.protocol import BUSY, EVAL, INTERRUPT, STOPPED, SessionKey, since
 from meshrt.errors import UsageError
-from meshrt.hooks import Body, Gathered, RootServices, ToolClient
+from meshrt.hooks import Body, Gathered, Group, RootServices, ToolClient
 from meshrt.inspect import STACKS, Stacks, innermost
 
 __all__ = ["Inquiry"]
 
 #: Seconds until a rank that runs is taken for one that does not answer.
-_EVAL_SECONDS = 10.0
+_EVAL_SECONDS = 8.0
 _STACK_SECONDS = 1.0
 _ASK_SECONDS = 2.0
 #: Seconds after which an interrupt that was not obeyed is explained.
@@ -35,33 +35,41 @@ _LOG_BYTES = 64 << 10
 class Inquiry:
     """The operations of the broker that reach running ranks. On the root's loop."""
 
-    def __init__(self, services: RootServices, targets: Targets, jobs: Jobs, lines: Lines) -> None:
+    def __init__(self, services: RootServices, table: SessionTable, targets: Targets, jobs: Jobs, lines: Lines) -> None:
         self._services = services
+        self._table = table
         self._targets = targets
         self._jobs = jobs
         self._lines = lines
-        #: Ranks that were asked to stop, and the job that waits for it.
-        self._interrupting: dict[SessionKey, Job] = {}
+        #: Ranks that were asked to stop, and the jobs that wait for it.
+        self._interrupting: dict[SessionKey, list[Job]] = {}
 
     # -- what the ranks do ---------------------------------------------------------------------------------------------
 
     def stopped(self, session: Session) -> bool:
-        """A rank stands. Returns whether somebody had asked for that."""
-        job = self._interrupting.pop(session.key, None)
-        if job is None:
-            return False
-        job.answer(session.key, "answered", session.text)
-        return not job.left
+        """A rank stands. Returns whether somebody who asked for that is told."""
+        jobs = self._interrupting.pop(session.key, [])
+        for job in jobs:
+            job.answer(session.key, "answered", session.text)
+        return any(not job.left for job in jobs)
 
     def gone(self, mesh_id: str, rank: int, how: str) -> bool:
         """A rank's process has ended. Returns whether somebody waited for it to stop."""
-        seen = False
-        for key, job in list(self._interrupting.items()):
-            if (key.mesh_id, key.rank) == (mesh_id, rank):
-                del self._interrupting[key]
+        keys = [key for key in self._interrupting if (key.mesh_id, key.rank) == (mesh_id, rank)]
+        for key in keys:
+            for job in self._interrupting.pop(key):
                 job.answer(key, "gone", how)
-                seen = True
-        return seen
+        return bool(keys)
+
+    def _waits(self, key: SessionKey, job: Job) -> bool:
+        return job in self._interrupting.get(key, ())
+
+    def _give_up(self, key: SessionKey, job: Job) -> None:
+        jobs = self._interrupting.get(key, [])
+        if job in jobs:
+            jobs.remove(job)
+        if not jobs:
+            self._interrupting.pop(key, None)
 
     # -- values --------------------------------------------------------------------------------------------------------
 
@@ -71,16 +79,27 @@ class Inquiry:
         command, expression = str(body["command"]), str(body["expression"])
         label = selected.actor.label
         job = self._jobs.new(client)
-        standing = {rank: session for rank, session in selected.sessions.items() if session.state != RUNNING}
+        # One that is stepping runs: it may never come back.
+        standing = {
+            rank: session
+            for rank, session in selected.sessions.items()
+            if session.state in (STOPPED, BUSY) and rank not in selected.actor.mesh.silent
+        }
+        job.many(len(selected.ranks))
         running = self._running(selected, standing, job)
         self._lines.cast(
             job,
             [(session, label) for session in standing.values()],
             pdb_only=True,
-            line=f"{command} {expression}",
+            line=checked(f"{command} {expression}"),
             brief=True,
         )
-        asked = {"actor": selected.actor.name, "command": command, "expression": expression}
+        asked = {
+            "actor": selected.actor.name,
+            "command": command,
+            "expression": checked(expression),
+            "limit": job.limit,
+        }
         self._gather(job, selected, running, EVAL, asked, _EVAL_SECONDS)
         return job.start()
 
@@ -91,6 +110,8 @@ class Inquiry:
         for rank in selected.ranks:
             if rank in mesh.gone:
                 job.settle(selected.actor.label, "gone", mesh.gone[rank][0], [rank])
+            elif rank in mesh.silent:
+                job.settle(selected.actor.label, "silent", why_silent({"state": mesh.silent[rank]}), [rank])
             elif rank not in standing:
                 running.append(rank)
         return running
@@ -136,7 +157,15 @@ class Inquiry:
                 targets[mesh.mesh_id] = wanted & set(mesh.alive)
                 for rank in sorted(wanted & set(mesh.gone)):
                     stacks.gone(mesh.mesh_id, rank, mesh.gone[rank][0])
-        asked = {"actor": self._targets.actor(actor).name if actor else "", "verbose": bool(body.get("verbose"))}
+        name = self._targets.bare_name(actor) if actor else ""
+        # The stack of a rank that stands after an exception is not that of its thread any more.
+        for session in self._table:
+            key = session.key
+            members = targets.get(key.mesh_id, set())
+            if session.stack and key.rank in members and name in ("", key.actor) and session.state in (STOPPED, BUSY):
+                members.discard(key.rank)
+                stacks.add(_post_mortem_stack(session))
+        asked = {"actor": name, "verbose": bool(body.get("verbose"))}
         alive = {mesh_id: sorted(members) for mesh_id, members in targets.items() if members}
         for group in await gather_all(self._services, alive, STACKS, asked, _STACK_SECONDS, stack_suffices=True):
             stacks.add(group)
@@ -149,12 +178,13 @@ class Inquiry:
         selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")))
         actor = selected.actor
         job = self._jobs.new(client)
-        standing = {rank: session for rank, session in selected.sessions.items() if session.state != RUNNING}
+        # One that is stepping, or at work on a line, may be at it for ever: it is asked as one that runs.
+        standing = {rank: session for rank, session in selected.sessions.items() if session.state == STOPPED}
         job.settle(actor.label, "standing", "", standing)
         running = self._running(selected, standing, job)
         for rank in running:
             job.expect(actor.key(rank), actor.label)
-            self._interrupting[actor.key(rank)] = job
+            self._interrupting.setdefault(actor.key(rank), []).append(job)
 
         def report(gathered: Gathered) -> None:
             for group in gathered.groups:
@@ -163,7 +193,7 @@ class Inquiry:
                     if group.kind == "answered" and state == "asked":
                         continue  # its stop is reported when it comes
                     key = actor.key(rank)
-                    self._interrupting.pop(key, None)
+                    self._give_up(key, job)
                     if group.kind == "answered":
                         job.answer(key, "standing" if state == "stopped" else str(state), str(group.same["text"]))
                     elif group.kind == "silent":
@@ -179,7 +209,7 @@ class Inquiry:
     def _explain(self, job: Job, actor: str) -> None:
         """Say of the ranks that have not stopped yet where they are: they stop as soon as they can."""
         targets: dict[str, list[int]] = {}
-        keys = {(key.mesh_id, key.rank): key for key in job.pending() if self._interrupting.get(key) is job}
+        keys = {(key.mesh_id, key.rank): key for key in job.pending() if self._waits(key, job)}
         for mesh_id, rank in keys:
             targets.setdefault(mesh_id, []).append(rank)
         if not targets:
@@ -189,12 +219,19 @@ class Inquiry:
             for group in gathered.groups:
                 for rank in group.ranks:
                     key = keys[group.mesh_id, rank]
+                    if not self._waits(key, job) or group.kind == "gone":
+                        continue  # told elsewhere
+                    # It is announced like any other stop when it comes.
+                    self._give_up(key, job)
                     place, seconds = innermost(group, rank, actor)
-                    if self._interrupting.get(key) is job and group.kind != "gone":
-                        # It is announced like any other stop when it comes.
-                        del self._interrupting[key]
-                        text = f"blocked in C at {place}" if place else why_silent(group.same)
-                        job.answer(key, "blocked", text + (f" for {since(0, seconds)}" if seconds >= 1 else ""))
+                    duration = f" for {since(0, seconds)}" if seconds >= 1 else ""
+                    if place:
+                        job.answer(key, "blocked", f"in C code at {place}{duration}")
+                    elif group.kind == "answered":
+                        job.answer(key, "idle", "")  # its endpoint ended first
+                    else:
+                        why = why_silent(group.same) if group.kind == "silent" else str(group.same)
+                        job.answer(key, "silent", why)
 
         asked = {"actor": actor, "verbose": False}
         self._services.gather(targets, STACKS, asked, _STACK_SECONDS, report, stack_suffices=True)
@@ -210,10 +247,26 @@ class Inquiry:
         actor = selected.actor
         job = self._jobs.new(client)
         files = {rank: self._services.log_file(actor.mesh.mesh_id, rank) for rank in selected.ranks}
+        job.many(len(files))
         texts = await asyncio.get_running_loop().run_in_executor(None, _tails, files, count)
         for rank, (text, problem) in texts.items():
             job.settle(actor.label, "refused" if problem else "answered", problem or text or "(nothing)", [rank])
         return job.start()
+
+
+def _post_mortem_stack(session: Session) -> Group:
+    """Return what `meshrt.inspect` would be told, had the thread not left the stack frames of the exception."""
+    key = session.key
+    record = {
+        "name": "MainThread",
+        "kind": "actor",
+        "actor": key.actor,
+        "endpoint": session.endpoint,
+        "state": "stopped",
+        "frames": [[file, line, function, False] for file, line, function in session.stack],
+        "holder": f"post-mortem: {session.headline}",
+    }
+    return Group(key.mesh_id, (key.rank,), "answered", {"threads": [record]}, {})
 
 
 def _tails(files: dict[int, Path], count: int) -> dict[int, tuple[str, str]]:

@@ -57,7 +57,16 @@ class Job:
     def expect(self, key: SessionKey, label: str) -> None:
         """Wait for the rank (and actor) of ``key``, to be named ``label``."""
         self._pending[key] = label
-        self._limit = max(LEAST_CHARACTERS, ALL_CHARACTERS // len(self._pending))
+        self.many(len(self._pending))
+
+    def many(self, count: int) -> None:
+        """Say how many ranks are asked: it is shared out among them how much text there may be."""
+        self._limit = max(LEAST_CHARACTERS, ALL_CHARACTERS // max(1, count))
+
+    @property
+    def limit(self) -> int:
+        """How many characters the answer of one rank may have."""
+        return self._limit
 
     def pending(self) -> tuple[SessionKey, ...]:
         """Return who has not answered."""
@@ -145,7 +154,7 @@ class Job:
 
     def _settle(self, session: Session, kind: str, text: str, facts: Any = None) -> None:
         if session.waiter is self:
-            session.waiter = None
+            session.waiter = session.attachment
         self.answer(session.key, kind, text, facts)
 
     def _push(self) -> None:

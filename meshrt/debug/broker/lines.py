@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from meshrt.debug.broker.asking import why_silent
 from meshrt.debug.broker.jobs import Job
 from meshrt.debug.broker.sessions import Session, SessionTable, Waiter
 from meshrt.debug.protocol import BUSY, INPUT, PDB_PROMPT, RUNNING, STEPPING
-from meshrt.errors import MeshError
+from meshrt.errors import MeshError, UsageError
 from meshrt.hooks import RootServices
 
-__all__ = ["Lines"]
+__all__ = ["Lines", "checked"]
+
+#: Characters; a control message is at most 1 MiB.
+_LONGEST_LINE = 100_000
+
+
+def checked(line: str) -> str:
+    """Return ``line`` if it can be sent; UsageError for one that is too long."""
+    if len(line) > _LONGEST_LINE:
+        raise UsageError(f"a line has at most {_LONGEST_LINE} characters, this one has {len(line)}")
+    return line
 
 
 class Lines:
     """Sends lines. On the root's loop.
 
     Args:
+        silent: Ranks that do not answer, by (mesh id, base rank): "stopped" (by a signal) or "busy" (in C).
         lost: called with a session that turns out to be gone, and why.
     """
 
-    def __init__(self, services: RootServices, table: SessionTable, lost: Callable[[Session, str], None]) -> None:
+    def __init__(
+        self,
+        services: RootServices,
+        table: SessionTable,
+        silent: Mapping[tuple[str, int], str],
+        lost: Callable[[Session, str], None],
+    ) -> None:
         self._services = services
+        self._silent = silent
         self._table = table
         self._lost = lost
 
@@ -47,16 +66,19 @@ class Lines:
         for session, label in sessions:
             rank = [session.key.rank]
             holder = session.holder
+            silent = self._silent.get((session.key.mesh_id, session.key.rank))
             if holder is not None and holder.id != job.client.id:
                 job.settle(label, "held", f"process {holder.pid} is attached", rank)
+            elif silent is not None:
+                job.settle(label, "silent", why_silent({"state": silent}), rank)
             elif session.state == BUSY:
                 job.settle(label, "busy", f"still at {session.line!r}", rank)
             elif session.state in (RUNNING, STEPPING):
-                job.settle(label, "running", "", rank)
+                job.settle(label, "running", "stepping" if session.state == STEPPING else "", rank)
             elif pdb_only and session.prompt != PDB_PROMPT:
                 job.settle(label, "busy", f"at the prompt {session.prompt.strip()!r}", rank)
             else:
                 job.expect(session.key, label)
                 send.append(session)
         for session in send:
-            self.send(session, job, **what)
+            self.send(session, job, **what, limit=job.limit)

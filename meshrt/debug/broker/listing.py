@@ -20,6 +20,7 @@ K = TypeVar("K", bound=Hashable)
 
 #: Rows of one listing; arrays on the wire are limited to about as many.
 _MOST_ROWS = 2000
+_MOST_BYTES = 800_000
 
 
 def rows_of(table: SessionTable, targets: Targets, state: str, name: str, ranks: str) -> Body:
@@ -42,7 +43,11 @@ def rows_of(table: SessionTable, targets: Targets, state: str, name: str, ranks:
             if _shown(states[rank].word, state)
         ]
     rows.sort(key=lambda row: (row["actor"], row["rank"]))
-    return {"rows": rows[:_MOST_ROWS], "left_out": max(0, len(rows) - _MOST_ROWS), "state": state}
+    size, shown = 0, 0
+    while shown < min(len(rows), _MOST_ROWS) and size < _MOST_BYTES:
+        size += len(repr(rows[shown]))
+        shown += 1
+    return {"rows": rows[:shown], "left_out": len(rows) - shown, "state": state}
 
 
 def _shown(word: str, wanted: str) -> bool:
@@ -83,6 +88,7 @@ def snapshot_of(session: Session, actor: Actor, state: State) -> Body:
         "session": session.state,
         "reason": session.reason,
         "text": session.text,
+        "headline": session.headline,
         "code": _code(session.place),
         "prompt": session.prompt,
         "stop": session.stop,

@@ -49,7 +49,9 @@ class Notices:
         self._on_wave = on_wave
         self._own_pid = own_pid
         self._stopped: dict[Session, None] = {}
-        self._ended: dict[tuple[str, str], list[int]] = {}
+        self._happened: dict[tuple[str, str, bool], list[int]] = {}
+        #: What the ranks of a mesh are called, in this wave.
+        self._names: dict[str, str] = {}
         self._quiet = True  # nothing has happened since the last tick
         self._ticks = 0  # of the present wave
         self._reminder = FIRST_REMINDER_SECONDS
@@ -60,10 +62,14 @@ class Notices:
         self._stopped[session] = None
         self._event()
 
-    def ended(self, label: str, rank: int, how: str) -> None:
-        """The process of a rank has ended, and no terminal was told otherwise."""
-        self._ended.setdefault((label, how), []).append(rank)
-        self._event()
+    def happened(self, mesh_id: str, rank: int, text: str, *, are: bool = False) -> None:
+        """Something became of a rank (``are``: the text wants an "is"). Not told of a mesh that is being stopped."""
+        name = self._names.get(mesh_id)
+        if name is None:
+            name = self._names[mesh_id] = self._targets.name_of_rank(mesh_id)
+        if name:
+            self._happened.setdefault((name, text, are), []).append(rank)
+            self._event()
 
     def said(self, text: str) -> None:
         """Pass on what the runtime has said on the program's own terminal."""
@@ -92,12 +98,13 @@ class Notices:
         self._ticks = 0
         stops = [session for session in self._stopped if session.state == STOPPED]
         self._stopped.clear()
-        for (label, how), ranks in self._ended.items():
-            # Without a debugger there, the program's own terminal learns it from the runtime, or by the call's error.
-            text = f"{_ranks_of(label, ranks)} {'is' if len(ranks) == 1 else 'are'} gone: {how}"
+        # Without a debugger there, the program's own terminal learns it from the runtime, or by the call's error.
+        for (name, text, are), ranks in self._happened.items():
+            verb = ("is " if len(ranks) == 1 else "are ") if are else ""
             for client in self._audience():
-                client.push("debug.notice", {"text": text})
-        self._ended.clear()
+                client.push("debug.notice", {"text": f"{_ranks_of(name, ranks)} {verb}{text}"})
+        self._happened.clear()
+        self._names.clear()
         self._publish(summarize(stops, self._targets.actors()))
         if stops:
             self._remind_later()
@@ -159,8 +166,8 @@ def _line(label: str, verb: str, sessions: list[Session], size: int) -> str:
     text = f"{_ranks_of(label, ranks, size)} {verb} at {first}"
     for place, ranks in others:
         text += f", {'rank' if len(ranks) == 1 else len(ranks)} {_braced(ranks)} at {place}"
-    headlines = {session.text.partition("\n")[0] for session in sessions} if verb == "failed" else set()
-    return text + (f": {headlines.pop()[:200]}" if len(headlines) == 1 else "")
+    headlines = {session.headline for session in sessions} if verb == "failed" else {""}
+    return text + (f": {headlines.pop()[:200]}" if len(headlines) == 1 and headlines != {""} else "")
 
 
 def _ranks_of(label: str, ranks: Sequence[int], size: int = 0) -> str:

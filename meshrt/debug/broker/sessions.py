@@ -55,10 +55,15 @@ class Session:
     resumed_at: float = 0.0
     #: What the last command printed, as plain data, where that is known.
     facts: Any = None
+    #: After an exception: its stack, ``[file, line, function]`` outermost first, and its one line.
+    stack: list[Any] = field(default_factory=list)
+    headline: str = ""
     #: The last line that was sent, and who may send the next one.
     line: str = ""
     holder: ToolClient | None = None
     waiter: Waiter | None = None
+    #: The terminal that is attached: it is the waiter whenever no job is.
+    attachment: Waiter | None = None
 
     @property
     def name(self) -> str:
@@ -75,6 +80,7 @@ class SessionTable:
 
     def __init__(self) -> None:
         self._sessions: dict[SessionKey, Session] = {}
+        self._by_rank: dict[tuple[str, int], list[Session]] = {}
 
     def __iter__(self) -> Iterator[Session]:
         return iter(sorted(self._sessions.values(), key=lambda session: (session.key[1:], session.key.mesh_id)))
@@ -88,7 +94,7 @@ class SessionTable:
 
     def of_rank(self, mesh_id: str, rank: int) -> list[Session]:
         """Return every session of one rank."""
-        return [session for key, session in self._sessions.items() if key.mesh_id == mesh_id and key.rank == rank]
+        return list(self._by_rank.get((mesh_id, rank), ()))
 
     def of_actor(self, mesh_id: str, actor: str, thread: str) -> dict[int, Session]:
         """Return the sessions of one actor (or of one named thread beside it), by base rank."""
@@ -108,6 +114,7 @@ class SessionTable:
         session = self._sessions.get(key)
         if session is None:
             session = self._sessions[key] = Session(key)
+            self._by_rank.setdefault((mesh_id, rank), []).append(session)
         session.view = _shape(body.get("view"))
         session.endpoint = str(body.get("endpoint", ""))
         session.place = Place.from_wire(body.get("place"))
@@ -118,6 +125,8 @@ class SessionTable:
         session.prompt = str(body.get("prompt", ""))
         session.state = STOPPED
         session.facts = body.get("facts")
+        session.stack = list(body.get("stack") or ())
+        session.headline = str(body.get("headline") or "")
         session.add_text(str(body.get("text", "")))
         return session
 
@@ -140,8 +149,12 @@ class SessionTable:
 
     def remove(self, session: Session) -> None:
         """Forget a session that ended."""
-        self._sessions.pop(session.key, None)
         session.state = ENDED
+        if self._sessions.pop(session.key, None) is not None:
+            address = (session.key.mesh_id, session.key.rank)
+            self._by_rank[address].remove(session)
+            if not self._by_rank[address]:
+                del self._by_rank[address]
 
 
 def key_of(mesh_id: str, rank: int, body: Body) -> SessionKey:

@@ -3,8 +3,8 @@
 Where several things are known of a rank, the first of these is its state::
 
     dead           its process has ended
-    stopped        it is at a prompt, or at work on a line typed there; post-mortem: after an exception
     not answering  its control thread is silent: the process was stopped by a signal, or C code holds its GIL
+    stopped        it is at a prompt, or at work on a line typed there; post-mortem: after an exception
     blocked        its endpoint has stood at the same instruction, using no CPU, since some time
     running        anything else, waiting for messages included
 """
@@ -15,13 +15,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from meshrt.debug.broker.asking import why_silent
 from meshrt.debug.broker.sessions import Session
-from meshrt.debug.protocol import RUNNING, Place
+from meshrt.debug.protocol import RUNNING, STEPPING, Place
 
 if TYPE_CHECKING:
     from meshrt.debug.broker.targets import MeshFacts
 
 __all__ = ["Activity", "Facts", "State", "state_of"]
+
+
+#: Characters of a line that are told.
+_SHORT = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +53,24 @@ def state_of(mesh: MeshFacts, rank: int, session: Session | None, activity: Acti
     if rank in mesh.gone:
         how, when = mesh.gone[rank]
         return State("dead", when, Place(), how)
-    if session is not None and session.state != RUNNING:
-        word = "post-mortem" if session.reason == "post-mortem" else "stopped"
-        note = "" if session.state == "stopped" else f"at work on {session.line!r}"
-        return State(word, session.since, session.place, note)
     if rank in mesh.silent:
-        signalled = mesh.silent[rank] == "stopped"
-        note = "its process was stopped by a signal" if signalled else "C code holds its GIL"
+        note = why_silent({"state": mesh.silent[rank]})
         since = activity.since if activity is not None else 0.0
-        return State("not-answering", since, activity.place if activity else Place(), note)
+        place = session.place if session is not None else activity.place if activity is not None else Place()
+        return State("not-answering", since, place, note)
+    if session is not None and session.state not in (RUNNING, STEPPING):
+        word = "post-mortem" if session.reason == "post-mortem" else "stopped"
+        note = "" if session.state == "stopped" else f"at work on {_short(session.line)!r}"
+        return State(word, session.since, session.place, note)
     if activity is not None and activity.state == "blocked":
         return State("blocked", activity.since, activity.place)
     since = max(activity.since if activity else 0.0, session.resumed_at if session else 0.0, mesh.started)
     return State("running", since, Place())
+
+
+def _short(line: str) -> str:
+    first, newline, _ = line.partition("\n")
+    return first[:_SHORT] + ("..." if newline or len(first) > _SHORT else "")
 
 
 class Facts:

@@ -168,12 +168,14 @@ class Targets:
             found = stopped
         return found[0]
 
-    def known(self, text: str) -> str:
-        """Return the bare name in ``text``, of an actor that is there at least once; UsageError otherwise."""
-        names = {actor.name for actor in self.actors()} | {actor.label for actor in self.actors()}
-        if text not in names:
-            raise UsageError(_unknown(text, self.actors()))
-        return text.partition("@")[0]
+    def bare_name(self, text: str) -> str:
+        """Return the name without its mesh in ``text``, of an actor that is there; UsageError otherwise."""
+        if "@" in text:
+            return self.actor(text).name
+        actors = self.actors()
+        if all(actor.name != text for actor in actors):
+            raise UsageError(_unknown(text, actors))
+        return text
 
     def states(self, actor: Actor) -> dict[int, State]:
         """Return the state of every rank of an actor."""

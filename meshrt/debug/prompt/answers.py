@@ -33,10 +33,10 @@ _OUTCOMES = {
     "standing": "stopped already",
     "held": "not asked",
     "busy": "not asked",
-    "running": "not stopped, resumed before",
+    "running": "runs since it was resumed",
     "missing": "not stopped",
 }
-_WITH_REASON = ("gone", "silent", "refused", "blocked", "held", "busy")
+_WITH_REASON = ("gone", "silent", "refused", "blocked", "held", "busy", "running")
 
 
 class _Answer(NamedTuple):
@@ -52,6 +52,8 @@ class Answers:
         self._kinds: dict[tuple[str, str], list[_Answer]] = {}
         self.waiting: dict[str, tuple[int, ...]] = {}
         self.done = False
+        #: The program is gone: nothing will come any more.
+        self.lost = False
 
     def add(self, report: Body) -> None:
         """Take in one report of a job."""
@@ -65,6 +67,16 @@ class Answers:
     def ranks(self, *kinds: str) -> list[int]:
         """Return the ranks (of all actors) whose answer is one of ``kinds``."""
         return [answer.rank for (_, kind), members in self._kinds.items() if kind in kinds for answer in members]
+
+    def errors(self) -> list[int]:
+        """Return the ranks whose answer is pdb's word for an error."""
+        return [
+            answer.rank
+            for (_, kind), members in self._kinds.items()
+            if kind == "answered"
+            for answer in members
+            if answer.text.startswith("*** ")
+        ]
 
     @property
     def sent(self) -> int:

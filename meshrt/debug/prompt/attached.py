@@ -40,11 +40,14 @@ class Attached:
         #: False once the prompt is the mesh's again.
         self.here = True
         self._said = ""
+        self._how = ""
         host = f" ({snapshot['host']})" if snapshot["host"] else ""
         self._say(f"attached to {self.name}{host}; `detach` returns\n")
         self._text(str(snapshot["text"]), self._prompt)
         place = f"{snapshot['file']}({snapshot['line']}){snapshot['function']}()"
         if place not in str(snapshot["text"]):  # what it wrote last does not say where it stands
+            if snapshot["headline"]:
+                self._say(clean(str(snapshot["headline"])) + "\n")
             self._say(clean(f"> {place}" + (f"\n-> {snapshot['code']}" if snapshot["code"] else "")) + "\n")
         if snapshot["session"] == BUSY:
             self._say(f"[{self.name} has not answered {snapshot['sent']!r} yet]\n")
@@ -180,10 +183,13 @@ class Attached:
         elif kind == "printed":
             self._say(clean(text))
         elif kind == "resumed":
+            self._how = str(body.get("how", ""))
             self._text(text, "")
         else:
             self.here = False
-            if kind == "ended" and self._reason == "post-mortem":
+            if kind == "ended" and self._how == "quit":
+                self._say(f"{self._endpoint} has ended on {self.name} after it was asked to abort\n")
+            elif kind == "ended" and self._reason == "post-mortem":
                 self._say(f"{self._endpoint} has raised on {self.name}: its caller has the exception\n")
             elif kind == "ended":
                 self._say(f"{self._endpoint} has ended on {self.name}; back at the mesh's prompt\n")

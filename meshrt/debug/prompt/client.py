@@ -48,6 +48,7 @@ class Client:
         #: What the attached session does; None when the program is gone.
         self.attached: queue.SimpleQueue[Body | None] = queue.SimpleQueue()
         self._jobs: dict[int, queue.SimpleQueue[Body | None]] = {}
+        self._forgotten = 0
         self._lock = threading.Lock()
         self._connection = connect(self._event, self._close)
         self.pid = self._connection.pid
@@ -65,12 +66,16 @@ class Client:
     def reports(self, job: int) -> queue.SimpleQueue[Body | None]:
         """Return the queue of what comes in for a job."""
         with self._lock:
-            return self._jobs.setdefault(job, queue.SimpleQueue())
+            reports = self._jobs.setdefault(job, queue.SimpleQueue())
+            if self._closed:
+                reports.put(None)
+            return reports
 
     def forget(self, job: int) -> None:
         """Drop the queue of a job."""
         with self._lock:
             self._jobs.pop(job, None)
+            self._forgotten = max(self._forgotten, job)
 
     def mute(self) -> None:
         """Call nobody any more."""
@@ -90,7 +95,9 @@ class Client:
             self.attached.put(body)
             self.on_change()
         elif event == "debug.report":
-            self.reports(int(body["job"])).put(body)
+            # Jobs are made one after another: a late report of one that was left is nobody's.
+            if int(body["job"]) > self._forgotten:
+                self.reports(int(body["job"])).put(body)
         elif event == "debug.count":
             self.standing, self.resumed = int(body["standing"]), int(body["resumed"])
             self.on_change()

@@ -73,9 +73,10 @@ def run_lines(program: tools.Program, lines: Sequence[str] | None, *, json: bool
     """
     client = _connect(program, person=False)
     # With records, what a person would see goes nowhere.
-    out = io.StringIO() if json else sys.stdout
+    shown = sys.stdout if sys.stdout is not None else io.StringIO()  # closed by who started this
+    out = io.StringIO() if json else shown
     terminal = LineTerminal(sys.stdin.fileno() if sys.stdin else os.open(os.devnull, os.O_RDONLY), out)
-    recorder = Recorder(sys.stdout) if json else None
+    recorder = Recorder(shown) if json else None
     try:
         repl = Repl(client, terminal, notices=False, record=recorder)
         if recorder is not None and lines is None:

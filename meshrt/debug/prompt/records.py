@@ -7,6 +7,8 @@ import threading
 from collections.abc import Mapping
 from typing import IO, Any
 
+from meshrt.debug.prompt.terminal import write_out
+
 __all__ = ["Recorder", "error_record"]
 
 VERSION = 1
@@ -30,8 +32,7 @@ class Recorder:
         # NaN and infinity are no JSON; they are the very values that a person looks for, so they go as text.
         text = json.dumps({"version": VERSION, **_plain(record)}, allow_nan=False)
         with self._lock:
-            self._stream.write(text + "\n")
-            self._stream.flush()
+            write_out(self._stream, text + "\n")
 
     def notice(self, text: str) -> None:
         """Write a record of something that happened by itself. Any thread."""

@@ -29,8 +29,8 @@ HINT_SECONDS = 1.0
 ANSWER_SECONDS = 10.0
 ENDING_SECONDS = 3.0
 
-#: Commands that are obeyed at a rank's prompt too: with an argument they are nothing that pdb or Python could mean.
-_MESH_LINE = re.compile(r"\s*(?:cast|attach|interrupt|logs|wait|where|status|breaks|postmortem)\s+[-\w]")
+#: Commands that are obeyed at a rank's prompt too, if an actor follows: no Python that means anything looks so.
+_MESH_LINE = re.compile(r"\s*(?:cast|attach|interrupt|logs|wait|where)\s+(?:--?\w+\s+(?:\d+\s+)?)*([\w-]+)[@/\s]?")
 
 
 class Repl:
@@ -107,16 +107,22 @@ class Repl:
 
     def run_lines(self, lines: Iterable[str]) -> int:
         """Obey the lines of a script, up to the first that fails. Returns an exit code."""
-        for line in lines:
+        script = list(lines)
+        for number, line in enumerate(script, 1):
             if self._attached is not None:
                 self._attached.drain()
             self._mind_attached()
             if self.client.closed():
-                return self._closed()
-            if not self.execute(line):
-                return 1
+                self._closed()
+                return 2
+            ok = self.execute(line)
             if self._leaving:
                 break
+            if self.client.closed():
+                self._closed()
+                return 0 if ok and number == len(script) else 2
+            if not ok:
+                return 1
         return 0
 
     def _closed(self) -> int:
@@ -148,7 +154,7 @@ class Repl:
         """Obey one line. Returns False when it could not be obeyed."""
         self.client.typed = line[:200]
         try:
-            if self._attached is not None and not (self._attached.at_pdb and _MESH_LINE.match(line)):
+            if self._attached is not None and not self._is_for_the_mesh(self._attached, line):
                 return self._at_rank(self._attached, line)
             return self._obey(line)
         except MeshError as error:
@@ -164,6 +170,13 @@ class Repl:
             self.client.typed = ""
             self._mind_attached()
         return False
+
+    def _is_for_the_mesh(self, attached: Attached, line: str) -> bool:
+        match = _MESH_LINE.match(line) if attached.at_pdb else None
+        if match is None:
+            return False
+        self._learn()
+        return any(name.partition("@")[0].partition("/")[0] == match[1] for name in self._names)
 
     def _at_rank(self, attached: Attached, line: str) -> bool:
         ok = attached.execute(line)
@@ -233,6 +246,7 @@ class Repl:
             self._say("")
         finally:
             self.client.forget(job)
+        answers.lost = self.client.closed()
         if not answers.done and not self.client.closed():
             self.client.ask("debug.leave", job=job)
         return answers

@@ -17,9 +17,13 @@ from typing import IO, Any, Protocol
 
 from meshrt.debug.prompt.text import clean
 
-__all__ = ["LineTerminal", "PromptTerminal", "Terminal", "Woken", "make_terminal"]
+__all__ = ["LineTerminal", "OutputError", "PromptTerminal", "Terminal", "Woken", "make_terminal", "write_out"]
 
 Completer = Callable[[str], Iterable[str]]
+
+
+class OutputError(Exception):
+    """What is shown cannot be written: a full disk, say. A closed pipe is no such thing: whoever read has enough."""
 
 
 class Woken(Exception):
@@ -51,6 +55,17 @@ class Terminal(Protocol):
     def close(self) -> None:
         """Let go of what the terminal holds open."""
         ...
+
+
+def write_out(stream: IO[str], text: str) -> None:
+    """Write and flush ``text``. Raises OutputError, BrokenPipeError."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"the output cannot be written: {error.strerror}") from error
 
 
 class _Notices:
@@ -133,8 +148,7 @@ class LineTerminal:
             raise Woken
 
     def write(self, text: str) -> None:
-        self._stdout.write(text)
-        self._stdout.flush()
+        write_out(self._stdout, text)
 
     def _show_before(self, text: str) -> None:
         self.write(clean(text) + "\n")

@@ -3,6 +3,7 @@
 ::
 
     pending --its file or actor is loaded--> bound --reached, condition true--> hit (once: and then never again)
+       '-- what is loaded has no such line or endpoint --> refused: it is not looked for any more
 
 Pure bookkeeping: who looks at the lines is `meshrt.debug.rank.monitoring` (3.12 and newer) or
 `meshrt.debug.rank.tracing`. The table is replaced on the control thread and read on every other one.
@@ -48,7 +49,9 @@ class _Breakpoint:
         self.once = bool(spec.get("once"))
         self.hits = 0
         self.done = False
-        #: By file name; None: there is no such line in it.
+        #: Whoever set it was told what is wrong with it.
+        self.refused = False
+        #: By file name; None: there is no such line in it. Never changed, only replaced: other threads go through it.
         self.targets: dict[str, Target | None] = {}
         self.problem = ""
         self.code: CodeType | None = None
@@ -67,13 +70,23 @@ class _Breakpoint:
             return "bound"
         return self.problem or "pending"
 
+    @property
+    def wanted(self) -> bool:
+        """Whether it can still stop something."""
+        return not (self.done or self.refused)
+
+    def judge(self) -> None:
+        """See whether there is any hope for it, after everything that is loaded was looked at."""
+        self.refused = bool(self.problem) and not any(self.targets.values())
+
     def bind(self, filename: str, roots: Sequence[CodeType], *, ran: bool) -> None:
         """Look for the line in a file's code."""
+        target = None
         try:
-            self.targets[filename] = find(roots, self.line, ran=ran)
+            target = find(roots, self.line, ran=ran)
         except NoCodeError as error:
-            self.targets[filename] = None
             self.problem = str(error)
+        self.targets = {**self.targets, filename: target}
 
     def bind_endpoint(self, cls: type) -> None:
         """Look for the endpoint in an actor's class."""
@@ -85,58 +98,78 @@ class _Breakpoint:
         function = inspect.unwrap(inspect.getattr_static(cls, self.endpoint))
         code = getattr(function, "__code__", None)
         if isinstance(code, CodeType):
-            self.targets[code.co_filename] = Target(body_of(code)[0], code.co_firstlineno, code.co_qualname)
+            target = Target(body_of(code)[0], code.co_firstlineno, code.co_qualname)
+            self.targets = {**self.targets, code.co_filename: target}
         else:
             self.problem = f"endpoint {self.endpoint!r} of {cls.__name__} is no Python function"
+
+
+class _Version:
+    """The rows as they were set together, and what was found out about them: a late finding stays with its rows."""
+
+    def __init__(self, rows: Mapping[int, _Breakpoint]) -> None:
+        self.rows = rows
+        #: By the id of a code object, which is kept alive: its lines with the breakpoints on them.
+        self.codes: dict[int, tuple[CodeType, Mapping[int, list[_Breakpoint]]]] = {}
+        #: Whether a file, by its name, has something to look for at all.
+        self.files: dict[str, bool] = {}
 
 
 class BreakTable:
     """All breakpoints of this rank."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, _Breakpoint] = {}
-        self._lock = threading.Lock()
-        #: By the id of a code object, which is kept alive: its lines with the breakpoints on them.
-        self._codes: dict[int, tuple[CodeType, Mapping[int, list[_Breakpoint]]]] = {}
-        #: Whether a file, by its name, has something to look for at all. Always this very dictionary.
-        self.files: dict[str, bool] = {}
+        self._now = _Version({})
+        # Taken again by a thread that has it: a signal, or an event of code that is called here, leads to `lines_in`.
+        self._lock = threading.RLock()
+        #: Whether a file, by its name, has something to look for at all, as far as that is known.
+        self.files: Mapping[str, bool] = self._now.files
         #: Whether there is something to look for.
         self.active = False
 
     @property
+    def version(self) -> object:
+        """Another object after every change: what was found out before may be wrong."""
+        return self._now
+
+    @property
     def hits(self) -> dict[int, int]:
         """How often each breakpoint has stopped something."""
-        return {row.id: row.hits for row in list(self._rows.values())}
+        return {row.id: row.hits for row in self._now.rows.values()}
 
     def replace(self, specs: Iterable[Body], actors: Sequence[ActorState]) -> dict[int, str]:
         """Take a new table; rows that were there keep their hits. Returns by id "bound", "pending" or what is wrong."""
-        rows = {}
-        for spec in specs:
-            row = _Breakpoint(spec)
-            before = self._rows.get(row.id)
-            if before is not None and before.spec == spec:
-                row.hits, row.done = before.hits, before.done
-            rows[row.id] = row
+        rows = {row.id: row for row in map(_Breakpoint, specs)}
         for row in rows.values():
             if row.file and not row.problem:
                 for filename, roots in loaded_code(row.file, actors):
                     row.bind(filename, roots, ran=True)
         self._bind_endpoints(rows.values(), actors)
+        for row in rows.values():
+            row.judge()
         with self._lock:
-            self._rows = rows
-            self.active = any(not row.done for row in rows.values())
-            self._forget_code()
+            for row in rows.values():
+                before = self._now.rows.get(row.id)
+                if before is not None and before.spec == row.spec:
+                    row.hits, row.done = before.hits, row.done or before.done
+            self._change(rows)
         return {row.id: row.state for row in rows.values()}
+
+    def _change(self, rows: Mapping[int, _Breakpoint]) -> None:
+        # In this order: who sees the new version sees what belongs to it.
+        self.active = any(row.wanted for row in rows.values())
+        self._now = _Version(rows)
+        self.files = self._now.files
 
     def clear_in_child(self) -> None:
         """Forget everything in a forked child, where the lock may be held by a thread that is not there."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.replace((), ())
 
     def lines(self) -> dict[int, int]:
         """Return the line on which each breakpoint of a file is, if that is not the one that was asked for."""
         moved = {}
-        for row in list(self._rows.values()):
+        for row in self._now.rows.values():
             found = {target.line for target in row.targets.values() if target is not None}
             if row.file and found and row.line not in found:
                 moved[row.id] = min(found)
@@ -144,19 +177,22 @@ class BreakTable:
 
     def bind_endpoints(self, actors: Sequence[ActorState]) -> bool:
         """Look again for endpoints of actors that were not there; returns whether something is new."""
-        rows = [row for row in list(self._rows.values()) if row.endpoint and not any(row.targets.values())]
-        if not rows:
-            return False
-        self._bind_endpoints(rows, actors)
-        if not any(any(row.targets.values()) for row in rows):
-            return False
-        with self._lock:
-            self._forget_code()
-        return True
-
-    def _forget_code(self) -> None:
-        self._codes = {}
-        self.files.clear()
+        while True:
+            now = self._now
+            rows = [row for row in now.rows.values() if row.endpoint and row.wanted and not any(row.targets.values())]
+            if not rows:
+                return False
+            self._bind_endpoints(rows, actors)
+            for row in rows:
+                if row.actor:  # or else the next actor may have it
+                    row.judge()
+            with self._lock:
+                if self._now is not now:
+                    continue
+                if not any(row.refused or any(row.targets.values()) for row in rows):
+                    return False
+                self._change(now.rows)
+                return True
 
     @staticmethod
     def _bind_endpoints(rows: Iterable[_Breakpoint], actors: Sequence[ActorState]) -> None:
@@ -167,24 +203,25 @@ class BreakTable:
 
     def lines_in(self, code: CodeType) -> Mapping[int, list[Any]]:
         """Return the lines of ``code`` that have breakpoints. Fast when there are none in its file."""
+        now = self._now
         filename = code.co_filename
-        here = self.files.get(filename)
+        here = now.files.get(filename)
         if here is None:
-            here = self.files[filename] = not is_hidden_code(code) and any(
-                filename in row.targets or (row.file and matches(filename, row.file)) for row in self._rows.values()
+            here = now.files[filename] = not is_hidden_code(code) and any(
+                filename in row.targets or (row.file and matches(filename, row.file)) for row in now.rows.values()
             )
         if not here:
             return _NOWHERE
-        known = self._codes.get(id(code))
+        known = now.codes.get(id(code))
         if known is None:
-            known = self._codes[id(code)] = (code, self._find_lines(code))
+            known = now.codes[id(code)] = (code, self._find_lines(code, now.rows.values()))
         return known[1]
 
-    def _find_lines(self, code: CodeType) -> Mapping[int, list[_Breakpoint]]:
+    def _find_lines(self, code: CodeType, rows: Iterable[_Breakpoint]) -> Mapping[int, list[_Breakpoint]]:
         lines: dict[int, list[_Breakpoint]] = {}
         with self._lock:
-            for row in self._rows.values():
-                if row.done or (row.problem and row.code is None and row.condition):
+            for row in rows:
+                if not row.wanted:
                     continue
                 self._bind_late(row, code)
                 target = row.targets.get(code.co_filename)
@@ -223,10 +260,11 @@ class BreakTable:
                 except BaseException as problem:  # whatever the expression does must not change the program
                     error = f"condition {row.condition!r} of breakpoint {row.id}: {type(problem).__name__}: {problem}"
             with self._lock:
-                if row.done:
-                    continue
-                row.hits += 1
-                row.done = row.once
-                self.active = any(not other.done for other in self._rows.values())
+                now = self._now.rows.get(row.id)
+                if now is None or now.spec != row.spec or now.done:
+                    continue  # taken away meanwhile, or hit by another thread
+                now.hits += 1
+                now.done = now.once
+                self.active = any(other.wanted for other in self._now.rows.values())
             hit = hit or Hit(row.id, error)
         return hit

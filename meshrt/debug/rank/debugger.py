@@ -19,7 +19,7 @@ from typing import Any
 from meshrt.debug import protocol
 from meshrt.debug.rank.breakpoints import BreakTable, Hit
 from meshrt.debug.rank.completion import complete
-from meshrt.debug.rank.evaluate import Evaluator, namespace_of
+from meshrt.debug.rank.evaluate import Evaluator, limit_of, namespace_of
 from meshrt.debug.rank.interrupts import Interrupts
 from meshrt.debug.rank.monitoring import Monitor
 from meshrt.debug.rank.postmortem import PostMortem
@@ -75,8 +75,11 @@ class RankDebugger:
 
     def endpoint_enter(self, call: EndpointCall) -> None:
         """Look for breakpoints in the endpoint that begins, and on it. Called while there are any."""
-        if self._table.bind_endpoints(self._services.actors()) and self._monitor is not None:
-            self._monitor.refresh()
+        if self._table.bind_endpoints(self._services.actors()):
+            if not self._table.active:
+                self._services.call_later(0, self._watch_no_more)
+            elif self._monitor is not None:
+                self._monitor.refresh()
         self._tracer.follow(None)
 
     def endpoint_exit(self, call: EndpointCall) -> None:
@@ -203,8 +206,9 @@ class RankDebugger:
 
     @staticmethod
     def _tell(session: RankSession, hit: Hit) -> None:
-        session.hit, session.error = hit
+        session.hit = hit.id
         if hit.error:
+            session.error = hit.error
             session.console.write(f"{hit.error}\n")
 
     def _interrupted(self, frame: FrameType) -> None:
@@ -224,7 +228,8 @@ class RankDebugger:
         seq = int(body["seq"])
         if body.get("action") == "continue":
             return {"accepted": session.resume(seq)}
-        return {"accepted": session.feed(seq, body.get("line"), brief=bool(body.get("brief")))}
+        limit = limit_of(body)
+        return {"accepted": session.feed(seq, body.get("line"), brief=bool(body.get("brief")), limit=limit)}
 
     def interrupt(self, body: Body) -> Body:
         """Have an actor stopped where it is."""
@@ -267,7 +272,7 @@ class RankDebugger:
         return _PRICE
 
     def _watch_no_more(self) -> None:
-        """The last breakpoint has been hit, and was there for once only."""
+        """The last breakpoint has been hit, and was there for once only; or its actor has no such endpoint."""
         self._watch()
 
     def hits(self, body: Body) -> Body:

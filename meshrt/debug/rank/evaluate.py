@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from meshrt.debug.protocol import cap
+from meshrt.debug.protocol import TEXT_LIMIT, cap
 from meshrt.debug.rank import awaiting
 from meshrt.debug.rank.console import routed
 from meshrt.debug.rank.sources import SourceFetcher
@@ -22,7 +22,7 @@ from meshrt.debug.rank.values import describe, describe_pretty, safe_text
 from meshrt.errors import MeshError
 from meshrt.hooks import ActorState, Answer, Body, RankServices
 
-__all__ = ["Evaluator", "namespace_of"]
+__all__ = ["Evaluator", "limit_of", "namespace_of"]
 
 #: Expressions that hang: a rank in which so many do takes no more.
 _HANGING_MAX = 64
@@ -43,7 +43,8 @@ class Evaluator:
         self._lock = threading.Lock()
 
     def evaluate(self, body: Body, answer: Answer) -> None:
-        """Evaluate ``body["expression"]`` in ``body["actor"]``; ``command`` says how to show the value.
+        """Evaluate ``body["expression"]`` in ``body["actor"]``; ``command`` says how to show the value, ``limit``
+        how many characters of it are sent.
 
         On the control thread; raises MeshError for an unknown actor or command.
         """
@@ -60,10 +61,19 @@ class Evaluator:
                     f"{self._running} expressions have not come to their end on this rank; no more are taken"
                 )
             self._running += 1
-        arguments = (actor, command, str(body["expression"]), answer)
-        threading.Thread(target=self._run, args=arguments, name="meshrt-eval", daemon=True).start()
+        arguments = (actor, command, str(body["expression"]), limit_of(body), answer)
+        try:
+            threading.Thread(target=self._run, args=arguments, name="meshrt-eval", daemon=True).start()
+        except (RuntimeError, MemoryError) as error:  # the system's limit of threads
+            self._ended()
+            reason = str(error) or type(error).__name__
+            raise MeshError(f"this rank cannot start a thread for the expression: {reason}") from None
 
-    def _run(self, actor: ActorState, command: str, expression: str, answer: Answer) -> None:
+    def _ended(self) -> None:
+        with self._lock:
+            self._running -= 1
+
+    def _run(self, actor: ActorState, command: str, expression: str, limit: int, answer: Answer) -> None:
         self._quiet.add(threading.get_ident())
         output = _Output()
         facts: Body | None = None
@@ -75,9 +85,8 @@ class Evaluator:
             text, error = f"{type(problem).__name__}: {safe_text(problem, str)}", True
         finally:
             self._quiet.discard(threading.get_ident())
-            with self._lock:
-                self._running -= 1
-        answer({"same": {"text": cap(output.text + text), "error": error}, "per": facts}, "")
+            self._ended()
+        answer({"same": {"text": cap(output.text + text, limit), "error": error}, "per": facts}, "")
 
     def _show(self, actor: ActorState, command: str, expression: str) -> tuple[str, Body | None]:
         namespace = namespace_of(actor)
@@ -105,6 +114,12 @@ class _Output(io.StringIO):
 
     def readline(self, size: int | None = -1, /) -> str:  # type: ignore[override]
         raise EOFError("nobody answers input() in an expression")
+
+
+def limit_of(body: Body) -> int:
+    """Return how many characters of the answer a request wants (``limit``); never more than `TEXT_LIMIT`."""
+    limit = body.get("limit")
+    return TEXT_LIMIT if limit is None else max(0, min(int(limit), TEXT_LIMIT))
 
 
 def namespace_of(actor: ActorState) -> dict[str, Any]:

@@ -164,17 +164,23 @@ class Monitor:
     def _on_start(self, code: CodeType, _offset: int) -> Any:
         if self._threads and get_ident() in self._threads and id(code) in self._threads[get_ident()]:
             return None
+        version = self._table.version
         if self._table.active and self._table.lines_in(code):
             self._watch(code)
-        return self._monitoring.DISABLE
+        return self._no_more(version)
+
+    def _no_more(self, version: object) -> Any:
+        # Not after a change: events have been restarted, and what is switched off now stays off.
+        return self._monitoring.DISABLE if self._table.version is version else None
 
     def _on_line(self, code: CodeType, line: int) -> Any:
+        version = self._table.version
         if get_ident() in self._threads:
             self._interrupted(sys._getframe(1))
         elif line in self._table.lines_in(code):
             self._reached(sys._getframe(1))
         elif not self._threads:
-            return self._monitoring.DISABLE
+            return self._no_more(version)
         return None
 
     def _on_jump(self, _code: CodeType, _offset: int, _target: int) -> Any:

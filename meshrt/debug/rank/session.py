@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Protocol
 
-from meshrt.debug.protocol import cap
+from meshrt.debug.protocol import TEXT_LIMIT, cap
 from meshrt.debug.rank.console import Console
 from meshrt.debug.rank.rank_pdb import RankPdb, Stack
 from meshrt.debug.rank.sources import SourceFetcher
@@ -60,6 +60,8 @@ class RankSession:
         self.error = ""
         #: Values are shown in one line each, as somebody compares them with those of other ranks.
         self.brief = False
+        #: How many characters of an answer are sent.
+        self.limit = TEXT_LIMIT
         #: Called once the thread stands at its next prompt.
         self.when_stopped: Callable[[], None] | None = None
         #: Which breakpoint of the mesh stopped it; 0: none.
@@ -159,12 +161,13 @@ class RankSession:
 
     # -- from the control thread ---------------------------------------------------------------------------------------
 
-    def feed(self, seq: int, line: str | None, *, brief: bool = False) -> bool:
+    def feed(self, seq: int, line: str | None, *, brief: bool = False, limit: int = TEXT_LIMIT) -> bool:
         """Hand in the answer to prompt ``seq``; returns False when that prompt is gone."""
         if seq != self._open:
             return False
         self._open = 0
         self.brief = brief
+        self.limit = limit
         self.console.feed(line)
         return True
 
@@ -212,6 +215,7 @@ class RankSession:
                 yield
         finally:
             self.hit = 0
+            self.error = ""  # of a line that is answered by this event
             self._services.set_held(False)
             self._services.notify("debug.resumed", {**self._key(), "how": _how(debugger), "text": self._text()})
 
@@ -232,7 +236,7 @@ class RankSession:
                 "seq": self._seq,
                 "stop": self._stop,
                 "prompt": cap(prompt, 2000),
-                "text": cap(text),
+                "text": cap(text, self.limit),
                 "facts": facts,
                 "error": cap(error, 2000),
                 "breakpoint": self.hit,
@@ -241,15 +245,16 @@ class RankSession:
 
     def printed(self) -> None:
         """Send what was printed without a prompt: by the commands of a breakpoint."""
+        self.error = ""
         text = self.console.take()
         if text:
             self._printed(text)
 
     def _printed(self, text: str) -> None:
-        self._services.notify("debug.output", {**self._key(), "text": cap(text)})
+        self._services.notify("debug.output", {**self._key(), "text": cap(text, self.limit)})
 
     def _text(self) -> str:
-        return cap(self.console.take())
+        return cap(self.console.take(), self.limit)
 
     def _key(self) -> Body:
         return {"actor": self.call.actor, "thread": self.thread}

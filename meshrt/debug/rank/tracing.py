@@ -94,10 +94,10 @@ class Tracer:
 
     def _make_on_call(self) -> Callable[[FrameType, str, Any], Any]:
         # Runs with every call of the program: what it needs stands in its own variables.
-        armed, files, look = self._armed, self._table.files, self._look
+        armed, table, look = self._armed, self._table, self._look
 
         def on_call(frame: FrameType, event: str, arg: Any) -> Any:
-            if not armed and files.get(frame.f_code.co_filename) is False:
+            if not armed and table.files.get(frame.f_code.co_filename) is False:
                 return None
             return look(frame)
 

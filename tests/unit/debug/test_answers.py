@@ -152,7 +152,7 @@ def test_every_command_has_a_usage_that_begins_with_its_name() -> None:
 
 
 def test_addresses_make_no_difference() -> None:
-    answers = answered("<Net object at 0x7f01aabbcc00>", "<Net object at 0x7f01aabbcc10>", "<Net object at 0x7f01ee>", "3")
+    answers = answered("<Net object at 0x7f01aabbcc00>", "<Net object at 0x7f01aabb>", "<Net object at 0x7f01ee>", "3")
     assert answers.text() == "[0-2] <Net object at 0x...>\n[3] 3"
     assert answers.text(against=1).splitlines()[1] == "[0,2] the same"
     assert answered("<Net at 0x7f01aabbcc00>", "4").text() == "[0] <Net at 0x7f01aabbcc00>\n[1] 4"

@@ -44,7 +44,7 @@ def test_one_line_per_wave(root: FakeRoot) -> None:
 
 def test_some_ranks_are_named_and_failures_stand_apart(root: FakeRoot) -> None:
     root.stop(1, 3, 5)
-    root.stop(2, reason="post-mortem", text="ValueError: bad\n> there\n")
+    root.stop(2, reason="post-mortem", text="ValueError: bad\n> there\n", headline="ValueError: bad")
     root.advance(1)
     assert root.said == [
         "rank 2 of debugee failed at actors.py:16 (work): ValueError: bad; python -m meshrt.debug",
@@ -383,7 +383,7 @@ def test_interrupts(root: FakeRoot) -> None:
     found = {answer["kind"]: answer for body in me.of("debug.report") for answer in body["answers"]}
     assert found["idle"]["ranks"] == "4"
     assert found["answered"]["ranks"] == "1-2"
-    assert (found["blocked"]["ranks"], found["blocked"]["text"]) == ("3", "blocked in C at f x/y.py:7 for 12 s")
+    assert (found["blocked"]["ranks"], found["blocked"]["text"]) == ("3", "in C code at f x/y.py:7 for 12 s")
     assert me.of("debug.report")[-1]["done"]
     root.stop(3, reason="interrupt")  # at last
     root.advance(1)

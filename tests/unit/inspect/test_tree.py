@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import random
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshrt.hooks import Group
-from meshrt.inspect import Stacks, innermost, render_stacks
+from meshrt.inspect import Stacks, innermost, render_stacks, silence
 from meshrt.inspect.classes import MeshStacks, Node
+from meshrt.inspect.plain import BUDGET
 from meshrt.selection import Shape, parse_folded
 from meshrt.wire.frames import CONTROL_MAX
 
@@ -168,13 +171,13 @@ def test_the_text(stacks: Stacks) -> None:
             "                                       │ │     line 77",
             "   2/64  hosts=2, gpus=1:3             │ ├ next  me/data.py:30    blocked 2 min",
             "                                       │ │     line 30",
-            "   1/64  hosts=5, gpus=2               │ └ forward  me/model.py:205    running, 100 % CPU",
+            "   1/64  42 (hosts=5, gpus=2)          │ └ forward  me/model.py:205    running, 100 % CPU",
             "                                       │       line 205",
-            "   1/64  hosts=6, gpus=3               └ encode  me/tok.py:9    in C code "
+            "   1/64  51 (hosts=6, gpus=3)          └ encode  me/tok.py:9    in C code "
             "<faulthandler: the GIL is held in C>",
             "                                             line 9",
-            "   1/64  hosts=6, gpus=3: does not answer: C code holds its GIL",
-            "   1/64  hosts=7, gpus=4: was killed by SIGKILL",
+            "   1/64  51 (hosts=6, gpus=3): does not answer: C code holds its GIL",
+            "   1/64  60 (hosts=7, gpus=4): was killed by SIGKILL",
             "  likely culprits: 17-18,42,51,60 (not where the other 59 are)",
         ]
     )
@@ -186,9 +189,9 @@ def test_one_chain_says_its_ranks_once(stacks: Stacks) -> None:
     assert lines == [
         "64 ranks of mesh1",
         "trainer",
-        "  64/64  hosts=*, gpus=*  train  me/main.py:88",
-        "                          allreduce  me/comm.py:112",
-        "                          recv  me/chan.py:77    blocked < 1 s - 7 s",
+        "  64/64  all  train  me/main.py:88",
+        "              allreduce  me/comm.py:112",
+        "              recv  me/chan.py:77    blocked < 1 s - 7 s",
     ]
 
 
@@ -226,7 +229,7 @@ def test_nobody_is_a_culprit_where_nobody_answers(stacks: Stacks) -> None:
     stacks.add(Group("m", tuple(range(64)), "silent", {"state": "stopped", "stack": ""}, {}))
     stacks.add(Group("other", (1,), "answered", {"threads": []}, {}))
     text = render_stacks(stacks.to_wire())
-    assert "64/64  hosts=*, gpus=*: does not answer: its process was stopped by a signal" in text
+    assert "64/64  all: does not answer: its process was stopped by a signal" in text
     assert "culprits" not in text
 
 
@@ -237,8 +240,172 @@ def test_a_thousand_different_stacks_fit_into_a_message() -> None:
         stack = [(f"/home/somebody/of/some/project/module{rank}.py", line, "function") for line in range(20)]
         made.add(answered([rank], record(*stack)))
     wire = made.to_wire()
-    assert len(msgpack.packb(wire)) < CONTROL_MAX
-    assert "further places" in render_stacks(wire, source=lambda _file, _line: "")
+    assert len(msgpack.packb(wire)) <= BUDGET < CONTROL_MAX / 1.4
+    text = render_stacks(wire, source=lambda _file, _line: "")
+    (shown, left_out) = told(wire)[0]
+    assert shown > 300 and shown + left_out == 1024 and f"{left_out} further places left out" in text
+
+
+def plain_classes(node: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*node["classes"], *(each for child in node["children"] for each in plain_classes(child))]
+
+
+def told(wire: dict[str, Any]) -> list[tuple[int, int]]:
+    """Return how many places of each mesh are told, and how many are not."""
+    return [
+        (len(mesh["without"]) + sum(len(plain_classes(tree)) for tree in mesh["trees"]), mesh["left_out"])
+        for mesh in wire["meshes"]
+    ]
+
+
+def random_groups(chance: random.Random, ranks: int, groups: int) -> list[list[int]]:
+    members = list(range(ranks))
+    chance.shuffle(members)
+    return [members[start::groups] for start in range(groups)]
+
+
+@pytest.mark.parametrize("meshes", [1, 5])
+def test_a_few_random_groups_are_told_in_full(meshes: int) -> None:
+    """As sets they have no short form; each is told once for its chain of frames."""
+    made, chance = Stacks(), random.Random(7)
+    for mesh in range(meshes):
+        made.expect(str(mesh), "mesh1", Shape.from_extent({"hosts": 128, "gpus": 8}), range(1024))
+        for number, ranks in enumerate(random_groups(chance, 1024, 4)):
+            records = [
+                record(
+                    *((f"/home/somebody/project/module{number}.py", line, "function") for line in range(40)),
+                    kind="thread" if thread else "actor",
+                    name=f"thread{'abcde'[thread]}",
+                )
+                for thread in range(5)
+            ]
+            per = {rank: {"since": [1.0] * 5, "cpu": [0.0] * 5} for rank in ranks}
+            made.add(Group(str(mesh), tuple(ranks), "answered", {"threads": records}, per))
+    wire = made.to_wire()
+    assert len(msgpack.packb(wire)) <= BUDGET
+    assert told(wire) == [(20, 0)] * meshes and wire["left_out"] == 0
+    assert "left out" not in render_stacks(wire, source=lambda _file, _line: "")
+
+
+@given(st.integers(1, 6), st.integers(1, 700), st.integers(1, 60), st.integers(1, 400), st.randoms(use_true_random=False))
+@settings(max_examples=15, deadline=None)
+def test_whatever_there_is_fits_into_the_budget(
+    meshes: int, groups: int, depth: int, name: int, chance: random.Random
+) -> None:
+    made = Stacks()
+    places = []
+    for mesh in range(meshes):
+        ranks = chance.choice([8, 64, 1024])
+        made.expect(str(mesh), "mesh1", Shape.from_extent({"hosts": ranks // 8, "gpus": 8}), range(ranks))
+        for number, members in enumerate(random_groups(chance, ranks, min(groups, ranks))):
+            branch = chance.randrange(depth)
+            stack = [
+                ("x" * name + (f"{number}.py" if line >= branch else ".py"), line, "function") for line in range(depth)
+            ]
+            if chance.random() < 0.1:
+                made.add(Group(str(mesh), tuple(members), "refused", f"{number}: {'why ' * name}", {}))
+            else:
+                per = {rank: {"since": [1.0] * 2, "cpu": [0.0] * 2} for rank in members}
+                records = [record(*stack), record(*stack, kind="thread", name="load")]
+                made.add(Group(str(mesh), tuple(members), "answered", {"threads": records}, per))
+        facts = made.meshes[str(mesh)]
+        places.append(len(facts.without) + sum(len(tree.root.classes()) for tree in facts.trees.values()))
+    wire = made.to_wire()
+    assert len(msgpack.packb(wire)) <= BUDGET
+    assert [shown + left_out for shown, left_out in told(wire)] == places
+    text = render_stacks(wire, source=lambda _file, _line: "")
+    assert text.count("left out") == sum(left_out > 0 for _, left_out in told(wire))
+
+
+def test_a_large_mesh_leaves_room_for_a_small_one() -> None:
+    made = Stacks()
+    made.expect("large", "large", Shape.from_extent({"n": 1024}), range(1024))
+    made.expect("small", "small", Shape.from_extent({"n": 2}), range(2))
+    for rank in range(1024):
+        stack = [(f"/home/somebody/of/some/project/module{rank}.py", line, "function") for line in range(100)]
+        per = {rank: {"since": [0.0], "cpu": [0.0]}}
+        made.add(Group("large", (rank,), "answered", {"threads": [record(*stack)]}, per))
+    made.gone("large", 5, "was killed by SIGKILL")
+    made.add(Group("small", (0, 1), "answered", {"threads": [record(TRAIN)]}, {}))
+    wire = made.to_wire()
+    assert len(msgpack.packb(wire)) <= BUDGET
+    (large, left_out), (small, none) = told(wire)
+    assert large > 50 and large + left_out == 1025 and (small, none) == (1, 0)
+    text = render_stacks(wire, source=lambda _file, _line: "")
+    assert f"\n  {left_out} further places left out: name an actor or fewer ranks\n" in text
+    assert "was killed by SIGKILL" in text  # what cannot be asked for again comes first
+
+
+def test_more_meshes_than_fit() -> None:
+    made = Stacks()
+    for number in range(20_000):
+        made.expect(f"mesh{number}", f"mesh{number}", Shape.from_extent({"n": 2}), range(2))
+    wire = made.to_wire()
+    assert len(msgpack.packb(wire)) <= BUDGET
+    assert len(wire["meshes"]) > 1000 and len(wire["meshes"]) + wire["left_out"] == 20_000
+    last = render_stacks(wire).splitlines()[-1]
+    assert last == f"{wire['left_out']} further meshes left out: name an actor or fewer ranks"
+
+
+def test_a_place_of_which_nothing_is_told_says_so() -> None:
+    made = Stacks()
+    made.expect("m", "mesh1", Shape.from_extent({"n": 2}), range(2))
+    made.add(answered([0], record(TRAIN, REDUCE)))
+    made.add(answered([1], record(TRAIN, RECV)))
+    wire = made.to_wire()
+    wire["meshes"][0]["trees"][0]["children"].clear()
+    assert render_stacks(wire).splitlines()[-1] == "  2/2  all  train  me/main.py:88    ..."
+
+
+def test_one_rank_is_told_by_its_number_and_its_coordinates() -> None:
+    made = Stacks()
+    made.expect("m", "mesh1", Shape.from_extent({"hosts": 4, "gpus": 4}), range(16))
+    made.add(answered([rank for rank in range(16) if rank != 13], record(TRAIN)))
+    made.add(answered([13], record(RECV)))
+    text = render_stacks(made.to_wire(), source=lambda _file, _line: "")
+    assert "   1/16  13 (hosts=3, gpus=1)  └ recv" in text
+    assert text.splitlines()[-1] == "  likely culprits: 13 (hosts=3, gpus=1) (not where the other 15 are)"
+    part = Stacks()
+    part.expect("m", "mesh1", Shape.from_extent({"hosts": 4, "gpus": 4}), range(12, 16))
+    part.add(answered(range(12, 16), record(TRAIN)))
+    assert "  4/4  hosts=3, gpus=*  train" in render_stacks(part.to_wire())
+
+
+def test_silence_is_told_in_the_same_words_everywhere(stacks: Stacks) -> None:
+    for rank, state in enumerate(("stopped", "busy", "")):
+        stacks.add(Group("m", (rank,), "silent", {"state": state, "stack": ""}, {}))
+    text = render_stacks(stacks.to_wire())
+    for state in ("stopped", "busy"):
+        assert f"does not answer: {silence(state)}" in text
+    assert f": {silence('')}\n" in text and silence("") == silence("unheard of") == "no answer in time"
+
+
+def test_the_documentation_names_every_key() -> None:
+    """docs/json.md has what scripts read; a real answer of every kind has no other keys."""
+    made = Stacks()
+    made.expect("m", "mesh1", Shape.from_extent({"n": 4}), range(4))
+    made.add(answered([0, 1], record(TRAIN, REDUCE)))
+    made.add(answered([2], record(TRAIN, RECV, state="running")))
+    made.gone("m", 3, "was killed by SIGKILL")
+    keys: set[str] = set()
+
+    def walk(value: Any) -> None:
+        if isinstance(value, dict):
+            keys.update(value)
+        for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            walk(each)
+
+    walk(made.to_wire())
+    documentation = (Path(__file__).parents[3] / "docs" / "json.md").read_text(encoding="utf-8")
+    _, _, section = documentation.partition("## The stacks of `where`")
+    section = section.partition("\n## ")[0]
+    assert keys and {key for key in keys if f"`{key}`" not in section} == set()
+    # The example is a whole answer: it reads as one, and has the same keys.
+    example = json.loads(section.partition("```json")[2].partition("```")[0])
+    assert render_stacks(example).startswith("4 ranks of mesh1")
+    shown, keys = keys, set()
+    walk(example)
+    assert keys == shown
 
 
 def test_the_innermost_place_of_an_actor() -> None:

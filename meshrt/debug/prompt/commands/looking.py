@@ -16,10 +16,10 @@ def told(answers: Answers, arguments: Arguments, *, late: str = "") -> Outcome:
     """Return the outcome of a job: what ranks answered, and who has not."""
     against = arguments.get("diff")
     text = answers.text(every=bool(arguments.get("verbose")), against=against)
-    if answers.unanswered and late:
-        text += ("\n" if text else "") + f"{answers.pending()}: {late}"
-    failed = answers.ranks("gone", "silent", "refused", "held", "busy")
-    return Outcome(text, answers.data(), ok=bool(answers.sent) and not answers.unanswered and not failed)
+    if answers.unanswered and (late or answers.lost):
+        text += ("\n" if text else "") + f"{answers.pending()}: {'the program is gone' if answers.lost else late}"
+    failed = answers.ranks("gone", "silent", "refused", "held", "busy", "blocked") or answers.errors()
+    return Outcome(text, answers.data(), ok=bool(answers.sent) and answers.done and not failed)
 
 
 def reference(words: Words, options: dict[str, str]) -> int | None:
@@ -29,13 +29,18 @@ def reference(words: Words, options: dict[str, str]) -> int | None:
 
 def _parse_list(words: Words) -> Arguments:
     options = words.options({"-v": ""})
-    word = words.word()
+    word = "" if words.at_ranks() else words.word()
     state = word if word in STATE_WORDS or word == "all" else ""
     # Whatever is no state is an actor.
     actor = word if not state else words.actor(optional=True)
     ranks = words.ranks(optional=True)
     words.end()
-    return {"state": state or ("all" if actor else "stopped"), "actor": actor, "ranks": ranks, "verbose": bool(options)}
+    return {
+        "state": state or ("all" if actor or ranks else "stopped"),
+        "actor": actor,
+        "ranks": ranks,
+        "verbose": bool(options),
+    }
 
 
 def _list(prompt: Prompt, arguments: Arguments) -> Outcome:

@@ -68,9 +68,10 @@ def _told(body: Body) -> str:
     lines = [f"breakpoint {breakpoints([body])}"]
     for state, ranks in body["states"].items():
         if state == "pending":
-            lines.append(f"[{ranks}] pending: no such file is loaded there yet; it is set when one is")
+            lines.append(f"[{ranks}] pending: nothing like that is loaded there yet; it is set when it is")
         elif state != "bound":
             lines.append(f"[{ranks}] {state}")
+    lines += [f"[{ranks}] no code at that line: it is set at line {line}" for line, ranks in body["lines"].items()]
     if body["price"]:
         lines.append(body["price"])
     return "\n".join(lines)

@@ -97,7 +97,9 @@ def find(word: str) -> Command:
     if word in PDB_WORDS or word.startswith("!"):
         raise UsageError(f"{word!r} is a command of pdb: attach to a rank first, or: cast ACTOR ranks(...) {word}")
     known = ", ".join(command.name for command in COMMANDS)
-    raise UsageError(f"no command {word!r}{near_miss(word, _WORDS) or ';'} there are: {known}")
+    raise UsageError(
+        f"no command {word!r}{near_miss(word, [command.name for command in COMMANDS]) or ';'} there are: {known}"
+    )
 
 
 def parse_line(line: str) -> Invocation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from meshrt.debug.prompt.commands.command import Arguments, Command, Outcome, Prompt
@@ -15,6 +16,7 @@ __all__ = ["COMMANDS"]
 
 _OPTIONS = {"-v": "", "--diff": "a rank"}
 _LATE = "they are left to themselves, their next stop will be announced"
+_LATE_VALUE = "they are left to themselves"
 
 
 def _parse_print(words: Words) -> Arguments:
@@ -26,15 +28,22 @@ def _parse_print(words: Words) -> Arguments:
         "verbose": "-v" in options,
         "diff": reference(words, options),
     }
-    if not arguments["expression"]:
+    expression = str(arguments["expression"])
+    if not expression:
         raise UsageError(f"the expression is missing; {words.usage()}")
+    if re.match(r"-(-diff|v)\b", expression):
+        raise UsageError(f"options stand directly behind the command; {words.usage()}")
+    if not arguments["ranks"] and re.match(r"\d+\s+[\w(]", expression):
+        raise UsageError(f"ranks are written ranks({expression.split()[0]}); {words.usage()}")
     return arguments
 
 
 def _printer(command: str) -> Callable[[Prompt, Arguments], Outcome]:
     def run(prompt: Prompt, arguments: Arguments) -> Outcome:
         asked = {name: arguments[name] for name in ("actor", "ranks", "expression")}
-        return told(prompt.collect(prompt.client.ask("debug.print", command=command, **asked)), arguments, late=_LATE)
+        return told(
+            prompt.collect(prompt.client.ask("debug.print", command=command, **asked)), arguments, late=_LATE_VALUE
+        )
 
     return run
 

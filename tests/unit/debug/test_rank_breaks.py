@@ -1,0 +1,229 @@
+"""The breakpoint table of a rank: what it looks for, and that it stays right while it is changed."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from meshrt import Actor, endpoint
+from meshrt.debug.rank import breakpoints
+from meshrt.debug.rank.breakpoints import BreakTable
+from meshrt.debug.rank.monitoring import Monitor
+from meshrt.hooks import ActorState, Body, EndpointCall, hooks
+from tests.unit.debug import endpoints
+from tests.unit.debug.endpoints import line_of
+from tests.unit.debug.fakes import WAIT, FakeRank
+
+LATER = sys.version_info >= (3, 12)
+CODE = endpoints.double.__code__
+CODE_GLOBALS = endpoints.double.__globals__
+
+
+class Tool(Actor):
+    @endpoint
+    def work(self) -> int:
+        return 1
+
+
+def spec(number: int = 1, **more: Any) -> Body:
+    empty = {"id": number, "file": "", "line": 0, "endpoint": "", "actor": "", "condition": "", "once": False}
+    return {**empty, **more}
+
+
+def on_double(number: int = 1, **more: Any) -> Body:
+    return spec(number, file="debug/endpoints.py", line=line_of("double"), **more)
+
+
+BEYOND = spec(1, file="debug/endpoints.py", line=99999)
+NO_ENDPOINT = spec(2, endpoint="wrok", actor="tool")
+NO_CONDITION = on_double(3, condition="i =")
+
+
+def tool(name: str = "tool") -> ActorState:
+    return ActorState(name, 0, EndpointCall("m1", name, 0, "work", []), None, instance=Tool())
+
+
+@pytest.fixture
+def serving(rank: FakeRank) -> Iterator[FakeRank]:
+    rank.services.calls[0] = tool().call  # type: ignore[assignment]
+    rank.services.instances["tool"] = Tool()
+    yield rank
+    rank.debugger.breaks({"breaks": []})
+    rank.services.calls.clear()
+
+
+def looking(rank: FakeRank) -> bool:
+    """Whether anything is paid for breakpoints."""
+    monitor = rank.debugger._monitor
+    used = monitor.tool is not None if monitor is not None else threading.gettrace() is not None
+    return used or rank.debugger._tracer.wanted or rank.debugger.endpoint_enter in hooks.endpoint_enter
+
+
+@pytest.mark.parametrize("row", [BEYOND, NO_ENDPOINT, NO_CONDITION])
+def test_nothing_is_looked_for_after_refusals(serving: FakeRank, row: Body) -> None:
+    answer = serving.debugger.breaks({"breaks": [row]})["same"]
+    assert answer["bound"][str(row["id"])] not in ("bound", "pending")
+    assert answer["price"] == ""
+    assert not looking(serving)
+    assert serving.services.signals == 0
+    assert serving.debugger.breaks({"breaks": [row, on_double(9)]})["same"]["bound"]["9"] == "bound"
+    assert looking(serving)
+    serving.debugger.breaks({"breaks": [row]})
+    assert not looking(serving)
+
+
+def test_what_is_pending_is_looked_for(serving: FakeRank) -> None:
+    serving.debugger.breaks({"breaks": [spec(file="not_loaded_yet.py", line=3)]})
+    assert looking(serving)
+
+
+def test_an_actor_that_comes_without_the_endpoint_ends_the_search(serving: FakeRank) -> None:
+    del serving.services.instances["tool"]
+    assert serving.debugger.breaks({"breaks": [NO_ENDPOINT]})["same"]["bound"] == {"2": "pending"}
+    assert looking(serving)
+    serving.services.instances["tool"] = Tool()
+    call: Any = serving.services.calls[0]
+    serving.debugger.endpoint_enter(call)
+    assert not looking(serving)
+    serving.debugger._tracer.leave()
+
+
+def test_an_endpoint_of_any_actor_may_still_come() -> None:
+    table = BreakTable()
+    table.replace([spec(endpoint="wrok")], [tool()])
+    assert table.active
+    assert not table.bind_endpoints([tool()])
+    assert table.active
+
+
+def test_another_file_of_the_name_does_not_end_a_pending_breakpoint() -> None:
+    table = BreakTable()
+    table.replace([spec(file="late_one.py", line=5)], [])
+    for name, text in (("/a/late_one.py", "x = 1\n"), ("/b/late_one.py", "\n\ndef f():\n    a = 1\n    return a\n")):
+        lines = table.lines_in(compile(text, name, "exec"))
+        assert not lines
+        assert table.active
+    function: dict[str, Any] = {}
+    exec(compile("\n\ndef f():\n    a = 1\n    return a\n", "/b/late_one.py", "exec"), function)
+    assert list(table.lines_in(function["f"].__code__)) == [5]
+
+
+def once(action: Callable[[], object]) -> Callable[[], None]:
+    """Let ``action`` happen at the first call only."""
+    left = [action]
+
+    def call() -> None:
+        if left:
+            left.pop()()
+
+    return call
+
+
+def during(monkeypatch: pytest.MonkeyPatch, wanted: str, action: Callable[[], object]) -> None:
+    """Have ``action`` happen while somebody asks whether a file is meant by ``wanted``."""
+    original = breakpoints.matches
+    act = once(action)
+
+    def matches(filename: str, name: str) -> bool:
+        result = original(filename, name)
+        if name == wanted:
+            act()
+        return result
+
+    monkeypatch.setattr(breakpoints, "matches", matches)
+
+
+def test_what_is_found_out_of_the_old_table_is_not_kept_for_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = BreakTable()
+    table.replace([spec(file="other.py", line=3)], [])
+    during(monkeypatch, "other.py", lambda: table.replace([on_double()], []))
+    table.lines_in(CODE)
+    assert list(table.lines_in(CODE)) == [line_of("double")]
+
+
+def test_lines_of_the_old_table_are_not_kept_for_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = BreakTable()
+    table.replace([spec(file="debug/endpoints.py", line=line_of("after"))], [])
+    act = once(lambda: table.replace([on_double()], []))
+    original = BreakTable._find_lines
+
+    def find_lines(self: BreakTable, *args: Any) -> Any:
+        lines = original(self, *args)
+        act()
+        return lines
+
+    monkeypatch.setattr(BreakTable, "_find_lines", find_lines)
+    assert list(table.lines_in(CODE)) == []
+    assert list(table.lines_in(CODE)) == [line_of("double")]
+
+
+@pytest.mark.skipif(not LATER, reason="sys.monitoring is new in 3.12")
+def test_events_are_not_switched_off_for_what_the_old_table_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = BreakTable()
+    monitor = Monitor(table, lambda frame: None, lambda frame: None)
+    disable = sys.monitoring.DISABLE  # type: ignore[attr-defined,unused-ignore]
+    for ask in (lambda: monitor._on_start(CODE, 0), lambda: monitor._on_line(CODE, line_of("double"))):
+        table.replace([spec(file="other.py", line=3)], [])
+        during(monkeypatch, "other.py", lambda: table.replace([spec(file="another.py", line=3)], []))
+        assert ask() is None
+        assert ask() is disable
+
+
+def reached_while(table: BreakTable, change: Callable[[], object]) -> Any:
+    """Reach the line of `on_double`; ``change()`` happens in the condition."""
+    hits = []
+
+    class Number:
+        def __mul__(self, other: int) -> int:
+            hits.append(table.reached(sys._getframe(1), str))
+            return 1
+
+    number: Any = Number()
+    CODE_GLOBALS["change"] = change
+    try:
+        endpoints.double(number)
+    finally:
+        del CODE_GLOBALS["change"]
+    return hits[0]
+
+
+def test_a_breakpoint_that_is_taken_away_meanwhile_does_not_stop() -> None:
+    table = BreakTable()
+    table.replace([on_double(condition="not change()")], [])
+    assert reached_while(table, lambda: None) == (1, "")
+    assert reached_while(table, lambda: table.replace([], []) and None) is None
+
+
+def test_a_hit_counts_although_the_table_is_replaced() -> None:
+    table = BreakTable()
+    row = on_double(condition="change()", once=True)
+    table.replace([row], [])
+    more = [row, spec(2, file="other.py", line=3)]
+    hit = reached_while(table, lambda: table.replace(more, []))
+    assert hit == (1, "")
+    assert table.hits == {1: 1, 2: 0}
+    assert reached_while(table, lambda: True) is None  # it was there for once
+
+
+def test_looking_may_lead_to_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the handler of a signal does, on a thread that looks for lines just then."""
+    table = BreakTable()
+    table.replace([spec(file="endpoints.py", line=line_of("double"))], [])
+    during(monkeypatch, "endpoints.py", lambda: None)
+    late = compile("\n\ndef f():\n    return 1\n", "/x/endpoints.py", "exec")
+    original = breakpoints._Breakpoint.bind
+    act = once(lambda: table.lines_in(CODE))
+
+    def bind(self: Any, *args: Any, **more: Any) -> None:
+        act()
+        original(self, *args, **more)
+
+    monkeypatch.setattr(breakpoints._Breakpoint, "bind", bind)
+    thread = threading.Thread(target=table.lines_in, args=(late,), daemon=True)
+    thread.start()
+    thread.join(WAIT)
+    assert not thread.is_alive()
