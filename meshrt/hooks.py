@@ -207,6 +207,9 @@ class RootServices(Protocol):
     rank_operations: dict[str, Callable[[str, int, Body], Body | None]]
     #: called with every client that is gone.
     client_gone: list[Callable[[ToolClient], None]]
+    #: called when a mesh is asked for, on any thread: control operations (name, body) that each of its ranks serves
+    #: before it serves anybody else.
+    at_birth: list[Callable[[], Sequence[tuple[str, Body]]]]
     #: called as ``fn(mesh id, base rank)`` when a rank serves.
     rank_born: list[Callable[[str, int], None]]
     #: called as ``fn(mesh id, base rank, description)`` when a rank's process has ended ("was killed by SIGKILL").

@@ -20,7 +20,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from meshrt.actor.replies import Reply
@@ -89,10 +89,16 @@ class ControlThread:
         self._pulsing = False
         self.thread = threading.Thread(target=self._run, name="meshrt-control", daemon=True)
 
-    def start(self, services: RankServices | None, driver: Any) -> None:
-        """Begin to serve."""
+    def start(self, services: RankServices | None, driver: Any, operations: Iterable[tuple[str, Body]] = ()) -> None:
+        """Begin to serve.
+
+        Args:
+            operations: What is served before anything else, in the calling thread: name and body. Nobody is answered.
+        """
         self._services = services
         self._driver = driver
+        for name, body in operations:
+            self._serve({"op": name, "id": 0, "body": body})
         self._listener.setblocking(False)
         self.selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self.selector.register(self._wake_fd, selectors.EVENT_READ, self._woken)
@@ -322,6 +328,8 @@ class ControlThread:
         except Exception as error:
             # Whatever goes wrong is the answer; who asked knows what to do with it.
             reply(None, f"{type(error).__name__}: {error}")
+            if not message["id"]:
+                _log.warning("operation %s: %s: %s", name, type(error).__name__, error)
 
 
 def fate_of(body: Body | None, refusal: str) -> Fate:

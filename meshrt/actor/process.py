@@ -95,7 +95,7 @@ class RankProcess:
     def run(self) -> None:
         """Serve until stopped. Main thread."""
         self._prepare()
-        self.control.start(self, self.runtime.driver)
+        self.control.start(self, self.runtime.driver, self._birth.operations)
         if hooks.proc_ready:
             hooks.run(hooks.proc_ready)
         while (mailbox := self._main_queue.get()) is not None:

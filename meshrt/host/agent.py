@@ -155,6 +155,7 @@ class Agent:
                 self._pid,
                 self._strays.families.new(),
                 facts["run_directory"],
+                message["operations"],
             )
 
     def _adopt(self, child: Child, pid: int) -> None:

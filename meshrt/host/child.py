@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from meshrt.hooks import Body
 from meshrt.host.family import join_family
 from meshrt.host.osutil import die_with_parent, set_name
 from meshrt.host.output import RankLog, Stream
@@ -49,6 +50,8 @@ class Birth:
     family: int
     #: Where files for a person to read afterwards go.
     run_directory: str
+    #: Control operations that it serves itself before any other: ``[name, body]``.
+    operations: list[tuple[str, Body]]
 
 
 @dataclass

@@ -114,7 +114,7 @@ class _Writer:
             heapq.heappush(waiting, entry)
             number += 1
         while waiting:
-            kind, _, _, top, facts, place = heapq.heappop(waiting)
+            order, _, _, top, facts, place = heapq.heappop(waiting)
             chain = top.chain()
             node = chain[-1]
             plain: dict[str, Any] = {
@@ -126,7 +126,7 @@ class _Writer:
             }
             yield self._offer(plain, place, len(node.leaves))
             for child in node.ordered():
-                heapq.heappush(waiting, (kind, -len(child.ranks), number, child, {}, plain["children"]))
+                heapq.heappush(waiting, (order, -len(child.ranks), number, child, {}, plain["children"]))
                 number += 1
 
     def _offer(self, part: dict[str, Any], place: list[Any], places: int) -> _Offer:

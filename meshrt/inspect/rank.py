@@ -1,7 +1,7 @@
 """The rank's side of inspection: answers where its threads are, and tells when an endpoint stands still.
 
-* operation ``inspect.stacks`` {actor, verbose}: the records of `meshrt.inspect.sampling`. What was not seen before is
-  looked at twice, `GAP` seconds apart.
+* operation ``inspect.stacks`` {actor, verbose}: the records of `meshrt.inspect.sampling`. What did not stand already
+  at the last pulse is looked at twice, `GAP` seconds apart; at once where a first look after `BREATH` sees it run.
 * event ``inspect.progress`` {actor, endpoint, state, since, place}: when an actor's endpoint has stood at one
   instruction between two pulses, and when it goes on. Nothing is sent for one that runs as it should.
 
@@ -22,6 +22,9 @@ __all__ = ["RankInspector", "load"]
 
 #: Seconds between two looks: a thread that waits for the GIL wakes (and uses its processor) every 5 ms.
 GAP = 0.008
+#: Seconds without the GIL in which a thread that wants it uses its processor. Whoever comes back to the event loop has
+#: to wait for the GIL several times, 5 ms each and more where many ranks share few processors.
+BREATH = 0.001
 
 
 class RankInspector:
@@ -48,6 +51,10 @@ class RankInspector:
 
         records = look()
         if any(record.state == "running" for record in records):
+            time.sleep(BREATH)
+            records = look()
+        # Whatever used its processor meanwhile runs. What used none may only just have come to where it stands.
+        if any(record.state == "running" and record.mark.load <= 0 for record in records):
             self._services.call_later(GAP, again)
         else:
             answer(_answer(records), "")

@@ -115,6 +115,7 @@ class Root:
             "sizes": list(spec.extent.sizes),
             "common_env": dict(spec.env),
             "preload": list(spec.preload),
+            "operations": [[name, body] for operations in self.services.at_birth for name, body in operations()],
         }
         for agent in record.agents:
             ranks = [rank for rank in range(count) if record.agent_of[rank] is agent]

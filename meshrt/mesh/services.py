@@ -54,6 +54,7 @@ class Services:
         #: Like `rank_operations`, for answers that come later: fn(address, body, answer).
         self.deferred_operations: dict[str, Callable[[Address, Body, Callable[[Body | None, str], None]], None]] = {}
         self.client_gone: list[Callable[[ToolClient], None]] = []
+        self.at_birth: list[Callable[[], Sequence[tuple[str, Body]]]] = []
         self.rank_born: list[Callable[[str, int], None]] = []
         self.rank_gone: list[Callable[[str, int, str], None]] = []
         self.rank_silent: list[Callable[[str, int, str], None]] = []

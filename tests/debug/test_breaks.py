@@ -194,6 +194,21 @@ def test_a_line_without_code(root: Desk, worker: Any) -> None:
     assert put(root, spec(file="other.py", line=6))["bound"] == {"1": "pending"}
 
 
+def test_nothing_is_looked_for_when_everything_was_refused(root: Desk, worker: Any) -> None:
+    refused = (spec(1, file="busy.py", line=99999), spec(2, endpoint="wrok", actor="worker"))
+    answer = put(root, *refused)
+    assert set(answer["bound"].values()).isdisjoint({"bound", "pending"})
+    assert answer["price"] == ""
+    assert worker.traced.call_one().get(WAIT) == "None no tool"
+    put(root, *refused, at("work", 3))
+    result = worker.work.call_one(1)
+    assert root.stopped()["breakpoint"] == 3
+    put(root, *refused)
+    root.let_go()
+    assert result.get(WAIT) == 0
+    assert worker.traced.call_one().get(WAIT) == "None no tool"
+
+
 def test_a_thread_of_the_users(root: Desk, worker: Any) -> None:
     put(root, at("count"))
     result = worker.thread.call_one()

@@ -220,7 +220,7 @@ def test_post_mortem_at_any_time() -> None:
 def test_deaths_of_ranks_that_run_are_announced() -> None:
     spawn(gpus=3)
     with person() as me:
-        me("status")
+        wait_until(lambda: me("list all").count("| worker ") == 3, 15)
         os.kill(me.client.ask("debug.list", state="all", actor="", ranks="")["rows"][2]["pid"], signal.SIGKILL)
         me.heard("rank 2 of worker is gone: was killed by SIGKILL")
 

@@ -99,7 +99,7 @@ def _type_and_see(me: Screen, line: str, text: str) -> bool:
 def test_one_computes_nonsense(tmp_path: Path) -> None:
     with training("wrong", tmp_path) as program, debugger(program) as me:
         me.types("p trainer self.loss")
-        me.sees("outliers:", "[6]", PROMPT)
+        me.sees("[6]", PROMPT)
         shows(me, "### One computes", "p --diff 0 trainer self.config")
         me.types("break training.py:51, self.weight < 0.1 ranks(6)")
         me.sees("breakpoint 1  training.py:51, self.weight < 0.1 on ranks(6)", PROMPT)

@@ -171,6 +171,7 @@ def test_an_agent_that_is_stopped() -> None:
     agent = record.agent_of[0].process
     agent.send_signal(signal.SIGSTOP)
     try:
+        wait_until(lambda: state_of(agent.pid) == "T", WAIT)
         question = Question("test.parity", seconds=0.4)
         question.wait()
         assert question.kinds() == {"answered": [2, 3], "silent": [0, 1]}

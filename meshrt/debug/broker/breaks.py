@@ -84,6 +84,7 @@ class Breaks:
         self._modes: dict[tuple[str, str], str] = {}
         self._changing = asyncio.Lock()
         self._changes: set[asyncio.Task[Body]] = set()
+        services.at_birth.append(self._at_birth)
         services.rank_born.append(self._on_born)
 
     async def _change(self, operation: Coroutine[Any, Any, Body]) -> Body:
@@ -218,7 +219,7 @@ class Breaks:
         return {"modes": self._shown_modes(), "problems": texts_of(groups)}
 
     def _modes_of(self, mesh_id: str) -> dict[str, str]:
-        return {actor: mode for (mesh, actor), mode in self._modes.items() if mesh in ("", mesh_id)}
+        return {actor: mode for (mesh, actor), mode in list(self._modes.items()) if mesh in ("", mesh_id)}
 
     def _shown_modes(self) -> dict[str, str]:
         return {actor + (f"@{mesh}" if mesh else ""): mode for (mesh, actor), mode in self._modes.items()}
@@ -245,6 +246,13 @@ class Breaks:
             for ids, targets in parts.items()
         ]
         return [group for answers in await asyncio.gather(*gathers) for group in answers]
+
+    def _at_birth(self) -> list[tuple[str, Body]]:
+        """Return what holds for ranks of every mesh: a call may reach a rank as soon as it serves. Any thread."""
+        breaks = [one.to_wire() for one in list(self._breaks.values()) if one.ranks is None]
+        modes = self._modes_of("")
+        operations: list[tuple[str, Body]] = [(BREAKS, {"breaks": breaks})] if breaks else []
+        return [*operations, (POST_MORTEM, {"modes": modes})] if modes else operations
 
     def _on_born(self, mesh_id: str, rank: int) -> None:
         breaks = [one.to_wire() for one in self._breaks.values() if one.holds(mesh_id, rank)]

@@ -1,13 +1,14 @@
 """The standard streams of a session: what is printed at its prompt is gathered, a read waits for a person's line.
 
 ``sys.stdout``, ``sys.stderr`` and ``sys.stdin`` belong to the whole process, and several threads of a rank can be
-stopped at once. So what is put there while a person works at a prompt are routers, which look up the thread that
-prints: a thread at a prompt gets its own console, every other one the stream of before. pdb itself swaps ``sys.stdout``
-in and out too; as it is given the router for that, two threads that do so at once leave nothing worse than the router.
+stopped at once. So what is put there while a person works at a prompt are stand-ins, which look up the thread that
+prints: a thread at a prompt gets its own console, every other one the stream of before, with all that this one can do.
+Nothing else swaps these streams in and out (pdb does, of itself): a thread of the user's may do so at the same time.
 """
 
 from __future__ import annotations
 
+import bdb
 import collections
 import contextlib
 import io
@@ -19,8 +20,19 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from meshrt.debug.protocol import left_out
+from meshrt.debug.rank.stand_in import StandIn, unwrapped
 
-__all__ = ["Console", "Released", "Stream", "routed", "standard_in", "standard_out"]
+__all__ = [
+    "DEBUGGERS_OWN",
+    "Console",
+    "Released",
+    "Stream",
+    "catch_streams",
+    "displayed",
+    "routed",
+    "standard_in",
+    "standard_out",
+]
 
 
 class Stream(Protocol):
@@ -33,7 +45,10 @@ class Stream(Protocol):
 
 _active: dict[int, Stream] = {}
 _lock = threading.Lock()
-_saved: dict[str, Any] = {}
+#: What was put there since the first of these threads came.
+_stand_ins: list[StandIn] = []
+_hooks: dict[int, Callable[[Any], None]] = {}
+_hook_before: Callable[[Any], None] = sys.displayhook
 
 
 class Released(BaseException):
@@ -42,6 +57,10 @@ class Released(BaseException):
     def __init__(self, *, closing: bool) -> None:
         super().__init__("the mesh is stopped" if closing else "resumed")
         self.closing = closing
+
+
+#: What may leave a prompt; whatever else is raised there is shown.
+DEBUGGERS_OWN = (Released, bdb.BdbQuit)
 
 
 class Console:
@@ -134,13 +153,9 @@ def routed(stream: Stream) -> Iterator[None]:
     """Lead the standard streams of this thread to ``stream``."""
     ident = threading.get_ident()
     with _lock:
-        if not _active:
-            for name, router in (("stdout", standard_out), ("stderr", standard_out), ("stdin", standard_in)):
-                if getattr(sys, name) is not router:
-                    _saved[name] = getattr(sys, name)
-                    setattr(sys, name, router)
         outer = _active.get(ident)
         _active[ident] = stream
+    catch_streams()
     try:
         yield
     finally:
@@ -150,46 +165,102 @@ def routed(stream: Stream) -> Iterator[None]:
             else:
                 _active.pop(ident, None)
             if not _active:
-                for name, saved in _saved.items():
-                    if getattr(sys, name) in (standard_out, standard_in):
-                        setattr(sys, name, saved)
-                _saved.clear()
+                _put_back()
+
+
+def catch_streams() -> None:
+    """See to it that the standard streams of this thread lead where they are to, whoever has replaced them meanwhile."""
+    with _lock:
+        for name, here in _STREAMS:
+            current = getattr(sys, name, None)
+            if type(current) is not StandIn or current not in _stand_ins:
+                stand_in = StandIn(_active, here, unwrapped(current))
+                _stand_ins.append(stand_in)
+                setattr(sys, name, stand_in)
+
+
+def _put_back() -> None:
+    global _active
+    _active = {}  # the old one stays empty: what stood in and is still somewhere leads to the streams of before
+    _stand_ins.clear()
+    for name, _ in _STREAMS:
+        current = getattr(sys, name, None)
+        if type(current) is StandIn:
+            setattr(sys, name, unwrapped(current))
+
+
+@contextlib.contextmanager
+def displayed(hook: Callable[[Any], None]) -> Iterator[None]:
+    """Let ``hook`` show the values of the expression statements that this thread runs."""
+    global _hook_before
+    ident = threading.get_ident()
+    with _lock:
+        if sys.displayhook is not _display:
+            _hook_before, sys.displayhook = sys.displayhook, _display
+        outer = _hooks.get(ident)
+        _hooks[ident] = hook
+    try:
+        yield
+    finally:
+        with _lock:
+            if outer is not None:
+                _hooks[ident] = outer
+            else:
+                _hooks.pop(ident, None)
+            if not _hooks and sys.displayhook is _display:
+                sys.displayhook = _hook_before
+
+
+def _display(value: object, /) -> None:
+    _hooks.get(threading.get_ident(), _hook_before)(value)
 
 
 def _stream_here() -> Stream | None:
     return _active.get(threading.get_ident())
 
 
-class _StandardOut(io.TextIOBase):
-    """Standard output and error: of the thread that prints."""
+class _Standard(io.TextIOBase):
+    """A standard stream of the thread that uses it, while it is at a prompt."""
 
     encoding = "utf-8"
     errors = "strict"
+    mode = "w"
+    line_buffering = True
+    write_through = True
+
+    def __init__(self, name: str) -> None:
+        self.name = f"<{name}>"
+
+    def reconfigure(self, **options: object) -> None:
+        """Take note: there is nothing to set."""
+
+    def close(self) -> None:
+        """Stay open, whatever ``exit()`` at an ``interact`` prompt does: the process has only one of this."""
+
+
+class _StandardOut(_Standard):
+    """Standard output or error."""
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str, /) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         here = _stream_here()
         if here is not None:
             return here.write(text)
-        stream = _saved.get("stdout") or sys.__stdout__
-        return stream.write(text) if stream is not None else len(text)
+        return sys.__stdout__.write(text) if sys.__stdout__ is not None else len(text)
 
-    def flush(self) -> None:
-        stream = _saved.get("stdout") if _stream_here() is None else None
-        if stream is not None:
-            stream.flush()
-
-    def close(self) -> None:
-        """Stay open: the process has only one of this."""
+    @property
+    def buffer(self) -> io.BufferedIOBase:
+        return _Bytes(self)
 
 
-class _StandardIn(io.TextIOBase):
-    """Standard input: of the thread that reads."""
+class _StandardIn(_Standard):
+    """Standard input."""
 
-    encoding = "utf-8"
-    errors = "strict"
+    mode = "r"
 
     def readable(self) -> bool:
         return True
@@ -198,18 +269,44 @@ class _StandardIn(io.TextIOBase):
         here = _stream_here()
         if here is not None:
             return here.readline()
-        stream = _saved.get("stdin") or sys.__stdin__
-        return str(stream.readline()) if stream is not None else ""
+        return sys.__stdin__.readline() if sys.__stdin__ is not None else ""
 
     def read(self, size: int | None = -1, /) -> str:
-        if _stream_here() is not None:
-            return self.readline()
-        stream = _saved.get("stdin") or sys.__stdin__
-        return str(stream.read(-1 if size is None else size)) if stream is not None else ""
+        return self.readline()
 
-    def close(self) -> None:
-        """Stay open, whatever ``exit()`` at an ``interact`` prompt does."""
+    @property
+    def buffer(self) -> io.BufferedIOBase:
+        return _Bytes(self)
 
 
-standard_out = _StandardOut()
-standard_in = _StandardIn()
+class _Bytes(io.BufferedIOBase):
+    """A standard stream of a thread at a prompt, as bytes."""
+
+    def __init__(self, text: _Standard) -> None:
+        self._text = text
+        self.raw = self
+
+    def readable(self) -> bool:
+        return self._text.readable()
+
+    def writable(self) -> bool:
+        return self._text.writable()
+
+    def write(self, data: Any, /) -> int:
+        self._text.write(bytes(data).decode("utf-8", "replace"))
+        return len(data)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return self.readline()
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        return str(self._text.readline()).encode()
+
+
+standard_out = _StandardOut("stdout")
+standard_in = _StandardIn("stdin")
+_STREAMS: tuple[tuple[str, _Standard], ...] = (
+    ("stdout", standard_out),
+    ("stderr", _StandardOut("stderr")),
+    ("stdin", standard_in),
+)

@@ -43,6 +43,7 @@ class FakeRoot:
         self.rank_events: dict[str, Callable[[str, int, Body], None]] = {}
         self.rank_operations: dict[str, Callable[[str, int, Body], Body | None]] = {}
         self.client_gone: list[Callable[[ToolClient], None]] = []
+        self.at_birth: list[Callable[[], Sequence[tuple[str, Body]]]] = []
         self.rank_born: list[Callable[[str, int], None]] = []
         self.rank_gone: list[Callable[[str, int, str], None]] = []
         self.unhandled: list[Callable[[str, int, str], None]] = []

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from meshrt import Actor, endpoint
-from meshrt.debug.rank import breakpoints
+from meshrt.debug.rank import breakpoints, codelines
 from meshrt.debug.rank.breakpoints import BreakTable
 from meshrt.debug.rank.monitoring import Monitor
 from meshrt.hooks import ActorState, Body, EndpointCall, hooks
@@ -125,7 +126,7 @@ def once(action: Callable[[], object]) -> Callable[[], None]:
 
 def during(monkeypatch: pytest.MonkeyPatch, wanted: str, action: Callable[[], object]) -> None:
     """Have ``action`` happen while somebody asks whether a file is meant by ``wanted``."""
-    original = breakpoints.matches
+    original = codelines.matches
     act = once(action)
 
     def matches(filename: str, name: str) -> bool:
@@ -166,7 +167,8 @@ def test_events_are_not_switched_off_for_what_the_old_table_said(monkeypatch: py
     table = BreakTable()
     monitor = Monitor(table, lambda frame: None, lambda frame: None)
     disable = sys.monitoring.DISABLE  # type: ignore[attr-defined,unused-ignore]
-    for ask in (lambda: monitor._on_start(CODE, 0), lambda: monitor._on_line(CODE, line_of("double"))):
+    on_start, on_line = partial(monitor._on_start, CODE, 0), partial(monitor._on_line, CODE, line_of("double"))
+    for ask in (on_start, on_line):
         table.replace([spec(file="other.py", line=3)], [])
         during(monkeypatch, "other.py", lambda: table.replace([spec(file="another.py", line=3)], []))
         assert ask() is None

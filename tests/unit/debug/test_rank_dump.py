@@ -123,7 +123,7 @@ def test_a_full_disk_is_said_once(
         ("[1, 2]", "is no post-mortem file"),
         ('{"format": "other"}', "is no post-mortem file"),
         (json.dumps({"format": dumpfile.FORMAT, "version": 9}), "has version 9; this meshrt reads version 1"),
-        (json.dumps({"format": dumpfile.FORMAT, "version": 1, "actor": "a"}), "damaged: it has no rank, exception"),
+        (json.dumps({"format": dumpfile.FORMAT, "version": 1, "actor": "a"}), "damaged: it has no valid rank"),
         (json.dumps({"format": dumpfile.FORMAT, "version": 1, "actor": "a"})[:-5], "is cut off or damaged"),
     ],
 )

@@ -137,6 +137,26 @@ def test_two_looks_are_enough_for_the_first_question() -> None:
     assert record["state"] == "blocked" and len(body["per"]["since"]) == len(body["per"]["cpu"]) == 1
 
 
+def test_a_thread_that_spins_is_known_without_waiting() -> None:
+    """Every return to the event loop costs a wait for the GIL, and many ranks that compute make that a long one."""
+    worker = Worker()
+    services: Any = FakeServices(worker)
+    waited: list[float] = []
+    services.call_later = lambda seconds, function: waited.append(seconds)
+    inspector = RankInspector(services)
+    answers: list[Body | None] = []
+
+    def ask() -> bool:
+        inspector.stacks({"actor": "worker"}, lambda body, _why: answers.append(body))
+        return bool(answers)
+
+    with worker.at(worker.spin):
+        wait_until(ask, WAIT)  # where it got no processor at all meanwhile, it is looked at again
+    body = answers[0]
+    assert body is not None and body["same"]["threads"][0]["state"] == "running" and body["per"]["cpu"][0] > 0
+    assert len(waited) <= 20
+
+
 def test_only_changes_are_told() -> None:
     worker = Worker()
     services: Any = FakeServices(worker)

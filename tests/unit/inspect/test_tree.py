@@ -287,7 +287,9 @@ def test_a_few_random_groups_are_told_in_full(meshes: int) -> None:
     assert "left out" not in render_stacks(wire, source=lambda _file, _line: "")
 
 
-@given(st.integers(1, 6), st.integers(1, 700), st.integers(1, 60), st.integers(1, 400), st.randoms(use_true_random=False))
+@given(
+    st.integers(1, 6), st.integers(1, 700), st.integers(1, 60), st.integers(1, 400), st.randoms(use_true_random=False)
+)
 @settings(max_examples=15, deadline=None)
 def test_whatever_there_is_fits_into_the_budget(
     meshes: int, groups: int, depth: int, name: int, chance: random.Random

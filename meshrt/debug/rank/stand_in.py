@@ -1,0 +1,83 @@
+"""What stands in the place of a standard stream: another stream for some threads, for all others the one of before."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+__all__ = ["StandIn", "unwrapped"]
+
+
+class StandIn:
+    """Leads the threads in ``routed`` to ``stream``, and every other one to ``target``, whatever is asked of it.
+
+    Code of the user's may keep it for ever (a logging handler does). It always leads to the same target, and once
+    ``routed`` is empty it is nothing but that target.
+    """
+
+    __slots__ = ("__weakref__", "_routed", "_stream", "_target")
+
+    def __init__(self, routed: Mapping[int, Any], stream: Any, target: Any) -> None:
+        object.__setattr__(self, "_routed", routed)
+        object.__setattr__(self, "_stream", stream)
+        object.__setattr__(self, "_target", target)
+
+    def __getattribute__(self, name: str) -> Any:
+        # Also `__class__`: who asks isinstance(sys.stdout, io.TextIOBase) gets the answer of the stream.
+        return getattr(_here(self), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(_target(self), name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(_target(self), name)
+
+    # What the interpreter looks up at the class.
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_here(self))
+
+    def __next__(self) -> str:
+        return str(next(_here(self)))
+
+    def __enter__(self) -> Any:
+        return _here(self).__enter__()
+
+    def __exit__(self, *exc_info: object) -> Any:
+        return _here(self).__exit__(*exc_info)
+
+    def __dir__(self) -> Any:
+        return dir(_here(self))
+
+    def __repr__(self) -> str:
+        return repr(_here(self))
+
+
+def unwrapped(stream: Any) -> Any:
+    """Return the stream that ``stream`` stands for, or ``stream`` itself."""
+    while type(stream) is StandIn:
+        stream = object.__getattribute__(stream, "_target")
+    return stream
+
+
+def _target(stand_in: StandIn) -> Any:
+    target = object.__getattribute__(stand_in, "_target")
+    return _nowhere if target is None else target
+
+
+def _here(stand_in: StandIn) -> Any:
+    if threading.get_ident() in object.__getattribute__(stand_in, "_routed"):
+        return object.__getattribute__(stand_in, "_stream")
+    return _target(stand_in)
+
+
+class _Nowhere(io.StringIO):
+    """Where a process has no standard stream at all, ``print`` says nothing."""
+
+    def write(self, text: str, /) -> int:
+        return len(text)
+
+
+_nowhere = _Nowhere()

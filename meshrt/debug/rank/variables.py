@@ -1,0 +1,79 @@
+"""Assignments to the local variables of a frame that stands still, while other threads may change them too.
+
+From 3.13 on ``f_locals`` is the variables. Before, it is a copy: reading it takes the variables out, and CPython writes
+all of them back as soon as a trace function returns. What a closure on another thread has changed meanwhile would be set
+back. So only what a statement has changed is written here, and what was merely read is not written at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+from collections.abc import Iterator, MutableMapping
+from types import FrameType
+from typing import Any
+
+__all__ = ["assigned", "left_alone"]
+
+_ABSENT = object()
+
+
+@contextlib.contextmanager
+def assigned(frame: FrameType) -> Iterator[MutableMapping[str, Any]]:
+    """Give the variables of ``frame`` for a statement to change; write back which of them are other objects then."""
+    if sys.version_info >= (3, 13) or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        yield frame.f_locals  # a module's are its globals
+        return
+    before = dict(frame.f_locals)
+    left_alone(frame)
+    names = dict(before)  # not the dict of the frame: whoever reads f_locals meanwhile would undo what was assigned
+    try:
+        yield names
+    finally:
+        _write(frame, before, names)
+
+
+def changed(before: dict[str, Any], after: MutableMapping[str, Any]) -> dict[str, Any]:
+    """Return what is another object in ``after`` than in ``before``, or new."""
+    return {name: value for name, value in after.items() if before.get(name, _ABSENT) is not value}
+
+
+def left_alone(frame: FrameType) -> None:
+    """Let nothing be written back of what was read from ``frame``."""
+    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        _put(frame, {})
+
+
+def _write(frame: FrameType, before: dict[str, Any], after: dict[str, Any]) -> None:
+    code = frame.f_code
+    variables = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    changes = changed(before, after)
+    deleted = before.keys() - after.keys()
+    if deleted:
+        current = frame.f_locals
+        for name in deleted:
+            current.pop(name, None)
+        if deleted & variables:
+            _to_fast(frame, clear=1)  # there is no way to unbind one of them alone
+    _put(frame, {name: value for name, value in changes.items() if name in variables})
+    # Names that are only the person's stay in the dict; the new values get there when it is read the next time.
+    frame.f_locals.update((name, value) for name, value in changes.items() if name not in variables)
+    left_alone(frame)
+
+
+def _put(frame: FrameType, values: dict[str, Any]) -> None:
+    """Set these variables, and forget that the others were read."""
+    names = frame.f_locals
+    kept = dict(names)
+    names.clear()
+    names.update(values)
+    _to_fast(frame, clear=0)  # what is missing is left as it is
+    names.update(kept)
+    names.update(values)
+
+
+def _to_fast(frame: FrameType, *, clear: int) -> None:
+    import ctypes  # start-up: needed only for a person at a prompt
+
+    ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(clear))
