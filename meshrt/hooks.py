@@ -322,7 +322,10 @@ class Hooks:
                     functions.remove(function)
                 import logging  # start-up: rare
 
-                logging.getLogger("meshrt").exception("hook %r failed and was switched off", function)
+                try:
+                    logging.getLogger("meshrt").exception("hook %r failed and was switched off", function)
+                except Exception:  # the error, or the hook, cannot be shown
+                    logging.getLogger("meshrt").error("a hook failed and was switched off")
 
     def clear(self) -> None:
         """Forget every hook: this process is a forked child and no part of the program any more."""

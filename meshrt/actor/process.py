@@ -34,6 +34,7 @@ from meshrt.actor.ending import exit_code
 from meshrt.actor.errors import type_name
 from meshrt.actor.execute import Executor
 from meshrt.actor.forking import hold_sigterm_in_forks
+from meshrt.actor.headroom import SHORTAGES, headroom, say_unavailable
 from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.output import LineOutput, install_output
 from meshrt.errors import MeshError
@@ -204,8 +205,13 @@ class RankProcess:
 
     def _breakpointhook(self, *args: Any, **kwargs: Any) -> Any:
         """The first ``breakpoint()`` loads the debugger, which takes this hook over."""
-        hooks.load("debug", self, in_root=False)
-        return sys.breakpointhook(*args, **kwargs)
+        with headroom:
+            try:
+                hooks.load("debug", self, in_root=False)
+            except SHORTAGES as error:
+                say_unavailable(error)
+                return None
+            return sys.breakpointhook(*args, **kwargs)
 
     def _first_error(self, call: EndpointCall, error: BaseException) -> None:
         """The first endpoint that raises loads the debugger, if the environment asks for that."""
@@ -216,8 +222,10 @@ class RankProcess:
 
     def _on_main_signal(self, _number: int, frame: types.FrameType | None) -> None:
         # Not through `hooks.run`: what a hook raises here is meant for the code that was interrupted.
-        for function in tuple(hooks.signalled):
-            function(frame)
+        if hooks.signalled:
+            with headroom:
+                for function in tuple(hooks.signalled):
+                    function(frame)
 
     # -- RankServices
 

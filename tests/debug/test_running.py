@@ -147,7 +147,7 @@ def test_output_of_ranks() -> None:
     mesh = spawn(gpus=3)
     mesh.say.call(["one", "two"]).get(WAIT)
     with person() as me:
-        text = until(me, "logs worker", "mine is 1")
+        text = until(me, "logs worker", "mine is 1", "[0,2]\none\ntwo\nmine is common")
         assert text == "[0,2]\none\ntwo\nmine is common\n[1]\none\ntwo\nmine is 1\n"
         assert me("logs -n 1 worker") == "[0,2] mine is common\n[1] mine is 1\n"
         assert me("logs --diff 0 -n 1 worker ranks(:2)") == "[0] mine is common\n[1] mine is 1\n"

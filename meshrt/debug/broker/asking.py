@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meshrt.hooks import Body, Gathered, Group, RootServices
+from meshrt.inspect import silence
 from meshrt.selection import fold_ranks
 
 __all__ = ["gather_all", "texts_of", "why_silent"]
@@ -57,8 +58,4 @@ def texts_of(groups: Sequence[Group]) -> dict[str, str]:
 
 def why_silent(same: Any) -> str:
     """Say in words why a rank has not answered."""
-    state = same.get("state", "") if isinstance(same, dict) else ""
-    return {
-        "stopped": "its process was stopped by a signal (SIGCONT resumes it)",
-        "busy": "C code holds its GIL",
-    }.get(state, "no answer in time")
+    return silence(str(same.get("state", "")) if isinstance(same, dict) else "")

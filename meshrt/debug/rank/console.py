@@ -155,8 +155,8 @@ def routed(stream: Stream) -> Iterator[None]:
     with _lock:
         outer = _active.get(ident)
         _active[ident] = stream
-    catch_streams()
     try:
+        catch_streams()
         yield
     finally:
         with _lock:
@@ -169,7 +169,7 @@ def routed(stream: Stream) -> Iterator[None]:
 
 
 def catch_streams() -> None:
-    """See to it that the standard streams of this thread lead where they are to, whoever has replaced them meanwhile."""
+    """See to it that the standard streams of this thread lead where they are to, whoever has replaced them."""
     with _lock:
         for name, here in _STREAMS:
             current = getattr(sys, name, None)

@@ -23,7 +23,7 @@ from typing import Any
 from meshrt.debug.dumpfile import FORMAT, VERSION, write_dump
 from meshrt.debug.protocol import cap
 from meshrt.debug.rank.sources import SourceFetcher
-from meshrt.debug.rank.values import describe, is_array, safe_text
+from meshrt.debug.rank.values import class_name, describe, is_array, safe_text, stored
 from meshrt.debug.stepping import is_hidden
 from meshrt.hooks import Body, EndpointCall, RankServices
 from meshrt.selection import Shape
@@ -144,7 +144,7 @@ class _Values(reprlib.Repr):
         for name, value in list(frame.f_locals.items()):
             self._add(texts, str(name), value)
             # The default repr of an object says nothing: its attributes do.
-            if type(value).__repr__ is object.__repr__:
+            if stored(type(value), "__repr__") is object.__repr__:
                 for attribute, inner in _attributes(value):
                     self._add(texts, f"{name}.{attribute}", inner)
         return texts
@@ -160,13 +160,13 @@ class _Values(reprlib.Repr):
         try:
             return cap(self.repr(value), _VALUE_MAX)
         except BaseException as error:  # whatever a __repr__ does must not change what the program raised
-            return f"*** {type(value).__name__}.__repr__ raised {type(error).__name__}"
+            return f"*** {class_name(value)}.__repr__ raised {class_name(error)}"
 
     def repr1(self, x: Any, level: int) -> str:
         # reprlib goes by the name of the class: a user's own `list` is not ours to look into.
         if is_array(x):
             return describe(x)[0]
-        if type(x).__module__ not in ("builtins", "collections", "array"):
+        if _module(type(x)) not in ("builtins", "collections", "array"):
             return self.repr_instance(x, level)
         return super().repr1(x, level)
 
@@ -178,13 +178,25 @@ def _attributes(value: Any) -> list[tuple[str, Any]]:
     """Return the instance variables of ``value``, without asking its class for them."""
     try:
         found = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return []  # slots
-    return [(str(name), inner) for name, inner in list(found.items())[:_MOST_ATTRIBUTES]]
+        return [(str(name), inner) for name, inner in list(found.items())[:_MOST_ATTRIBUTES]]
+    except BaseException:
+        return []  # slots, or a property of that name
 
 
 def _exception(exception: BaseException) -> Body:
-    chain = []
+    chain: list[Body] = []
+    try:
+        _follow_chain(exception, chain)
+    except BaseException as error:  # a class may have its own idea of __cause__
+        chain.append({"type": class_name(error), "message": "(the chain cannot be shown)", "relation": "context"})
+    try:
+        text = "".join(traceback.format_exception(exception))
+    except BaseException as error:  # its __str__, or a note
+        text = f"(the traceback cannot be shown: {class_name(error)})"
+    return {**_named(exception), "chain": chain, "traceback": cap(text, _TRACEBACK_MAX)}
+
+
+def _follow_chain(exception: BaseException, chain: list[Body]) -> None:
     seen = {id(exception)}
     current: BaseException | None = exception
     while current is not None:
@@ -194,17 +206,21 @@ def _exception(exception: BaseException) -> Body:
             break
         seen.add(id(current))
         chain.append({**_named(current), "relation": "cause" if explicit else "context"})
-    try:
-        text = "".join(traceback.format_exception(exception))
-    except Exception as error:  # its __str__, or a note
-        text = f"(the traceback cannot be shown: {type(error).__name__})"
-    return {**_named(exception), "chain": chain, "traceback": cap(text, _TRACEBACK_MAX)}
 
 
 def _named(exception: BaseException) -> Body:
     cls = type(exception)
-    name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
-    return {"type": name, "message": cap(safe_text(exception, str), 10_000)}
+    module, name = _module(cls), str(type.__dict__["__qualname__"].__get__(cls))
+    full = name if module == "builtins" else f"{module}.{name}"
+    return {"type": full, "message": cap(safe_text(exception, str), 10_000)}
+
+
+def _module(cls: type) -> str:
+    """Return the module of ``cls``, without asking its metaclass."""
+    try:
+        return str(type.__dict__["__module__"].__get__(cls))
+    except BaseException:
+        return "?"
 
 
 def _coordinates(call: EndpointCall) -> Body:

@@ -14,6 +14,7 @@ import bdb
 import code
 import codeop
 import contextlib
+import linecache
 import pdb
 import sys
 from collections.abc import Callable, Iterator
@@ -21,9 +22,17 @@ from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from meshrt.debug.rank import awaiting
-from meshrt.debug.rank.console import Console, standard_in, standard_out
+from meshrt.debug.rank.console import (
+    DEBUGGERS_OWN,
+    Console,
+    catch_streams,
+    displayed,
+    standard_in,
+    standard_out,
+)
 from meshrt.debug.rank.sources import SourceFetcher
-from meshrt.debug.rank.values import describe, describe_pretty
+from meshrt.debug.rank.values import class_name, describe, describe_pretty, safe_text
+from meshrt.debug.rank.variables import assigned, changed, left_alone
 from meshrt.hooks import Body
 
 __all__ = ["PromptOwner", "PromptPdb"]
@@ -42,12 +51,20 @@ class PromptOwner(Protocol):
     brief: bool
 
 
-class PromptPdb(pdb.Pdb):
-    """pdb on the streams of a session. ``readrc``: obey the user's ``.pdbrc``."""
+if TYPE_CHECKING:
 
-    if TYPE_CHECKING:  # a part of pdb that typeshed leaves out
+    class _Pdb(pdb.Pdb):
+        """With the parts of pdb that typeshed leaves out."""
 
         def _error_exc(self) -> None: ...
+
+        def _exec_in_closure(self, source: str, global_names: Any, names: Any) -> bool: ...
+else:
+    _Pdb = pdb.Pdb
+
+
+class PromptPdb(_Pdb):
+    """pdb on the streams of a session. ``readrc``: obey the user's ``.pdbrc``."""
 
     def __init__(self, owner: PromptOwner, *, readrc: bool) -> None:
         streams: dict[str, Any] = {"stdin": standard_in, "stdout": standard_out}
@@ -74,22 +91,77 @@ class PromptPdb(pdb.Pdb):
         self._owner.error = str(msg)
         self.message(f"*** {msg}")
 
+    # -- nothing leaves the prompt -------------------------------------------------------------------------------------
+    # A __repr__ or an __eq__ may raise SystemExit; what is looked at must not decide how the rank goes on.
+
+    def onecmd(self, line: str) -> bool:
+        return bool(self._kept(super().onecmd, line))
+
+    def preloop(self) -> None:
+        self._kept(super().preloop)  # values that are displayed at each prompt
+
+    def format_stack_entry(self, frame_lineno: tuple[FrameType, int], lprefix: str = ": ") -> str:
+        try:
+            return super().format_stack_entry(frame_lineno, lprefix)
+        except DEBUGGERS_OWN:
+            raise
+        except BaseException:  # the value that a function returns
+            frame, line = frame_lineno
+            value = safe_text(frame.f_locals.get("__return__"))
+            source = linecache.getline(frame.f_code.co_filename, line, frame.f_globals).strip()
+            place = f"{self.canonic(frame.f_code.co_filename)}({line}){frame.f_code.co_name}()->{value}"
+            return place + (lprefix + source if source else "")
+
+    def _kept(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except DEBUGGERS_OWN:
+            raise
+        except BaseException:
+            self._error_exc()
+            return None
+
+    def _error_exc(self) -> None:
+        try:
+            super()._error_exc()
+        except DEBUGGERS_OWN:
+            raise
+        except BaseException as error:  # the exception's own text, or that of its class
+            shown = error.__context__ or error
+            self.error(f"{class_name(shown)}: {safe_text(shown, str)}")
+
+    def forget(self) -> None:
+        for frame, _ in self.stack if hasattr(self, "stack") else ():
+            left_alone(frame)
+        super().forget()
+
     # -- expressions and assignments ---------------------------------------------------------------------------------
 
     def default(self, line: str) -> None:
-        line = self._whole_statement(line)
-        with self._assigning():
-            code = awaiting.compiled(line.removeprefix("!").strip(), "single")
-            if code is None:
-                super().default(line)
-                return
-            before, sys.displayhook = sys.displayhook, self.displayhook
-            try:
-                self._run_awaiting(code)
-            except BaseException:
-                self._error_exc()
-            finally:
-                sys.displayhook = before
+        source = self._whole_statement(line).removeprefix("!").strip()
+        try:
+            with self._assigning(), displayed(self.displayhook):
+                code = awaiting.compiled(source, "single")
+                if code is not None:
+                    self._run_awaiting(code)
+                    return
+                code = compile(source + "\n", "<stdin>", "single")
+                if self.curframe is None:
+                    raise NameError("there is no stack frame")
+                names = self.curframe.f_globals, self.curframe_locals
+                # From 3.13 on: what is nested in the statement sees the local variables, too.
+                if sys.version_info < (3, 13) or not self._exec_in_closure(source, *names):
+                    exec(code, *names)
+        except BaseException:
+            self._error_exc()
+
+    def _exec_in_closure(self, source: str, global_names: Any, names: Any) -> bool:
+        before = dict(names)
+        after = dict(before)
+        if not super()._exec_in_closure(source, global_names, after):
+            return False
+        names.update(changed(before, after))  # pdb writes all of them, also those that other threads have changed
+        return True
 
     def _whole_statement(self, line: str) -> str:
         """Return the statement that begins with ``line``: further lines are read as at Python's own prompt."""
@@ -108,7 +180,7 @@ class PromptPdb(pdb.Pdb):
         return source
 
     def _getval(self, arg: str) -> Any:
-        with self._assigning() if ":=" in arg else contextlib.nullcontext():
+        with self._assigning() if ":=" in arg else self._reading():
             code = awaiting.compiled(arg, "eval")
             if code is None:
                 return super()._getval(arg)
@@ -126,19 +198,24 @@ class PromptPdb(pdb.Pdb):
     @contextlib.contextmanager
     def _assigning(self) -> Iterator[None]:
         """Let assignments of a command reach the variables of the current stack frame."""
+        catch_streams()
         frame = self.curframe
-        if frame is None or sys.version_info >= (3, 13):
+        if frame is None:
             yield
             return
-        # Before 3.13 f_locals is a copy. Reading it takes the variables out, and only what was taken out is written
-        # back. By itself that happens for the frame of a trace event alone, once.
-        import ctypes  # start-up: needed only for an assignment at the prompt
-
-        self.curframe_locals = frame.f_locals
         try:
-            yield
+            with assigned(frame) as self.curframe_locals:
+                yield
         finally:
-            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(1))
+            self.curframe_locals = frame.f_locals
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Let a command see the variables as they are now: other threads may have changed them."""
+        catch_streams()
+        if self.curframe is not None:
+            self.curframe_locals = self.curframe.f_locals
+        yield
 
     def do_p(self, arg: str) -> None:
         if self._owner.brief:
@@ -155,6 +232,8 @@ class PromptPdb(pdb.Pdb):
     def _describe(self, arg: str, how: Callable[[Any], tuple[str, Body | None]]) -> None:
         try:
             value = self._getval(arg)
+        except DEBUGGERS_OWN:
+            raise
         except BaseException:
             return  # it has shown the error
         text, self._owner.facts = how(value)

@@ -11,23 +11,28 @@ import math
 import pprint
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from meshrt.debug.protocol import cap
+from meshrt.debug.rank.console import DEBUGGERS_OWN
 from meshrt.hooks import Body
 
-__all__ = ["describe", "describe_pretty", "is_array", "safe_text"]
+__all__ = ["class_name", "describe", "describe_pretty", "is_array", "safe_text", "stored"]
 
 #: Elements of an array that is shown in full.
 _SMALL = 8
 _ARRAYS = ("ndarray", "Tensor")
+#: Kinds of numpy's types that have no place on a line: complex, text, bytes, times and durations.
+_NOT_NUMBERS = ("c", "U", "S", "M", "m")
+_DTYPE_MAX = 200
 
 
 def describe(value: Any) -> tuple[str, Body | None]:
     """Return the text of ``value``, at most `TEXT_LIMIT` characters, and its facts.
 
     A number: ``{"kind": "number", "value": float}``. An array: ``{"kind": "array", "type", "shape", "dtype", "device",
-    "min", "max", "mean", "nan"}``; the statistics leave NaN out and are None where there are none.
+    "min", "max", "mean", "nan"}``; the statistics leave NaN out and are None where there are none. A masked array also
+    has ``"masked"``: so many elements count for nothing.
     """
     return _describe(value, repr)
 
@@ -40,17 +45,33 @@ def describe_pretty(value: Any) -> tuple[str, Body | None]:
 def _describe(value: Any, shown: Callable[[Any], str]) -> tuple[str, Body | None]:
     kind = _array_type(value)
     if kind:
-        with contextlib.suppress(Exception):  # what only looks like an array is shown as any other value
+        with _PassedOver():  # what only looks like an array is shown as any other value
             return _describe_array(value, kind)
     return safe_text(value, shown), _number(value)
 
 
 def safe_text(value: Any, shown: Callable[[Any], str] = repr) -> str:
-    """Return ``shown(value)``, or what its ``__repr__`` raised."""
+    """Return ``shown(value)``, or what its ``__repr__`` raised, whatever that is."""
     try:
-        return cap(shown(value))
-    except Exception as error:
-        return f"*** {type(value).__name__}.__repr__ raised {type(error).__name__}: {_message(error)}"
+        return cap("".join([shown(value)]))  # a plain str, not one of the user's
+    except DEBUGGERS_OWN:
+        raise
+    except BaseException as error:
+        return f"*** {class_name(value)}.__repr__ raised {class_name(error)}: {_message(error)}"
+
+
+def class_name(value: Any) -> str:
+    """Return the name of the class of ``value``, without running code of the class or of its metaclass."""
+    return str(type.__dict__["__name__"].__get__(type(value)))
+
+
+def stored(cls: type, name: str) -> Any:
+    """Return what ``cls`` or one of its bases holds as ``name``, or None; as `class_name`, around the metaclass."""
+    for base in _bases(cls):
+        names = type.__dict__["__dict__"].__get__(base)
+        if name in names:
+            return names[name]
+    return None
 
 
 def is_array(value: Any) -> bool:
@@ -58,51 +79,94 @@ def is_array(value: Any) -> bool:
     return bool(_array_type(value))
 
 
+class _PassedOver:
+    """Whatever is raised inside is passed over, like `contextlib.suppress`; what is the debugger's own is not."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
+        return kind is not None and not issubclass(kind, DEBUGGERS_OWN)
+
+
+def _bases(cls: type) -> tuple[type, ...]:
+    return cast("tuple[type, ...]", type.__dict__["__mro__"].__get__(cls))
+
+
+def _names(value: Any) -> list[str]:
+    return [type.__dict__["__name__"].__get__(cls) for cls in _bases(type(value))]
+
+
 def _message(error: BaseException) -> str:
     try:
-        return cap(str(error), 500)
-    except Exception:
+        return cap("".join([str(error)]), 500)
+    except DEBUGGERS_OWN:
+        raise
+    except BaseException:
         return "(and its text cannot be shown)"
 
 
 def _number(value: Any) -> Body | None:
-    if type(value) not in (int, float) and not (hasattr(type(value), "item") and hasattr(type(value), "dtype")):
-        return None
-    with contextlib.suppress(Exception):
+    cls = type(value)
+    if cls is not int and cls is not float:
+        if stored(cls, "item") is None or stored(cls, "dtype") is None:
+            return None
+        with _PassedOver():
+            if _dtype_kind(value) in _NOT_NUMBERS:
+                return None
+    with _PassedOver():
         return {"kind": "number", "value": float(value)}
     return None
 
 
+def _dtype_kind(value: Any) -> str:
+    return str(getattr(value.dtype, "kind", ""))
+
+
 def _array_type(value: Any) -> str:
-    names = [cls.__name__ for cls in type(value).__mro__]
+    names = _names(value)
     return next((name for name in _ARRAYS if name in names), "")
 
 
 def _describe_array(value: Any, kind: str) -> tuple[str, Body | None]:
     shape = [int(size) for size in value.shape]
-    dtype = str(value.dtype).removeprefix("torch.")
+    dtype = cap(str(value.dtype).removeprefix("torch."), _DTYPE_MAX)
     device = str(getattr(value, "device", "cpu"))
     if kind == "Tensor":
         value = value.detach()
-    if not shape:
-        number = _number(value.item())
+    masked = "MaskedArray" in _names(value)
+    if not shape and not masked and _dtype_kind(value) not in _NOT_NUMBERS:
+        item = value.item()
+        number = _number(item)
         if number is not None:
-            return safe_text(value.item()), number
+            return safe_text(item), number
     facts: Body = {"kind": "array", "type": kind, "shape": shape, "dtype": dtype, "device": device}
-    facts.update(_statistics(value, math.prod(shape)))
-    if math.prod(shape) <= _SMALL:
+    size = math.prod(shape)
+    if masked:
+        facts.update(_masked_statistics(value, size))
+    else:
+        facts.update(_statistics(value, size))
+    if size <= _SMALL:
         return " ".join(safe_text(value).split()), facts
     return _summary(facts), facts
 
 
+def _masked_statistics(value: Any, size: int) -> Body:
+    facts: Body = {"masked": 0}
+    with _PassedOver():  # of a structured array, every field has a mask
+        facts["masked"] = size - int(value.count())
+        value = value.compressed()
+        return {**facts, **_statistics(value, size - facts["masked"])}
+    return {**facts, **_statistics(value, 0)}
+
+
 def _statistics(value: Any, size: int) -> Body:
     facts: Body = {"min": None, "max": None, "mean": None, "nan": 0}
-    if not size:
+    if not size or getattr(value.dtype, "names", None):
         return facts
-    with contextlib.suppress(Exception), _quietly():  # of text, objects, complex numbers there are none
+    with _PassedOver(), _quietly():  # of text, objects, complex numbers there are none
         absent = value != value
         facts["nan"] = int(absent.sum().item())
-        if facts["nan"] == size:
+        if facts["nan"] == size or _dtype_kind(value) in _NOT_NUMBERS:
             return facts
         if facts["nan"]:
             value = value[~absent]
@@ -132,4 +196,6 @@ def _summary(facts: Body) -> str:
         words += [f"{name} {facts[name]:.6g}" for name in ("min", "max", "mean") if facts[name] is not None]
     if facts["nan"]:
         words.append(f"{facts['nan']} nan")
+    if facts.get("masked"):
+        words.append(f"{facts['masked']} masked")
     return ", ".join(words)

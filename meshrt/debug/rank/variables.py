@@ -1,8 +1,8 @@
 """Assignments to the local variables of a frame that stands still, while other threads may change them too.
 
 From 3.13 on ``f_locals`` is the variables. Before, it is a copy: reading it takes the variables out, and CPython writes
-all of them back as soon as a trace function returns. What a closure on another thread has changed meanwhile would be set
-back. So only what a statement has changed is written here, and what was merely read is not written at all.
+all of them back as soon as a trace function returns. What a closure on another thread has changed meanwhile would be
+set back. So only what a statement has changed is written here, and what was merely read is not written at all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, MutableMapping
 from types import FrameType
 from typing import Any
 
-__all__ = ["assigned", "left_alone"]
+__all__ = ["assigned", "changed", "left_alone"]
 
 _ABSENT = object()
 
