@@ -119,8 +119,16 @@ def works_on(me: Person, line: str) -> None:
     time.sleep(0.2)
 
 
+def interrupt(me: Person) -> str:
+    """Interrupt the rank; return what is shown, and be at its prompt again."""
+    shown = me("interrupt worker")
+    time.sleep(0.1)  # until the attached prompt knows it too
+    assert me.prompt.startswith("(worker 0 ")
+    return shown
+
+
 def line_of(me: Person) -> str:
-    return me("l .").partition("->")[2].splitlines()[0].strip()
+    return me("l .").rpartition("->\t")[2].splitlines()[0].strip()
 
 
 @pytest.mark.parametrize(
@@ -139,11 +147,9 @@ def test_a_stepped_call_that_blocks_is_interrupted(name: str, source: str, funct
         assert "got = " in me("n")
         for step in ("n", "r", "s"):
             steps_on(me, step)
-            shown = me("interrupt worker")
-            assert me.ok, shown
+            shown = interrupt(me)
             assert f"{function}()" in shown
             assert source in shown
-            assert me.prompt.startswith("worker")
             assert "self" in me("p list(locals())")
             assert line_of(me) == source
         me("!self.pair[1].send(b'x')")
@@ -151,3 +157,339 @@ def test_a_stepped_call_that_blocks_is_interrupted(name: str, source: str, funct
         me("c")
         assert answer.get(WAIT) == result
         assert me("list") == "nothing is stopped\n"
+
+
+def test_a_call_that_computes_is_stepped_over_and_interrupted() -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Again).get(WAIT)
+    answer = worker.spins.call_one()
+    with person() as me:
+        me.wait("worker")
+        me("attach worker 0")
+        me("n")
+        steps_on(me, "n")
+        assert "_spin()" in interrupt(me)
+        me("!self.go = False")
+        assert "return turns" in me("r") + me("n") + me("n")
+        me("c")
+        assert answer.get(WAIT) == 7
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize(
+    ("name", "free"), [("waits", "self.event.set()"), ("blocks", "self.pair[1].send(b'x')"), ("spins", "")]
+)
+def test_an_async_endpoint_is_stepped_and_interrupted(name: str, free: str, first: bool) -> None:
+    procs = proc_mesh(gpus=1)
+    if first:
+        if not LATER or name == "blocks":
+            pytest.skip("a thread that only sys.monitoring reaches, once its call has returned")
+        procs.spawn("first", Again).get(WAIT)
+    worker = procs.spawn("worker", AsyncAgain).get(WAIT)
+    answer = getattr(worker, name).call_one()
+    with person() as me:
+        me.wait("worker")
+        me("attach worker 0")
+        me("n")
+        for _ in range(2):
+            if name == "spins":
+                steps_on(me, "unt 1000")
+            else:
+                steps_on(me, "n")
+            shown = interrupt(me)
+            assert f"{name}()" in shown
+            assert "self" in me("p list(locals())")
+        me(f"!{free or 'self.go = False'}")
+        if name != "spins":
+            assert f"{name}()" in me("n")
+        me("c")
+        assert answer.get(WAIT) in (3, 1, 4)
+
+
+@pytest.mark.skipif(not LATER, reason="Python 3.11 does not reach a further thread")
+def test_a_further_thread_that_steps_is_interrupted() -> None:
+    procs = proc_mesh(gpus=1)
+    procs.spawn("first", Again).get(WAIT)
+    worker = procs.spawn("worker", Again).get(WAIT)
+    answer = worker.spins.call_one()
+    with person() as me:
+        me.wait("worker")
+        me("attach worker 0")
+        me("n")
+        for _ in range(2):
+            steps_on(me, "n" if _ == 0 else "r")
+            shown = interrupt(me)
+            assert "_spin()" in shown, shown
+        me("!self.go = False")
+        me("c")
+        assert answer.get(WAIT) == 7
+
+
+LINES = ["while True: pass", "p [None for _ in iter(int, 1)]", "time.sleep(1000)", "await asyncio.sleep(1000)"]
+
+
+@pytest.mark.parametrize("actor", [Again, AsyncAgain])
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_that_does_not_end_is_broken(actor: type[Any], line: str) -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", actor).get(WAIT)
+    answer = worker.stays.call_one(3)
+    with person() as me:
+        me.wait("worker")
+        me("attach worker 0")
+        me("import time, asyncio")
+        for _ in range(2):
+            works_on(me, line)
+            assert interrupt(me).strip().endswith("*** KeyboardInterrupt")
+            assert me("p value") == "3\n"
+        assert me.rows()[0]["function"] == "stays"
+        assert "return value + 1" in me("n")
+        assert me("p value, 'go on'") == "(3, 'go on')\n"
+        me("c")
+        assert answer.get(WAIT) == 4
+
+
+@pytest.mark.parametrize("actor", [Again, AsyncAgain])
+def test_a_line_on_a_further_thread_is_broken(actor: type[Any]) -> None:
+    procs = proc_mesh(gpus=1)
+    procs.spawn("first", Again).get(WAIT)
+    worker = procs.spawn("worker", actor).get(WAIT)
+    answer = worker.stays.call_one(3)
+    with person() as me:
+        me.wait("worker")
+        me("attach worker 0")
+        for line in LINES[:2] * 5:
+            works_on(me, line)
+            assert interrupt(me).strip().endswith("*** KeyboardInterrupt")
+        assert me("p value") == "3\n"
+        me("c")
+        assert answer.get(WAIT) == 4
+
+
+def test_an_interrupt_never_reaches_the_endpoint() -> None:
+    procs = proc_mesh(gpus=1)
+    meshes = [procs.spawn(name, Again).get(WAIT) for name in ("first", "worker")]
+    with person() as me:
+        for name, mesh in zip(("first", "worker"), meshes, strict=True):
+            answer = mesh.stays.call_one(3)
+            me.wait(name)
+            me(f"attach {name} 0")
+            for turn in range(60):
+                type_in(me, f"sum(range({turn * 3000}))")
+                me.client.ask("debug.interrupt", actor=name)
+                wait_until(lambda: me.rows()[0]["note"] == "", WAIT)
+            me("detach")
+            me("continue")
+            assert answer.get(WAIT) == 4
+
+
+class Events:
+    """A trace function of the user's: coverage of a kind."""
+
+    def __init__(self) -> None:
+        self.lines: list[int] = []
+
+    def __call__(self, frame: Any, event: str, arg: Any) -> Any:
+        if frame.f_code.co_name in ("traced", "helper") and event == "line":
+            self.lines.append(frame.f_lineno - frame.f_code.co_firstlineno)
+        return self if frame.f_code.co_name in ("traced", "helper") else None
+
+
+class Limits(Actor):
+    """What the user has set for a thread stays."""
+
+    def __init__(self) -> None:
+        self.pair = socket.socketpair()
+
+    @endpoint
+    def traced(self, how: str) -> Any:
+        events = Events()
+        sys.settrace(events)
+        sys._getframe().f_trace = events
+        if how == "breakpoint":
+            breakpoint()
+        elif how == "interrupt":
+            self.pair[0].recv(1)
+        if how == "raise":
+            raise ValueError("traced")
+        del events.lines[:]
+        one = 1
+        self.helper()
+        two = one
+        kept = sys.gettrace() is events
+        sys.settrace(None)
+        return kept, len(events.lines), two
+
+    def helper(self) -> int:
+        three = 3
+        return three
+
+    @endpoint
+    def trace(self) -> str:
+        function = sys.gettrace()
+        sys.settrace(None)
+        return type(function).__name__
+
+    @endpoint
+    def deep(self, room: int, how: str) -> Any:
+        limit = sys.getrecursionlimit()
+        frame: Any = sys._getframe()
+        depth = 0
+        while frame is not None:
+            frame, depth = frame.f_back, depth + 1
+        found = self._down(limit - depth - room, how)
+        time.sleep(0.3)  # the limit may be lowered a little later
+        return found, sys.getrecursionlimit() == limit
+
+    def _down(self, left: int, how: str) -> Any:
+        if left > 0:
+            return self._down(left - 1, how)
+        if how == "breakpoint":
+            breakpoint()
+        else:
+            self.pair[0].recv(1)
+        return "went on"
+
+    @endpoint
+    def no_files(self) -> str:
+        import os
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            breakpoint()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        return f"went on in {os.getpid() > 0}"
+
+    def __cleanup__(self, exc: Any) -> None:
+        if getattr(self, "stop_at_the_end", False):
+            breakpoint()
+
+    @endpoint
+    def stop_later(self) -> None:
+        self.stop_at_the_end = True
+
+    @endpoint
+    def wrong(self, how: str) -> None:
+        secret = 3  # noqa: F841
+        if how == "syntax":
+            raise SyntaxError("x", (1, 2, 3, 4))  # type: ignore[arg-type]
+        if how == "notes":
+            error = ValueError("noted")
+            error.__notes__ = 3  # type: ignore[assignment]
+            raise error
+        raise Hostile("text")
+
+
+class Hostile(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize("stepping", [False, True])
+@pytest.mark.parametrize("how", ["breakpoint", "interrupt"])
+def test_the_users_trace_function_is_in_force_again(how: str, stepping: bool) -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Limits).get(WAIT)
+    expected = worker.traced.call_one("none").get(WAIT)
+    assert expected[0]
+    answer = worker.traced.call_one(how)
+    with person() as me:
+        if how == "interrupt":
+            wait_until(lambda: "recv" in me("where"), WAIT)
+            interrupt_to_attach(me)
+            me("!self.pair[1].send(b'x')")
+        else:
+            me.wait("worker")
+            me("attach worker 0")
+        if stepping:
+            assert "if how ==" in me("n")
+        me("c")
+        assert answer.get(WAIT) == expected
+
+
+def interrupt_to_attach(me: Person) -> None:
+    me("interrupt worker")
+    me.wait("worker")
+    me("attach worker 0")
+
+
+def test_the_users_trace_function_after_an_exception() -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Limits).get(WAIT)
+    with person() as me:
+        assert "on" in me("postmortem on")
+        answer = worker.traced.call_one("raise")
+        me.wait("worker")
+        me("attach worker 0")
+        me("c")
+        with pytest.raises(ActorError, match="traced"):
+            answer.get(WAIT)
+        assert worker.trace.call_one().get(WAIT) == "Events"
+
+
+@pytest.mark.parametrize("how", ["breakpoint", "interrupt"])
+@pytest.mark.parametrize("room", [25, 60, 200])
+def test_a_stop_near_the_recursion_limit(how: str, room: int) -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Limits).get(WAIT)
+    answer = worker.deep.call_one(room, how)
+    with person() as me:
+        if how == "interrupt":
+            wait_until(lambda: "recv" in me("where"), WAIT)
+            interrupt_to_attach(me)
+            me("!self.pair[1].send(b'x')")
+        else:
+            me.wait("worker")
+            me("attach worker 0")
+        assert me("p left") == "0\n"
+        assert "return" in me("n")
+        me("c")
+        assert answer.get(WAIT) == ("went on", True)
+
+
+def test_a_rank_without_free_files_goes_on() -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Limits).get(WAIT)
+    assert worker.no_files.call_one().get(WAIT) == "went on in True"
+    with person() as me:
+        wait_until(lambda: "the debugger cannot be opened here" in me("logs worker"), WAIT, me("logs worker"))
+        answer = worker.deep.call_one(300, "breakpoint")
+        me.wait("worker")  # and it is tried again
+        me("continue")
+        answer.get(WAIT)
+
+
+@pytest.mark.parametrize(
+    ("how", "headline"), [("syntax", "SyntaxError: x"), ("notes", "ValueError: noted"), ("str", "Hostile: ")]
+)
+def test_exceptions_that_cannot_be_shown(how: str, headline: str) -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Limits).get(WAIT)
+    with person() as me:
+        assert "on" in me("postmortem on")
+        for _ in range(2):
+            answer = worker.wrong.call_one(how)
+            me.wait("worker")
+            me("attach worker 0")
+            shown = me.terminal.shown
+            assert headline.partition(":")[0] in shown
+            assert me("p secret") == "3\n"
+            for command in ("n", "next", "s", "step", "r", "return", "unt", "until", "j 3", "jump 3"):
+                assert me(command) == (
+                    "*** nothing is left to step here: the endpoint has raised; `c` delivers the exception\n"
+                )
+            me("c")
+            with pytest.raises(ActorError):
+                answer.get(WAIT)
+    assert worker.trace.call_one().get(WAIT) == "NoneType"
+
+
+def test_a_stop_in_cleanup_is_shown_in_the_whole_mesh() -> None:
+    procs = proc_mesh(hosts=1, gpus=2)
+    worker = procs.spawn("worker", Limits).get(WAIT)
+    worker.stop_later.call().get(WAIT)
+    with person() as me:
+        stopping = threading.Thread(target=lambda: worker.stop().get(WAIT))
+        stopping.start()
+        wait_until(lambda: len(me.rows()) == 2, WAIT)
+        assert [row["coords"] for row in me.rows()] == [{"hosts": 0, "gpus": 0}, {"hosts": 0, "gpus": 1}]
+        me("continue")
+        stopping.join(WAIT)

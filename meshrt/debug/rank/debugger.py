@@ -16,6 +16,7 @@ from threading import get_ident
 from types import FrameType
 from typing import Any
 
+from meshrt.actor.headroom import SHORTAGES, headroom, say_unavailable
 from meshrt.debug import protocol
 from meshrt.debug.rank.breakpoints import BreakTable, Hit
 from meshrt.debug.rank.completion import complete
@@ -68,10 +69,14 @@ class RankDebugger:
         frame = caller_frame(sys._getframe(1))
         if frame is None or os.environ.get("PYTHONBREAKPOINT") == "0" or get_ident() in self._quiet:
             return
-        session = self.open()
-        if kwargs.get("header"):
-            session.console.write(f"{kwargs['header']}\n")
-        session.breakpoint(frame)
+        with headroom:
+            try:
+                session = self.open()
+                if kwargs.get("header"):
+                    session.console.write(f"{kwargs['header']}\n")
+                session.breakpoint(frame)
+            except SHORTAGES as error:
+                say_unavailable(error)
 
     def endpoint_enter(self, call: EndpointCall) -> None:
         """Look for breakpoints in the endpoint that begins, and on it. Called while there are any."""
@@ -192,9 +197,13 @@ class RankDebugger:
         hit = self._hit(frame)
         if hit is None or just_stopped:
             return
-        session = self.open()
-        self._tell(session, hit)
-        session.stop(frame, "breakpoint", traced=True)
+        with headroom:
+            try:
+                session = self.open()
+                self._tell(session, hit)
+                session.stop(frame, "breakpoint", traced=True)
+            except SHORTAGES as error:
+                say_unavailable(error)
 
     def _hit(self, frame: FrameType) -> Hit | None:
         if self._closing or get_ident() in self._quiet:
@@ -341,6 +350,7 @@ def load(services: RankServices) -> None:
     """Make this process debuggable: called once, by whatever needs it first."""
     debugger = RankDebugger(services)
     debugger.serve()
+    headroom.call_later = services.call_later
     os.register_at_fork(after_in_child=debugger.forked)
     sys.breakpointhook = debugger.breakpointhook
     logging.getLogger("meshrt.debug").debug("debugger loaded in rank %d", services.rank)

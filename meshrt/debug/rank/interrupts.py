@@ -23,10 +23,12 @@ from threading import get_ident
 from types import FrameType
 from typing import Any, Protocol
 
+from meshrt.actor.headroom import SHORTAGES, say_unavailable
 from meshrt.debug.rank.monitoring import Monitor
 from meshrt.debug.rank.session import RankSession
-from meshrt.debug.rank.suspended import await_chain
+from meshrt.debug.rank.suspended import await_chain, may_break
 from meshrt.debug.rank.tracing import Tracer
+from meshrt.debug.rank.users_trace import UsersTrace, above
 from meshrt.debug.stepping import user_frame
 from meshrt.errors import MeshError
 from meshrt.hooks import ActorState, Body, EndpointCall, RankServices
@@ -59,6 +61,8 @@ class _Ask:
         self.on_loop = actor.loop is not None
         #: The thread stops for it just now.
         self.taken = False
+        #: What the thread was traced with, if it is traced for this request instead.
+        self.users_trace = UsersTrace()
         #: The signal has come while the runtime was at work.
         self.missed = False
 
@@ -76,6 +80,8 @@ class Interrupts:
         self._tracer = tracer
         self._monitor = monitor
         self._asked: dict[int, _Ask] = {}
+        #: Lines that are to be broken on the main thread.
+        self._lines: dict[int, int] = {}
         #: Endpoints that a person aborted while they were suspended, by thread.
         self._cancelled: dict[int, Any] = {}
 
@@ -95,6 +101,11 @@ class Interrupts:
         actor = self._actor(str(body["actor"]))
         ident = actor.thread
         session = self._sessions.of_thread(ident) if ident is not None else None
+        if session is not None and ident is not None and session.obeying:
+            where = f"at work on a line, {session.debugger.place()}"
+            self._lines[ident] = session.obeying
+            self._break_line(session, ident, session.obeying, _RETRY_SECONDS)
+            return {"state": "asked", "text": where}
         if session is not None and session.stopped:
             return {"state": "stopped", "text": str(session.debugger.place())}
         frame, _ = user_frame(sys._current_frames().get(ident)) if ident is not None else (None, True)
@@ -135,6 +146,20 @@ class Interrupts:
             self._asked.pop(ident, None)
             raise
 
+    def _break_line(self, session: RankSession, ident: int, line: int, pause: float) -> None:
+        """End a line that is being obeyed; again and again, until it is broken or has ended. On the control thread."""
+        on_main = ident == threading.main_thread().ident
+        if on_main:
+            if session.obeying != line or self._lines.get(ident) != line:
+                self._lines.pop(ident, None)
+                return
+            self._services.signal_main()
+            self._services.interject(lambda _waited: self._break_here(None))
+        elif session.obeying != line or session.break_thread(ident):
+            return
+        again = min(2 * pause, _RETRY_MAX_SECONDS)
+        self._services.call_later(pause, lambda: self._break_line(session, ident, line, again))
+
     def _retry(self, ident: int, ask: _Ask, pause: float) -> None:
         """Signal again if the runtime was at work: what the user's code does next may be a call that blocks."""
         if self._asked.get(ident) is not ask:
@@ -152,6 +177,8 @@ class Interrupts:
 
     def on_signal(self, frame: FrameType | None) -> None:
         """Obey a request for the main thread, in the signal handler that interrupted ``frame``."""
+        if self._lines:
+            self._break_here(frame)
         ask = self._current(get_ident())
         if ask is None:
             return
@@ -169,8 +196,21 @@ class Interrupts:
                 session.when_stopped = lambda: self._obeyed(ident, ask)
                 session.stop_soon(where)
             else:
+                ask.users_trace.put_aside(above(where))
                 self._tracer.arm(where)
             self._services.interject(lambda _waited: self.on_line(sys._getframe(1)))
+
+    def _break_here(self, frame: FrameType | None) -> None:
+        """Raise KeyboardInterrupt if that is to break a line on the calling thread.
+
+        Args:
+            frame: What the thread is at; None: it waits in a ``get()``.
+        """
+        line = self._lines.get(get_ident())
+        session = self._sessions.of_thread(get_ident())
+        if line and session is not None and session.obeying == line and (frame is None or may_break(frame)):
+            del self._lines[get_ident()]
+            raise KeyboardInterrupt
 
     def on_line(self, frame: FrameType) -> None:
         """The thread of a request goes on in ``frame``, or waits in a ``get()`` there."""
@@ -218,11 +258,21 @@ class Interrupts:
         self._tracer.disarm(ident)
         if self._monitor is not None:
             self._monitor.spare_thread(ident)
-        session = self._sessions.open(ask.call)
+        try:
+            session = self._sessions.open(ask.call)
+            if ask.users_trace:
+                session.users_trace = ask.users_trace
+        except SHORTAGES as error:
+            self._obeyed(ident, ask)
+            ask.users_trace.put_back()
+            say_unavailable(error)
+            return
         # Until the prompt is there, the same request again is this one; from then on the thread is known to stand.
         session.when_stopped = lambda: self._obeyed(ident, ask)
         try:
             stop(session)
+        except SHORTAGES as error:
+            say_unavailable(error)
         finally:
             session.when_stopped = None
             self._obeyed(ident, ask)
@@ -247,7 +297,9 @@ class Interrupts:
         return next((actor for actor in self._services.actors() if actor.name == ask.actor), None)
 
     def _forget(self, ident: int) -> None:
-        self._asked.pop(ident, None)
+        ask = self._asked.pop(ident, None)
+        if ask is not None and ident == get_ident():
+            ask.users_trace.put_back()
         self._tracer.disarm(ident)
         if self._monitor is not None:
             self._monitor.spare_thread(ident)
@@ -255,3 +307,4 @@ class Interrupts:
     def close(self) -> None:
         """Forget everything: this process is a forked child."""
         self._asked.clear()
+        self._lines.clear()

@@ -15,15 +15,17 @@ from __future__ import annotations
 import bdb
 import contextlib
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from meshrt.actor.headroom import SHORTAGES, headroom
 from meshrt.debug.protocol import ABORTED, CLOSED, Place
 from meshrt.debug.rank.console import Released, routed
+from meshrt.debug.rank.postmortem import exception_text
 from meshrt.debug.rank.prompt_pdb import PromptOwner, PromptPdb
+from meshrt.debug.rank.users_trace import UsersTrace, above
 from meshrt.debug.stepping import bottom_frame, is_awaitable, is_hidden, is_plumbing, is_suspension, visible
 from meshrt.inspect.visibility import own_index
 
@@ -45,6 +47,8 @@ class Finder(Protocol):
 class Owner(PromptOwner, Protocol):
     """What a debugger needs of its session."""
 
+    users_trace: UsersTrace
+
     @property
     def mesh_breaks(self) -> Finder: ...
 
@@ -55,6 +59,10 @@ class Owner(PromptOwner, Protocol):
     def mark(self, frame: FrameType, /) -> None: ...
 
     def printed(self) -> None: ...
+
+    def line_begins(self) -> None: ...
+
+    def line_ends(self) -> None: ...
 
     def push(self, debugger: RankPdb, /) -> None: ...
 
@@ -98,7 +106,7 @@ class RankPdb(PromptPdb):
         Args:
             traced: The line of ``frame`` is about to begin, and this is called by whoever watches for that.
         """
-        sys.settrace(None)
+        self.session.users_trace.put_aside(above(frame))
         self.reset()
         self.botframe = bottom_frame(frame)
         self._next_reason = reason
@@ -106,6 +114,9 @@ class RankPdb(PromptPdb):
         self._in_trace = traced
         try:
             self.interaction(frame, None)
+        except SHORTAGES:
+            self.untrace(frame)
+            raise
         finally:
             self._in_trace = False
         if self.quitting:
@@ -122,7 +133,7 @@ class RankPdb(PromptPdb):
             stack: The chain of what awaits each other, outermost first; the frames of the user's.
             abort: Called with the reason to end the endpoint, which cannot be done by raising here.
         """
-        sys.settrace(None)
+        self.session.users_trace.put_aside(frame for frame, _ in stack)
         self.reset()
         self.botframe, innermost = stack[0][0], stack[-1][0]
         self._next_reason = "interrupt"
@@ -137,7 +148,8 @@ class RankPdb(PromptPdb):
         elif self.goes_on() and not self.breaks:
             for frame, _ in stack:
                 del frame.f_trace
-            self.session.mesh_breaks.follow(None)
+            if not self.session.users_trace.put_back():
+                self.session.mesh_breaks.follow(None)
         else:
             if self.stopframe is None:
                 self.set_next(innermost)  # what the loop does meanwhile is not this coroutine's
@@ -153,13 +165,16 @@ class RankPdb(PromptPdb):
 
     def stop_after(self, exception: BaseException) -> None:
         """Open the prompt where ``exception`` was raised, before it goes on its way."""
-        sys.settrace(None)
+        self.session.users_trace.put_aside(())
         self.reset()
         self.post_mortem = True
         self._next_reason = "post-mortem"
-        self.session.console.write("".join(traceback.format_exception_only(exception)))
-        # From 3.13 on, pdb takes the exception and can show the chain of its causes.
-        self.interaction(None, exception if sys.version_info >= (3, 13) else exception.__traceback__)
+        self.session.console.write(exception_text(exception))
+        try:
+            # From 3.13 on, pdb takes the exception and can show the chain of its causes.
+            self.interaction(None, exception if sys.version_info >= (3, 13) else exception.__traceback__)
+        finally:
+            self.session.users_trace.put_back()
 
     def goes_on(self) -> bool:
         """Whether the last command was ``continue``: the next stop, if any, is a breakpoint."""
@@ -175,7 +190,8 @@ class RankPdb(PromptPdb):
             if frame is self.botframe:
                 break
             frame = frame.f_back
-        self.session.mesh_breaks.follow(start)
+        if not self.session.users_trace.put_back():
+            self.session.mesh_breaks.follow(start)
 
     def _trace_from(self, frame: FrameType) -> None:
         walker: FrameType | None = frame
@@ -206,8 +222,14 @@ class RankPdb(PromptPdb):
             return None
         self._in_trace = True
         try:
-            local = super().trace_dispatch(frame, event, arg)
-            return local if self.breaks or not self.goes_on() else self.session.mesh_breaks.follow(frame)
+            try:
+                local = super().trace_dispatch(frame, event, arg)
+            except RecursionError:
+                with headroom:  # the program has come close to its limit
+                    local = super().trace_dispatch(frame, event, arg)
+            if self.breaks or not self.goes_on():
+                return local
+            return None if self.session.users_trace.put_back() else self.session.mesh_breaks.follow(frame)
         except bdb.BdbQuit:
             raise bdb.BdbQuit(self._quit_because) from None
         finally:
@@ -250,6 +272,7 @@ class RankPdb(PromptPdb):
             super().dispatch_return(frame, arg)
         if frame is self.botframe:
             sys.settrace(None)  # stepped out of the endpoint
+            self.session.users_trace.put_back()
             self.session.left_tracing()
             return None
         return self.trace_dispatch
@@ -300,7 +323,7 @@ class RankPdb(PromptPdb):
     # -- the prompt ----------------------------------------------------------------------------------------------------
 
     def interaction(self, frame: FrameType | None, tb_or_exc: Any) -> None:
-        with routed(self.session.console):
+        with headroom, routed(self.session.console):
             super().interaction(frame, tb_or_exc)
 
     def bp_commands(self, frame: FrameType) -> Any:
@@ -309,6 +332,25 @@ class RankPdb(PromptPdb):
         if not wants_prompt:
             self.session.printed()
         return wants_prompt
+
+    def onecmd(self, line: str) -> Any:
+        # A KeyboardInterrupt that a person has asked for ends this line, and nothing else; so does whatever fails.
+        result = None
+        try:
+            self.session.line_begins()
+            result = super().onecmd(line)
+            self.session.line_ends()
+        except KeyboardInterrupt:
+            self.session.line_ends()
+            if not result:
+                self.error("KeyboardInterrupt")
+        except Exception:
+            self.session.line_ends()
+            self._error_exc()
+        except BaseException:
+            self.session.line_ends()
+            raise
+        return result
 
     def _cmdloop(self) -> None:
         with self.session.at_prompt(self, self._next_reason):
@@ -347,8 +389,10 @@ class RankPdb(PromptPdb):
     # -- commands ------------------------------------------------------------------------------------------------------
 
     def do_jump(self, arg: str) -> Any:
+        if self.post_mortem:
+            return self._nothing_left()
         innermost = self.curindex + 1 == len(self.stack) and arg.isdigit()
-        if self.curframe is None or self._in_trace or self.post_mortem or not innermost:
+        if self.curframe is None or self._in_trace or not innermost:
             return super().do_jump(arg)
         # At a breakpoint() the line has already begun: jump when the next one is about to.
         self._jump_to = int(arg)
@@ -356,6 +400,29 @@ class RankPdb(PromptPdb):
         return 1
 
     do_j = do_jump
+
+    def _nothing_left(self) -> None:
+        self.error("nothing is left to step here: the endpoint has raised; `c` delivers the exception")
+
+    def do_next(self, arg: str) -> Any:
+        return self._nothing_left() if self.post_mortem else super().do_next(arg)
+
+    do_n = do_next
+
+    def do_step(self, arg: str) -> Any:
+        return self._nothing_left() if self.post_mortem else super().do_step(arg)
+
+    do_s = do_step
+
+    def do_return(self, arg: str) -> Any:
+        return self._nothing_left() if self.post_mortem else super().do_return(arg)
+
+    do_r = do_return
+
+    def do_until(self, arg: str) -> Any:
+        return self._nothing_left() if self.post_mortem else super().do_until(arg)
+
+    do_unt = do_until
 
     def do_quit(self, arg: str) -> Any:
         if self.post_mortem:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import bdb
 import contextlib
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -12,11 +12,14 @@ from typing import Any, Protocol
 
 from meshrt.debug.protocol import TEXT_LIMIT, cap
 from meshrt.debug.rank.console import Console
+from meshrt.debug.rank.postmortem import exception_facts
 from meshrt.debug.rank.rank_pdb import RankPdb, Stack
 from meshrt.debug.rank.sources import SourceFetcher
+from meshrt.debug.rank.suspended import may_break
+from meshrt.debug.rank.users_trace import UsersTrace, is_ours
 from meshrt.hooks import Body, EndpointCall, RankServices
 
-__all__ = ["MeshBreaks", "RankSession", "aborted"]
+__all__ = ["MeshBreaks", "RankSession"]
 
 
 class MeshBreaks(Protocol):
@@ -77,6 +80,15 @@ class RankSession:
         self._closed = False
         #: The line at which a trace function has just stopped, if it is going to be reported once more.
         self._mark: tuple[int, int] | None = None
+        #: What the thread was traced with before.
+        self.users_trace = UsersTrace()
+        #: After an exception: what is told of it.
+        self._raised: Body = {}
+        #: A line is being obeyed, which a person may want to break.
+        self._obeying = 0
+        #: ... and has been asked to end from another thread.
+        self._asynchronous = False
+        self._breaking = threading.Lock()
 
     @property
     def debugger(self) -> RankPdb:
@@ -124,15 +136,19 @@ class RankSession:
         # The debugger that stepped here still holds frames that are gone.
         post_mortem = RankPdb(self)
         post_mortem.aliases.update(debugger.aliases)
+        self._raised = exception_facts(exception)
         self._stack.append(post_mortem)
         try:
             post_mortem.stop_after(exception)
         finally:
             self._stack.remove(post_mortem)
+            self._raised = {}
 
     def end(self) -> None:
         """End the session: the thread is not traced any more, and the root is told."""
-        sys.settrace(None)
+        if is_ours(sys.gettrace()):
+            sys.settrace(None)
+        self.users_trace.put_back()
         if self._closed:
             return
         self._closed = True
@@ -183,6 +199,37 @@ class RankSession:
         """Abort the endpoint at this prompt, or at the next one: the mesh is being stopped."""
         self.console.release(closing=True)
 
+    # -- lines that do not come to their end --------------------------------------------------------------------------
+
+    @property
+    def obeying(self) -> int:
+        """Which line is being obeyed, by its number; 0: none, or it reads. Any thread."""
+        return self._seq if self._obeying and self.stopped and not self._open else 0
+
+    def line_begins(self) -> None:
+        """A line is about to be obeyed."""
+        self._obeying += 1
+
+    def line_ends(self) -> None:
+        """It was: nobody breaks it any more."""
+        with self._breaking:
+            self._obeying = max(0, self._obeying - 1)
+            if self._asynchronous:
+                self._asynchronous = False
+                _raise_in(threading.get_ident(), None)
+
+    def break_thread(self, ident: int) -> bool:
+        """Raise KeyboardInterrupt in the line that this session's thread obeys, once C code returns; on another thread.
+
+        Returns False if it is not the moment for that.
+        """
+        with self._breaking:
+            if not self.obeying or self._asynchronous or not may_break(sys._current_frames().get(ident)):
+                return False
+            self._asynchronous = True
+            _raise_in(ident, KeyboardInterrupt)
+            return True
+
     # -- what the debugger reports -------------------------------------------------------------------------------------
 
     def push(self, debugger: RankPdb) -> None:
@@ -228,7 +275,7 @@ class RankSession:
             "debug.stopped",
             {
                 **self._key(),
-                "view": self.call.view,
+                "view": _view(self.call),
                 "endpoint": self.call.endpoint,
                 "place": self.debugger.place().to_wire(),
                 "reason": self._reason,
@@ -240,6 +287,7 @@ class RankSession:
                 "facts": facts,
                 "error": cap(error, 2000),
                 "breakpoint": self.hit,
+                **(self._raised if self._reason == "post-mortem" else {}),
             },
         )
 
@@ -260,22 +308,19 @@ class RankSession:
         return {"actor": self.call.actor, "thread": self.thread}
 
 
+def _view(call: EndpointCall) -> list[Any]:
+    """Return the view through which a call came; empty if there is none: the whole mesh is meant."""
+    return [] if call.endpoint == "__cleanup__" else call.view
+
+
+def _raise_in(ident: int, kind: type[BaseException] | None) -> None:
+    import ctypes  # start-up: needed only for a line that does not end
+
+    exception = ctypes.py_object(kind) if kind is not None else None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), exception)
+
+
 def _how(debugger: RankPdb) -> str:
     if debugger.quitting:
         return "quit"
     return "continue" if debugger.post_mortem or debugger.goes_on() else "step"
-
-
-def aborted(exception: BaseException) -> bool:
-    """Whether ``exception`` is, or comes from, the debugger's own way to end an endpoint."""
-    # Around the class of the user's exception: isinstance, its truth and its own attribute access may run any code.
-    get = object.__getattribute__
-    chain: BaseException | None = exception
-    seen: set[int] = set()  # user code may have closed the chain to a ring
-    while chain is not None and id(chain) not in seen:
-        seen.add(id(chain))
-        if issubclass(type(chain), bdb.BdbQuit):
-            return True
-        cause = get(chain, "__cause__")
-        chain = get(chain, "__context__") if cause is None else cause
-    return False

@@ -1,13 +1,15 @@
-"""The stack of a coroutine that waits: what awaits what, from the endpoint down to what is not done yet."""
+"""Where a thread or a coroutine stands: what awaits what, and whether a line that was typed may be broken there."""
 
 from __future__ import annotations
 
+import pdb
 from types import FrameType
 from typing import Any
 
-from meshrt.debug.stepping import is_users
+from meshrt.debug.stepping import is_hidden, is_users
+from meshrt.inspect.visibility import is_debugging_file
 
-__all__ = ["await_chain"]
+__all__ = ["await_chain", "may_break"]
 
 #: More than this is no chain that a person reads.
 _LONGEST = 1000
@@ -48,3 +50,25 @@ def _next_task(waiter: Any) -> Any:
         return waiter
     left = [child for child in getattr(waiter, "_children", ()) if not child.done()]
     return left[0] if len(left) == 1 and hasattr(left[0], "get_coro") else None
+
+
+def may_break(frame: FrameType | None) -> bool:
+    """Whether ``frame`` is at work on a line of the prompt, in code that KeyboardInterrupt may be raised in.
+
+    That is the user's, or the standard library's; not the runtime's, or the debugger's own.
+    """
+    others = users = False
+    while frame is not None:
+        if frame.f_code in _PROMPT:
+            return others
+        filename = frame.f_code.co_filename
+        if not users and (is_hidden(frame) and (not others or not is_debugging_file(filename))):
+            return False
+        users = users or is_users(frame)
+        others = others or not is_debugging_file(filename)
+        frame = frame.f_back
+    return False
+
+
+#: What obeys a line, and takes a KeyboardInterrupt of it.
+_PROMPT = {pdb.Pdb.onecmd.__code__}

@@ -1,14 +1,15 @@
-"""The user's own trace function (``sys.settrace``; coverage): put aside while the debugger is at work, then put back."""
+"""The user's own trace function (``sys.settrace``; coverage): put aside while the debugger works, then put back."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
 from meshrt.debug.stepping import is_hidden_code
 
-__all__ = ["UsersTrace", "is_ours"]
+__all__ = ["UsersTrace", "above", "is_ours"]
 
 
 def is_ours(function: Any) -> bool:
@@ -19,6 +20,13 @@ def is_ours(function: Any) -> bool:
     return code is not None and is_hidden_code(code)
 
 
+def above(frame: FrameType | None) -> Iterator[FrameType]:
+    """Go through ``frame`` and those that called it."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
 class UsersTrace:
     """What the calling thread was traced with, once it was."""
 
@@ -27,27 +35,24 @@ class UsersTrace:
         #: The local trace functions of the stack frames that were there.
         self._frames: dict[FrameType, Any] = {}
 
-    def put_aside(self, frame: FrameType | None) -> None:
-        """Trace the calling thread no more; what the user traces it with is remembered, above ``frame`` too."""
+    def __bool__(self) -> bool:
+        return self._function is not None
+
+    def put_aside(self, frames: Iterable[FrameType]) -> None:
+        """Trace the calling thread no more; what the user traces it with is remembered, in ``frames`` too."""
         function = sys.gettrace()
         if function is not None and not is_ours(function):
             self._function = function
-            self._frames = {}
-            while frame is not None:
-                self._frames[frame] = frame.f_trace
-                frame = frame.f_back
+            self._frames = {frame: frame.f_trace for frame in frames}
         sys.settrace(None)
-
-    def local(self, frame: FrameType) -> Any:
-        """Return what the user traces ``frame`` with."""
-        return self._frames.get(frame)
 
     def put_back(self) -> bool:
         """Trace the calling thread as the user wants it, if they do."""
         function, self._function = self._function, None
         frames, self._frames = self._frames, {}
-        if function is None:
-            return False
+        now = sys.gettrace()
+        if function is None or (now is not None and not is_ours(now)):
+            return False  # there is none, or the user has set another one meanwhile
         for frame, local in frames.items():
             if local is not None:
                 frame.f_trace = local

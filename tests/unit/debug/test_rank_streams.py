@@ -67,18 +67,27 @@ def another_at_a_prompt(prompt: Prompt) -> Iterator[None]:
         thread.join(10)
 
 
+Files = Callable[[], tuple[Path, Path]]
+
+
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, Path]]:
-    """Real files as the standard streams."""
+def use_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Files]:
+    """Real files as the standard streams, from the call on: pytest sets its own ones before each test."""
     out, err, given = tmp_path / "out", tmp_path / "err", tmp_path / "in"
     given.write_text("one\ntwo\nthree\n")
     with out.open("w") as stdout, err.open("w") as stderr, given.open() as stdin:
-        for name, stream in (("stdout", stdout), ("stderr", stderr), ("stdin", stdin)):
-            monkeypatch.setattr(sys, name, stream)
-        yield out, err
+
+        def use() -> tuple[Path, Path]:
+            for name, stream in (("stdout", stdout), ("stderr", stderr), ("stdin", stdin)):
+                monkeypatch.setattr(sys, name, stream)
+            return out, err
+
+        yield use
+        monkeypatch.undo()
 
 
-def test_other_threads_have_all_of_their_streams(files: tuple[Path, Path]) -> None:
+def test_other_threads_have_all_of_their_streams(use_files: Files) -> None:
+    files = use_files()
     before = sys.stdout, sys.stderr, sys.stdin
     with another_at_a_prompt(Prompt()):
         assert sys.stdout.fileno() == before[0].fileno()
@@ -93,7 +102,7 @@ def test_other_threads_have_all_of_their_streams(files: tuple[Path, Path]) -> No
         subprocess.run(["sh", "-c", "echo oops >&2"], stderr=sys.stderr, check=True)
         print("error", file=sys.stderr, flush=True)
         sys.stdout.reconfigure(line_buffering=True)
-        assert before[0].line_buffering  # type: ignore[attr-defined]
+        assert sys.stdout.line_buffering
         assert (sys.stdin.readline(), next(sys.stdin), sys.stdin.read()) == ("one\n", "two\n", "three\n")
     assert (sys.stdout, sys.stderr, sys.stdin) == before
     assert [path.read_text() for path in files] == ["text\nbytes\nchild\n", "oops\nerror\n"]
@@ -103,12 +112,14 @@ def test_attributes_go_to_the_stream_of_before(monkeypatch: pytest.MonkeyPatch) 
     mine = Mine()
     monkeypatch.setattr(sys, "stdout", mine)
     with another_at_a_prompt(Prompt()):
-        assert sys.stdout.colour == "red"  # type: ignore[attr-defined]
-        sys.stdout.colour = "blue"  # type: ignore[attr-defined]
+        stream: Any = sys.stdout
+        assert stream.colour == "red"
+        stream.colour = "blue"
     assert mine.colour == "blue"
 
 
-def test_a_thread_at_a_prompt_has_no_file(files: tuple[Path, Path]) -> None:
+def test_a_thread_at_a_prompt_has_no_file(use_files: Files) -> None:
+    files = use_files()
     prompt = Prompt("typed\n", "asked\n", "bytes\n")
     with routed(prompt):
         for stream in (sys.stdout, sys.stderr, sys.stdin):
@@ -152,7 +163,8 @@ def test_a_logging_handler_made_meanwhile(monkeypatch: pytest.MonkeyPatch) -> No
     assert second.getvalue() == ""
 
 
-def test_a_redirection_that_outlives_the_prompt(files: tuple[Path, Path]) -> None:
+def test_a_redirection_that_outlives_the_prompt(use_files: Files) -> None:
+    files = use_files()
     before = sys.stdout, sys.stderr
     own_out, own_err = io.StringIO(), io.StringIO()
     stack = contextlib.ExitStack()
@@ -180,7 +192,8 @@ def test_a_redirection_that_begins_before_and_ends_meanwhile(monkeypatch: pytest
     redirection = contextlib.redirect_stdout(io.StringIO())
     redirection.__enter__()
     with routed(prompt):
-        on_a_thread(lambda: redirection.__exit__(None, None, None) or True)
+        leave: Any = redirection.__exit__
+        on_a_thread(lambda: leave(None, None, None))
         catch_streams()
         print("at the prompt")
     assert prompt.text == "at the prompt\n"
