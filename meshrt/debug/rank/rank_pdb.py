@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import bdb
 import contextlib
+import pdb
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -449,3 +450,14 @@ class RankPdb(PromptPdb):
             sys.settrace(self.trace_dispatch if self._in_trace else None)
         self.message("LEAVING RECURSIVE DEBUGGER")
         self.lastcmd = inner.lastcmd
+
+
+def _keep_help() -> None:
+    """``help`` of a command is its docstring: those that are done anew here keep pdb's."""
+    for cls in (PromptPdb, RankPdb):
+        for name, member in vars(cls).items():
+            if name.startswith("do_") and not member.__doc__:
+                member.__doc__ = getattr(pdb.Pdb, name).__doc__
+
+
+_keep_help()

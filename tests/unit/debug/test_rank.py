@@ -518,3 +518,13 @@ def test_restart_is_refused(rank: FakeRank) -> None:
     rank.stopped()
     assert "cannot be restarted" in rank.ask("run")
     rank.end()
+
+
+@pytest.mark.parametrize("command", ["p", "pp", "clear", "interact", "jump", "next", "s", "quit", "debug", "until"])
+def test_help_of_commands(rank: FakeRank, command: str) -> None:
+    rank.start(endpoints.last_statement)
+    rank.stopped()
+    text = rank.ask(f"help {command}")
+    assert text.startswith(command[0])
+    assert "missing" not in text
+    rank.end()
