@@ -149,9 +149,14 @@ class ControlThread:
         self._closing = True
         self._wake()
         self.thread.join(2.0)
+        if not self.thread.is_alive():
+            # Not by the thread itself, which may see that it is to end before it is woken.
+            wake_fd, self._wake_fd = self._wake_fd, -1
+            os.close(wake_fd)
 
     def _wake(self) -> None:
-        os.eventfd_write(self._wake_fd, 1)
+        if self._wake_fd >= 0:
+            os.eventfd_write(self._wake_fd, 1)
 
     # -- the thread
 
@@ -167,7 +172,6 @@ class ControlThread:
         self._listener.close()
         for sock in self._unproved:
             sock.close()
-        os.close(self._wake_fd)
 
     @staticmethod
     def _guard(function: Callable[..., object], *args: Any) -> None:

@@ -39,6 +39,8 @@ __all__ = ["Interrupts", "Sessions"]
 #: How long after a signal that came while the runtime was at work the next one follows, at first and at most.
 _RETRY_SECONDS = 0.02
 _RETRY_MAX_SECONDS = 0.5
+#: How often a signal is sent again that nobody has seen: each may cut short a C library's own wait.
+_SENT_AGAIN = 3
 
 
 class Sessions(Protocol):
@@ -61,6 +63,9 @@ class _Ask:
         self.on_loop = actor.loop is not None
         #: The thread stops for it just now.
         self.taken = False
+        #: The handler of the signal has run; how often it was sent again because it had not.
+        self.seen = False
+        self.again = 0
         #: What the thread was traced with, if it is traced for this request instead.
         self.users_trace = UsersTrace()
         #: The signal has come while the runtime was at work.
@@ -164,8 +169,11 @@ class Interrupts:
         """Signal again if the runtime was at work: what the user's code does next may be a call that blocks."""
         if self._asked.get(ident) is not ask:
             return
-        if ask.missed:
+        # A signal that comes in the moment before a call blocks does not wake it: then no handler has run.
+        lost = not ask.seen and ask.again < _SENT_AGAIN
+        if ask.missed or lost:
             ask.missed = False
+            ask.again += lost
             try:
                 self._services.signal_main()
             except MeshError:
@@ -179,6 +187,9 @@ class Interrupts:
         """Obey a request for the main thread, in the signal handler that interrupted ``frame``."""
         if self._lines:
             self._break_here(frame)
+        asked = self._asked.get(get_ident())
+        if asked is not None:
+            asked.seen = True
         ask = self._current(get_ident())
         if ask is None:
             return
