@@ -9,17 +9,14 @@ import time
 from typing import Any
 
 from meshrt import Actor, current_rank, endpoint
+from tests.support.markers import marked_line
 
 __all__ = ["Asynchronous", "Debugee", "Stubborn", "line_of"]
 
 
 def line_of(name: str) -> int:
     """Return the number of the line marked ``# @name``."""
-    with open(__file__, encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            if line.rstrip().endswith(f"# @{name}"):
-                return number
-    raise LookupError(name)
+    return marked_line(__file__, name)
 
 
 def double(value: int) -> int:

@@ -12,7 +12,7 @@ import pytest
 from meshrt import ActorMesh, Future, proc_mesh
 from meshrt.debug.prompt.commands.table import COMMANDS
 from tests.debug.harness import person
-from tests.debug.working import Worker, marked
+from tests.debug.working import Worker, line_of
 from tests.support.programs import ROOT, run_python
 from tests.support.waiting import wait_until
 
@@ -43,7 +43,7 @@ def records(*commands: str, input: str | None = None, code: int = 0) -> list[dic
 
 @pytest.mark.usefixtures("busy")
 def test_every_command_has_a_record() -> None:
-    place = f"working.py:{marked('compute')}"
+    place = f"working.py:{line_of('compute')}"
     lines = {
         "p": "p worker self.loss",
         "pp": "pp worker ranks(0) self.config",

@@ -10,7 +10,7 @@ import pytest
 
 from meshrt import ActorError, ActorMesh, Future, proc_mesh
 from tests.debug.harness import Person, person
-from tests.debug.working import Worker, marked
+from tests.debug.working import Worker, line_of
 from tests.support.waiting import wait_until
 
 WAIT = 20
@@ -69,7 +69,7 @@ def test_where_merges_stacks_and_names_the_odd_rank() -> None:
     mesh = spawn(hosts=2, gpus=4)
     result = mesh.receive.call(odd=(5,))
     with person() as me:
-        text = until(me, "where", f"working.py:{marked('recv')}", f"working.py:{marked('queue')}")
+        text = until(me, "where", f"working.py:{line_of('recv')}", f"working.py:{line_of('queue')}")
         assert text.index("recv") < text.index("queue")
         assert "7/8" in text
         assert "1/8" in text
@@ -99,7 +99,7 @@ def test_interrupt_a_blocked_call_and_resume_it() -> None:
     result = mesh.receive.call()
     with person() as me:
         until(me, "where", "recv")
-        assert f"working.py({marked('recv')})receive()" in me("interrupt worker ranks(0)")
+        assert f"working.py({line_of('recv')})receive()" in me("interrupt worker ranks(0)")
         assert me("cast worker ranks(0) p odd") == "[0] ()\n"
         me("attach worker 0")
         assert "-> return len(self.pair[0].recv(1))" in me.terminal.shown
@@ -130,7 +130,7 @@ def test_states_of_all_ranks() -> None:
         assert me("list running").count("| worker ") == 3
         assert me("list worker").count("| worker ") == 4
         assert me("list worker ranks(0:2)").count("| worker ") == 2
-        until(me, "list blocked", f"working.py:{marked('recv')} (receive)")
+        until(me, "list blocked", f"working.py:{line_of('recv')} (receive)")
         status = until(me, "status", "worker 0-1,3: blocked at working.py")
         assert "gone: 2 (was killed by SIGKILL" in status
         assert "rank 2 of worker: gone (was killed by SIGKILL" in me("p worker self.rank")
@@ -157,12 +157,12 @@ def test_output_of_ranks() -> None:
 def test_breakpoint_on_ranks_that_run() -> None:
     mesh = spawn(gpus=3)
     with person() as me:
-        shown = me(f"break working.py:{marked('compute')}, value > 5 ranks(0:2)")
-        assert shown.startswith(f"breakpoint 1  working.py:{marked('compute')}, value > 5 on ranks(0:2)")
+        shown = me(f"break working.py:{line_of('compute')}, value > 5 ranks(0:2)")
+        assert shown.startswith(f"breakpoint 1  working.py:{line_of('compute')}, value > 5 on ranks(0:2)")
         assert mesh.compute.call(1).get(WAIT).values() == [2, 3, 4]
         result = mesh.compute.call(7)
         me.wait("worker", "ranks(0:2)")
-        assert {row["line"] for row in me.rows()} == {marked("compute")}
+        assert {row["line"] for row in me.rows()} == {line_of("compute")}
         assert me("cast worker ranks(0:2) p value") == "[0-1] 7\n"
         assert "hit [0-1] 1 times" in me("breaks")
         me("continue")
@@ -191,7 +191,7 @@ def test_breakpoint_reaches_a_loop_that_runs() -> None:
     result = mesh.spin.call()
     with person() as me:
         until(me, "where", "_train")
-        me(f"break working.py:{marked('spin')}")
+        me(f"break working.py:{line_of('spin')}")
         me.wait("worker")
         me("clear")
         me("cast worker ranks(:) !self.stop = True")

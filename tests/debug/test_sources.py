@@ -31,14 +31,16 @@ if True:
 
 
 @contextmanager
-def program(*arguments: str, stdin: str | None = None, cwd: Path | None = None) -> Iterator[subprocess.Popen[str]]:
+def program(
+    *arguments: str, stdin: str | None = None, cwd: Path | None = None, env: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
     running = subprocess.Popen(
         [sys.executable, *arguments],
         stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment(),
+        env=environment(**(env or {})),
         cwd=cwd,
     )
     try:
@@ -54,7 +56,8 @@ def program(*arguments: str, stdin: str | None = None, cwd: Path | None = None) 
 
 def looked_at(running: subprocess.Popen[str], *, source: bool = True) -> None:
     """A person looks into rank 1 and lets everything go."""
-    commands = ["wait here 20", "attach here 1", "ll", "n", "p rank + 1", "n", "p secret", "detach", "continue"]
+    listed = ["ll"] if source else []
+    commands = ["wait here 20", "attach here 1", *listed, "n", "p rank + 1", "n", "p secret", "detach", "continue"]
     arguments = [part for command in commands for part in ("-c", command)]
     for _ in range(400):  # the program publishes itself when its first mesh has started
         done = run_python("-m", "meshrt.debug", "--pid", str(running.pid), *arguments)
@@ -66,6 +69,8 @@ def looked_at(running: subprocess.Popen[str], *, source: bool = True) -> None:
         assert "secret = rank + 40  # the line that is shown" in shown
         assert "->\t" in shown
         assert "-> secret = rank + 40" in shown
+    else:
+        assert "secret = rank + 40" not in shown
     assert "\n2\n" in shown
     assert "\n41\n" in shown
     assert "2 ranks of here (0-1): resumed" in shown
@@ -102,8 +107,14 @@ def test_minus_c() -> None:
 
 @pytest.mark.parametrize("dash", [(), ("-",)])
 def test_standard_input_from_a_pipe(dash: tuple[str, ...]) -> None:
-    # What came through a pipe is gone when it has been read: everything works, without source.
     with program(*dash, stdin=WHOLE) as running:
+        looked_at(running)
+
+
+@pytest.mark.parametrize(("env", "text"), [({"PYTHONUNBUFFERED": "1"}, WHOLE), ({}, WHOLE + "# " + 6000 * "x" + "\n")])
+def test_a_pipe_that_nobody_has_kept(env: dict[str, str], text: str) -> None:
+    """Unbuffered, or longer than C stdio's buffer: the text is gone when Python has read it. All else works."""
+    with program(stdin=text, env=env) as running:
         looked_at(running, source=False)
 
 

@@ -8,19 +8,16 @@ import threading
 from typing import Any
 
 from meshrt import Actor, current_rank, endpoint
+from tests.support.markers import marked_line
 
-__all__ = ["Worker", "marked"]
+__all__ = ["Worker", "line_of"]
 
 SCALE = 100  # what an expression on a running rank finds in this module
 
 
-def marked(name: str) -> int:
+def line_of(name: str) -> int:
     """Return the number of the line marked ``# @name``."""
-    with open(__file__, encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            if line.rstrip().endswith(f"# @{name}"):
-                return number
-    raise LookupError(name)
+    return marked_line(__file__, name)
 
 
 class Worker(Actor):

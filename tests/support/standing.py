@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from meshrt import Actor, ActorMesh, current_rank, endpoint
+from tests.support.markers import marked_line
 
 __all__ = ["AsyncStander", "Stander", "line_of"]
 
@@ -127,5 +128,4 @@ class AsyncStander(Stander):
 
 def line_of(mark: str) -> int:
     """Return the number of the line that ends in ``# @mark``."""
-    lines = Path(__file__).read_text().splitlines()
-    return next(number for number, line in enumerate(lines, 1) if line.endswith(f"# @{mark}"))
+    return marked_line(__file__, mark)

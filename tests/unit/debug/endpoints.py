@@ -7,14 +7,12 @@ import contextlib
 import threading
 from typing import Any
 
+from tests.support.markers import marked_line
+
 
 def line_of(name: str) -> int:
     """Return the number of the line marked ``# @name``."""
-    with open(__file__, encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            if line.rstrip().endswith(f"# @{name}"):
-                return number
-    raise LookupError(name)
+    return marked_line(__file__, name)
 
 
 def simple(value: int) -> int:
