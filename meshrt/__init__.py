@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from meshrt.actor.actor import Actor
     from meshrt.actor.breakpoints import breakpoint
     from meshrt.actor.context import Context, context, current_actor_name, current_rank, current_size
-    from meshrt.actor.endpoint import endpoint
+    from meshrt.actor.endpoint import concurrent_endpoint, endpoint
     from meshrt.debug.prompt.entry import debug_client
     from meshrt.engine.local import LocalEngine
     from meshrt.errors import (
@@ -64,6 +64,7 @@ _HOME = {
     "Slice": "meshrt.selection",
     "ValueMesh": "meshrt.mesh.value_mesh",
     "breakpoint": "meshrt.actor.breakpoints",
+    "concurrent_endpoint": "meshrt.actor.endpoint",
     "context": "meshrt.actor.context",
     "current_actor_name": "meshrt.actor.context",
     "current_rank": "meshrt.actor.context",
@@ -110,6 +111,7 @@ __all__ = [
     "UsageError",
     "ValueMesh",
     "breakpoint",
+    "concurrent_endpoint",
     "context",
     "current_actor_name",
     "current_rank",

@@ -28,7 +28,7 @@ import importlib
 import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -87,14 +87,31 @@ class ActorState:
     name: str
     #: Ident of the thread that serves it, once one does.
     thread: int | None
-    #: What it runs, or None: it waits for messages.
+    #: The message that it serves, or None: it waits for messages.
     call: EndpointCall | None
     #: The event loop of an actor with ``async def`` endpoints, once it runs.
     loop: Any
-    #: The asyncio task that serves on that loop; endpoints are awaited in it.
+    #: The asyncio task that serves on that loop; endpoints are awaited in it, if they are not concurrent.
     task: Any = None
     #: The object of the user's class; None before its ``__init__`` begins, and after its end.
     instance: Any = None
+    #: The calls of concurrent endpoints that run beside ``call``, by their asyncio task, the oldest first.
+    concurrent: Mapping[Any, EndpointCall] = field(default_factory=dict)
+
+    @property
+    def serves(self) -> EndpointCall | None:
+        """What stands for the actor: the message that it serves, or else the oldest concurrent call."""
+        return self.call or next(iter(self.concurrent.values()), None)
+
+    def runs(self, call: EndpointCall | None) -> bool:
+        """Whether it is at work on ``call``; None: on nothing that it was sent."""
+        if call is None:
+            return self.serves is None
+        return call is self.call or any(call is other for other in self.concurrent.values())
+
+    def task_of(self, call: EndpointCall) -> Any:
+        """Return the asyncio task in which ``call`` is awaited; None if there is none."""
+        return next((task for task, other in self.concurrent.items() if other is call), self.task)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""``@endpoint``: which methods of an actor class can be called through a mesh."""
+"""``@endpoint`` and ``@concurrent_endpoint``: which methods of an actor class can be called through a mesh."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any, TypeVar, overload
 
 from meshrt.errors import NotAnEndpointError, UsageError
 
-__all__ = ["EndpointSpec", "endpoint", "endpoints_of", "explain_missing"]
+__all__ = ["EndpointSpec", "concurrent_endpoint", "endpoint", "endpoints_of", "explain_missing"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__meshrt_endpoint__"
+_CONCURRENT = "concurrent"
 
 
 @overload
@@ -37,7 +38,40 @@ def endpoint(method: F | None = None) -> F | Callable[[F], F]:
         return endpoint
     if not inspect.isfunction(method):
         raise UsageError(f"@endpoint decorates a method (def or async def), not {type(method).__name__}")
+    if getattr(method, _MARK, True) == _CONCURRENT:
+        raise UsageError(f"{method.__qualname__} has @concurrent_endpoint already, which is enough")
     setattr(method, _MARK, True)
+    return method
+
+
+@overload
+def concurrent_endpoint(method: F) -> F: ...
+
+
+@overload
+def concurrent_endpoint(method: None = None) -> Callable[[F], F]: ...
+
+
+def concurrent_endpoint(method: F | None = None) -> F | Callable[[F], F]:
+    """Mark an ``async def`` method as callable through a mesh, beside whatever else the actor does.
+
+    Each call is an asyncio task of its own on the actor's event loop, and the actor takes its next message at once.
+    The calls of one caller begin in the order in which they were sent; when they end is theirs. There is no limit to
+    how many run.
+
+    Raises:
+        UsageError: What is decorated is no ``async def`` function, or has ``@endpoint`` already.
+    """
+    if method is None:
+        return concurrent_endpoint
+    if not inspect.iscoroutinefunction(method):
+        kind = (
+            "a def method, which would keep the others waiting" if inspect.isfunction(method) else type(method).__name__
+        )
+        raise UsageError(f"@concurrent_endpoint decorates an async def method, not {kind}")
+    if hasattr(method, _MARK):
+        raise UsageError(f"{method.__qualname__} has @endpoint already; @concurrent_endpoint takes its place")
+    setattr(method, _MARK, _CONCURRENT)
     return method
 
 
@@ -47,6 +81,8 @@ class EndpointSpec:
 
     name: str
     is_async: bool
+    #: Runs beside the actor's other messages.
+    is_concurrent: bool
     signature: inspect.Signature
     #: Every argument list fits (``*args, **kwargs``): nothing to check.
     takes_anything: bool
@@ -72,7 +108,8 @@ def _endpoints_of(cls: type) -> dict[str, EndpointSpec]:
     specs = {}
     for name in dir(cls):
         method = inspect.getattr_static(cls, name, None)
-        if not getattr(method, _MARK, False):
+        mark = getattr(method, _MARK, False)
+        if not mark:
             continue
         function = getattr(cls, name)
         signature = inspect.signature(function)
@@ -85,7 +122,7 @@ def _endpoints_of(cls: type) -> dict[str, EndpointSpec]:
             for needed, kind in zip(required, kinds, strict=True)
         )
         is_async = inspect.iscoroutinefunction(function)
-        specs[name] = EndpointSpec(name, is_async, signature, takes_anything, takes_nothing)
+        specs[name] = EndpointSpec(name, is_async, mark == _CONCURRENT, signature, takes_anything, takes_nothing)
     return specs
 
 

@@ -37,7 +37,17 @@ Token = contextvars.Token[CallContext | None]
 class Execution:
     """A decoded message, ready to run."""
 
-    __slots__ = ("args", "call_id", "context", "interrupted", "is_async", "kwargs", "method", "no_reply")
+    __slots__ = (
+        "args",
+        "call_id",
+        "context",
+        "interrupted",
+        "is_async",
+        "is_concurrent",
+        "kwargs",
+        "method",
+        "no_reply",
+    )
 
     def __init__(
         self,
@@ -58,6 +68,8 @@ class Execution:
         self.no_reply = no_reply
         #: To be run with `Executor.run_async`.
         self.is_async = is_async
+        #: ... in a task of its own.
+        self.is_concurrent = False
         #: Cancelled by the end of the rank.
         self.interrupted = False
 
@@ -85,6 +97,7 @@ class Executor:
         self._failure: RemoteException | None = None
         self._methods: dict[str, Any] = {}
         self._async_names: frozenset[str] = frozenset()
+        self._concurrent_names: frozenset[str] = frozenset()
         self._shapes: dict[bytes, Shape] = {}
 
     # -- decoding
@@ -120,6 +133,7 @@ class Executor:
         method = self._methods.get(name)
         no_reply, is_async = bool(flags & NO_REPLY), name in self._async_names
         execution = Execution(call_id, method, args, kwargs, context, no_reply=no_reply, is_async=is_async)
+        execution.is_concurrent = is_async and name in self._concurrent_names
         if method is None:
             return self.failed(execution, AttributeError(f"{instance.class_name} has no endpoint {name!r}"))
         return execution
@@ -157,6 +171,7 @@ class Executor:
         finally:
             leave(token)
         self._async_names = frozenset(name for name, spec in specs.items() if spec.is_async)
+        self._concurrent_names = frozenset(name for name, spec in specs.items() if spec.is_concurrent)
         self.is_async = bool(self._async_names) or inspect.iscoroutinefunction(getattr(cls, "__cleanup__", None))
 
         def construct() -> None:
@@ -274,6 +289,12 @@ class Executor:
         except (codec.EncodeError, KeyboardInterrupt):
             pass  # the exception's data says it all; the object is a courtesy
         return split_frames(ERROR, [execution.call_id, error_to_wire(remote), lengths, kind], parts)
+
+    def cancelled(self, execution: Execution) -> Parts | None:
+        """Return the ERROR for a call that had not ended when its actor was stopped."""
+        if execution.no_reply:
+            return None
+        return split_frames(ERROR, [execution.call_id, [["", "", "", []]], [], "cancelled"], [])
 
     def init_failed(self, execution: Execution, error: BaseException) -> Parts:
         """Return the ERROR for a failed INIT; later calls are told the same."""

@@ -7,7 +7,7 @@
 
 Rules:
 
-* One message at a time, in the order of arrival.
+* One message at a time, in the order of arrival; calls of concurrent endpoints begin in that order, and run beside.
 * It ends with a STOP, which stays in the queue for whoever takes the callers over, or with `stop` (the rank ends).
 * At the end of the grace, what runs is ended: by an exception where user code runs, by a cancellation where it awaits.
 """
@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from meshrt.actor.callers import Callers, Message
+from meshrt.actor.concurrent import ConcurrentCalls
 from meshrt.actor.ending import StopInterrupt
 from meshrt.actor.execute import Execution, Executor, Parts
 from meshrt.errors import ProtocolError
@@ -52,6 +53,8 @@ class Mailbox:
         self.thread: int | None = None
         #: The message that runs now; read by other threads.
         self.running: Execution | None = None
+        #: What runs beside it.
+        self.concurrent = ConcurrentCalls(executor, self.callers)
         #: Whether a STOP has ended it.
         self.stopped = False
         self._exiting = exiting
@@ -69,7 +72,7 @@ class Mailbox:
         self.callers.wake()
 
     def cancel(self) -> None:
-        """Cancel the call that waits in the event loop, if there is one."""
+        """Cancel the calls that wait in the event loop, if there are any."""
         loop = self._loop
         if loop is not None:
             with contextlib.suppress(RuntimeError):  # closed meanwhile: nothing runs
@@ -229,6 +232,7 @@ class Mailbox:
                     callers.init_done()
                 # Let tasks that the actor started have their turn even if messages keep coming.
                 await asyncio.sleep(0)
+            await (self.concurrent.finish_soon() if self.stopped else self.concurrent.finish())
             await self._step_async(None, self.executor.cleanup_execution())
         finally:
             loop.remove_reader(callers.fileno())
@@ -239,8 +243,12 @@ class Mailbox:
         """Like `_step`; a coroutine is awaited."""
         if not (isinstance(work, Execution) and work.is_async):
             self._step(link, work)
+            self.concurrent.keep_backlogs()
             return
         self.callers.keep_backlogs()
+        if work.is_concurrent and link is not None:
+            self.concurrent.start(self._loop, link, work)
+            return
         self.running = work
         try:
             answer = await self.executor.run_async(work)
@@ -250,9 +258,11 @@ class Mailbox:
                 self.task.uncancel()
         if link is not None and answer:
             self.callers.answer(link, answer)
+            self.concurrent.keep_backlogs()
 
     def _cancel_running(self) -> None:
-        # On the loop's thread, between two steps of its tasks: what runs is a coroutine that waits.
+        # On the loop's thread, between two steps of its tasks: what runs are coroutines that wait.
+        self.concurrent.cancel()
         if self.running is not None and not self.running.interrupted:
             self.running.interrupted = True
             self.task.cancel()

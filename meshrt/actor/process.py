@@ -248,18 +248,24 @@ class RankProcess:
 
     def current_calls(self) -> list[EndpointCall]:
         """Return the endpoint calls that run on this rank now."""
-        running = [mailbox.running for mailbox in tuple(self.host.mailboxes.values())]
-        return [execution.context.call for execution in running if execution is not None]
+        found = []
+        for mailbox in tuple(self.host.mailboxes.values()):
+            serial = mailbox.running
+            found += [
+                execution for execution in (serial, *mailbox.concurrent.running.values()) if execution is not None
+            ]
+        return [execution.context.call for execution in found]
 
     def actors(self) -> list[ActorState]:
         """Return the actors that live here, that of the main thread first."""
         found = []
         main = self.host.main_mailbox
         for mailbox in sorted(self.host.mailboxes.values(), key=lambda mailbox: mailbox is not main):
-            running = mailbox.running
-            call = None if running is None else running.context.call
+            serial = mailbox.running
+            calls = {task: execution.context.call for task, execution in mailbox.concurrent.running.items()}
+            call = None if serial is None else serial.context.call
             instance = mailbox.executor.actor
-            found.append(ActorState(mailbox.name, mailbox.thread, call, mailbox.loop, mailbox.task, instance))
+            found.append(ActorState(mailbox.name, mailbox.thread, call, mailbox.loop, mailbox.task, instance, calls))
         return found
 
     def notify(self, event: str, body: Body) -> None:

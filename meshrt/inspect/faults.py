@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from meshrt.inspect.visibility import cut, is_debugging_file, is_hidden_file, is_plumbing_file
+from meshrt.inspect.visibility import cut, debugger_index, is_hidden_file, is_plumbing_file
 
 __all__ = ["SOURCE", "FaultThread", "parse", "records_of", "silence"]
 
@@ -75,11 +75,8 @@ def records_of(text: str, *, verbose: bool = False) -> list[dict[str, Any]]:
         main = index == len(threads) - 1
         frames = list(thread.frames)
         files = [file for file, _, _ in frames]
-        start = next((i for i, file in enumerate(files) if not is_plumbing_file(file)), len(files))
-        stop = next((i for i in range(start, len(files)) if is_debugging_file(files[i])), len(files))
-        stopped = stop < len(files) and all(map(is_plumbing_file, files[stop:]))
-        if stopped:
-            frames, files = frames[:stop], files[:stop]
+        stop = debugger_index(files)
+        frames, files = frames[:stop], files[:stop]
         shown = frames if verbose else cut(frames, files)
         if any(not is_plumbing_file(file) for file, _, _ in shown):
             records.append(
@@ -88,7 +85,7 @@ def records_of(text: str, *, verbose: bool = False) -> list[dict[str, Any]]:
                     "kind": "actor" if main else "thread",
                     "actor": "",
                     "endpoint": "",
-                    "state": "stopped" if stopped else "busy",
+                    "state": "stopped" if stop is not None else "busy",
                     "frames": [[file, line, function, is_hidden_file(file)] for file, line, function in shown],
                     "holder": "",
                     "source": SOURCE,

@@ -64,17 +64,17 @@ class RankInspector:
         actors = self._services.actors()
         marks = self._sampler.pulse(actors)
         for actor in actors:
-            mark = marks.get(actor.name)
+            endpoint, mark = marks.get(actor.name, ("", None))
             state, where = "idle", None
             if mark is not None:
                 state, where = ("blocked", mark.where) if mark.stands() else ("running", None)
             told = self._told.get(actor.name, ("", None, 0.0))
             since = mark.since if mark is not None and where is not None else 0.0
             if told != (state, where, since) and (state == "blocked" or told[0] == "blocked"):
-                self._tell(actor, state, mark)
+                self._tell(actor, endpoint, state, mark)
             self._told[actor.name] = (state, where, since)
 
-    def _tell(self, actor: ActorState, state: str, mark: Mark | None) -> None:
+    def _tell(self, actor: ActorState, endpoint: str, state: str, mark: Mark | None) -> None:
         place = ["", 0, ""]
         if state == "blocked":
             records = self._sampler.records([actor], actor=actor.name)
@@ -87,7 +87,6 @@ class RankInspector:
                     place = [entry.file, entry.line, entry.code.co_name]
         ago = time.monotonic() - mark.since if mark is not None and state != "running" else 0.0
         since = time.time_ns() / 1e9 - ago
-        endpoint = actor.call.endpoint if actor.call is not None else ""
         body = {"actor": actor.name, "endpoint": endpoint, "state": state, "since": since, "place": place}
         self._services.notify("inspect.progress", body)
 

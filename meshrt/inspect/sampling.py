@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from meshrt.hooks import ActorState
+from meshrt.hooks import ActorState, EndpointCall
 from meshrt.inspect.holder import holder
 from meshrt.inspect.stacks import Mark, Stack, ThreadLook, Threads, entries_of, frames_of, kernel_runs
 from meshrt.inspect.tasks import TaskLook, Tasks
@@ -61,17 +61,17 @@ class Sampler:
         self._threads = Threads()
         self._tasks = Tasks()
 
-    def pulse(self, actors: Sequence[ActorState]) -> dict[str, Mark]:
-        """Note where everything stands; returns the mark of each actor that runs a message."""
+    def pulse(self, actors: Sequence[ActorState]) -> dict[str, tuple[str, Mark]]:
+        """Note where everything stands; returns endpoint and mark of each actor that runs a message."""
         looks = self._threads.look(stacks=False)
         marks = {}
         for actor in actors:
             tasks = self._tasks.look(actor.loop) if _lives(actor.loop) else []
             look = looks.get(actor.thread or 0)
-            if actor.call is not None and look is not None:
-                serving = _serving(tasks)
+            call, serving = _serving(actor, tasks)
+            if call is not None and look is not None:
                 suspended = serving is not None and not serving.running
-                marks[actor.name] = serving.mark if serving is not None and suspended else look.mark
+                marks[actor.name] = call.endpoint, serving.mark if serving is not None and suspended else look.mark
         return marks
 
     def records(self, actors: Sequence[ActorState], *, actor: str = "", verbose: bool = False) -> list[Record]:
@@ -97,19 +97,21 @@ class Sampler:
     def _actor(self, actor: ActorState, look: ThreadLook, verbose: bool) -> list[Record]:
         own = _thread(look, verbose)
         own.kind, own.actor = "actor", actor.name
-        own.endpoint = actor.call.endpoint if actor.call is not None else ""
         in_user_code = any(not is_hidden_file(entry.file) for entry in own.stack)
         tasks = self._tasks.look(actor.loop) if _lives(actor.loop) else []
-        serving = _serving(tasks)
+        call, serving = _serving(actor, tasks)
+        own.endpoint = call.endpoint if call is not None else ""
         records = []
         if serving is not None and not serving.running:
             # The endpoint is suspended; what the thread runs, if anything, is another task or a callback.
             if in_user_code:
                 running = next((task for task in tasks if task.running), None)
                 name = "callback" if running is None else running.name
-                records.append(Record(name, "task", actor.name, "", own.state, own.stack, own.mark, own.waits))
+                endpoint = "" if running is None else _endpoint(actor, running)
+                records.append(Record(name, "task", actor.name, endpoint, own.state, own.stack, own.mark, own.waits))
             own.stack = entries_of(serving.stack, verbose=verbose)[0] if own.endpoint else []
-            own.mark, own.state, own.waits = serving.mark, "blocked", serving.awaits
+            if in_user_code or own.state != "stopped":
+                own.mark, own.state, own.waits = serving.mark, "blocked", serving.awaits
             in_user_code = bool(own.stack)
         if not own.endpoint and not in_user_code:
             own.state, own.waits = "idle", ""
@@ -117,8 +119,10 @@ class Sampler:
         for task in tasks:
             stack = entries_of(task.stack, verbose=verbose)[0]
             if task is not serving and not task.running and stack:
-                waits = task.awaits
-                records.append(Record(task.name, "task", actor.name, "", "blocked", stack, task.mark, waits))
+                endpoint = _endpoint(actor, task)
+                records.append(
+                    Record(task.name, "task", actor.name, endpoint, "blocked", stack, task.mark, task.awaits)
+                )
         return [own, *records]
 
 
@@ -126,9 +130,24 @@ def _lives(loop: Any) -> bool:
     return loop is not None and not loop.is_closed()
 
 
-def _serving(tasks: Sequence[TaskLook]) -> TaskLook | None:
-    """Return the task that serves the actor's messages: the runtime's own."""
-    return next((task for task in tasks if task.stack and is_hidden_file(task.stack[0].file)), None)
+def _serving(actor: ActorState, tasks: Sequence[TaskLook]) -> tuple[EndpointCall | None, TaskLook | None]:
+    """Return the call that stands for the actor, and the task of its event loop that is awaited in.
+
+    Of concurrent ones alone, that is the one that runs, or else the oldest.
+    """
+    looks = {look.task: look for look in tasks}
+    if actor.call is not None or not actor.concurrent:
+        return actor.call, looks.get(actor.task)
+    task = next((each.task for each in tasks if each.running and each.task in actor.concurrent), None)
+    if task is not None:
+        return actor.concurrent[task], looks[task]
+    call = actor.serves
+    return call, looks.get(actor.task_of(call)) if call is not None else None
+
+
+def _endpoint(actor: ActorState, look: TaskLook) -> str:
+    call = actor.concurrent.get(look.task)
+    return call.endpoint if call is not None else ""
 
 
 def _thread(look: ThreadLook, verbose: bool) -> Record:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from meshrt.inspect.visibility import cut, is_debugging_file, is_hidden_file, is_plumbing_file
+from meshrt.inspect.visibility import cut, debugger_index, is_hidden_file
 
 __all__ = ["Entry", "Mark", "Stack", "ThreadLook", "Threads", "entries_of", "frames_of", "kernel_runs"]
 
@@ -140,12 +140,9 @@ def entries_of(stack: Stack, *, verbose: bool) -> tuple[Stack, bool]:
         verbose: Everything, the runtime's frames too (but not the debugger's below a prompt).
     """
     files = [entry.file for entry in stack]
-    start = next((index for index, file in enumerate(files) if not is_plumbing_file(file)), len(files))
-    stop = next((index for index in range(start, len(files)) if is_debugging_file(files[index])), len(files))
-    stopped = stop < len(files) and all(map(is_plumbing_file, files[stop:]))
-    if stopped:
-        stack, files = stack[:stop], files[:stop]
-    return (stack if verbose else cut(stack, files)), stopped
+    stop = debugger_index(files)
+    stack, files = stack[:stop], files[:stop]
+    return (stack if verbose else cut(stack, files)), stop is not None
 
 
 def frames_of(stack: Stack) -> list[list[Any]]:

@@ -31,6 +31,7 @@ _FUTURE_ITERATOR = "FutureIter"
 class TaskLook:
     """One task at one look."""
 
+    task: Any
     name: str
     #: Outermost first.
     stack: Stack
@@ -65,7 +66,7 @@ class Tasks:
         since = before.since if same and before is not None else now
         mark = self._marks[task] = Mark((*where, _reference(awaited)), since, now)
         awaits = type(awaited).__name__ if awaited is not None else ""
-        return TaskLook(str(task_type.get_name(task)), stack, running, awaits, mark)
+        return TaskLook(task, str(task_type.get_name(task)), stack, running, awaits, mark)
 
 
 def _reference(awaited: Any) -> Any:

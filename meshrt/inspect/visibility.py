@@ -24,6 +24,7 @@ __all__ = [
     "bottom_frame",
     "caller_frame",
     "cut",
+    "debugger_index",
     "is_debugging_file",
     "is_hidden",
     "is_hidden_file",
@@ -127,6 +128,13 @@ def cut(stack: list[T], filenames: list[str]) -> list[T]:
     if start is None:
         return []
     return [stack[i] for i in range(start, len(stack)) if not is_hidden_file(filenames[i])]
+
+
+def debugger_index(filenames: Sequence[str]) -> int | None:
+    """Return where the debugger begins in a stack (outermost first) that stands in it; None: it does not."""
+    users = next((index for index, name in enumerate(filenames) if not is_plumbing_file(name)), 0)
+    begin = next((index for index in range(users, len(filenames)) if is_debugging_file(filenames[index])), None)
+    return begin if begin is not None and all(map(is_plumbing_file, filenames[begin:])) else None
 
 
 def visible(stack: list[tuple[FrameType, int]]) -> list[tuple[FrameType, int]]:

@@ -211,8 +211,8 @@ class StreamCall(Generic[R]):
 def remote_error(place: RankPlace, endpoint: str, frame: Frame) -> MeshError:
     """Make the exception that an ERROR frame stands for."""
     _, chain, lengths, kind = frame.header
-    if kind == "stopped":
-        return Fate("stopped").error(place, endpoint, may_have_run=False)
+    if kind in ("stopped", "cancelled"):
+        return Fate("stopped").error(place, endpoint, may_have_run=kind == "cancelled")
     remote = error_from_wire(chain)
     if kind == "exists":
         return UsageError(remote.message)

@@ -1,15 +1,13 @@
 """The debugger in a rank: what stops there, and what it serves.
 
-Loaded by the first ``breakpoint()`` of the process, or by the first operation of its name. A session belongs to one
-thread and one endpoint call; the table below is keyed by thread, as that is what ``breakpoint()`` and the hooks know;
-lines come in by (actor, thread name).
+Loaded by the first ``breakpoint()`` of the process, or by the first operation of its name.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
-import re
 import sys
 import threading
 from threading import get_ident
@@ -25,6 +23,7 @@ from meshrt.debug.rank.interrupts import Interrupts
 from meshrt.debug.rank.monitoring import Monitor
 from meshrt.debug.rank.postmortem import PostMortem
 from meshrt.debug.rank.session import RankSession
+from meshrt.debug.rank.sessions import RankSessions
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.rank.tracing import Tracer
 from meshrt.debug.stepping import caller_frame
@@ -47,9 +46,10 @@ class RankDebugger:
 
     def __init__(self, services: RankServices) -> None:
         self._services = services
-        self._sessions: dict[int, RankSession] = {}
+        self._sessions = RankSessions(services, self._new_session)
+        #: Of prompts: a line that was meant for one is not taken by another.
+        self._numbers = itertools.count(1)
         self._sources = SourceFetcher(services)
-        self._last_call: EndpointCall | None = None
         self._exit_lock = threading.Lock()
         self._closing = False
         #: Threads in which breakpoints are passed over.
@@ -89,11 +89,10 @@ class RankDebugger:
 
     def endpoint_exit(self, call: EndpointCall) -> None:
         """End the session of the endpoint that ended."""
-        self._interrupts.ended(get_ident())
-        self._tracer.leave()
-        session = self._sessions.pop(get_ident(), None)
-        if session is not None:
-            session.end()
+        self._interrupts.ended(get_ident(), call)
+        self._sessions.end(call)
+        if self._sessions.alone(call):
+            self._tracer.leave()
         self._mind_exits()
 
     def _mind_exits(self, *, coming: bool = False) -> None:
@@ -104,7 +103,7 @@ class RankDebugger:
         """
         exits = hooks.endpoint_exit
         with self._exit_lock:
-            wanted = coming or bool(self._sessions) or self._interrupts.pending or self._tracer.wanted
+            wanted = coming or len(self._sessions) > 0 or self._interrupts.pending or self._tracer.wanted
             if wanted and self.endpoint_exit not in exits:
                 exits.append(self.endpoint_exit)
             elif not wanted and self.endpoint_exit in exits:
@@ -114,7 +113,7 @@ class RankDebugger:
         """Show where it failed, or write it down, before the caller gets the exception."""
         if self._closing:
             return
-        if self._post_mortem.stops(call, exception, self._sessions.get(get_ident())):
+        if self._post_mortem.stops(call, exception, self._sessions.current()):
             self.open(call).failed(exception)
 
     def signalled(self, frame: FrameType | None) -> None:
@@ -124,48 +123,17 @@ class RankDebugger:
             self._tracer.follow(frame)
 
     def open(self, call: EndpointCall | None = None) -> RankSession:
-        """Return the session of the calling thread; a new one if need be."""
-        ident = get_ident()
-        session = self._sessions.get(ident)
-        if session is not None and not session.thread and not self._runs(session.call):
-            session.end()  # of something that ended without being an endpoint, such as the loading of a class
-            session = None
-        if session is None:
-            call = call or self._services.current_call()
-            thread = "" if call is not None else self._thread_name()
-            call = call or self._call_of_thread()
-            self._last_call = call
+        """Return the session of what the calling thread runs; a new one if need be."""
+        session, new = self._sessions.open(call)
+        if new:
             self._sources.new_session()
-            session = RankSession(self._services, call, thread, self._sources, self, self._forget)
-            self._sessions[ident] = session
             self._mind_exits()
             if self._closing:
                 session.close()
         return session
 
-    def _runs(self, call: EndpointCall) -> bool:
-        return any(running is call for running in self._services.current_calls())
-
-    def _forget(self, session: RankSession) -> None:
-        for ident, known in list(self._sessions.items()):
-            if known is session:
-                del self._sessions[ident]
-
-    def _thread_name(self) -> str:
-        """Return a name for a thread of the user's own that can be typed and is unique on this rank."""
-        name = re.sub(r"[^\w.-]+", "_", threading.current_thread().name.split(" ")[0]).strip("_") or "thread"
-        taken = {session.thread for session in list(self._sessions.values())}
-        return f"{name}-{threading.get_native_id()}" if name in taken else name
-
-    def _call_of_thread(self) -> EndpointCall:
-        """Say to which endpoint call a thread of the user's own belongs: the one that runs, or the last one."""
-        calls = list(self._services.current_calls())
-        if calls:
-            return calls[-1]
-        if self._last_call is not None:
-            return self._last_call
-        rank = self._services.rank
-        return EndpointCall(self._services.mesh_id, "thread", rank, "", [])
+    def _new_session(self, call: EndpointCall, thread: str) -> RankSession:
+        return RankSession(self._services, call, thread, self._sources, self, self._sessions, self._numbers)
 
     # -- breakpoints of running ranks, on the threads that reach them --------------------------------------------------
 
@@ -186,13 +154,18 @@ class RankDebugger:
 
     def follow(self, frame: FrameType | None) -> Any:
         """See `MeshBreaks`."""
-        return self._tracer.follow(frame)
+        stepping = self._sessions.tracing()
+        if stepping is None:
+            return self._tracer.follow(frame)
+        sys.settrace(stepping.debugger.trace_dispatch)  # of a concurrent call, whose turn comes
+        return None
 
     def _reached(self, frame: FrameType) -> None:
         """A line with a breakpoint is about to run."""
-        session = self._sessions.get(get_ident())
+        session = self._sessions.of_thread(get_ident())
         if session is not None and session.stopped:
             return  # a command that is being obeyed leads here
+        session = self._sessions.current()
         just_stopped = session is not None and session.take_mark(frame)
         hit = self._hit(frame)
         if hit is None or just_stopped:
@@ -208,7 +181,9 @@ class RankDebugger:
     def _hit(self, frame: FrameType) -> Hit | None:
         if self._closing or get_ident() in self._quiet:
             return None
-        hit = self._table.reached(frame, lambda: (self._services.current_call() or self._call_of_thread()).actor)
+        hit = self._table.reached(
+            frame, lambda: (self._services.current_call() or self._sessions.call_of_thread()).actor
+        )
         if hit is not None and not self._table.active:
             self._services.call_later(0, self._watch_no_more)
         return hit
@@ -227,11 +202,11 @@ class RankDebugger:
 
     def of_thread(self, ident: int) -> RankSession | None:
         """Return the session of a thread, if it has one."""
-        return self._sessions.get(ident)
+        return self._sessions.of_thread(ident)
 
     def input(self, body: Body) -> Body:
         """Hand a person's line, or an action, to the session that it is meant for."""
-        session = self._session_of(body)
+        session = self._sessions.named(str(body["actor"]), str(body.get("thread", "")))
         if session is None:
             return {"accepted": False}
         seq = int(body["seq"])
@@ -295,7 +270,7 @@ class RankDebugger:
 
     def complete(self, body: Body) -> Body:
         """Return what the last word of a line may become."""
-        session = self._session_of(body)
+        session = self._sessions.named(str(body["actor"]), str(body.get("thread", "")))
         frame = session.debugger.curframe if session is not None and session.stopped else None
         if session is not None and frame is not None:
             return {"names": complete(str(body["text"]), session.debugger.curframe_locals, frame.f_globals)}
@@ -304,16 +279,10 @@ class RankDebugger:
                 return {"names": complete(str(body["text"]), namespace_of(actor))}
         return {"names": []}
 
-    def _session_of(self, body: Body) -> RankSession | None:
-        for session in list(self._sessions.values()):
-            if session.call.actor == body["actor"] and session.thread == body.get("thread", ""):
-                return session
-        return None
-
     def proc_closing(self) -> None:
         """Release every stopped thread: the mesh is being stopped."""
         self._closing = True
-        for session in list(self._sessions.values()):
+        for session in self._sessions:
             session.close()
 
     def serve(self) -> None:

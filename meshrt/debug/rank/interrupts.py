@@ -58,7 +58,7 @@ class _Ask:
 
     def __init__(self, actor: ActorState) -> None:
         self.actor = actor.name
-        self.call = actor.call
+        self.call = actor.serves
         #: The actor has an event loop: if that has nothing to do, `Interrupts._on_loop` obeys.
         self.on_loop = actor.loop is not None
         #: The thread stops for it just now.
@@ -88,7 +88,7 @@ class Interrupts:
         #: Lines that are to be broken on the main thread.
         self._lines: dict[int, int] = {}
         #: Endpoints that a person aborted while they were suspended, by thread.
-        self._cancelled: dict[int, Any] = {}
+        self._cancelled: dict[int, tuple[EndpointCall, Any]] = {}
 
     @property
     def pending(self) -> bool:
@@ -114,12 +114,12 @@ class Interrupts:
         if session is not None and session.stopped:
             return {"state": "stopped", "text": str(session.debugger.place())}
         frame, _ = user_frame(sys._current_frames().get(ident)) if ident is not None else (None, True)
-        waits = actor.loop is not None and actor.call is not None
+        waits = actor.loop is not None and actor.serves is not None
         if ident is None or (frame is None and not waits):
             return {"state": "idle", "text": "it waits for messages"}
         where = f"at {frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})" if frame else "in an await"
         pending = self._asked.get(ident)
-        if pending is None or pending.call is not actor.call:
+        if pending is None or not actor.runs(pending.call):
             self._reach(actor, ident)
         return {"state": "asked", "text": where}
 
@@ -233,29 +233,31 @@ class Interrupts:
         elif ask is None and self._monitor is not None:
             self._monitor.spare_thread(get_ident())
 
-    def ended(self, ident: int) -> None:
-        """The endpoint of the calling thread has ended: so has what was asked for meanwhile."""
+    def ended(self, ident: int, call: EndpointCall) -> None:
+        """An endpoint of the calling thread has ended: so has what was asked of it."""
         ask = self._asked.get(ident)
-        if ask is not None and not ask.taken:
+        if ask is not None and not ask.taken and (ask.call is None or ask.call is call):
             self._forget(ident)
-        task = self._cancelled.pop(ident, None)
-        if task is not None:
-            task.uncancel()
+        cancelled = self._cancelled.get(ident)
+        if cancelled is not None and cancelled[0] is call:
+            del self._cancelled[ident]
+            cancelled[1].uncancel()
 
     def _on_loop(self, ask: _Ask) -> None:
         """The actor's event loop has nothing to do: whatever its endpoint awaits is not done."""
         ident = get_ident()
-        if self._current(ident) is not ask or ask.call is None:
+        call = ask.call
+        if self._current(ident) is not ask or call is None:
             return
         state = self._state(ask)
-        task: Any = state.task if state is not None else None
+        task: Any = state.task_of(call) if state is not None else None
         stack = await_chain(task) if task is not None else []
         if not stack:
             self._forget(ident)
             return
 
         def abort(reason: str) -> None:
-            self._cancelled[ident] = task
+            self._cancelled[ident] = call, task
             task.cancel(reason)
 
         self._take(ask, lambda session: session.stop_suspended(stack, abort))
@@ -299,7 +301,7 @@ class Interrupts:
             return None
         session = self._sessions.of_thread(ident)
         state = self._state(ask)
-        if state is not None and state.call is ask.call and (session is None or not session.stopped):
+        if state is not None and state.runs(ask.call) and (session is None or not session.stopped):
             return ask
         self._forget(ident)
         return None

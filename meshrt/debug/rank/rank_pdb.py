@@ -53,6 +53,8 @@ class Owner(PromptOwner, Protocol):
     @property
     def mesh_breaks(self) -> Finder: ...
 
+    def say_turn(self) -> None: ...
+
     def at_prompt(self, debugger: RankPdb, reason: str, /) -> AbstractContextManager[None]: ...
 
     def left_tracing(self) -> None: ...
@@ -181,6 +183,12 @@ class RankPdb(PromptPdb):
         """Whether the last command was ``continue``: the next stop, if any, is a breakpoint."""
         return self.stoplineno == -1 and self.stopframe is self.botframe and self.returnframe is None
 
+    @property
+    def wants_trace(self) -> bool:
+        """Whether the debugged code runs, and is to stop again by itself. Any thread."""
+        running = self.botframe is not None and not self.at_prompt and not self.post_mortem
+        return running and (bool(self.breaks) or not self.goes_on())
+
     def untrace(self, frame: FrameType | None) -> None:
         """Let the calling thread run at full speed, as far as this session is concerned."""
         sys.settrace(None)
@@ -273,7 +281,9 @@ class RankPdb(PromptPdb):
             super().dispatch_return(frame, arg)
         if frame is self.botframe:
             sys.settrace(None)  # stepped out of the endpoint
-            self.session.users_trace.put_back()
+            self.botframe = None
+            if not self.session.users_trace.put_back():
+                self.session.mesh_breaks.follow(None)
             self.session.left_tracing()
             return None
         return self.trace_dispatch
@@ -325,6 +335,7 @@ class RankPdb(PromptPdb):
 
     def interaction(self, frame: FrameType | None, tb_or_exc: Any) -> None:
         with headroom, routed(self.session.console):
+            self.session.say_turn()
             super().interaction(frame, tb_or_exc)
 
     def bp_commands(self, frame: FrameType) -> Any:

@@ -38,6 +38,19 @@ class MeshBreaks(Protocol):
         """Look for them on this thread again, after a session has used its trace function; returns the local one."""
 
 
+class Siblings(Protocol):
+    """The sessions of this rank, as one of them sees the others."""
+
+    def forget(self, session: RankSession) -> None:
+        """``session`` has ended."""
+
+    def named(self, actor: str, thread: str) -> RankSession | None:
+        """Return the session that a person names so, if there is one."""
+
+    def turn_of(self, session: RankSession) -> str:
+        """Return the name of the call that ``session`` is of, if other calls of its thread have sessions too; or ""."""
+
+
 class RankSession:
     """The stops of one thread during one endpoint call.
 
@@ -51,10 +64,12 @@ class RankSession:
         thread: str,
         sources: SourceFetcher,
         mesh_breaks: MeshBreaks,
-        ended: Callable[[RankSession], None],
+        siblings: Siblings,
+        numbers: Iterator[int],
     ) -> None:
         self.call = call
         self.thread = thread
+        self.ident = threading.get_ident()
         self.sources = sources
         self.mesh_breaks = mesh_breaks
         self.console = Console(self._prompted, self._printed)
@@ -70,13 +85,14 @@ class RankSession:
         #: Which breakpoint of the mesh stopped it; 0: none.
         self.hit = 0
         self._services = services
+        self._siblings = siblings
+        self._numbers = numbers
         self._seq = 0
         self._stop = 0
         self._since = 0.0
         self._reason = ""
         self._stack: list[RankPdb] = [RankPdb(self)]
         self._open = 0  # the prompt that waits for a line, or 0
-        self._ended = ended
         self._closed = False
         #: The line at which a trace function has just stopped, if it is going to be reported once more.
         self._mark: tuple[int, int] | None = None
@@ -146,19 +162,20 @@ class RankSession:
 
     def end(self) -> None:
         """End the session: the thread is not traced any more, and the root is told."""
-        if is_ours(sys.gettrace()):
-            sys.settrace(None)
-        self.users_trace.put_back()
         if self._closed:
             return
+        if is_ours(sys.gettrace()):
+            sys.settrace(None)
         self._closed = True
         for debugger in self._stack:
             debugger.forget_breaks()
         displayhook: Any = sys.displayhook
         if isinstance(getattr(displayhook, "__self__", None), RankPdb):
             sys.displayhook = sys.__displayhook__
-        self._ended(self)
-        if self._seq:
+        self._siblings.forget(self)
+        if not self.users_trace.put_back():
+            self.mesh_breaks.follow(None)
+        if self._seq and self._siblings.named(self.call.actor, self.thread) is None:
             self._services.notify("debug.ended", self._key())
 
     def left_tracing(self) -> None:
@@ -242,6 +259,12 @@ class RankSession:
         self._stack.remove(debugger)
         self._stack[-1].at_prompt = True
 
+    def say_turn(self) -> None:
+        """Name the call, if it takes turns with others that have been stopped too."""
+        turn = self._siblings.turn_of(self)
+        if turn:
+            self.console.write(f"--{turn}--\n")
+
     @contextlib.contextmanager
     def at_prompt(self, debugger: RankPdb, reason: str) -> Iterator[None]:
         """Hold the rank's deadlines while ``debugger`` reads commands, then say how it went on."""
@@ -267,7 +290,7 @@ class RankSession:
             self._services.notify("debug.resumed", {**self._key(), "how": _how(debugger), "text": self._text()})
 
     def _prompted(self, text: str, prompt: str) -> None:
-        self._seq += 1
+        self._seq = next(self._numbers)
         self._open = self._seq
         facts, self.facts = self.facts, None
         error, self.error = self.error, ""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from meshrt.actor.actor import Actor
-from meshrt.actor.endpoint import endpoint, endpoints_of, explain_missing
+from meshrt.actor.endpoint import concurrent_endpoint, endpoint, endpoints_of, explain_missing
 from meshrt.errors import NotAnEndpointError, UsageError
 
 
@@ -66,6 +66,25 @@ def test_arguments_are_checked_with_pythons_text() -> None:
 def test_what_is_no_function_is_refused(thing: Any) -> None:
     with pytest.raises(UsageError, match="decorates a method"):
         endpoint(thing)
+
+
+def test_a_concurrent_endpoint_is_async() -> None:
+    class Server(Trainer):
+        @concurrent_endpoint
+        async def evaluate(self) -> None: ...
+
+        @concurrent_endpoint()
+        async def serve(self) -> None: ...
+
+    specs = endpoints_of(Server)
+    assert {name for name, spec in specs.items() if spec.is_concurrent} == {"evaluate", "serve"}
+    for thing in (3, Trainer.helper, staticmethod(len)):
+        with pytest.raises(UsageError, match="decorates an async def method"):
+            concurrent_endpoint(thing)  # type: ignore[type-var]  # what a user may write
+    with pytest.raises(UsageError, match="takes its place"):
+        concurrent_endpoint(Trainer.evaluate)
+    with pytest.raises(UsageError, match="which is enough"):
+        endpoint(Server.serve)
 
 
 def test_what_is_missing_is_explained() -> None:

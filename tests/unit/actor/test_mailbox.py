@@ -17,7 +17,7 @@ import pytest
 
 from meshrt.actor.actor import Actor
 from meshrt.actor.callers import Message
-from meshrt.actor.endpoint import endpoint
+from meshrt.actor.endpoint import concurrent_endpoint, endpoint
 from meshrt.actor.execute import Executor
 from meshrt.actor.mailbox import Mailbox
 from meshrt.selection import Extent, Shape
@@ -334,6 +334,10 @@ class Waiting(Notes):
             Waiting.noted.append("finally")
         return ""
 
+    @concurrent_endpoint
+    async def wait_beside(self, how: str) -> str:
+        return await self.wait(how)
+
     @endpoint
     async def start_task(self, code: object) -> None:
         async def end() -> None:
@@ -379,6 +383,20 @@ def test_cancel_hits_only_the_call_that_runs(served: Served, waiting: Caller) ->
     waiting.call(2, "tell_quietly")
     waiting.call(3, "tell", "on")
     assert waiting.answers(4)[1:] == [(1, "swallowed"), (2, "error "), (3, "on")]
+
+
+def test_a_stopped_actor_gives_its_concurrent_calls_some_time(
+    served: Served, waiting: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("meshrt.actor.concurrent._GRACE", 0.1)
+    waiting.call(1, "wait_beside", "obey")
+    waiting.call(2, "wait_beside", "swallow")
+    waiting.call(3, "wait_beside", "obey", flags=NO_REPLY)
+    waiting.call(4, "tell", "on")
+    waiting.stop(5)
+    served.thread.join(20)
+    assert waiting.answers(4)[1:] == [(4, "on"), (1, "error cancelled"), (2, "swallowed")]
+    assert Waiting.noted == ["finally"] * 3 and Notes.cleaned == [None]
 
 
 @pytest.mark.parametrize("code", [3, "in words"])

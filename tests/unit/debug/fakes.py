@@ -92,7 +92,7 @@ class FakeRank:
         self._hook = sys.breakpointhook
         sys.breakpointhook = self.debugger.breakpointhook
         self._threads: list[threading.Thread] = []
-        self._seqs: dict[str, int] = {}
+        self._seqs: dict[tuple[str, str], int] = {}
 
     def close(self) -> None:
         self.debugger.proc_closing()
@@ -140,12 +140,12 @@ class FakeRank:
     def stopped(self) -> Body:
         """Wait for the next prompt."""
         body = self.event("debug.stopped")
-        self._seqs[body["thread"]] = body["seq"]
+        self._seqs[body["actor"], body["thread"]] = body["seq"]
         return body
 
     def send(self, line: str | None, actor: str = "debugee", thread: str = "", **more: Any) -> bool:
         """Type ``line`` at the last prompt of ``thread``."""
-        body = {"actor": actor, "thread": thread, "seq": self._seqs[thread], "line": line, **more}
+        body = {"actor": actor, "thread": thread, "seq": self._seqs[actor, thread], "line": line, **more}
         return bool(self.debugger.input(body)["accepted"])
 
     def ask(self, line: str, **more: Any) -> str:

@@ -25,7 +25,7 @@ class Thing:
 
 def evaluate(rank: FakeRank, expression: str, **more: Any) -> Body:
     """Evaluate an expression in an actor that is there."""
-    rank.services.calls.setdefault(0, rank.debugger._call_of_thread())
+    rank.services.calls.setdefault(0, rank.debugger._sessions.call_of_thread())
     actor = rank.services.calls[0].actor
     rank.services.instances[actor] = Thing()
     answers: queue.Queue[Body | None] = queue.Queue()

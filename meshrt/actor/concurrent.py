@@ -1,0 +1,90 @@
+"""The calls of concurrent endpoints of one actor: each runs in an asyncio task of its own, beside its other messages.
+
+A call: ``started -> running -> answered``, or ``-> cancelled`` at the end of the grace: then its caller is told the
+fate of the rank, or, if the actor alone was stopped, that.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from meshrt.actor.callers import Callers
+from meshrt.actor.execute import Execution, Executor
+from meshrt.transport.link import Link
+
+__all__ = ["ConcurrentCalls"]
+
+#: Seconds for what runs, when the actor alone is stopped; in a rank that ends it is the mesh that has patience.
+_GRACE = 5.0
+#: Seconds for what has been cancelled then.
+_CANCELLED = 1.0
+
+
+class ConcurrentCalls:
+    """Belongs to the actor's event loop; `running` may be read by other threads."""
+
+    def __init__(self, executor: Executor, callers: Callers) -> None:
+        self._executor = executor
+        self._callers = callers
+        self._running: dict[Any, Execution] = {}
+        #: What is cancelled must be answered: nothing else will tell its callers.
+        self._rank_lives = False
+        #: The number of the next call, by endpoint: names of tasks that a person can tell apart.
+        self._numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: itertools.count(1))
+
+    def __bool__(self) -> bool:
+        return bool(self._running)
+
+    @property
+    def running(self) -> dict[Any, Execution]:
+        """Return what runs, by its asyncio task, in the order in which it began. Any thread."""
+        return dict(self._running)
+
+    def start(self, loop: Any, link: Link, execution: Execution) -> None:
+        """Run a call. It begins when the loop comes round, after those that were started before."""
+        endpoint = execution.context.endpoint
+        name = f"{endpoint}-{next(self._numbers[endpoint])}"
+        task = loop.create_task(self._run(link, execution), name=name)
+        self._running[task] = execution
+        task.add_done_callback(self._running.pop)
+
+    async def _run(self, link: Link, execution: Execution) -> None:
+        answer = await self._executor.run_async(execution)
+        if execution.interrupted and self._rank_lives and not answer:
+            answer = self._executor.cancelled(execution)
+        if answer:
+            self._callers.answer(link, answer)
+            self.keep_backlogs()
+
+    def keep_backlogs(self) -> None:
+        """Copy what has not been written of answers, as user code runs at any time."""
+        if self._running:
+            self._callers.keep_backlogs()
+
+    def cancel(self) -> None:
+        """Cancel all of them: the grace has ended."""
+        for task, execution in self.running.items():
+            if not execution.interrupted:
+                execution.interrupted = True
+                task.cancel()
+
+    async def finish(self) -> None:
+        """Wait until all have ended, however long that takes: whoever ends the rank cancels them."""
+        import asyncio  # start-up: only actors with async endpoints pay for it
+
+        while self._running:
+            await asyncio.wait(self.running)
+
+    async def finish_soon(self) -> None:
+        """Wait until all have ended, and cancel what takes too long."""
+        import asyncio  # start-up: as above
+
+        if self._running:
+            await asyncio.wait(self.running, timeout=_GRACE)
+        if self._running:
+            self._rank_lives = True
+            self.cancel()
+            await asyncio.wait(self.running, timeout=_CANCELLED)

@@ -1,0 +1,144 @@
+"""The sessions of one rank, by what they are of: an endpoint call on its actor's thread, or a thread of the user's own.
+
+On the thread of an actor with concurrent endpoints several calls take turns. One of them at a time stands at a prompt,
+as a stop is a stop of the thread; a person names them all by the actor.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from threading import get_ident
+
+from meshrt.debug.rank.session import RankSession
+from meshrt.hooks import EndpointCall, RankServices
+
+__all__ = ["RankSessions"]
+
+
+class RankSessions:
+    """Any thread may look; a thread opens and ends its own sessions only.
+
+    Args:
+        make: ``make(call, name of the thread)`` returns a new session; "" is the thread of the call's actor.
+    """
+
+    def __init__(self, services: RankServices, make: Callable[[EndpointCall, str], RankSession]) -> None:
+        self._services = services
+        self._make = make
+        self._last_call: EndpointCall | None = None
+        #: By thread, and the call's identity: equal calls are not the same call. No call: 0.
+        self._table: dict[tuple[int, int], RankSession] = {}
+
+    def __iter__(self) -> Iterator[RankSession]:
+        return iter(list(self._table.values()))
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    # -- on the thread that runs user code
+
+    def open(self, call: EndpointCall | None = None) -> tuple[RankSession, bool]:
+        """Return the session of what the calling thread runs, and whether it is new.
+
+        Args:
+            call: What it runs, where the thread itself does not know.
+        """
+        ident = get_ident()
+        for session in self:
+            if session.ident == ident and not session.thread and not self._runs(session.call):
+                session.end()  # of something that ended without being an endpoint, such as the loading of a class
+        current = self._services.current_call()
+        if current is not None and (call is None or self._runs(current)):
+            call = current
+        key = self._key(ident, call)
+        known = self._table.get(key)
+        if known is not None:
+            return known, False
+        thread = "" if key[1] else self._thread_name()
+        self._last_call = call = call or self.call_of_thread()
+        session = self._table[key] = self._make(call, thread)
+        return session, True
+
+    def current(self) -> RankSession | None:
+        """Return the session of what the calling thread runs, if it has one."""
+        ident = get_ident()
+        return self._table.get(self._key(ident, self._services.current_call())) or self.of_thread(ident)
+
+    def end(self, call: EndpointCall) -> None:
+        """End the session of a call that has ended on the calling thread, if it had one."""
+        session = self._table.pop((get_ident(), id(call)), None)
+        if session is not None:
+            session.end()
+
+    def forget(self, session: RankSession) -> None:
+        """``session`` has ended."""
+        for key, known in list(self._table.items()):
+            if known is session:
+                del self._table[key]
+
+    def turn_of(self, session: RankSession) -> str:
+        """Return the name of the call that ``session`` is of, if other calls of its thread have sessions too; or ""."""
+        if session.thread or all(other is session or other.ident != session.ident for other in self):
+            return ""
+        for actor in self._services.actors():
+            for task, call in actor.concurrent.items():
+                if call is session.call:
+                    return str(task.get_name())
+        return session.call.endpoint
+
+    def tracing(self) -> RankSession | None:
+        """Return a session of the calling thread that has to trace it: it steps, or has breakpoints of its own."""
+        ident = get_ident()
+        return next((session for session in self if session.ident == ident and session.debugger.wants_trace), None)
+
+    def alone(self, call: EndpointCall) -> bool:
+        """Whether the calling thread runs nothing beside ``call``."""
+        ident = get_ident()
+        actor = next((actor for actor in self._services.actors() if actor.thread == ident), None)
+        return actor is None or all(other is call for other in actor.concurrent.values())
+
+    def call_of_thread(self) -> EndpointCall:
+        """Say to which endpoint call a thread of the user's own belongs: the one that runs, or the last one."""
+        calls = list(self._services.current_calls())
+        if calls:
+            return calls[-1]
+        if self._last_call is not None:
+            return self._last_call
+        return EndpointCall(self._services.mesh_id, "thread", self._services.rank, "", [])
+
+    def _key(self, ident: int, call: EndpointCall | None) -> tuple[int, int]:
+        """A call that has been handed to another thread (``asyncio.to_thread``) does not run on its actor's."""
+        known = call is not None and any(
+            actor.name == call.actor and actor.thread == ident for actor in self._services.actors()
+        )
+        return ident, id(call) if known else 0
+
+    def _runs(self, call: EndpointCall) -> bool:
+        return any(running is call for running in self._services.current_calls())
+
+    def _thread_name(self) -> str:
+        """Return a name for a thread of the user's own that can be typed and is unique on this rank."""
+        name = re.sub(r"[^\w.-]+", "_", threading.current_thread().name.split(" ")[0]).strip("_") or "thread"
+        taken = {session.thread for session in self}
+        return f"{name}-{threading.get_native_id()}" if name in taken else name
+
+    # -- any thread
+
+    def of_thread(self, ident: int) -> RankSession | None:
+        """Return the session of a thread: the one that stands, or works on a line, or else traces it."""
+        sessions = [session for session in self if session.ident == ident]
+        for session in sessions:
+            if session.stopped:
+                return session
+        return next((session for session in sessions if session.debugger.wants_trace), next(iter(sessions), None))
+
+    def named(self, actor: str, thread: str) -> RankSession | None:
+        """Return the session that a person means, who names an actor, or a thread beside it."""
+        sessions = [session for session in self if session.call.actor == actor and session.thread == thread]
+        return next((session for session in sessions if session.stopped), next(iter(sessions), None))
+
+    def clear(self) -> None:
+        """Forget everything: this process is a forked child."""
+        self._table.clear()

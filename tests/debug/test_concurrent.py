@@ -1,0 +1,117 @@
+"""Stops in calls that run beside each other in one actor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from meshrt import ActorError, ActorMesh, proc_mesh
+from tests.debug.actors import Debugee
+from tests.debug.harness import Person, person
+from tests.debug.turns import Turns, line_of
+from tests.support.waiting import wait_until
+
+WAIT = 20
+
+
+def spawn(**sizes: Any) -> ActorMesh[Turns]:
+    return proc_mesh(**sizes).spawn("turns", Turns).get(WAIT)
+
+
+def until(me: Person, line: str, text: str) -> str:
+    shown = ""
+
+    def found() -> bool:
+        nonlocal shown
+        shown = me(line)
+        return text in shown
+
+    wait_until(found, WAIT, text)
+    return shown
+
+
+def test_two_calls_are_stepped_in_turns() -> None:
+    turns = spawn(gpus=2)
+    first, second = turns.take.call(1), turns.take.call(10)
+    with person() as me:
+        me.wait("turns")
+        me("attach turns 1")
+        assert f"({line_of('wait')})take()" in me("n")
+        # The first call waits: the second one has its turn, and says so.
+        shown = me("n")
+        assert f"({line_of('take')})take()" in shown and shown.startswith("--take-2--\n")
+        assert me("p number") == "10\n"
+        # Neither to let it go nor its end loses the step of the first one.
+        opened = [turns.let_in.call(number) for number in (10, 1)]
+        me("c")
+        me.wait("turns", "ranks(1)")
+        assert f"({line_of('woken')})take()" in me("bt")
+        assert me("p number") == "1\n"
+        me("detach")
+        while not all(future.done() for future in (first, second)):
+            me("continue")
+    assert first.get(WAIT).values() == [2, 2] and second.get(WAIT).values() == [11, 11]
+    assert [future.get(WAIT).values() for future in opened] == [[None, None]] * 2
+
+
+def test_post_mortem_of_one_call() -> None:
+    turns = spawn(gpus=1)
+    waiting = turns.plain.call_one(3)
+    with person() as me:
+        me("postmortem on")
+        failed = turns.fail.call_one()
+        me.wait("turns")
+        (row,) = me.rows()
+        assert (row["line"], row["state"]) == (line_of("raised"), "post-mortem")
+        me("continue")
+    with pytest.raises(ActorError, match="of this call only"):
+        failed.get(WAIT)
+    turns.let_in.call_one(3).get(WAIT)
+    assert waiting.get(WAIT) == -3
+
+
+def test_where_shows_every_call_and_interrupt_the_oldest() -> None:
+    turns = spawn(gpus=2)
+    waiting = [turns.plain.call(number) for number in (1, 2)]
+    with person() as me:
+        shown = until(me, "where turns", f"turns.py:{line_of('plain')}")
+        assert shown.count(f"turns.py:{line_of('plain')}") == 2
+        until(me, "list blocked", "(plain)")
+        assert f"({line_of('plain')})plain()" in me("interrupt turns ranks(:)")
+        assert me("cast turns ranks(:) p number") == "[0-1] 1\n"
+        assert "stopped in the debugger" in me("where turns")
+        me("continue")
+        until(me, "list blocked", "(plain)")
+    for number in (1, 2):
+        turns.let_in.call(number).get(WAIT)
+    assert [future.get(WAIT).values() for future in waiting] == [[-1, -1], [-2, -2]]
+
+
+def test_a_breakpoint_in_a_call_that_runs_survives_the_end_of_another() -> None:
+    turns = spawn(gpus=1)
+    turning = turns.turn.call_one()
+    with person() as me:
+        me(f"break turns.py:{line_of('round')}, not self.going")
+        plain = turns.plain.call_one(4)
+        turns.let_in.call_one(4).get(WAIT)
+        assert plain.get(WAIT) == -4
+        me("clear")
+        me(f"tbreak turns.py:{line_of('round')}")
+        me.wait("turns")
+        assert f"({line_of('round')})turn()" in me("cast turns ranks(0) bt")
+        me("continue")
+    turns.finish.call_one().get(WAIT)
+    assert turning.get(WAIT) == 1
+
+
+def test_the_other_actors_of_the_rank_go_on() -> None:
+    mesh = proc_mesh(gpus=1)
+    turns, other = mesh.spawn("turns", Turns).get(WAIT), mesh.spawn("other", Debugee).get(WAIT)
+    result = turns.take.call_one(1)
+    with person() as me:
+        me.wait("turns")
+        assert other.pid.call_one().get(WAIT)
+        gate = turns.let_in.call_one(1)
+        me("continue")
+    assert gate.get(WAIT) is None and result.get(WAIT) == 2
