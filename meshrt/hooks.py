@@ -179,6 +179,9 @@ class RankServices(Protocol):
     def set_held(self, held: bool) -> None:
         """Say that a thread of this rank was stopped (or let go) by a person: deadlines stand still. Counts."""
 
+    #: How often `signal_main` has sent its signal.
+    signals_sent: int
+
     def signal_main(self) -> None:
         """Have `Hooks.signalled` run on the main thread, between two byte codes or in the middle of a system call.
 

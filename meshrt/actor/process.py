@@ -71,6 +71,7 @@ class RankProcess:
             "ping": lambda body: {"pid": self.pid},
             "hold": self._on_hold,
         }
+        self.signals_sent = 0
         self.deferred_operations: dict[str, Callable[[Body, Answer], None]] = {}
         self._birth = birth
         self._main_queue: queue.SimpleQueue[Mailbox | None] = queue.SimpleQueue()
@@ -132,7 +133,7 @@ class RankProcess:
         hold_sigterm_in_forks()
         signal.signal(_MAIN_SIGNAL, self._on_main_signal)
         if os.environ.get("MESHRT_POST_MORTEM", "0") not in ("", "0"):
-            hooks.endpoint_error.append(self._first_error)
+            self.host.before_error.append(self._load_debugger)
         sys.breakpointhook = self._breakpointhook
         pdbhook.install()
         threading.excepthook = self._thread_excepthook
@@ -213,12 +214,12 @@ class RankProcess:
                 return None
             return sys.breakpointhook(*args, **kwargs)
 
-    def _first_error(self, call: EndpointCall, error: BaseException) -> None:
-        """The first endpoint that raises loads the debugger, if the environment asks for that."""
-        hooks.endpoint_error.remove(self._first_error)
-        known = tuple(hooks.endpoint_error)
+    def _load_debugger(self) -> None:
+        """The first endpoint that raises loads the debugger, if the environment asks for that.
+
+        No hook itself: loading takes a while, and whatever else raises meanwhile has to find the debugger's hooks too.
+        """
         hooks.load("debug", self, in_root=False)
-        hooks.run([function for function in hooks.endpoint_error if function not in known], call, error)
 
     def _on_main_signal(self, _number: int, frame: types.FrameType | None) -> None:
         # Not through `hooks.run`: what a hook raises here is meant for the code that was interrupted.
@@ -235,6 +236,7 @@ class RankProcess:
             raise MeshError(f"code of this rank has taken signal {int(_MAIN_SIGNAL)}, which the debugger needs")
         ident = threading.main_thread().ident
         if ident is not None:
+            self.signals_sent += 1
             signal.pthread_kill(ident, _MAIN_SIGNAL)
 
     def interject(self, function: Callable[[Any], None]) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from meshrt.inspect.visibility import cut, debugger_index, is_hidden_file, is_plumbing_file
@@ -64,10 +66,15 @@ def parse(text: str) -> list[FaultThread]:
     return found
 
 
-def records_of(text: str, *, verbose: bool = False) -> list[dict[str, Any]]:
+def records_of(
+    text: str, *, verbose: bool = False, actors: Mapping[int, str] = MappingProxyType({})
+) -> list[dict[str, Any]]:
     """Return records as `Record.to_wire` makes them, with ``"source"``: of the threads that are in user code.
 
-    The main thread, which faulthandler writes last, is that of the first actor.
+    The main thread, which faulthandler writes last, is that of the first actor, whose name is not known here.
+
+    Args:
+        actors: The names of further actors, by the ident of their thread.
     """
     threads = parse(text)
     records = []
@@ -79,11 +86,12 @@ def records_of(text: str, *, verbose: bool = False) -> list[dict[str, Any]]:
         frames, files = frames[:stop], files[:stop]
         shown = frames if verbose else cut(frames, files)
         if any(not is_plumbing_file(file) for file, _, _ in shown):
+            actor = actors.get(int(thread.ident, 16), "")
             records.append(
                 {
-                    "name": thread.name or ("MainThread" if main else f"thread {thread.ident}"),
-                    "kind": "actor" if main else "thread",
-                    "actor": "",
+                    "name": thread.name or ("MainThread" if main else f"meshrt-{actor}" if actor else "without a name"),
+                    "kind": "actor" if main or actor else "thread",
+                    "actor": actor,
                     "endpoint": "",
                     "state": "stopped" if stop is not None else "busy",
                     "frames": [[file, line, function, is_hidden_file(file)] for file, line, function in shown],

@@ -3,14 +3,17 @@
 * operation ``inspect.stacks`` {actor, verbose}: the records of `meshrt.inspect.sampling`. What did not stand already
   at the last pulse is looked at twice, `GAP` seconds apart; at once where a first look after `BREATH` sees it run.
 * event ``inspect.progress`` {actor, endpoint, state, since, place}: when an actor's endpoint has stood at one
-  instruction between two pulses, and when it goes on. Nothing is sent for one that runs as it should.
+  instruction between two pulses, and when it goes on, or is no more. Nothing is sent for one that runs as it should.
+* event ``inspect.placed`` {actor, ident}: the thread of an actor that is not on the main thread; once.
 
 On the control thread.
 """
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from meshrt.hooks import ActorState, Answer, Body, RankServices, hooks
@@ -32,9 +35,10 @@ class RankInspector:
 
     def __init__(self, services: RankServices) -> None:
         self._services = services
-        self._sampler = Sampler()
+        self._sampler = Sampler(lambda: services.signals_sent)
         #: What the root was told last of each actor: state, and the mark it was told of.
         self._told: dict[str, tuple[str, Any, float]] = {}
+        self._placed: dict[str, int] = {}
 
     def stacks(self, body: Body, answer: Answer) -> None:
         """Answer with the stacks of this rank."""
@@ -62,7 +66,11 @@ class RankInspector:
     def pulse(self) -> None:
         """Note where everything stands, and tell the root what has changed."""
         actors = self._services.actors()
+        self._tell_places(actors)
         marks = self._sampler.pulse(actors)
+        for name in self._told.keys() - {actor.name for actor in actors}:
+            if self._told.pop(name)[0] == "blocked":
+                self._notify(name, "", "running", 0.0)
         for actor in actors:
             endpoint, mark = marks.get(actor.name, ("", None))
             state, where = "idle", None
@@ -86,9 +94,20 @@ class RankInspector:
                     entry = record.stack[own_index([entry.file for entry in record.stack])]
                     place = [entry.file, entry.line, entry.code.co_name]
         ago = time.monotonic() - mark.since if mark is not None and state != "running" else 0.0
+        self._notify(actor.name, endpoint, state, ago, place)
+
+    def _notify(self, actor: str, endpoint: str, state: str, ago: float, place: Sequence[Any] = ("", 0, "")) -> None:
         since = time.time_ns() / 1e9 - ago
-        body = {"actor": actor.name, "endpoint": endpoint, "state": state, "since": since, "place": place}
+        body = {"actor": actor, "endpoint": endpoint, "state": state, "since": since, "place": list(place)}
         self._services.notify("inspect.progress", body)
+
+    def _tell_places(self, actors: Sequence[ActorState]) -> None:
+        main = threading.main_thread().ident
+        places = {actor.name: actor.thread for actor in actors if actor.thread not in (None, main)}
+        for name, ident in places.items():
+            if self._placed.get(name) != ident:
+                self._services.notify("inspect.placed", {"actor": name, "ident": ident})
+        self._placed = places
 
 
 def _answer(records: list[Record]) -> Body:

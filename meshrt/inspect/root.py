@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from meshrt.hooks import Body, RootServices
@@ -34,6 +35,7 @@ class Activity:
     def __init__(self, services: RootServices) -> None:
         self._rows: dict[tuple[str, int, str], ActivityRow] = {}
         self._silent: dict[tuple[str, int], tuple[str, float]] = {}
+        self._actors: dict[tuple[str, int], dict[int, str]] = {}
         for mesh in services.meshes():
             for rank, state in mesh.get("silent", {}).items():
                 self.silent(mesh["mesh_id"], rank, state)
@@ -54,6 +56,17 @@ class Activity:
         row = ActivityRow(body["state"], body["since"], (file, line, function), body["endpoint"])
         self._rows[mesh_id, rank, body["actor"]] = row
 
+    def actors(self, mesh_id: str, rank: int) -> Mapping[int, str]:
+        """Return the names of the actors of a rank that are not on its main thread, by the ident of their thread."""
+        return self._actors.get((mesh_id, rank), {})
+
+    def placed(self, mesh_id: str, rank: int, body: Body) -> None:
+        """A rank tells the thread of an actor that is not on its main thread."""
+        actors = self._actors.setdefault((mesh_id, rank), {})
+        for ident in [ident for ident, actor in actors.items() if actor == body["actor"]]:
+            del actors[ident]
+        actors[body["ident"]] = body["actor"]
+
     def silent(self, mesh_id: str, rank: int, state: str) -> None:
         """A rank does not answer, or answers again."""
         if state:
@@ -64,6 +77,7 @@ class Activity:
     def gone(self, mesh_id: str, rank: int, _how: str) -> None:
         """A rank has ended."""
         self._silent.pop((mesh_id, rank), None)
+        self._actors.pop((mesh_id, rank), None)
         for key in [key for key in self._rows if key[:2] == (mesh_id, rank)]:
             del self._rows[key]
 
@@ -72,5 +86,6 @@ def load(services: RootServices) -> None:
     """Keep the table: called once, by the first event."""
     activity = services.tables["inspect.activity"] = Activity(services)
     services.rank_events["inspect.progress"] = activity.progress
+    services.rank_events["inspect.placed"] = activity.placed
     services.rank_silent.append(activity.silent)
     services.rank_gone.append(activity.gone)

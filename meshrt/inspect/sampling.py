@@ -6,7 +6,7 @@ for messages) or ``stopped`` (in the debugger). A task that waits for something 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,10 +55,14 @@ class Record:
 
 
 class Sampler:
-    """Looks at this process; keeps no more than since when each thread and task has stood where it stands."""
+    """Looks at this process; keeps no more than since when each thread and task has stood where it stands.
 
-    def __init__(self) -> None:
-        self._threads = Threads()
+    Args:
+        signals: Returns how many signals the runtime has sent to the main thread.
+    """
+
+    def __init__(self, signals: Callable[[], int] = lambda: 0) -> None:
+        self._threads = Threads(signals)
         self._tasks = Tasks()
 
     def pulse(self, actors: Sequence[ActorState]) -> dict[str, tuple[str, Mark]]:

@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
@@ -25,6 +26,8 @@ _OUTER, _INNER = 40, 120
 #: Linux: the clock of one thread's processor time, see MAKE_THREAD_CPUCLOCK in the kernel. Unlike
 #: `time.pthread_getcpuclockid` it is safe for a thread that has just ended.
 _CPU_CLOCK = 6
+#: Processor time that handling one signal takes, at most; usually a tenth of that.
+_SIGNAL_NS = 1_000_000
 _MAIN = type(threading.main_thread())
 
 Stack = list["Entry"]
@@ -71,9 +74,16 @@ class ThreadLook(NamedTuple):
 
 
 class Threads:
-    """All threads but the calling one, look by look."""
+    """All threads but the calling one, look by look.
 
-    def __init__(self) -> None:
+    Args:
+        signals: As in `meshrt.inspect.sampling.Sampler`. To handle one takes processor time, and the call that it
+            interrupts stands all the same.
+    """
+
+    def __init__(self, signals: Callable[[], int] = lambda: 0) -> None:
+        self._signals = signals
+        self._signals_before = 0
         self._marks: dict[int, Mark] = {}
 
     def look(self, *, stacks: bool) -> dict[int, ThreadLook]:
@@ -86,23 +96,28 @@ class Threads:
         # Not `threading.enumerate`: a thread that stands at a breakpoint may hold its lock.
         known = dict(getattr(threading, "_active", {}))
         now = time.monotonic()
+        signals, before = self._signals(), self._signals_before
+        self._signals_before = signals
         looks = {}
         for ident, (frame_id, lasti, stack) in found.items():
             thread = known.get(ident)
             facts = vars(thread) if thread is not None else {}
             # The main thread of a fork keeps the number of its parent's; the kernel calls it as the process.
-            native = os.getpid() if isinstance(thread, _MAIN) else facts.get("_native_id") or 0
-            mark = self._mark(ident, (frame_id, lasti), _cpu_time(native), now)
+            is_main = isinstance(thread, _MAIN)
+            native = os.getpid() if is_main else facts.get("_native_id") or 0
+            spent = (signals - before) * _SIGNAL_NS if is_main else 0  # not by the thread for itself
+            mark = self._mark(ident, (frame_id, lasti), _cpu_time(native), now, spent)
             looks[ident] = ThreadLook(ident, str(facts.get("_name") or f"thread-{ident}"), native, mark, stack)
         self._marks = {ident: look.mark for ident, look in looks.items()}
         return looks
 
-    def _mark(self, ident: int, where: tuple[int, int], cpu: int, now: float) -> Mark:
+    def _mark(self, ident: int, where: tuple[int, int], cpu: int, now: float, spent: int) -> Mark:
         before = self._marks.get(ident)
         if before is None:
             return Mark(where, now, now, cpu)
-        load = (cpu - before.cpu) / 1e9 / (now - before.seen) if cpu >= 0 and before.cpu >= 0 else 0.0
-        same = where == before.where and cpu == before.cpu and cpu >= 0
+        used = max(0, cpu - before.cpu - spent)
+        load = used / 1e9 / (now - before.seen) if cpu >= 0 and before.cpu >= 0 else 0.0
+        same = where == before.where and not used and cpu >= 0
         return Mark(where, before.since if same else now, now, cpu, max(0.0, load))
 
 

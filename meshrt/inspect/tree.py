@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from meshrt.hooks import Group
@@ -16,6 +17,8 @@ from meshrt.selection import Shape
 
 __all__ = ["STACKS", "Stacks", "innermost"]
 
+#: Returns the names of a rank's further actors, by the ident of their thread.
+Actors = Callable[[str, int], Mapping[int, str]]
 #: The operation that ranks serve.
 STACKS = "inspect.stacks"
 
@@ -25,11 +28,16 @@ class Stacks:
 
     Args:
         verbose: Take the runtime's own frames too, where the answers have them.
+        thread: The name of a thread; others are passed over.
+        actors: As `meshrt.inspect.root.Activity.actors`.
     """
 
-    def __init__(self, *, verbose: bool = False) -> None:
+    def __init__(self, *, verbose: bool = False, thread: str = "", actors: Actors = lambda mesh_id, rank: {}) -> None:
         self._verbose = verbose
+        self._thread = thread
+        self._actors = actors
         self.meshes: dict[str, MeshStacks] = {}
+        self._instead: dict[tuple[str, int, str], Mapping[str, Any]] = {}
 
     def expect(self, mesh_id: str, name: str, shape: Shape, ranks: Iterable[int]) -> None:
         """Say which ranks of a mesh are asked; answers of others are passed over."""
@@ -38,6 +46,10 @@ class Stacks:
     def gone(self, mesh_id: str, rank: int, how: str) -> None:
         """Take in that a rank has ended."""
         self.add(Group(mesh_id, (rank,), "gone", how, {}))
+
+    def instead(self, mesh_id: str, rank: int, actor: str, record: Mapping[str, Any]) -> None:
+        """Say what is known of an actor of a rank better than by its answer, as a part of its record. Before `add`."""
+        self._instead[mesh_id, rank, actor] = record
 
     def add(self, group: Group) -> None:
         """Take in one group of a report."""
@@ -48,20 +60,31 @@ class Stacks:
         if group.kind == "answered":
             mesh.answered |= ranks
             for index, record in enumerate(group.same["threads"]):
-                since, cpu = _of(group.per, "since", index), _of(group.per, "cpu", index)
-                self._add_record(mesh, record, ranks, since, cpu)
+                same = set(ranks)
+                for rank in sorted(ranks) if record["kind"] == "actor" and self._instead else ():
+                    known = self._instead.get((group.mesh_id, rank, record["actor"]))
+                    if known is not None:
+                        same.discard(rank)
+                        self._add_record(mesh, {**record, **known}, {rank}, (), ())
+                if same:
+                    per = {rank: values for rank, values in group.per.items() if rank in same}
+                    self._add_record(mesh, record, same, _of(per, "since", index), _of(per, "cpu", index))
                 if record["kind"] == "actor" and record["name"] == "MainThread":
                     mesh.first_actor = record["actor"]
         elif group.kind == "silent":
-            self._add_silent(mesh, group.same, ranks)
+            alike: dict[tuple[tuple[int, str], ...], set[int]] = {}
+            for rank in ranks:
+                alike.setdefault(tuple(self._actors(group.mesh_id, rank).items()), set()).add(rank)
+            for actors, members in alike.items():
+                self._add_silent(mesh, group.same, members, dict(actors))
         else:
             mesh.without.setdefault((group.kind, str(group.same)), set()).update(ranks)
 
-    def _add_silent(self, mesh: MeshStacks, same: Any, ranks: set[int]) -> None:
-        records = records_of(same["stack"], verbose=self._verbose) if same["stack"] else []
+    def _add_silent(self, mesh: MeshStacks, same: Any, ranks: set[int], actors: Mapping[int, str]) -> None:
+        records = records_of(same["stack"], verbose=self._verbose, actors=actors) if same["stack"] else []
         for record in records:
             if record["kind"] == "actor":
-                record["actor"] = mesh.first_actor or "main thread"
+                record["actor"] = record["actor"] or mesh.first_actor or "main thread"
             self._add_record(mesh, record, ranks, (), ())
         state = same["state"]
         why = f"does not answer: {silence(state)}" if state else silence(state)
@@ -72,6 +95,8 @@ class Stacks:
     def _add_record(
         self, mesh: MeshStacks, record: Mapping[str, Any], ranks: set[int], since: Iterable[float], cpu: Iterable[float]
     ) -> None:
+        if self._thread and not _is_thread(record, self._thread):
+            return
         kind = record["kind"]
         label = record["actor"] if kind in ("actor", "task") else _without_number(record["name"])
         tree = mesh.trees.setdefault((kind, label), Tree(kind, label))
@@ -108,20 +133,38 @@ def _without_number(name: str) -> str:
     return target[1] if target else re.sub(r"[-_ ]*\d+", "", name) or name
 
 
-def innermost(group: Group, rank: int, actor: str) -> tuple[str, float]:
-    """Return where an actor of a rank is, by one group of answers: ``"recv chan.py:77"``, and for how many seconds.
+def _is_thread(record: Mapping[str, Any], name: str) -> bool:
+    """Whether a record is that of the thread that a person calls ``name``: without what Python adds to it."""
+    return record["kind"] == "thread" and name in (record["name"], record["name"].split(" ")[0])
 
-    The text is empty where it is in no user code, or nothing is known.
+
+def innermost(
+    group: Group, rank: int, actor: str, thread: str = "", actors: Mapping[int, str] = MappingProxyType({})
+) -> tuple[str, float]:
+    """Return where an actor of a rank is, by one group of answers, and for how many seconds.
+
+    The text says in which call it stands, if that is known: ``"sock.recv at receive chan.py:77"``. It is empty where it
+    is in no user code, or nothing is known.
+
+    Args:
+        thread: The name of another thread of that rank, which is meant then.
+        actors: The names of further actors of the rank, by the ident of their thread.
     """
     records: list[dict[str, Any]] = []
     if group.kind == "answered":
         records = group.same["threads"]
     elif group.kind == "silent" and group.same["stack"]:
-        records = records_of(group.same["stack"])
+        records = records_of(group.same["stack"], actors=actors)
     for index, record in enumerate(records):
         shown = [frame for frame in record["frames"] if not frame[3]]
-        if record["kind"] == "actor" and record["actor"] in (actor, "") and shown:
+        if thread:
+            meant = _is_thread(record, thread)
+        else:
+            known = actor if actor in actors.values() or group.kind == "answered" else ""
+            meant = record["kind"] == "actor" and record["actor"] == known
+        if meant and shown:
             file, line, function, _ = shown[own_index([frame[0] for frame in shown])]
             since = _of({rank: group.per[rank]}, "since", index) if rank in group.per else []
-            return f"{function} {short_path(file)}:{line}", since[0] if since else 0.0
+            inside = f"{record['holder']} at " if record["holder"] else ""
+            return f"{inside}{function} {short_path(file)}:{line}", since[0] if since else 0.0
     return "", 0.0

@@ -23,13 +23,13 @@ from meshrt.debug.broker.asking import why_silent
 from meshrt.debug.broker.autoentry import AutoEntry
 from meshrt.debug.broker.breaks import Breaks
 from meshrt.debug.broker.inquiry import Inquiry
-from meshrt.debug.broker.jobs import Attachment, Jobs
+from meshrt.debug.broker.jobs import Attachment, Job, Jobs
 from meshrt.debug.broker.lines import Lines, checked
 from meshrt.debug.broker.listing import rows_of, snapshot_of, status_of
 from meshrt.debug.broker.notices import Notices, summarize
 from meshrt.debug.broker.sessions import Session, SessionTable, key_of
 from meshrt.debug.broker.states import Activity
-from meshrt.debug.broker.targets import Targets
+from meshrt.debug.broker.targets import Selected, Targets
 from meshrt.debug.protocol import BUSY, COMPLETE, RUNNING, STEPPING, STOPPED, Place
 from meshrt.errors import MeshError, UsageError
 from meshrt.hooks import Body, RootServices, ToolClient
@@ -91,6 +91,7 @@ class Broker:
                 "debug.output": self._on_output,
                 "debug.resumed": self._on_resumed,
                 "debug.ended": self._on_ended,
+                "debug.missed": self._on_missed,
             }
         )
         services.rank_operations["debug.source"] = self._source
@@ -166,6 +167,14 @@ class Broker:
         if session is not None:
             self._forget(session, "")
         self._touch()
+
+    def _on_missed(self, mesh_id: str, rank: int, body: Body) -> None:
+        """An interrupt comes to nothing."""
+        why = str(body.get("why") or "")
+        key = key_of(mesh_id, rank, body)
+        if self._inquiry.missed(key, why):
+            text = f"cannot be interrupted: {why}" if why else "did not stop: the endpoint, or thread, has ended"
+            self._notices.happened(mesh_id, rank, text, actor=self._targets.label(key, self._targets.actors()))
 
     def _on_rank_gone(self, mesh_id: str, rank: int, description: str) -> None:
         sessions = self._table.of_rank(mesh_id, rank)
@@ -306,8 +315,8 @@ class Broker:
     async def _cast(self, client: ToolClient, body: Body) -> Body:
         selected = self._targets.select(str(body["actor"]), str(body["ranks"]))
         label = selected.actor.label
-        job = self._jobs.new(client)
-        job.settle(label, "missing", "", selected.missing)
+        job = self._jobs.new(client, len(selected.ranks))
+        _without_session(job, selected)
         self._lines.cast(
             job,
             [(session, label) for session in selected.sessions.values()],
@@ -317,16 +326,16 @@ class Broker:
         return job.start()
 
     async def _continue(self, client: ToolClient, body: Body) -> Body:
-        job = self._jobs.new(client)
+        selected = None
         if body.get("actor"):
             selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")))
-            label = selected.actor.label
-            if body.get("ranks"):
-                job.settle(label, "missing", "", selected.missing)
-            sessions = [(session, label) for session in selected.sessions.values()]
+            sessions = [(session, selected.actor.label) for session in selected.sessions.values()]
         else:
             actors = self._targets.actors()
             sessions = [(session, self._targets.label(session.key, actors)) for session in self._table]
+        job = self._jobs.new(client, len(sessions))
+        if selected is not None and body.get("ranks"):
+            _without_session(job, selected)
         waiting = [(session, label) for session, label in sessions if session.state not in (RUNNING, STEPPING)]
         self._lines.cast(job, waiting, action="continue")
         return job.start()
@@ -390,6 +399,13 @@ class Broker:
             self._counted = counts
             for client, _ in self._clients.values():
                 client.push("debug.count", {"standing": counts[0], "resumed": counts[1]})
+
+
+def _without_session(job: Job, selected: Selected) -> None:
+    """Report the ranks that are not stopped."""
+    for rank, how in selected.gone.items():
+        job.settle(selected.actor.label, "gone", how, [rank])
+    job.settle(selected.actor.label, "missing", "", selected.missing)
 
 
 def load(services: RootServices) -> None:

@@ -6,14 +6,14 @@ A rank that stands answers at its prompt, in the stack frame it stands in; one t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from meshrt.debug.broker.asking import gather_all, why_silent
 from meshrt.debug.broker.jobs import Job, Jobs
 from meshrt.debug.broker.lines import Lines, checked
 from meshrt.debug.broker.sessions import Session, SessionTable
-from meshrt.debug.broker.targets import Selected, Targets
+from meshrt.debug.broker.targets import Actor, Selected, Targets
 from meshrt.debug.protocol import BUSY, EVAL, INTERRUPT, STOPPED, SessionKey, since
 from meshrt.errors import UsageError
 from meshrt.hooks import Body, Gathered, Group, RootServices, ToolClient
@@ -43,19 +43,32 @@ class Inquiry:
         self._lines = lines
         #: Ranks that were asked to stop, and the jobs that wait for it.
         self._interrupting: dict[SessionKey, list[Job]] = {}
+        #: Those of them of which it was told that they will stop later.
+        self._late: set[SessionKey] = set()
 
     # -- what the ranks do ---------------------------------------------------------------------------------------------
 
     def stopped(self, session: Session) -> bool:
         """A rank stands. Returns whether somebody who asked for that is told."""
         jobs = self._interrupting.pop(session.key, [])
+        self._late.discard(session.key)
         for job in jobs:
             job.answer(session.key, "answered", session.text)
         return any(not job.left for job in jobs)
 
+    def missed(self, key: SessionKey, why: str) -> bool:
+        """An interrupt of a rank comes to nothing. Returns whether that is news, as nobody waits for it any more."""
+        jobs = self._interrupting.pop(key, [])
+        for job in jobs:
+            job.answer(key, "refused" if why else "idle", why)
+        news = key in self._late or any(job.left for job in jobs)
+        self._late.discard(key)
+        return news
+
     def gone(self, mesh_id: str, rank: int, how: str) -> bool:
         """A rank's process has ended. Returns whether somebody waited for it to stop."""
         keys = [key for key in self._interrupting if (key.mesh_id, key.rank) == (mesh_id, rank)]
+        self._late = {key for key in self._late if (key.mesh_id, key.rank) != (mesh_id, rank)}
         for key in keys:
             for job in self._interrupting.pop(key):
                 job.answer(key, "gone", how)
@@ -78,14 +91,13 @@ class Inquiry:
         selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")))
         command, expression = str(body["command"]), str(body["expression"])
         label = selected.actor.label
-        job = self._jobs.new(client)
+        job = self._jobs.new(client, len(selected.ranks))
         # One that is stepping runs: it may never come back.
         standing = {
             rank: session
             for rank, session in selected.sessions.items()
             if session.state in (STOPPED, BUSY) and rank not in selected.actor.mesh.silent
         }
-        job.many(len(selected.ranks))
         running = self._running(selected, standing, job)
         self._lines.cast(
             job,
@@ -103,14 +115,20 @@ class Inquiry:
         self._gather(job, selected, running, EVAL, asked, _EVAL_SECONDS)
         return job.start()
 
-    def _running(self, selected: Selected, standing: dict[int, Session], job: Job) -> list[int]:
-        """Return the ranks that neither stand nor are dead; the dead are reported."""
+    def _running(
+        self, selected: Selected, standing: dict[int, Session], job: Job, silent: Sequence[str] = ()
+    ) -> list[int]:
+        """Return the ranks that neither stand nor are dead; the dead, and those that do not answer, are reported.
+
+        Args:
+            silent: Kinds of silence that do not matter.
+        """
         mesh = selected.actor.mesh
         running = []
         for rank in selected.ranks:
             if rank in mesh.gone:
                 job.settle(selected.actor.label, "gone", mesh.gone[rank][0], [rank])
-            elif rank in mesh.silent:
+            elif rank in mesh.silent and mesh.silent[rank] not in silent:
                 job.settle(selected.actor.label, "silent", why_silent({"state": mesh.silent[rank]}), [rank])
             elif rank not in standing:
                 running.append(rank)
@@ -145,10 +163,12 @@ class Inquiry:
     async def where(self, client: ToolClient, body: Body) -> Body:
         """Return the merged stacks of ranks: of an actor, of a selection, or of everything."""
         actor, ranks = str(body.get("actor", "")), str(body.get("ranks", ""))
-        stacks = Stacks(verbose=bool(body.get("verbose")))
+        named = self._targets.actor(actor, any_thread=True) if "/" in actor else None
+        thread = named.thread if named is not None else ""
+        stacks = Stacks(verbose=bool(body.get("verbose")), thread=thread, actors=self._actors)
         targets: dict[str, set[int]] = {}
         if actor or ranks:
-            for selected in self._targets.everywhere(actor, ranks):
+            for selected in self._targets.everywhere(actor, ranks, any_thread=True):
                 targets.setdefault(selected.actor.mesh.mesh_id, set()).update(selected.ranks)
         for mesh in self._targets.meshes():
             wanted = targets.get(mesh.mesh_id, set()) if actor or ranks else set(mesh.shape.ranks())
@@ -157,14 +177,12 @@ class Inquiry:
                 targets[mesh.mesh_id] = wanted & set(mesh.alive)
                 for rank in sorted(wanted & set(mesh.gone)):
                     stacks.gone(mesh.mesh_id, rank, mesh.gone[rank][0])
-        name = self._targets.bare_name(actor) if actor else ""
-        # The stack of a rank that stands after an exception is not that of its thread any more.
+        name = self._targets.bare_name(actor) if actor and not thread else ""
+        # The stack of an actor that stands after an exception is not that of its thread any more.
         for session in self._table:
-            key = session.key
-            members = targets.get(key.mesh_id, set())
-            if session.stack and key.rank in members and name in ("", key.actor) and session.state in (STOPPED, BUSY):
-                members.discard(key.rank)
-                stacks.add(_post_mortem_stack(session))
+            if session.stack and session.state in (STOPPED, BUSY):
+                key = session.key
+                stacks.instead(key.mesh_id, key.rank, key.actor, _post_mortem_record(session))
         asked = {"actor": name, "verbose": bool(body.get("verbose"))}
         alive = {mesh_id: sorted(members) for mesh_id, members in targets.items() if members}
         for group in await gather_all(self._services, alive, STACKS, asked, _STACK_SECONDS, stack_suffices=True):
@@ -175,13 +193,14 @@ class Inquiry:
 
     async def interrupt(self, client: ToolClient, body: Body) -> Body:
         """Ask running ranks to stop where they are; reports those that do, and why the others cannot."""
-        selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")))
+        selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")), any_thread=True)
         actor = selected.actor
-        job = self._jobs.new(client)
+        job = self._jobs.new(client, len(selected.ranks))
         # One that is stepping, or at work on a line, may be at it for ever: it is asked as one that runs.
         standing = {rank: session for rank, session in selected.sessions.items() if session.state == STOPPED}
         job.settle(actor.label, "standing", "", standing)
-        running = self._running(selected, standing, job)
+        # One that holds the GIL in C obeys as soon as it is back.
+        running = self._running(selected, standing, job, silent=("busy",))
         for rank in running:
             job.expect(actor.key(rank), actor.label)
             self._interrupting.setdefault(actor.key(rank), []).append(job)
@@ -190,23 +209,25 @@ class Inquiry:
             for group in gathered.groups:
                 state = group.same.get("state") if group.kind == "answered" else ""
                 for rank in group.ranks:
-                    if group.kind == "answered" and state == "asked":
-                        continue  # its stop is reported when it comes
                     key = actor.key(rank)
+                    if state == "asked" or not self._waits(key, job):
+                        continue  # its stop is reported when it comes; or it was explained
+                    if group.kind == "silent":
+                        self._explain_one(job, key, group)
+                        continue
                     self._give_up(key, job)
                     if group.kind == "answered":
                         job.answer(key, "standing" if state == "stopped" else str(state), str(group.same["text"]))
-                    elif group.kind == "silent":
-                        job.answer(key, "silent", why_silent(group.same))
                     else:
                         job.answer(key, group.kind, str(group.same))
 
         if running:
-            self._services.gather({actor.mesh.mesh_id: running}, INTERRUPT, {"actor": actor.name}, _ASK_SECONDS, report)
-            self._services.call_later(_EXPLAIN_SECONDS, lambda: self._explain(job, actor.name))
+            asked = {"actor": actor.name, "thread": actor.thread}
+            self._services.gather({actor.mesh.mesh_id: running}, INTERRUPT, asked, _ASK_SECONDS, report)
+            self._services.call_later(_EXPLAIN_SECONDS, lambda: self._explain(job, actor))
         return job.start()
 
-    def _explain(self, job: Job, actor: str) -> None:
+    def _explain(self, job: Job, actor: Actor) -> None:
         """Say of the ranks that have not stopped yet where they are: they stop as soon as they can."""
         targets: dict[str, list[int]] = {}
         keys = {(key.mesh_id, key.rank): key for key in job.pending() if self._waits(key, job)}
@@ -219,22 +240,31 @@ class Inquiry:
             for group in gathered.groups:
                 for rank in group.ranks:
                     key = keys[group.mesh_id, rank]
-                    if not self._waits(key, job) or group.kind == "gone":
-                        continue  # told elsewhere
-                    # It is announced like any other stop when it comes.
-                    self._give_up(key, job)
-                    place, seconds = innermost(group, rank, actor)
-                    duration = f" for {since(0, seconds)}" if seconds >= 1 else ""
-                    if place:
-                        job.answer(key, "blocked", f"in C code at {place}{duration}")
-                    elif group.kind == "answered":
-                        job.answer(key, "idle", "")  # its endpoint ended first
-                    else:
-                        why = why_silent(group.same) if group.kind == "silent" else str(group.same)
-                        job.answer(key, "silent", why)
+                    if self._waits(key, job) and group.kind != "gone":  # that is told elsewhere
+                        self._explain_one(job, key, group)
 
-        asked = {"actor": actor, "verbose": False}
+        asked = {"actor": "" if actor.thread else actor.name, "verbose": False}
         self._services.gather(targets, STACKS, asked, _STACK_SECONDS, report, stack_suffices=True)
+
+    def _actors(self, mesh_id: str, rank: int) -> Mapping[int, str]:
+        known = self._services.tables.get("inspect.activity")
+        return known.actors(mesh_id, rank) if known is not None else {}
+
+    def _explain_one(self, job: Job, key: SessionKey, group: Group) -> None:
+        # Its stop is announced like any other when it comes.
+        self._give_up(key, job)
+        self._late.add(key)
+        place, seconds = innermost(group, key.rank, key.actor, key.thread, self._actors(key.mesh_id, key.rank))
+        why = why_silent(group.same) if group.kind == "silent" else str(group.same)
+        if place:
+            duration = f", for {since(0, seconds)}" if seconds >= 1 else ""
+            silent = "" if group.kind == "answered" else f"; {why}"
+            job.answer(key, "blocked", f"in C code: {place}{duration}{silent}")
+        elif group.kind == "answered":
+            job.answer(key, "idle", "")  # its endpoint ended first
+            self._late.discard(key)
+        else:
+            job.answer(key, "silent", why)
 
     # -- output --------------------------------------------------------------------------------------------------------
 
@@ -245,28 +275,22 @@ class Inquiry:
         if count < 1:
             raise UsageError("the number of lines is at least 1")
         actor = selected.actor
-        job = self._jobs.new(client)
+        job = self._jobs.new(client, len(selected.ranks))
         files = {rank: self._services.log_file(actor.mesh.mesh_id, rank) for rank in selected.ranks}
-        job.many(len(files))
         texts = await asyncio.get_running_loop().run_in_executor(None, _tails, files, count)
         for rank, (text, problem) in texts.items():
             job.settle(actor.label, "refused" if problem else "answered", problem or text or "(nothing)", [rank])
         return job.start()
 
 
-def _post_mortem_stack(session: Session) -> Group:
+def _post_mortem_record(session: Session) -> Body:
     """Return what `meshrt.inspect` would be told, had the thread not left the stack frames of the exception."""
-    key = session.key
-    record = {
-        "name": "MainThread",
-        "kind": "actor",
-        "actor": key.actor,
+    return {
         "endpoint": session.endpoint,
         "state": "stopped",
         "frames": [[file, line, function, False] for file, line, function in session.stack],
         "holder": f"post-mortem: {session.headline}",
     }
-    return Group(key.mesh_id, (key.rank,), "answered", {"threads": [record]}, {})
 
 
 def _tails(files: dict[int, Path], count: int) -> dict[int, tuple[str, str]]:

@@ -40,14 +40,16 @@ class Job:
     #: Seconds that an answer may wait for others.
     GATHER_SECONDS = 0.003
 
-    def __init__(self, number: int, client: ToolClient, services: RootServices, done: Callable[[Job], None]) -> None:
+    def __init__(
+        self, number: int, client: ToolClient, count: int, services: RootServices, done: Callable[[Job], None]
+    ) -> None:
         self.number = number
         self.client = client
         self._services = services
         self._done = done
         self._pending: dict[SessionKey, str] = {}
         self._answers: dict[tuple[str, str, str], tuple[list[int], Any]] = {}
-        self._limit = ALL_CHARACTERS
+        self._limit = max(LEAST_CHARACTERS, ALL_CHARACTERS // max(1, count))
         self._scheduled = False
         self._started = False
         #: Nobody wants to know any more.
@@ -57,11 +59,6 @@ class Job:
     def expect(self, key: SessionKey, label: str) -> None:
         """Wait for the rank (and actor) of ``key``, to be named ``label``."""
         self._pending[key] = label
-        self.many(len(self._pending))
-
-    def many(self, count: int) -> None:
-        """Say how many ranks are asked: it is shared out among them how much text there may be."""
-        self._limit = max(LEAST_CHARACTERS, ALL_CHARACTERS // max(1, count))
 
     @property
     def limit(self) -> int:
@@ -212,10 +209,10 @@ class Jobs:
         self._jobs: dict[int, Job] = {}
         self._number = 0
 
-    def new(self, client: ToolClient) -> Job:
-        """Begin a job for a terminal."""
+    def new(self, client: ToolClient, count: int) -> Job:
+        """Begin a job for a terminal: a request to ``count`` ranks, which share the text that there may be."""
         self._number += 1
-        job = self._jobs[self._number] = Job(self._number, client, self._services, self._forget)
+        job = self._jobs[self._number] = Job(self._number, client, count, self._services, self._forget)
         return job
 
     def _forget(self, job: Job) -> None:

@@ -62,11 +62,17 @@ class Notices:
         self._stopped[session] = None
         self._event()
 
-    def happened(self, mesh_id: str, rank: int, text: str, *, are: bool = False) -> None:
-        """Something became of a rank (``are``: the text wants an "is"). Not told of a mesh that is being stopped."""
+    def happened(self, mesh_id: str, rank: int, text: str, *, are: bool = False, actor: str = "") -> None:
+        """Something became of a rank, or of an actor of it. Not told of a mesh that is being stopped.
+
+        Args:
+            are: The text wants an "is".
+            actor: As it is written.
+        """
         name = self._names.get(mesh_id)
         if name is None:
             name = self._names[mesh_id] = self._targets.name_of_rank(mesh_id)
+        name = name and (actor or name)
         if name:
             self._happened.setdefault((name, text, are), []).append(rank)
             self._event()

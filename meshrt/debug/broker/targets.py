@@ -67,8 +67,13 @@ class Selected:
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """The ranks without a session."""
-        return tuple(rank for rank in self.ranks if rank not in self.sessions)
+        """The ranks that live, without a session."""
+        return tuple(rank for rank in self.ranks if rank not in self.sessions and rank not in self.actor.mesh.gone)
+
+    @property
+    def gone(self) -> dict[int, str]:
+        """The ranks that have ended, and how."""
+        return {rank: self.actor.mesh.gone[rank][0] for rank in self.ranks if rank in self.actor.mesh.gone}
 
 
 class Targets:
@@ -148,14 +153,24 @@ class Targets:
                 return actor.label
         return address(key.actor, key.thread)
 
-    def actor(self, text: str) -> Actor:
-        """Return the actor that ``text`` names; UsageError with what there is instead."""
+    def actor(self, text: str, *, any_thread: bool = False) -> Actor:
+        """Return the actor that ``text`` names; UsageError with what there is instead.
+
+        Args:
+            any_thread: The thread that it names need not have stopped: the ranks know which they have.
+        """
         match = _NAME.fullmatch(text)
         if match is None:
             raise UsageError(f"{text!r} is no name of an actor")
         name, mesh, thread = match[1], match[2] or "", match[3] or ""
         actors = self.actors()
         found = [actor for actor in actors if (actor.name, actor.thread) == (name, thread)]
+        if not found and any_thread:
+            found = [
+                Actor(actor.mesh, name, thread, f"{actor.label}/{thread}")
+                for actor in actors
+                if (actor.name, actor.thread) == (name, "")
+            ]
         if mesh:
             found = [actor for actor in found if mesh in (actor.mesh.mesh_id, actor.mesh.name)]
         if not found:
@@ -170,7 +185,7 @@ class Targets:
 
     def bare_name(self, text: str) -> str:
         """Return the name without its mesh in ``text``, of an actor that is there; UsageError otherwise."""
-        if "@" in text:
+        if "@" in text or "/" in text:
             return self.actor(text).name
         actors = self.actors()
         if all(actor.name != text for actor in actors):
@@ -187,12 +202,15 @@ class Targets:
             for rank in ranks
         }
 
-    def select(self, name: str, text: str) -> Selected:
+    def select(self, name: str, text: str, *, any_thread: bool = False) -> Selected:
         """Return the ranks of actor ``name`` that the selection ``text`` ("": all ranks) denotes."""
-        return self.select_of(self.actor(name), text)
+        return self.select_of(self.actor(name, any_thread=any_thread), text, any_thread=any_thread)
 
-    def select_of(self, actor: Actor, text: str) -> Selected:
+    def select_of(self, actor: Actor, text: str, *, any_thread: bool = False) -> Selected:
         """Return the ranks of ``actor`` that the selection ``text`` ("": all ranks) denotes.
+
+        Args:
+            any_thread: As in `actor`; all ranks are all, not those on which the thread has stopped.
 
         Raises:
             SelectionError: The text is not in the grammar, or what it names does not exist.
@@ -200,7 +218,8 @@ class Targets:
         mesh = actor.mesh
         sessions = self._table.of_actor(mesh.mesh_id, actor.name, actor.thread)
         if not text.strip():
-            return Selected(actor, tuple(sorted(sessions if actor.thread else mesh.shape.ranks())), sessions)
+            members = sessions if actor.thread and not any_thread else mesh.shape.ranks()
+            return Selected(actor, tuple(sorted(members)), sessions)
         facts = Facts(self.states(actor))
         selection = parse(text)
         views = list(dict.fromkeys(session.view or mesh.shape for session in sessions.values()))
@@ -224,7 +243,7 @@ class Targets:
         found = {rank: sessions[rank] for rank in sorted(wanted)}
         return Selected(actor, tuple(sorted(wanted | (reached - set(sessions)))), found)
 
-    def everywhere(self, name: str, text: str) -> list[Selected]:
+    def everywhere(self, name: str, text: str, *, any_thread: bool = False) -> list[Selected]:
         """Return what ``text`` denotes on actor ``name``, or ("") on every actor that has such ranks.
 
         Raises:
@@ -232,7 +251,7 @@ class Targets:
             SelectionError: No actor has such ranks.
         """
         if name:
-            return [self.select(name, text)]
+            return [self.select(name, text, any_thread=any_thread)]
         found = []
         problem: SelectionError | None = None
         for actor in self.actors():
@@ -256,7 +275,11 @@ class Targets:
         label = selected.actor.label
         if rank in mesh.gone:
             raise UsageError(f"{label} rank {rank} is gone: it {mesh.gone[rank][0]}")
-        threads = [session.name for session in self._table.of_rank(mesh.mesh_id, rank) if session.key.actor == name]
+        threads = [
+            session.name
+            for session in self._table.of_rank(mesh.mesh_id, rank)
+            if session.key.actor == selected.actor.name
+        ]
         other = f"; a thread of it is: attach {threads[0]} {rank}" if threads else ""
         raise UsageError(
             f"{label} rank {rank} is not stopped{other or f'; to stop it: interrupt {label} ranks({rank})'}"

@@ -2,15 +2,16 @@
 
 ::
 
-    asked --on the actor's thread, in code of the user's--> stopped --the person resumes--> (nothing)
-      '-- the endpoint ends, or has ended --> (nothing)
+    asked --on the thread, in code of the user's--> stopped --the person resumes--> (nothing)
+      '-- the endpoint, or the thread, ends first --> missed: the root is told
 
 How the actor's thread is reached:
 
 * **main thread**: a signal. Its handler runs in the middle of a blocked system call, opens the prompt right there, and
   the call goes on afterwards. If the runtime itself is at work, the thread stops where the user's code goes on; in a
   ``get()`` that waits, at once, through the driver.
-* **a further actor's thread**: ``sys.monitoring``; a call that blocks has to return first. Not before Python 3.12.
+* **a further actor's thread, or one of the user's own**: ``sys.monitoring``; a call that blocks has to return first.
+  Not before Python 3.12.
 * **an event loop that waits**: a callback on it, which shows where the endpoint's coroutine is suspended.
 """
 
@@ -26,6 +27,7 @@ from typing import Any, Protocol
 from meshrt.actor.headroom import SHORTAGES, say_unavailable
 from meshrt.debug.rank.monitoring import Monitor
 from meshrt.debug.rank.session import RankSession
+from meshrt.debug.rank.sessions import typed_name
 from meshrt.debug.rank.suspended import await_chain, may_break
 from meshrt.debug.rank.tracing import Tracer
 from meshrt.debug.rank.users_trace import UsersTrace, above
@@ -56,11 +58,15 @@ class Sessions(Protocol):
 class _Ask:
     """One request that has not been obeyed yet."""
 
-    def __init__(self, actor: ActorState) -> None:
+    def __init__(self, actor: ActorState, thread: str = "") -> None:
         self.actor = actor.name
-        self.call = actor.serves
+        #: A thread of the user's own; "": that of the actor.
+        self.thread = thread
+        self.call = None if thread else actor.serves
+        #: Whose session it becomes.
+        self.owner = self.call
         #: The actor has an event loop: if that has nothing to do, `Interrupts._on_loop` obeys.
-        self.on_loop = actor.loop is not None
+        self.on_loop = actor.loop is not None and not thread
         #: The thread stops for it just now.
         self.taken = False
         #: The handler of the signal has run; how often it was sent again because it had not.
@@ -100,11 +106,24 @@ class Interrupts:
     def ask(self, body: Body) -> Body:
         """Have an actor stopped. Returns at once; the stop, if it comes to one, is told as every stop is.
 
+        If it cannot come to one, that is an event as well: nobody hears an answer that comes late.
+
         Raises:
             MeshError: No such actor, or its thread cannot be reached.
         """
-        actor = self._actor(str(body["actor"]))
-        ident = actor.thread
+        actor, thread = str(body["actor"]), str(body.get("thread", ""))
+        try:
+            answer = self._ask(actor, thread)
+        except MeshError as error:
+            self._missed(actor, thread, str(error))
+            raise
+        if answer["state"] == "idle":
+            self._missed(actor, thread, "")
+        return answer
+
+    def _ask(self, name: str, thread: str) -> Body:
+        actor = self._actor(name)
+        ident = self._ident(thread) if thread else actor.thread
         session = self._sessions.of_thread(ident) if ident is not None else None
         if session is not None and ident is not None and session.obeying:
             where = f"at work on a line, {session.debugger.place()}"
@@ -114,14 +133,32 @@ class Interrupts:
         if session is not None and session.stopped:
             return {"state": "stopped", "text": str(session.debugger.place())}
         frame, _ = user_frame(sys._current_frames().get(ident)) if ident is not None else (None, True)
-        waits = actor.loop is not None and actor.serves is not None
+        waits = actor.loop is not None and actor.serves is not None and not thread
         if ident is None or (frame is None and not waits):
             return {"state": "idle", "text": "it waits for messages"}
         where = f"at {frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})" if frame else "in an await"
         pending = self._asked.get(ident)
-        if pending is None or not actor.runs(pending.call):
-            self._reach(actor, ident)
+        if pending is None or not (thread or actor.runs(pending.call)):
+            ask = _Ask(actor, thread)
+            if thread:
+                ask.owner = actor.serves or EndpointCall(
+                    self._services.mesh_id, actor.name, self._services.rank, "", []
+                )
+            self._reach(ask, ident, actor.loop)
         return {"state": "asked", "text": where}
+
+    @staticmethod
+    def _ident(name: str) -> int:
+        """Return the ident of a thread of the user's own by the name that a person types."""
+        # Not `threading.enumerate`: a thread that stands at a breakpoint may hold its lock.
+        known = dict(getattr(threading, "_active", {}))
+        found = [ident for ident, thread in known.items() if name in (thread.name, typed_name(thread.name))]
+        if len(found) == 1:
+            return int(found[0])
+        if found:
+            raise MeshError(f"{len(found)} threads of this rank are called {name!r}")
+        there = ", ".join(sorted({typed_name(thread.name) for thread in known.values()}))
+        raise MeshError(f"there is no thread {name!r} on this rank; it has {there}")
 
     def _actor(self, name: str) -> ActorState:
         actors = self._services.actors()
@@ -131,22 +168,27 @@ class Interrupts:
         there = ", ".join(actor.name for actor in actors) or "none"
         raise MeshError(f"there is no actor {name!r} on this rank; it has {there}")
 
-    def _reach(self, actor: ActorState, ident: int) -> None:
+    def _reach(self, ask: _Ask, ident: int, loop: Any) -> None:
         on_main = ident == threading.main_thread().ident
-        if not on_main and self._monitor is None and actor.loop is None:
-            raise MeshError(
-                f"actor {actor.name!r} is not the first one of its rank and has a thread of its own, which Python 3.11 "
-                "cannot stop from outside (Python 3.12 can); breakpoint() and breakpoints stop it"
+        if not on_main and self._monitor is None and not ask.on_loop:
+            what = (
+                f"thread {ask.thread!r} is" if ask.thread else f"actor {ask.actor!r} is not the first one of its rank:"
             )
-        ask = self._asked[ident] = _Ask(actor)
+            raise MeshError(
+                f"{what} a thread that Python 3.11 cannot stop from outside (Python 3.12 can); breakpoint() and "
+                "breakpoints stop it"
+            )
+        self._asked[ident] = ask
         try:
             if on_main:
                 self._services.signal_main()
                 self._services.call_later(_RETRY_SECONDS, lambda: self._retry(ident, ask, _RETRY_SECONDS))
             elif self._monitor is not None:
                 self._monitor.stop_thread(ident)
-            if actor.loop is not None:
-                actor.loop.call_soon_threadsafe(self._on_loop, ask)
+            if ask.on_loop:
+                loop.call_soon_threadsafe(self._on_loop, ask)
+            if ask.thread:
+                self._services.call_later(_RETRY_MAX_SECONDS, lambda: self._mind_thread(ident, ask))
         except BaseException:
             self._asked.pop(ident, None)
             raise
@@ -180,6 +222,15 @@ class Interrupts:
                 return  # user code has taken the signal meanwhile; the next line of its own stops it
         pause = min(2 * pause, _RETRY_MAX_SECONDS)
         self._services.call_later(pause, lambda: self._retry(ident, ask, pause))
+
+    def _mind_thread(self, ident: int, ask: _Ask) -> None:
+        """Drop a request for a thread that has ended: nothing else says that it has."""
+        if self._asked.get(ident) is not ask:
+            return
+        if ident in sys._current_frames():
+            self._services.call_later(_RETRY_MAX_SECONDS, lambda: self._mind_thread(ident, ask))
+        else:
+            self._miss(ident, ask)
 
     # -- on the actor's thread
 
@@ -237,7 +288,7 @@ class Interrupts:
         """An endpoint of the calling thread has ended: so has what was asked of it."""
         ask = self._asked.get(ident)
         if ask is not None and not ask.taken and (ask.call is None or ask.call is call):
-            self._forget(ident)
+            self._miss(ident, ask)
         cancelled = self._cancelled.get(ident)
         if cancelled is not None and cancelled[0] is call:
             del self._cancelled[ident]
@@ -272,7 +323,7 @@ class Interrupts:
         if self._monitor is not None:
             self._monitor.spare_thread(ident)
         try:
-            session = self._sessions.open(ask.call)
+            session = self._sessions.open(ask.owner)
             if ask.users_trace:
                 session.users_trace = ask.users_trace
         except SHORTAGES as error:
@@ -301,13 +352,20 @@ class Interrupts:
             return None
         session = self._sessions.of_thread(ident)
         state = self._state(ask)
-        if state is not None and state.runs(ask.call) and (session is None or not session.stopped):
+        if state is not None and (ask.thread or state.runs(ask.call)) and (session is None or not session.stopped):
             return ask
         self._forget(ident)
         return None
 
     def _state(self, ask: _Ask) -> ActorState | None:
         return next((actor for actor in self._services.actors() if actor.name == ask.actor), None)
+
+    def _miss(self, ident: int, ask: _Ask) -> None:
+        self._forget(ident)
+        self._missed(ask.actor, ask.thread, "")
+
+    def _missed(self, actor: str, thread: str, why: str) -> None:
+        self._services.notify("debug.missed", {"actor": actor, "thread": thread, "why": why})
 
     def _forget(self, ident: int) -> None:
         ask = self._asked.pop(ident, None)

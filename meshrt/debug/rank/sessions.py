@@ -14,7 +14,12 @@ from threading import get_ident
 from meshrt.debug.rank.session import RankSession
 from meshrt.hooks import EndpointCall, RankServices
 
-__all__ = ["RankSessions"]
+__all__ = ["RankSessions", "typed_name"]
+
+
+def typed_name(name: str) -> str:
+    """Return the name of a thread as a person can type it."""
+    return re.sub(r"[^\w.-]+", "_", name.split(" ")[0]).strip("_") or "thread"
 
 
 class RankSessions:
@@ -120,7 +125,7 @@ class RankSessions:
 
     def _thread_name(self) -> str:
         """Return a name for a thread of the user's own that can be typed and is unique on this rank."""
-        name = re.sub(r"[^\w.-]+", "_", threading.current_thread().name.split(" ")[0]).strip("_") or "thread"
+        name = typed_name(threading.current_thread().name)
         taken = {session.thread for session in self}
         return f"{name}-{threading.get_native_id()}" if name in taken else name
 

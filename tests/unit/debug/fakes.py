@@ -43,7 +43,7 @@ class FakeRankServices:
         self.sources = sources or {}
         self.calls: dict[int, EndpointCall] = {}
         self.instances: dict[str, Any] = {}
-        self.signals = 0
+        self.signals_sent = 0
 
     def actors(self) -> list[ActorState]:
         return [
@@ -55,7 +55,7 @@ class FakeRankServices:
         function()
 
     def signal_main(self) -> None:
-        self.signals += 1
+        self.signals_sent += 1
 
     def interject(self, function: Callable[[Any], None]) -> bool:
         return False

@@ -265,7 +265,7 @@ def test_status_and_the_dead(root: FakeRoot) -> None:
     states = {group["state"]: group["ranks"] for group in body["groups"]}
     assert states == {"stopped": "0", "dead": "1", "running": "2-7"}
     assert cast(root, me, "ranks(stopped)")["waiting"] == {"debugee": "0"}
-    assert kinds(cast(root, me, "ranks(dead)")) == {"missing": "1"}
+    assert kinds(cast(root, me, "ranks(dead)")) == {"gone": "1"}
     with pytest.raises(MeshError, match="rank 1 is gone: it was killed by SIGSEGV"):
         root.ask(me, "debug.attach", actor="debugee", rank="1")
 
@@ -377,13 +377,20 @@ def test_interrupts(root: FakeRoot) -> None:
     root.stop(1, reason="interrupt")
     root.stop(2)  # it came to a breakpoint of its own
     root.advance(0.6)
-    stacks = {"threads": [{"kind": "actor", "actor": "debugee", "frames": [["/x/y.py", 7, "f", False]]}]}
+    stacks = {
+        "threads": [
+            {"kind": "actor", "actor": "debugee", "holder": "mutex.lock", "frames": [["/x/y.py", 7, "f", False]]}
+        ]
+    }
     root.answer("inspect.stacks", Group("m1", (3,), "answered", stacks, {3: {"since": [12.0], "cpu": [0.0]}}))
     root.advance(0.1)
     found = {answer["kind"]: answer for body in me.of("debug.report") for answer in body["answers"]}
     assert found["idle"]["ranks"] == "4"
     assert found["answered"]["ranks"] == "1-2"
-    assert (found["blocked"]["ranks"], found["blocked"]["text"]) == ("3", "in C code at f x/y.py:7 for 12 s")
+    assert (found["blocked"]["ranks"], found["blocked"]["text"]) == (
+        "3",
+        "in C code: mutex.lock at f x/y.py:7, for 12 s",
+    )
     assert me.of("debug.report")[-1]["done"]
     root.stop(3, reason="interrupt")  # at last
     root.advance(1)

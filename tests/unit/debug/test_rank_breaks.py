@@ -70,7 +70,7 @@ def test_nothing_is_looked_for_after_refusals(serving: FakeRank, row: Body) -> N
     assert answer["bound"][str(row["id"])] not in ("bound", "pending")
     assert answer["price"] == ""
     assert not looking(serving)
-    assert serving.services.signals == 0
+    assert serving.services.signals_sent == 0
     assert serving.debugger.breaks({"breaks": [row, on_double(9)]})["same"]["bound"]["9"] == "bound"
     assert looking(serving)
     serving.debugger.breaks({"breaks": [row]})

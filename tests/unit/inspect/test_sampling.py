@@ -25,6 +25,7 @@ class Worker:
         self.lock = threading.Lock()
         self.lock.acquire()
         self.thread: threading.Thread | None = None
+        self.stopped = False
         self.call: EndpointCall | None = EndpointCall("m", "worker", 0, "step", [])
 
     def wait(self) -> None:
@@ -101,17 +102,19 @@ class FakeServices:
     """RankServices with a clock that waits for nobody."""
 
     mesh_id = "m"
+    signals_sent = 0
     rank = 0
     pid = 1
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.events: list[Body] = []
+        self.placed: list[Body] = []
         self.operations: dict[str, Any] = {}
         self.deferred_operations: dict[str, Any] = {}
 
     def actors(self) -> list[ActorState]:
-        return [self.worker.actor()]
+        return [] if self.worker.stopped else [self.worker.actor()]
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> None:
         assert seconds < 0.1
@@ -119,8 +122,11 @@ class FakeServices:
         function()
 
     def notify(self, event: str, body: Body) -> None:
-        assert event == "inspect.progress"
-        self.events.append(body)
+        if event == "inspect.placed":
+            self.placed.append(body)
+        else:
+            assert event == "inspect.progress"
+            self.events.append(body)
 
 
 def test_two_looks_are_enough_for_the_first_question() -> None:
@@ -172,6 +178,7 @@ def test_only_changes_are_told() -> None:
         pulse_until(lambda: bool(events))
         (event,) = events
         assert (event["actor"], event["endpoint"], event["state"]) == ("worker", "step", "blocked")
+        assert [(body["actor"], body["ident"]) for body in services.placed] == [("worker", worker.actor().thread)]
         assert event["place"] == [__file__, Worker.wait.__code__.co_firstlineno + 1, "wait"]
         assert abs(event["since"] - time.time_ns() / 1e9) < WAIT
         for _ in range(3):
@@ -182,6 +189,22 @@ def test_only_changes_are_told() -> None:
         assert [event["state"] for event in events] == ["blocked", "idle"]
         inspector.pulse()
         assert len(events) == 2
+
+
+def test_an_actor_that_is_stopped_is_not_blocked_any_more() -> None:
+    worker = Worker()
+    services: Any = FakeServices(worker)
+    inspector = RankInspector(services)
+
+    def blocked() -> bool:
+        inspector.pulse()
+        return bool(services.events)
+
+    with worker.at(worker.wait):
+        wait_until(blocked, WAIT)
+        worker.stopped = True
+        inspector.pulse()
+        assert [event["state"] for event in services.events] == ["blocked", "running"]
 
 
 def test_loading_serves_the_operation_and_the_pulse() -> None:
