@@ -35,6 +35,7 @@ from typing import Any, Protocol
 
 __all__ = [
     "PLUGINS",
+    "POST_MORTEM_VALUES",
     "PULSE_PLUGINS",
     "ActorState",
     "Answer",
@@ -78,6 +79,17 @@ class EndpointCall:
     endpoint: str
     #: The view through which the call came: ``[labels, offset, sizes, strides]`` (`Shape.from_wire`).
     view: list[Any]
+
+
+#: What the environment variable ``MESHRT_POST_MORTEM`` may say, and what ranks do then when an endpoint raises.
+POST_MORTEM_VALUES: Mapping[str, str] = {
+    "": "default",
+    "0": "off",
+    "off": "off",
+    "1": "on",
+    "on": "on",
+    "dump": "dump",
+}
 
 
 @dataclass(slots=True)
@@ -302,9 +314,6 @@ class RootServices(Protocol):
         ``function`` gets what is waited for; answers go on being read meanwhile, and the wait goes on afterwards.
         Returns False if the main thread does not wait. Any thread.
         """
-
-    def main_thread_waits(self) -> bool:
-        """Whether the script's main thread waits in a ``get()`` now. Any thread."""
 
 
 class Hooks:

@@ -77,9 +77,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.open is not None and arguments.json:
         print("--json does not go with --open: the file is JSON itself", file=sys.stderr)
         return _EXIT_USAGE
-    if arguments.open is not None:
-        return open_dump(arguments.open, arguments.commands)
     try:
+        if arguments.open is not None:
+            return open_dump(arguments.open, arguments.commands)
         program = _choose(arguments.pid)
         if program is None:
             return _EXIT_USAGE

@@ -13,8 +13,10 @@ and never reaches a prompt that it was not meant for.
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "HITS",
     "INPUT",
     "INTERRUPT",
+    "MODES",
     "PDB_PROMPT",
     "POST_MORTEM",
     "QUITS",
@@ -41,6 +44,7 @@ __all__ = [
     "address",
     "cap",
     "left_out",
+    "names_file",
     "since",
 ]
 
@@ -50,8 +54,11 @@ INTERRUPT = "debug.interrupt"
 EVAL = "debug.eval"
 BREAKS = "debug.breaks"
 HITS = "debug.hits"
-POST_MORTEM = "debug.post_mortem"
+POST_MORTEM = "debug.postmortem"
 COMPLETE = "debug.complete"
+
+#: What a rank does when an endpoint raises. "default": as the program has set it.
+MODES = ("on", "off", "dump", "default")
 
 #: What pdb's own prompt looks like; any other prompt is shown as it comes.
 PDB_PROMPT = "(Pdb) "
@@ -114,6 +121,15 @@ class Place:
 def address(actor: str, thread: str = "", mesh: str = "") -> str:
     """Return how a person names these sessions: ``debugee``, ``debugee@mesh`` or ``debugee/thread``."""
     return actor + (f"@{mesh}" if mesh else "") + (f"/{thread}" if thread else "")
+
+
+@lru_cache(maxsize=4096)
+def names_file(wanted: str, filename: str) -> bool:
+    """Whether a person who writes ``wanted`` (``train.py``, ``pkg/train.py``, a whole path) means ``filename``."""
+    wanted = wanted.removeprefix("./")
+    if filename == wanted or filename.endswith("/" + wanted.lstrip("/")):
+        return True
+    return os.path.isabs(wanted) and os.path.realpath(filename) == os.path.realpath(wanted)
 
 
 def cap(text: str, limit: int = TEXT_LIMIT) -> str:

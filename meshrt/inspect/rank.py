@@ -6,7 +6,7 @@
   instruction between two pulses, and when it goes on, or is no more. Nothing is sent for one that runs as it should.
 * event ``inspect.placed`` {actor, ident}: the thread of an actor that is not on the main thread; once.
 
-On the control thread.
+On the control thread, but for `RankInspector._exited`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from meshrt.hooks import ActorState, Answer, Body, RankServices, hooks
+from meshrt.hooks import ActorState, Answer, Body, EndpointCall, RankServices, hooks
 from meshrt.inspect.sampling import Record, Sampler
 from meshrt.inspect.stacks import Mark
 from meshrt.inspect.visibility import own_index
@@ -39,6 +39,8 @@ class RankInspector:
         #: What the root was told last of each actor: state, and the mark it was told of.
         self._told: dict[str, tuple[str, Any, float]] = {}
         self._placed: dict[str, int] = {}
+        #: The calls that the root was told to stand.
+        self._standing: dict[str, EndpointCall] = {}
 
     def stacks(self, body: Body, answer: Answer) -> None:
         """Answer with the stacks of this rank."""
@@ -69,20 +71,36 @@ class RankInspector:
         self._tell_places(actors)
         marks = self._sampler.pulse(actors)
         for name in self._told.keys() - {actor.name for actor in actors}:
+            self._standing.pop(name, None)
             if self._told.pop(name)[0] == "blocked":
                 self._notify(name, "", "running", 0.0)
         for actor in actors:
-            endpoint, mark = marks.get(actor.name, ("", None))
+            call, mark = marks.get(actor.name, (None, None))
             state, where = "idle", None
             if mark is not None:
                 state, where = ("blocked", mark.where) if mark.stands() else ("running", None)
             told = self._told.get(actor.name, ("", None, 0.0))
             since = mark.since if mark is not None and where is not None else 0.0
             if told != (state, where, since) and (state == "blocked" or told[0] == "blocked"):
-                self._tell(actor, endpoint, state, mark)
+                self._tell(actor, call, state, mark)
             self._told[actor.name] = (state, where, since)
+        self._mind_exits()
 
-    def _tell(self, actor: ActorState, endpoint: str, state: str, mark: Mark | None) -> None:
+    def _mind_exits(self) -> None:
+        """Be told of the ends of endpoints only while one stands: every call would pay for it."""
+        if self._standing and self._exited not in hooks.endpoint_exit:
+            hooks.endpoint_exit.append(self._exited)
+        elif not self._standing and self._exited in hooks.endpoint_exit:
+            hooks.endpoint_exit.remove(self._exited)
+
+    def _exited(self, call: EndpointCall) -> None:
+        """A call has ended: if it was told to stand, that is over, and nobody waits for the next pulse. Its thread."""
+        if self._standing.get(call.actor) is call:
+            del self._standing[call.actor]
+            self._told.pop(call.actor, None)
+            self._notify(call.actor, "", "running", 0.0)
+
+    def _tell(self, actor: ActorState, call: EndpointCall | None, state: str, mark: Mark | None) -> None:
         place = ["", 0, ""]
         if state == "blocked":
             records = self._sampler.records([actor], actor=actor.name)
@@ -94,7 +112,10 @@ class RankInspector:
                     entry = record.stack[own_index([entry.file for entry in record.stack])]
                     place = [entry.file, entry.line, entry.code.co_name]
         ago = time.monotonic() - mark.since if mark is not None and state != "running" else 0.0
-        self._notify(actor.name, endpoint, state, ago, place)
+        self._standing.pop(actor.name, None)
+        if call is not None and state == "blocked":
+            self._standing[actor.name] = call
+        self._notify(actor.name, call.endpoint if call is not None else "", state, ago, place)
 
     def _notify(self, actor: str, endpoint: str, state: str, ago: float, place: Sequence[Any] = ("", 0, "")) -> None:
         since = time.time_ns() / 1e9 - ago

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meshrt.hooks import Body, RootServices
 
@@ -35,6 +35,8 @@ class Activity:
     def __init__(self, services: RootServices) -> None:
         self._rows: dict[tuple[str, int, str], ActivityRow] = {}
         self._silent: dict[tuple[str, int], tuple[str, float]] = {}
+        #: When ranks have answered again.
+        self._back: dict[tuple[str, int], float] = {}
         self._actors: dict[tuple[str, int], dict[int, str]] = {}
         for mesh in services.meshes():
             for rank, state in mesh.get("silent", {}).items():
@@ -45,7 +47,10 @@ class Activity:
         row = self._rows.get((mesh_id, rank, actor))
         silent = self._silent.get((mesh_id, rank))
         if silent is None:
-            return row
+            back = self._back.get((mesh_id, rank), 0.0)
+            if row is None:
+                return ActivityRow("running", back) if back else None
+            return row if row.state == "blocked" or row.since > back else replace(row, since=back)
         state, since = silent
         place, endpoint = (row.place, row.endpoint) if row is not None else (("", 0, ""), "")
         return ActivityRow("stopped by a signal" if state == "stopped" else state, since, place, endpoint)
@@ -71,13 +76,14 @@ class Activity:
         """A rank does not answer, or answers again."""
         if state:
             self._silent[mesh_id, rank] = (state, time.time_ns() / 1e9)
-        else:
-            self._silent.pop((mesh_id, rank), None)
+        elif self._silent.pop((mesh_id, rank), None) is not None:
+            self._back[mesh_id, rank] = time.time_ns() / 1e9
 
     def gone(self, mesh_id: str, rank: int, _how: str) -> None:
         """A rank has ended."""
         self._silent.pop((mesh_id, rank), None)
         self._actors.pop((mesh_id, rank), None)
+        self._back.pop((mesh_id, rank), None)
         for key in [key for key in self._rows if key[:2] == (mesh_id, rank)]:
             del self._rows[key]
 

@@ -65,8 +65,8 @@ class Sampler:
         self._threads = Threads(signals)
         self._tasks = Tasks()
 
-    def pulse(self, actors: Sequence[ActorState]) -> dict[str, tuple[str, Mark]]:
-        """Note where everything stands; returns endpoint and mark of each actor that runs a message."""
+    def pulse(self, actors: Sequence[ActorState]) -> dict[str, tuple[EndpointCall, Mark]]:
+        """Note where everything stands; returns call and mark of each actor that runs a message."""
         looks = self._threads.look(stacks=False)
         marks = {}
         for actor in actors:
@@ -75,7 +75,7 @@ class Sampler:
             call, serving = _serving(actor, tasks)
             if call is not None and look is not None:
                 suspended = serving is not None and not serving.running
-                marks[actor.name] = call.endpoint, serving.mark if serving is not None and suspended else look.mark
+                marks[actor.name] = call, serving.mark if serving is not None and suspended else look.mark
         return marks
 
     def records(self, actors: Sequence[ActorState], *, actor: str = "", verbose: bool = False) -> list[Record]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from meshrt.errors import SpawnError, UsageError
+from meshrt.hooks import POST_MORTEM_VALUES
 from meshrt.selection import Extent, Point
 
 __all__ = ["EnvOption", "MeshSpec", "PostMortem", "check_limits", "check_name", "default_sizes"]
@@ -20,6 +21,7 @@ __all__ = ["EnvOption", "MeshSpec", "PostMortem", "check_limits", "check_name", 
 PostMortem = bool | Literal["dump"] | None
 EnvOption = Mapping[str, str] | Callable[[Point], Mapping[str, str]] | None
 
+_VARIABLE = "MESHRT_POST_MORTEM"
 _POST_MORTEM = {True: "1", False: "0", "dump": "dump"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 #: Descriptors that the host agent needs for one rank, and private memory of an idle rank, bytes.
@@ -101,7 +103,8 @@ class MeshSpec:
         if post_mortem is not None:
             if not (isinstance(post_mortem, bool) or post_mortem == "dump"):
                 raise UsageError(f"post_mortem is True, False or 'dump', not {post_mortem!r}")
-            common = {**common, "MESHRT_POST_MORTEM": _POST_MORTEM[post_mortem]}
+            common = {**common, _VARIABLE: _POST_MORTEM[post_mortem]}
+        _check_post_mortem(os.environ)
         return cls(check_name("a mesh", name) if name else "", extent, common, rank_env, setup, modules)
 
     def to_wire(self) -> dict[str, object]:
@@ -131,7 +134,14 @@ def _checked_env(env: object) -> dict[str, str]:
             raise UsageError(f"env: {key!r} is no name of an environment variable")
     if sum(4 * (len(key) + len(value)) for key, value in env.items()) > _ENV_MAX:
         raise UsageError(f"env: more than {_ENV_MAX // 4} characters; pass a file name, or the data as an argument")
+    _check_post_mortem(env)
     return dict(env)
+
+
+def _check_post_mortem(env: Mapping[str, str]) -> None:
+    value = env.get(_VARIABLE, "")
+    if value not in POST_MORTEM_VALUES:
+        raise UsageError(f"{_VARIABLE} is one of {', '.join(filter(None, POST_MORTEM_VALUES))}, not {value!r}")
 
 
 def check_limits(ranks: int, running: int) -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 
+from meshrt.debug.broker.notices import HOW_TO
 from meshrt.debug.broker.sessions import SessionTable
 from meshrt.debug.protocol import STOPPED
 from meshrt.hooks import RootServices, Waited
@@ -61,9 +62,14 @@ class AutoEntry:
         """On the script's main thread."""
         from meshrt.debug.prompt.entry import enter_here  # start-up: prompt_toolkit and all that a terminal needs
 
-        self._wanted = False
         try:
-            enter_here(waited)
+            if self._wanted and self._table.count(
+                STOPPED
+            ):  # the get() for which it was meant may have been an earlier one
+                self._wanted = False
+                enter_here(waited)
+        except Exception as error:  # what befalls the debugger is not the script's, which waits for something else
+            self._services.announce(f"the debugger could not be opened here: {type(error).__name__}: {error}; {HOW_TO}")
         finally:
             self._open = False
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from meshrt.debug.broker.asking import gather_all, texts_of, why_silent
 from meshrt.debug.broker.targets import Targets
-from meshrt.debug.protocol import BREAKS, HITS, POST_MORTEM
+from meshrt.debug.protocol import BREAKS, HITS, MODES, POST_MORTEM
 from meshrt.errors import UsageError
 from meshrt.hooks import Body, Group, RootServices, ToolClient
 from meshrt.selection import fold_ranks
@@ -25,7 +25,6 @@ _PLACE = re.compile(r"(.+):(\d{1,9})")
 _ENDPOINT = re.compile(r"(?:(.+)\.)?([^\W\d]\w*)")
 #: Seconds that ranks have to confirm a change.
 _CONFIRM_SECONDS = 2.0
-MODES = ("on", "off", "dump", "default")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +204,7 @@ class Breaks:
                 name = self._targets.bare_name(actor)
                 mesh_id = self._targets.actor(actor).mesh.mesh_id if "@" in actor else ""
                 self._modes[mesh_id, name] = mode
-            return await self._change(self._tell_modes())
-        return {"modes": self._shown_modes(), "problems": {}}
+        return await self._change(self._tell_modes())
 
     async def _tell_modes(self) -> Body:
         gathers = [
@@ -216,7 +214,15 @@ class Breaks:
             for mesh_id, ranks in self._everybody().items()
         ]
         groups = [group for answers in await asyncio.gather(*gathers) for group in answers]
-        return {"modes": self._shown_modes(), "problems": texts_of(groups)}
+        own: dict[str, list[tuple[str, int]]] = {}
+        for group in groups:
+            if group.kind == "answered":
+                own.setdefault(str(group.same["own"]), []).extend((group.mesh_id, rank) for rank in group.ranks)
+        return {
+            "modes": self._shown_modes(),
+            "own": {mode: self._folded(ranks) for mode, ranks in own.items()},
+            "problems": texts_of(groups),
+        }
 
     def _modes_of(self, mesh_id: str) -> dict[str, str]:
         return {actor: mode for (mesh, actor), mode in list(self._modes.items()) if mesh in ("", mesh_id)}

@@ -18,6 +18,7 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from meshrt.debug.broker.asking import why_silent
 from meshrt.debug.broker.autoentry import AutoEntry
@@ -55,6 +56,17 @@ _GATHER_SECONDS = 0.005
 #: Seconds after which who waits is told what is in the way.
 _HINT_SECONDS = 1.0
 _LONGEST_WAIT = 24 * 3600.0
+#: Ranks that completion is told of one actor.
+_MOST_NAMED = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Terminal:
+    """A connection of the debugger: a person sits at it, or a program that wants to know what happens, or a script."""
+
+    client: ToolClient
+    person: bool
+    listens: bool
 
 
 class Broker:
@@ -64,7 +76,7 @@ class Broker:
         self._services = services
         self._table = SessionTable()
         self._targets = Targets(services, self._table, self._activity)
-        self._clients: dict[int, tuple[ToolClient, bool]] = {}
+        self._terminals: dict[int, _Terminal] = {}
         self._attached: dict[int, Attachment] = {}
         self._jobs = Jobs(services)
         #: Ranks that do not answer, and why.
@@ -79,7 +91,7 @@ class Broker:
         self._touched = False
         self._auto = AutoEntry(services, self._table, lambda: bool(self._persons()))
         self._notices = Notices(
-            services, self._table, self._targets, self._persons, on_wave=self._auto.wave, own_pid=os.getpid()
+            services, self._table, self._targets, self._audience, on_wave=self._auto.wave, own_pid=os.getpid()
         )
 
     def serve(self) -> None:
@@ -183,6 +195,7 @@ class Broker:
         for session in sessions:
             seen = seen or session.waiter is not None
             self._forget(session, description)
+        self._table.rank_gone(mesh_id, rank)
         if not seen:
             self._notices.happened(mesh_id, rank, f"gone: {description}", are=True)
         self._touch()
@@ -212,11 +225,14 @@ class Broker:
     # -- terminals -----------------------------------------------------------------------------------------------------
 
     def _persons(self) -> list[ToolClient]:
-        return [client for client, person in self._clients.values() if person]
+        return [terminal.client for terminal in self._terminals.values() if terminal.person]
+
+    def _audience(self) -> list[ToolClient]:
+        return [terminal.client for terminal in self._terminals.values() if terminal.person or terminal.listens]
 
     def _on_client_gone(self, client: ToolClient) -> None:
-        _, person = self._clients.pop(client.id, (client, False))
-        if person and client.pid == os.getpid():
+        terminal = self._terminals.pop(client.id, None)
+        if terminal is not None and terminal.person and client.pid == os.getpid():
             self._auto.left()
         self._release(client)
         self._jobs.client_gone(client)
@@ -230,7 +246,7 @@ class Broker:
                 session.waiter = None
 
     async def _hello(self, client: ToolClient, body: Body) -> Body:
-        self._clients[client.id] = (client, bool(body.get("person")))
+        self._terminals[client.id] = _Terminal(client, bool(body.get("person")), bool(body.get("listens")))
         self._counted = (-1, -1)
         self._touch()
         stopped = [session for session in self._table if session.state == STOPPED]
@@ -244,7 +260,15 @@ class Broker:
         actors = self._targets.actors()
         views = [actor.mesh.shape for actor in actors] + [session.view for session in self._table if session.view]
         dims = dict.fromkeys(label for view in views for label in view.labels)
-        return {"actors": sorted(actor.label for actor in actors), "dims": list(dims)}
+        stopped = {
+            actor.label: [
+                str(rank)
+                for rank, session in self._table.of_actor(actor.mesh.mesh_id, actor.name, actor.thread).items()
+                if session.state in (STOPPED, BUSY)
+            ][:_MOST_NAMED]
+            for actor in actors
+        }
+        return {"actors": sorted(stopped), "dims": list(dims), "stopped": stopped}
 
     async def _status(self, client: ToolClient, body: Body) -> Body:
         return status_of(self._targets, [client.pid for client in self._persons()])
@@ -361,7 +385,7 @@ class Broker:
                 client.push("debug.notice", {"text": f"still waiting: {headline}"})
             if not missing and problem is None:
                 return {"stopped": fold_ranks(stopped), "missing": ""}
-            if seconds <= 0 or client.id not in self._clients:
+            if seconds <= 0 or client.id not in self._terminals:
                 if problem is not None:
                     raise problem
                 return {"stopped": fold_ranks(stopped), "missing": fold_ranks(missing)}
@@ -397,8 +421,8 @@ class Broker:
         counts = (self._table.count(STOPPED, BUSY, STEPPING), self._table.count(RUNNING))
         if counts != self._counted:
             self._counted = counts
-            for client, _ in self._clients.values():
-                client.push("debug.count", {"standing": counts[0], "resumed": counts[1]})
+            for terminal in self._terminals.values():
+                terminal.client.push("debug.count", {"standing": counts[0], "resumed": counts[1]})
 
 
 def _without_session(job: Job, selected: Selected) -> None:

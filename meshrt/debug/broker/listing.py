@@ -40,7 +40,7 @@ def rows_of(table: SessionTable, targets: Targets, state: str, name: str, ranks:
         rows += [
             _row(actor, rank, states[rank], sessions.get(rank))
             for rank in selected.ranks
-            if _shown(states[rank].word, state)
+            if state == "all" or states[rank].is_in(state)
         ]
     rows.sort(key=lambda row: (row["actor"], row["rank"]))
     size, shown = 0, 0
@@ -48,14 +48,6 @@ def rows_of(table: SessionTable, targets: Targets, state: str, name: str, ranks:
         size += len(repr(rows[shown]))
         shown += 1
     return {"rows": rows[:shown], "left_out": len(rows) - shown, "state": state}
-
-
-def _shown(word: str, wanted: str) -> bool:
-    if wanted == "stopped":
-        return word in ("stopped", "post-mortem")
-    if wanted == "running":
-        return word in ("running", "blocked", "not-answering")
-    return wanted in ("all", word)
 
 
 def _row(actor: Actor, rank: int, state: State, session: Session | None) -> Body:

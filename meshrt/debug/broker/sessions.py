@@ -81,6 +81,8 @@ class SessionTable:
     def __init__(self) -> None:
         self._sessions: dict[SessionKey, Session] = {}
         self._by_rank: dict[tuple[str, int], list[Session]] = {}
+        #: Since when actors run that had a session.
+        self._left: dict[SessionKey, float] = {}
 
     def __iter__(self) -> Iterator[Session]:
         return iter(sorted(self._sessions.values(), key=lambda session: (session.key[1:], session.key.mesh_id)))
@@ -105,8 +107,8 @@ class SessionTable:
         }
 
     def count(self, *states: str) -> int:
-        """Return how many sessions are in one of ``states``."""
-        return sum(session.state in states for session in self._sessions.values())
+        """Return how many sessions are in one of ``states``. Any thread."""
+        return sum(session.state in states for session in tuple(self._sessions.values()))
 
     def stopped(self, mesh_id: str, rank: int, body: Body) -> Session:
         """Take in that a rank is at a prompt."""
@@ -150,11 +152,21 @@ class SessionTable:
     def remove(self, session: Session) -> None:
         """Forget a session that ended."""
         session.state = ENDED
+        self._left[session.key] = session.resumed_at or time.time_ns() / 1e9
         if self._sessions.pop(session.key, None) is not None:
             address = (session.key.mesh_id, session.key.rank)
             self._by_rank[address].remove(session)
             if not self._by_rank[address]:
                 del self._by_rank[address]
+
+    def left(self, key: SessionKey) -> float:
+        """Return when an actor was resumed last whose session has ended (epoch seconds); 0: it never had one."""
+        return self._left.get(key, 0.0)
+
+    def rank_gone(self, mesh_id: str, rank: int) -> None:
+        """Forget what is known of a rank that has ended."""
+        for key in [key for key in self._left if (key.mesh_id, key.rank) == (mesh_id, rank)]:
+            del self._left[key]
 
 
 def key_of(mesh_id: str, rank: int, body: Body) -> SessionKey:

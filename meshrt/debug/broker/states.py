@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from meshrt.debug.broker.asking import why_silent
 from meshrt.debug.broker.sessions import Session
-from meshrt.debug.protocol import RUNNING, STEPPING, Place
+from meshrt.debug.protocol import RUNNING, STEPPING, Place, names_file
 
 if TYPE_CHECKING:
     from meshrt.debug.broker.targets import MeshFacts
@@ -47,9 +47,21 @@ class State:
     place: Place
     note: str = ""
 
+    def is_in(self, word: str) -> bool:
+        """Whether a person means it by ``word``: after an exception it is stopped too, and blocked is running too."""
+        return self.word in {"stopped": ("stopped", "post-mortem"), "running": ("running", "blocked")}.get(
+            word, (word,)
+        )
 
-def state_of(mesh: MeshFacts, rank: int, session: Session | None, activity: Activity | None) -> State:
-    """Return the state of one rank of an actor."""
+
+def state_of(
+    mesh: MeshFacts, rank: int, session: Session | None, activity: Activity | None, left: float = 0.0
+) -> State:
+    """Return the state of one rank of an actor.
+
+    Args:
+        left: When it was let go from its last session (epoch seconds), if that has ended.
+    """
     if rank in mesh.gone:
         how, when = mesh.gone[rank]
         return State("dead", when, Place(), how)
@@ -64,7 +76,7 @@ def state_of(mesh: MeshFacts, rank: int, session: Session | None, activity: Acti
         return State(word, session.since, session.place, note)
     if activity is not None and activity.state == "blocked":
         return State("blocked", activity.since, activity.place)
-    since = max(activity.since if activity else 0.0, session.resumed_at if session else 0.0, mesh.started)
+    since = max(activity.since if activity else 0.0, session.resumed_at if session else 0.0, left, mesh.started)
     return State("running", since, Place())
 
 
@@ -80,14 +92,11 @@ class Facts:
         self._states = states
 
     def in_state(self, word: str) -> Iterable[int]:
-        # A rank that stands after an exception is stopped as well; one that is blocked runs as well.
-        words = {"stopped": ("stopped", "post-mortem"), "running": ("running", "blocked")}.get(word, (word,))
-        return {rank for rank, state in self._states.items() if state.word in words}
+        return {rank for rank, state in self._states.items() if state.is_in(word)}
 
     def at(self, file: str, line: int) -> Iterable[int]:
         return {
             rank
             for rank, state in self._states.items()
-            if state.place.line == line
-            and (state.place.file == file or state.place.file.endswith("/" + file.lstrip("./")))
+            if state.place.line == line and names_file(file, state.place.file)
         }

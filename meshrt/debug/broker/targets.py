@@ -198,7 +198,13 @@ class Targets:
         sessions = self._table.of_actor(mesh.mesh_id, actor.name, actor.thread)
         ranks = sessions if actor.thread else mesh.shape.ranks()
         return {
-            rank: state_of(mesh, rank, sessions.get(rank), self._activity(mesh.mesh_id, rank, actor.name))
+            rank: state_of(
+                mesh,
+                rank,
+                sessions.get(rank),
+                self._activity(mesh.mesh_id, rank, actor.name),
+                self._table.left(actor.key(rank)),
+            )
             for rank in ranks
         }
 

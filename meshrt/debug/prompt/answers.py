@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from meshrt.debug.prompt.numbers import number_in, summary
+from meshrt.debug.prompt.numbers import array_difference, number_in, summary
 from meshrt.debug.prompt.text import clean
 from meshrt.hooks import Body
 from meshrt.selection import fold_ranks, group_by_value, parse_folded
@@ -166,8 +166,9 @@ def _diff(prefix: str, members: Sequence[_Answer], against: int) -> list[str]:
         else:
             facts = next(answer.facts for answer in members if answer.rank == ranks[0])
             number, other = number_in(text, facts), number_in(reference.text, reference.facts)
-            delta = f"  ({number - other:+.6g})" if number is not None and other is not None else ""
-            lines.append(f"[{who}] {text}{delta}")
+            delta = f"{number - other:+.6g}" if number is not None and other is not None else ""
+            delta = delta or array_difference(facts, reference.facts)
+            lines.append(f"[{who}] {text}" + (f"  ({delta})" if delta else ""))
     return lines
 
 

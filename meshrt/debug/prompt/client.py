@@ -32,13 +32,17 @@ class Client:
     Args:
         connect: makes the connection from (on_event, on_close).
         person: whether somebody reads the notices.
+        listens: whether a program does.
     """
 
     def __init__(
-        self, connect: Callable[[Callable[[str, Body], None], Callable[[], None]], Connection], *, person: bool
+        self,
+        connect: Callable[[Callable[[str, Body], None], Callable[[], None]], Connection],
+        *,
+        person: bool,
+        listens: bool = False,
     ) -> None:
-        #: Called on the reader thread: with the text of a notice; when anything else that concerns the prompt changed.
-        self.on_notice: Callable[[str], None] = lambda text: None
+        #: Called on the reader thread when anything but a notice comes that concerns the prompt.
         self.on_change: Callable[[], None] = lambda: None
         self._closed = False
         #: The line that is being obeyed: other terminals are told.
@@ -50,9 +54,11 @@ class Client:
         self._jobs: dict[int, queue.SimpleQueue[Body | None]] = {}
         self._forgotten = 0
         self._lock = threading.Lock()
+        self._on_notice: Callable[[str], None] | None = None
+        self._early: list[str] = []
         self._connection = connect(self._event, self._close)
         self.pid = self._connection.pid
-        greeting = self.ask("debug.hello", person=person)
+        greeting = self.ask("debug.hello", person=person, listens=listens)
         self.stops: list[str] = list(greeting["stops"])
 
     def closed(self) -> bool:
@@ -77,9 +83,17 @@ class Client:
             self._jobs.pop(job, None)
             self._forgotten = max(self._forgotten, job)
 
+    def read_notices(self, read: Callable[[str], None]) -> None:
+        """Have notices read: what has come already now, the others on the reader thread."""
+        with self._lock:
+            self._on_notice = read
+            early, self._early = self._early, []
+        for text in early:
+            read(text)
+
     def mute(self) -> None:
         """Call nobody any more."""
-        self.on_notice = lambda text: None
+        self.read_notices(lambda text: None)
         self.on_change = lambda: None
 
     def close(self) -> None:
@@ -90,7 +104,12 @@ class Client:
 
     def _event(self, event: str, body: Body) -> None:
         if event == "debug.notice":
-            self.on_notice(str(body["text"]))
+            with self._lock:
+                read = self._on_notice
+                if read is None:
+                    self._early.append(str(body["text"]))
+            if read is not None:
+                read(str(body["text"]))
         elif event == "debug.attached":
             self.attached.put(body)
             self.on_change()

@@ -28,8 +28,8 @@ SETTLE_SECONDS = 1.0
 START_SECONDS = 30.0
 
 
-def _connect(program: tools.Program, *, person: bool) -> Client:
-    return Client(lambda on_event, on_close: tools.connect(program, on_event, on_close), person=person)
+def _connect(program: tools.Program, *, person: bool, listens: bool = False) -> Client:
+    return Client(lambda on_event, on_close: tools.connect(program, on_event, on_close), person=person, listens=listens)
 
 
 def _prompt(client: Client, may_leave: Callable[[], bool]) -> tuple[Repl, Terminal]:
@@ -71,7 +71,7 @@ def run_lines(program: tools.Program, lines: Sequence[str] | None, *, json: bool
     Args:
         json: Write one object for each line instead of text.
     """
-    client = _connect(program, person=False)
+    client = _connect(program, person=False, listens=json and lines is None)
     # With records, what a person would see goes nowhere.
     shown = sys.stdout if sys.stdout is not None else io.StringIO()  # closed by who started this
     out = io.StringIO() if json else shown
@@ -80,7 +80,9 @@ def run_lines(program: tools.Program, lines: Sequence[str] | None, *, json: bool
     try:
         repl = Repl(client, terminal, notices=False, record=recorder)
         if recorder is not None and lines is None:
-            client.on_notice = recorder.notice
+            for text in client.stops:
+                recorder.notice(text)
+            client.read_notices(recorder.notice)
         return repl.run() if lines is None else repl.run_lines(lines)
     finally:
         client.mute()
@@ -191,7 +193,7 @@ def _wait_and_run(client: Client, interactive: bool, timeout: float | None) -> N
         told.append(text)
         changed.set()
 
-    client.on_notice = notice
+    client.read_notices(notice)
     client.on_change = changed.set
     standing = _Standing(client, changed.set)
     if not told and not client.standing and interactive:

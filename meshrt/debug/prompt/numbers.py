@@ -9,7 +9,7 @@ from typing import Any
 
 from meshrt.selection import fold_ranks, group_by_value
 
-__all__ = ["number_in", "outliers", "summary"]
+__all__ = ["array_difference", "number_in", "outliers", "summary"]
 
 #: How many times further from the median than half of the ranks are: then a rank is an outlier.
 _FAR = 5.0
@@ -57,6 +57,23 @@ def summary(answers: Sequence[tuple[int, str, Any]]) -> str:
         return _of_numbers(numbers) if distinct > _FEW or (distinct > 2 and outliers(numbers)) else ""
     arrays = {rank: facts for rank, _, facts in answers if isinstance(facts, Mapping) and facts.get("kind") == "array"}
     return _of_arrays(arrays) if len(arrays) > 1 and len(arrays) == len(answers) else ""
+
+
+def array_difference(facts: Any, other: Any) -> str:
+    """Return what differs between an array and another one, by their facts; "" where one is none."""
+    if any(not isinstance(each, Mapping) or each.get("kind") != "array" for each in (facts, other)):
+        return ""
+    parts = [f"{name} {_short(other.get(name))} -> {_short(facts.get(name))}" for name in ("shape", "dtype", "device")
+             if facts.get(name) != other.get(name)]  # fmt: skip
+    for name in ("min", "max", "mean", "nan", "masked"):
+        value, before = facts.get(name), other.get(name)
+        if value != before and isinstance(value, int | float) and isinstance(before, int | float):
+            parts.append(f"{name} {value - before:+.6g}")
+    return ", ".join(parts)
+
+
+def _short(value: Any) -> str:
+    return "x".join(map(str, value)) or "()" if isinstance(value, list | tuple) else str(value)
 
 
 def _of_numbers(values: Mapping[int, float]) -> str:

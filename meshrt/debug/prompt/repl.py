@@ -14,7 +14,7 @@ from meshrt.debug.prompt.answers import Answers
 from meshrt.debug.prompt.attached import Attached
 from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.commands.command import Outcome
-from meshrt.debug.prompt.commands.table import candidates, parse_line
+from meshrt.debug.prompt.commands.table import candidates, parse_line, pdb_words
 from meshrt.debug.prompt.records import error_record
 from meshrt.debug.prompt.terminal import Terminal, Woken
 from meshrt.debug.prompt.text import clean
@@ -57,10 +57,11 @@ class Repl:
         self._attached: Attached | None = None
         self._names: list[str] = []
         self._dims: list[str] = []
+        self._stopped: dict[str, list[str]] = {}
         self._leaving = False
         self._reading = False
         if notices:
-            client.on_notice = terminal.notice
+            client.read_notices(terminal.notice)
         client.on_change = self.look_up
 
     # -- the loop ------------------------------------------------------------------------------------------------------
@@ -259,17 +260,17 @@ class Repl:
             return self._at_rank_names(text)
         if " " in text:
             self._learn()
-        return candidates(text, self._names, self._dims)
+        return candidates(text, self._names, self._dims, self._stopped)
 
     def _learn(self) -> None:
         try:
             body = self.client.ask("debug.names", timeout=1.0)
         except (MeshError, OSError):
             return  # completion is a help, not a matter
-        self._names, self._dims = list(body["actors"]), list(body["dims"])
+        self._names, self._dims, self._stopped = list(body["actors"]), list(body["dims"]), dict(body["stopped"])
 
     def _at_rank_names(self, text: str) -> list[str]:
-        own = ["detach"] if " " not in text.strip() else []
+        own = ["detach", *pdb_words()] if " " not in text.strip() else []
         try:
             return own + list(self.client.ask("debug.complete", timeout=1.0, text=text)["names"])
         except (MeshError, OSError):

@@ -18,7 +18,8 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from meshrt.actor.endpoint import endpoints_of
-from meshrt.debug.rank.codelines import NoCodeError, Target, body_of, find, is_module, matches
+from meshrt.debug.protocol import names_file
+from meshrt.debug.rank.codelines import NoCodeError, Target, body_of, find, is_module
 from meshrt.debug.rank.loaded import loaded_code
 from meshrt.debug.stepping import is_hidden_code
 from meshrt.hooks import ActorState, Body
@@ -208,7 +209,7 @@ class BreakTable:
         here = now.files.get(filename)
         if here is None:
             here = now.files[filename] = not is_hidden_code(code) and any(
-                filename in row.targets or (row.file and matches(filename, row.file)) for row in now.rows.values()
+                filename in row.targets or (row.file and names_file(row.file, filename)) for row in now.rows.values()
             )
         if not here:
             return _NOWHERE
@@ -233,7 +234,7 @@ class BreakTable:
     def _bind_late(row: _Breakpoint, code: CodeType) -> None:
         """Bind a breakpoint of a file that was not loaded when it was set: ``code`` is about to run."""
         filename = code.co_filename
-        if not row.file or not matches(filename, row.file):
+        if not row.file or not names_file(row.file, filename):
             return
         if code.co_name == "<module>":
             row.bind(filename, [code], ran=False)

@@ -8,13 +8,11 @@ body has the line is meant.
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from types import CodeType
 from typing import NamedTuple
 
-__all__ = ["NoCodeError", "Target", "body_of", "find", "is_module", "matches", "nested"]
+__all__ = ["NoCodeError", "Target", "body_of", "find", "is_module", "nested"]
 
 
 class Target(NamedTuple):
@@ -31,15 +29,6 @@ class Target(NamedTuple):
 
 class NoCodeError(LookupError):
     """No code can be stopped at on the line, and the text says why."""
-
-
-@lru_cache(maxsize=4096)
-def matches(filename: str, wanted: str) -> bool:
-    """Whether a person who writes ``wanted`` (``train.py``, ``pkg/train.py``, a whole path) means ``filename``."""
-    wanted = wanted.removeprefix("./")
-    if filename == wanted or filename.endswith("/" + wanted.lstrip("/")):
-        return True
-    return os.path.isabs(wanted) and os.path.realpath(filename) == os.path.realpath(wanted)
 
 
 def nested(code: CodeType) -> Iterator[CodeType]:

@@ -11,8 +11,10 @@ import inspect
 import keyword
 import re
 from collections.abc import Mapping
-from types import ModuleType
+from types import MemberDescriptorType, ModuleType
 from typing import Any
+
+from meshrt.debug.rank.values import stored
 
 __all__ = ["complete"]
 
@@ -54,20 +56,21 @@ def _matching(names: set[str], start: str, prefix: str) -> list[str]:
 
 def _stored(value: Any, name: str) -> Any:
     found = inspect.getattr_static(value, name)
-    if inspect.isdatadescriptor(found) or isinstance(found, staticmethod | classmethod):
-        if inspect.ismemberdescriptor(found):  # a slot: reading it runs no code of the user's
-            return found.__get__(value)
+    kind = type(found)  # isinstance would ask the value for its class, which may run any code
+    if kind is MemberDescriptorType:  # a slot: reading it runs no code of the user's
+        return found.__get__(value)
+    if issubclass(kind, staticmethod | classmethod) or stored(kind, "__set__") or stored(kind, "__delete__"):
         raise AttributeError(name)
     return found
 
 
 def _names_of(value: Any) -> set[str]:
     names: set[Any] = set()
-    for cls in type(value).__mro__:
-        names.update(cls.__dict__)
-    if isinstance(value, type):
-        for cls in value.__mro__:
-            names.update(cls.__dict__)
+    for cls in type.__dict__["__mro__"].__get__(type(value)):
+        names.update(type.__dict__["__dict__"].__get__(cls))
+    if issubclass(type(value), type):
+        for cls in type.__dict__["__mro__"].__get__(value):
+            names.update(type.__dict__["__dict__"].__get__(cls))
     if type(value) is ModuleType:
         names.update(value.__dict__)
     else:

@@ -266,7 +266,7 @@ class RankDebugger:
     def set_post_mortem(self, body: Body) -> Body:
         """Replace what is done when an endpoint raises."""
         self._post_mortem.set(body["modes"])
-        return {"same": {}}
+        return {"same": {"own": self._post_mortem.own}}
 
     def complete(self, body: Body) -> Body:
         """Return what the last word of a line may become."""

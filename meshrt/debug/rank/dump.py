@@ -22,9 +22,9 @@ from typing import Any
 
 from meshrt.debug.dumpfile import FORMAT, VERSION, write_dump
 from meshrt.debug.protocol import cap
+from meshrt.debug.rank.exceptions import chain_of, frames_of
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.rank.values import class_name, describe, is_array, safe_text, stored
-from meshrt.debug.stepping import is_hidden
 from meshrt.hooks import Body, EndpointCall, RankServices
 from meshrt.selection import Shape
 
@@ -100,14 +100,7 @@ class Dumper:
         }
 
     def _frames(self, exception: BaseException) -> list[Body]:
-        entries = []
-        walker = exception.__traceback__
-        while walker is not None:
-            if not is_hidden(walker.tb_frame):
-                entries.append((walker.tb_frame, walker.tb_lineno or 0))
-            walker = walker.tb_next
-        if len(entries) > _MOST_FRAMES:
-            entries = entries[: _MOST_FRAMES // 2] + entries[-_MOST_FRAMES // 2 :]
+        entries = frames_of(exception, _MOST_FRAMES)
         values = _Values()
         # The innermost ones first: if something has to be left out, it is not theirs.
         frames = [self._frame(frame, line, values) for frame, line in reversed(entries)]
@@ -184,28 +177,15 @@ def _attributes(value: Any) -> list[tuple[str, Any]]:
 
 
 def _exception(exception: BaseException) -> Body:
-    chain: list[Body] = []
-    try:
-        _follow_chain(exception, chain)
-    except BaseException as error:  # a class may have its own idea of __cause__
-        chain.append({"type": class_name(error), "message": "(the chain cannot be shown)", "relation": "context"})
+    chain = [
+        {**_named(linked.exception), "relation": "cause" if linked.explicit else "context"}
+        for linked in chain_of(exception)
+    ]
     try:
         text = "".join(traceback.format_exception(exception))
     except BaseException as error:  # its __str__, or a note
         text = f"(the traceback cannot be shown: {class_name(error)})"
     return {**_named(exception), "chain": chain, "traceback": cap(text, _TRACEBACK_MAX)}
-
-
-def _follow_chain(exception: BaseException, chain: list[Body]) -> None:
-    seen = {id(exception)}
-    current: BaseException | None = exception
-    while current is not None:
-        explicit = current.__cause__ is not None
-        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
-        if current is None or id(current) in seen:
-            break
-        seen.add(id(current))
-        chain.append({**_named(current), "relation": "cause" if explicit else "context"})
 
 
 def _named(exception: BaseException) -> Body:

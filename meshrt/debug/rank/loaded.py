@@ -9,7 +9,7 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
-from meshrt.debug.rank.codelines import matches
+from meshrt.debug.protocol import names_file
 from meshrt.hooks import ActorState
 
 __all__ = ["loaded_code"]
@@ -20,13 +20,13 @@ def loaded_code(file: str, actors: Sequence[ActorState]) -> list[tuple[str, list
     found: dict[str, list[CodeType]] = {}
     for module in list(sys.modules.values()):
         filename = getattr(module, "__dict__", {}).get("__file__")  # the module's own __getattr__ is user code
-        if isinstance(filename, str) and matches(filename, file):
+        if isinstance(filename, str) and names_file(file, filename):
             code = _compiled(filename)
             if code is not None:
                 found[filename] = [code]
     for function in _shipped_functions(actors):
         filename = function.__code__.co_filename
-        if not matches(filename, file):
+        if not names_file(file, filename):
             continue
         if filename not in found:
             code = _compiled(filename)

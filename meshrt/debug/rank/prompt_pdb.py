@@ -67,6 +67,7 @@ class PromptPdb(_Pdb):
     """pdb on the streams of a session. ``readrc``: obey the user's ``.pdbrc``."""
 
     def __init__(self, owner: PromptOwner, *, readrc: bool) -> None:
+        self._mine: list[bdb.Breakpoint] = []
         streams: dict[str, Any] = {"stdin": standard_in, "stdout": standard_out}
         super().__init__(**streams, nosigint=True, readrc=readrc)
         self._owner = owner
@@ -245,7 +246,7 @@ class PromptPdb(_Pdb):
         if arg:
             super().do_clear(arg)
             return
-        mine = [bp for bp in bdb.Breakpoint.bpbynumber if bp and bp.line in self.breaks.get(bp.file, ())]
+        mine = self._own_breaks()
         for bp in mine:
             self.clear_bpbynumber(bp.number)
             self.message(f"Deleted {bp}")
@@ -269,9 +270,28 @@ class PromptPdb(_Pdb):
     def _load_breaks(self) -> None:
         """Breakpoints of other sessions on this rank are theirs."""
 
+    def set_break(
+        self, filename: str, lineno: int, temporary: bool = False, cond: str | None = None, funcname: str | None = None
+    ) -> str | None:
+        problem = super().set_break(filename, lineno, temporary, cond, funcname)
+        if problem is None:
+            self._mine.append(bdb.Breakpoint.bplist[self.canonic(filename), lineno][-1])
+        return problem
+
+    def _own_breaks(self) -> list[bdb.Breakpoint]:
+        """Return those that were set here and are there; the others on the same lines are of other sessions."""
+        self._mine = [bp for bp in self._mine if bp in bdb.Breakpoint.bpbynumber]
+        return list(self._mine)
+
+    def _prune_breaks(self, filename: str, lineno: int) -> None:
+        if all((bp.file, bp.line) != (filename, lineno) for bp in self._own_breaks()):
+            self.breaks[filename].remove(lineno)
+            if not self.breaks[filename]:
+                del self.breaks[filename]
+
     def forget_breaks(self) -> None:
         """Drop what a session has set: its breakpoints end with it."""
-        for bp in [bp for bp in bdb.Breakpoint.bpbynumber if bp and bp.line in self.breaks.get(bp.file, ())]:
+        for bp in self._own_breaks():
             bp.deleteMe()
         self.breaks.clear()
         if not any(bdb.Breakpoint.bpbynumber):

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable
 from types import FrameType
 
+from meshrt.debug.protocol import names_file
 from meshrt.errors import MeshError
 from meshrt.hooks import RankServices
 
@@ -70,7 +71,7 @@ class SourceFetcher:
         candidates += list(linecache.cache)
         candidates += [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
         for filename in candidates:
-            if filename in (name, wanted) or filename.endswith("/" + wanted.lstrip("/")):
+            if filename == name or names_file(wanted, filename):
                 return filename
         if os.path.isabs(wanted) and self.ensure(wanted):
             return wanted

@@ -162,10 +162,10 @@ class FakeRoot:
 
         return asyncio.run(call())
 
-    def terminal(self, *, person: bool = True, pid: int = 4711) -> FakeTerminal:
+    def terminal(self, *, person: bool = True, listens: bool = False, pid: int = 4711) -> FakeTerminal:
         """Connect a terminal."""
         client = FakeTerminal(pid)
-        self.ask(client, "debug.hello", person=person)
+        self.ask(client, "debug.hello", person=person, listens=listens)
         return client
 
     def stop(self, *ranks: int, mesh: str = "m1", actor: str = "debugee", text: str = "> here\n", **facts: Any) -> None:

@@ -60,6 +60,15 @@ def test_arrays_that_differ_in_shape_and_have_nan() -> None:
     assert answers.text().splitlines()[-1] == "shape differs: [0-1,3] [4, 3], [2] [4, 4]; NaN on [1]"
 
 
+def test_difference_of_arrays() -> None:
+    facts: Body = {"kind": "array", "shape": [2, 3], "dtype": "float64", "min": 0.0, "max": 2.0, "mean": 1.0, "nan": 0}
+    answers = answered("A", facts=facts)
+    other = {**facts, "shape": [3], "max": 5.0, "nan": 2}
+    answers.add({"answers": [{"actor": "a", "kind": "answered", "ranks": "9", "text": "B", "facts": other}],
+                 "waiting": {}, "done": True})  # fmt: skip
+    assert answers.text(against=0).splitlines()[1] == "[9] B  (shape 2x3 -> 3, max +3, nan +2)"
+
+
 def test_difference_from_one_rank() -> None:
     assert answered("3", "3", "7.5").text(against=0) == "[0] 3\n[1] the same\n[2] 7.5  (+4.5)"
     lines = answered("a\nb\nc", "a\nB\nc", "a\nb\nc").text(against=2).splitlines()
@@ -126,6 +135,8 @@ def test_records_are_one_line_each_of_plain_json() -> None:
     [
         ("", "where "),
         ("attach ", "trainer "),
+        ("attach trainer ", "13"),
+        ("attach --steal trainer ", "13"),
         ("cast trainer ", "ranks("),
         ("cast trainer ranks(", "ranks(hosts="),
         ("cast trainer ranks(hosts=1,", "ranks(hosts=1,gpus="),
@@ -138,7 +149,7 @@ def test_records_are_one_line_each_of_plain_json() -> None:
     ],
 )
 def test_completion(text: str, some: str) -> None:
-    assert some in candidates(text, ["trainer"], ["hosts", "gpus"])
+    assert some in candidates(text, ["trainer"], ["hosts", "gpus"], {"trainer": ["3", "13"]})
 
 
 @given(st.text(max_size=40))

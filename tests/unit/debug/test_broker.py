@@ -317,6 +317,76 @@ def test_it_does_not_open_beside_another_terminal(root: FakeRoot, monkeypatch: p
     assert len(root.interjected) == 1
 
 
+def test_a_debugger_that_cannot_be_opened_is_not_the_scripts_problem(
+    root: FakeRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("meshrt.debug.broker.autoentry._at_terminal", lambda: True)
+    monkeypatch.setattr("meshrt.debug.prompt.entry.enter_here", lambda waited: 1 / 0)
+    root.waits = True
+    root.stop(0)
+    root.advance(1)
+    waited: Any = None
+    root.interjected[0](waited)
+    assert "could not be opened here: ZeroDivisionError" in root.said[-1]
+    root.stop(1)
+    root.advance(1)
+    root.event("resumed", 0, 1, how="continue")
+    root.interjected[1](waited)  # it comes to its turn when nothing stands any more
+    assert "could not be opened" not in root.said[-1]
+
+
+def test_a_program_that_listens_is_told(root: FakeRoot) -> None:
+    program, script = root.terminal(person=False, listens=True), root.terminal(person=False, pid=99)
+    root.stop(0)
+    root.kill(6, "was killed by SIGKILL")
+    root.advance(1)
+    assert [body["text"] for body in program.of("debug.notice")] == [
+        "rank 6 of debugee is gone: was killed by SIGKILL",
+        "rank 0 of debugee stopped at actors.py:16 (work)",
+    ]
+    assert script.of("debug.notice") == []
+
+
+def test_completion_knows_the_ranks_that_stand(root: FakeRoot) -> None:
+    me = root.terminal()
+    root.stop(3, 5)
+    assert root.ask(me, "debug.names")["stopped"] == {"debugee": ["3", "5"]}
+
+
+def test_since_when_a_rank_runs(root: FakeRoot) -> None:
+    me = root.terminal()
+
+    def since() -> float:
+        return float(root.ask(me, "debug.list", state="all", actor="debugee", ranks="ranks(0)")["rows"][0]["since"])
+
+    before = since()
+    root.stop(0)
+    root.event("resumed", 0, how="continue")
+    resumed = since()
+    assert resumed > before
+    root.event("ended", 0)
+    assert since() == resumed
+
+
+def test_an_interrupt_that_comes_to_nothing(root: FakeRoot) -> None:
+    me = root.terminal()
+    root.ask(me, "debug.interrupt", actor="debugee", ranks="ranks(0:3)")
+    root.answer("debug.interrupt", answered(0, 1, 2, state="asked", text=""))
+    root.event("missed", 0)
+    root.event("missed", 1, why="the signal is taken")
+    root.advance(0.6)
+    root.answer("inspect.stacks", Group("m1", (2,), "silent", {"state": "busy", "stack": ""}, {}))
+    root.advance(0.1)
+    found = {answer["kind"]: answer["ranks"] for body in me.of("debug.report") for answer in body["answers"]}
+    assert found == {"idle": "0", "refused": "1", "silent": "2"}
+    root.event("missed", 2)  # what was to be stopped later has ended
+    root.event("missed", 7)  # nobody knows of it
+    root.advance(1)
+    assert [body["text"] for body in me.of("debug.notice")] == [
+        "rank 2 of debugee did not stop: the endpoint, or thread, has ended"
+    ]
+
+
 def test_what_happens_to_running_ranks_is_announced(root: FakeRoot) -> None:
     me = root.terminal()
     root.unhandled[0]("m1", 3, "debugee.work() raised on rank 3, and nobody waits for it")

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from meshrt import Actor, endpoint
-from meshrt.debug.rank import breakpoints, codelines
+from meshrt.debug import protocol
+from meshrt.debug.rank import breakpoints
 from meshrt.debug.rank.breakpoints import BreakTable
 from meshrt.debug.rank.monitoring import Monitor
 from meshrt.hooks import ActorState, Body, EndpointCall, hooks
@@ -126,16 +127,16 @@ def once(action: Callable[[], object]) -> Callable[[], None]:
 
 def during(monkeypatch: pytest.MonkeyPatch, wanted: str, action: Callable[[], object]) -> None:
     """Have ``action`` happen while somebody asks whether a file is meant by ``wanted``."""
-    original = codelines.matches
+    original = protocol.names_file
     act = once(action)
 
-    def matches(filename: str, name: str) -> bool:
-        result = original(filename, name)
+    def names_file(name: str, filename: str) -> bool:
+        result = original(name, filename)
         if name == wanted:
             act()
         return result
 
-    monkeypatch.setattr(breakpoints, "matches", matches)
+    monkeypatch.setattr(breakpoints, "names_file", names_file)
 
 
 def test_what_is_found_out_of_the_old_table_is_not_kept_for_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,3 +65,22 @@ def test_what_would_run_code_offers_nothing() -> None:
     assert complete("thing.unknown.a", NAMES) == []
     assert complete("nobody.a", NAMES) == []
     assert complete("f(3).a", NAMES) == []
+
+
+class Proxy:
+    """Says what class it is of, and whether it is a descriptor, by running code."""
+
+    @property  # type: ignore[misc]  # that is what lazy objects do
+    def __class__(self) -> type:
+        raise RuntimeError("asked for its class")
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(f"asked for {name}")
+
+    weight = 3
+
+
+def test_a_proxy_is_not_asked() -> None:
+    names = {"proxy": Proxy(), "holder": type("Holder", (), {"inner": Proxy()})()}
+    assert complete("proxy.we", names) == ["proxy.weight"]
+    assert complete("holder.inner.we", names) == ["holder.inner.weight"]

@@ -6,7 +6,8 @@ from types import CodeType
 
 import pytest
 
-from meshrt.debug.rank.codelines import NoCodeError, find, matches
+from meshrt.debug.protocol import names_file
+from meshrt.debug.rank.codelines import NoCodeError, find
 
 TEXT = '''\
 import os
@@ -114,4 +115,4 @@ def test_one_function_alone() -> None:
     ],
 )
 def test_files_are_matched_by_their_last_parts(filename: str, wanted: str, fits: bool) -> None:
-    assert matches(filename, wanted) is fits
+    assert names_file(wanted, filename) is fits

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import bdb
 import logging
 from typing import Any
 
 import pytest
 
-from meshrt.debug.rank.postmortem import exception_facts, exception_text
+from meshrt.debug.rank.exceptions import chain_of, frames_of
+from meshrt.debug.rank.postmortem import PostMortem, aborted, exception_facts, exception_text
+from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.hooks import Hooks
 from tests.unit.debug import endpoints
 from tests.unit.debug.endpoints import line_of
-from tests.unit.debug.fakes import FakeRank
+from tests.unit.debug.fakes import FakeRank, FakeRankServices
 
 
 class Hostile(Exception):
@@ -73,6 +76,61 @@ def test_long_stacks_and_texts_are_cut() -> None:
 def test_exceptions_that_cannot_be_shown(error: Exception) -> None:
     assert type(error).__name__ in exception_text(error)
     assert exception_facts(error)["headline"].startswith(type(error).__qualname__) or "Hostile" in exception_text(error)
+
+
+class Falsy(Exception):
+    """Its truth, its class and its cause are not to be asked for."""
+
+    def __bool__(self) -> bool:
+        raise RuntimeError("asked for its truth")
+
+    @property
+    def __cause__(self) -> None:  # type: ignore[override]
+        raise RuntimeError("asked for its cause")
+
+
+def test_chains_are_followed_around_the_classes() -> None:
+    def fail() -> None:
+        try:
+            raise Falsy("inner")
+        except Falsy:
+            raise Falsy("outer") from None
+
+    error = raised(fail)
+    assert list(chain_of(error)) == []
+    ((inner, explicit),) = chain_of(error, suppressed=True)
+    assert inner.args == ("inner",) and not explicit
+    assert not aborted(error)
+    assert aborted(raised(lambda: quits_in(error)))
+    assert [frame.f_code.co_name for frame, _ in frames_of(error, 60)][-1] == "fail"
+
+
+def quits_in(error: BaseException) -> None:
+    try:
+        raise bdb.BdbQuit
+    except bdb.BdbQuit:
+        raise ValueError from None
+
+
+@pytest.mark.parametrize(
+    ("environment", "told", "mode"),
+    [
+        ("1", {}, "on"),
+        ("1", {"": "default"}, "on"),
+        ("1", {"": "off"}, "off"),
+        ("dump", {"": "on", "debugee": "default"}, "dump"),
+        ("", {}, "default"),
+        ("", {"debugee": "off", "": "on"}, "off"),
+    ],
+)
+def test_default_is_what_the_program_has_set(
+    environment: str, told: dict[str, str], mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MESHRT_POST_MORTEM", environment)
+    services: Any = FakeRankServices()
+    modes = PostMortem(services, SourceFetcher(services))
+    modes.set(told)
+    assert modes.mode("debugee") == mode
 
 
 def test_a_failing_hook_whose_error_cannot_be_logged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -110,8 +111,32 @@ def test_lines_that_are_not(line: str, problem: str) -> None:
     assert problem in str(caught.value)
 
 
-@given(st.one_of(st.text(max_size=60), st.text("casthelpdbugrnk(0:4,=)! -/@", max_size=40)))
-def test_any_line_is_understood_or_refused(line: str) -> None:
+#: What stands in lines, in any order: every parser comes to most of its branches with these.
+WORDS = st.sampled_from(
+    ["ranks(0)", "ranks(hosts=1, gpus=(0,2))", "ranks(", "ranks(0-3)", "ranks(stopped)", "worker", "w@left", "w/T-1",
+     "-v", "-n", "--diff", "--steal", "-x", "stopped", "dead", "all", "on", "dump", "a.py:3", "w.step", ",", "x > 1",
+     "3", "2.5", "60", "1,2", "list", '"my file.py":3', "hosts=1", "'", ")", "\x00", "é"]
+)  # fmt: skip
+TAILS = st.one_of(
+    st.lists(WORDS, max_size=6).map(" ".join), st.text(max_size=40), st.text("workranks(0:4,=)! -/@.", max_size=40)
+)
+
+
+@given(st.sampled_from([word for one in COMMANDS for word in (one.name, *one.aliases)]), TAILS)
+def test_any_line_is_understood_or_refused(word: str, tail: str) -> None:
+    line = f"{word} {tail}"
+    try:
+        invocation = parse_line(line)
+    except MeshError as error:
+        assert str(error)  # noqa: PT017 - either way is right
+        assert "\n" not in str(error) or line.partition(" ")[0] in str(error)  # noqa: PT017 - what it points into
+    else:
+        assert word in (invocation.command.name, *invocation.command.aliases)
+        json.dumps(dict(invocation.arguments))  # it can be sent
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_understood_or_refused(line: str) -> None:
     if line.strip():
         try:
             parse_line(line)

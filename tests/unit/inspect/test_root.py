@@ -46,3 +46,18 @@ def test_silence_covers_what_was_known() -> None:
     services.rank_silent[0]("m", 1, "")
     row = table.get("m", 1, "a")
     assert row is not None and row.state == "blocked"
+    services.rank_silent[0]("m", 2, "")
+    row = table.get("m", 2, "a")
+    assert row is not None and row.state == "running" and row.since > 5.0
+
+
+def test_the_threads_of_further_actors() -> None:
+    services = fake_root()
+    load(services)
+    table: Activity = services.tables["inspect.activity"]
+    placed = services.rank_events["inspect.placed"]
+    placed("m", 1, {"actor": "b", "ident": 7})
+    placed("m", 1, {"actor": "b", "ident": 8})  # stopped, and spawned anew
+    assert table.actors("m", 1) == {8: "b"} and table.actors("m", 2) == {}
+    services.rank_gone[0]("m", 1, "was killed")
+    assert table.actors("m", 1) == {}

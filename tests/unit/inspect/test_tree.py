@@ -419,3 +419,43 @@ def test_the_innermost_place_of_an_actor() -> None:
     silent = Group("m", (1,), "silent", {"state": "busy", "stack": dump}, {})
     assert innermost(silent, 1, "trainer") == ("encode me/tok.py:9", 0.0)
     assert innermost(Group("m", (1,), "gone", "was stopped", {}), 1, "trainer") == ("", 0.0)
+
+
+def test_c_code_of_a_further_actor_is_told_by_its_thread() -> None:
+    dump = (
+        'Thread 0x7 (most recent call first):\n  File "/home/me/tok.py", line 9 in encode\n'
+        'Thread 0x1 (most recent call first):\n  File "/home/me/train.py", line 4 in step\n'
+    )
+    group = Group("m", (0, 1), "silent", {"state": "busy", "stack": dump}, {})
+    made = Stacks(actors=lambda mesh_id, rank: {7: "tokens"} if rank else {})
+    made.expect("m", "mesh1", Shape.from_extent({"gpus": 2}), range(2))
+    made.add(group)
+    labels = {(tree.kind, tree.label): sorted(tree.root.ranks) for tree in made.meshes["m"].trees.values()}
+    assert labels == {("thread", "without a name"): [0], ("actor", "main thread"): [0, 1], ("actor", "tokens"): [1]}
+    assert innermost(group, 1, "tokens", actors={7: "tokens"}) == ("encode me/tok.py:9", 0.0)
+    assert innermost(group, 1, "first", actors={7: "tokens"}) == ("step me/train.py:4", 0.0)
+
+
+def test_what_is_known_better_stands_instead_of_one_actors_answer() -> None:
+    made = Stacks()
+    made.expect("m", "mesh1", Shape.from_extent({"gpus": 2}), range(2))
+    made.instead(
+        "m", 1, "trainer", {"state": "stopped", "holder": "post-mortem: ValueError", "frames": [[*TRAIN, False]]}
+    )
+    made.add(answered([0, 1], record(TRAIN, RECV), record(TRAIN, actor="other")))
+    trees = {tree.label: tree for tree in made.meshes["m"].trees.values()}
+    found = {leaf.holder: sorted(leaf.ranks) for _, leaf in trees["trainer"].root.classes()}
+    assert found["post-mortem: ValueError"] == [1] and [0] in found.values()
+    assert trees["other"].root.ranks == {0, 1}
+
+
+def test_whoever_was_stopped_where_the_others_are_is_no_culprit() -> None:
+    made = Stacks()
+    made.expect("m", "mesh1", Shape.from_extent({"gpus": 16}), range(16))
+    made.add(answered(range(1, 16), record(TRAIN, RECV)))
+    made.add(answered([0], record(TRAIN, RECV, state="stopped")))
+    assert made.meshes["m"].culprits() == set()
+    made.expect("m", "mesh1", Shape.from_extent({"gpus": 16}), range(16))
+    made.add(answered(range(1, 16), record(TRAIN, RECV)))
+    made.add(answered([0], record(TRAIN, state="stopped")))
+    assert made.meshes["m"].culprits() == {0}

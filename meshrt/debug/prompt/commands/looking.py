@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meshrt.debug.prompt.answers import Answers
 from meshrt.debug.prompt.commands.command import Arguments, Command, Outcome, Prompt
-from meshrt.debug.prompt.commands.words import Words
+from meshrt.debug.prompt.commands.words import Words, parse_nothing
 from meshrt.debug.prompt.tables import listing, status
 from meshrt.inspect import render_stacks
 from meshrt.selection import STATE_WORDS
@@ -48,11 +48,6 @@ def _list(prompt: Prompt, arguments: Arguments) -> Outcome:
     body = prompt.client.ask("debug.list", state=state, actor=arguments["actor"], ranks=arguments["ranks"])
     text = listing(body["rows"], state=state, fold=not arguments["verbose"], left_out=body["left_out"])
     return Outcome(text, {"rows": body["rows"], "left_out": body["left_out"]})
-
-
-def _parse_nothing(words: Words) -> Arguments:
-    words.end()
-    return {}
 
 
 def _status(prompt: Prompt, arguments: Arguments) -> Outcome:
@@ -109,7 +104,7 @@ COMMANDS = (
         "status",
         "status",
         "say what the whole program does, in a few lines",
-        _parse_nothing,
+        parse_nothing,
         _status,
     ),
     Command(

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 
 from meshrt.debug.prompt.commands.command import Arguments, Command, Outcome, Prompt
-from meshrt.debug.prompt.commands.words import Words
+from meshrt.debug.prompt.commands.words import Words, parse_nothing
 from meshrt.debug.prompt.tables import breakpoints
+from meshrt.debug.protocol import MODES
 from meshrt.errors import SelectionError, UsageError
 from meshrt.hooks import Body
 from meshrt.selection import near_miss, parse_prefix
 
 __all__ = ["COMMANDS"]
 
-_MODES = ("on", "off", "dump", "default")
 _RANKS = re.compile(r"(?:^|\s)(ranks\s*\()")
 
 
@@ -96,11 +96,6 @@ def _clear(prompt: Prompt, arguments: Arguments) -> Outcome:
     return Outcome("\n".join(f"deleted {breakpoints([row])}" for row in rows) or "no breakpoints are set", body)
 
 
-def _parse_nothing(words: Words) -> Arguments:
-    words.end()
-    return {}
-
-
 def _breaks(prompt: Prompt, arguments: Arguments) -> Outcome:
     body = prompt.client.ask("debug.breaks")
     return Outcome(breakpoints(body["breaks"]), body)
@@ -108,8 +103,8 @@ def _breaks(prompt: Prompt, arguments: Arguments) -> Outcome:
 
 def _parse_post_mortem(words: Words) -> Arguments:
     mode = words.word()
-    if mode and mode not in _MODES:
-        raise UsageError(f"no mode {mode!r}{near_miss(mode, _MODES) or ';'} {words.usage()}")
+    if mode and mode not in MODES:
+        raise UsageError(f"no mode {mode!r}{near_miss(mode, MODES) or ';'} {words.usage()}")
     actor = words.actor(optional=True)
     words.end()
     return {"mode": mode, "actor": actor}
@@ -117,12 +112,21 @@ def _parse_post_mortem(words: Words) -> Arguments:
 
 def _post_mortem(prompt: Prompt, arguments: Arguments) -> Outcome:
     body = prompt.client.ask("debug.postmortem", **arguments)
-    lines = [f"{actor or 'all actors'}: {mode}" for actor, mode in body["modes"].items()]
+    modes = body["modes"]
+    lines = [f"{actor or 'all actors'}: {mode}" for actor, mode in modes.items()]
+    if modes.get("", "default") == "default":  # what the program has set holds
+        own = body["own"]
+        lines += [f"[{ranks}] {mode}: {_MEANING[mode]}" for mode, ranks in own.items()] or [_MEANING["default"]]
     lines += [f"[{ranks}] {text}" for text, ranks in body["problems"].items()]
-    return Outcome("\n".join(lines) or _DEFAULT, body)
+    return Outcome("\n".join(lines), body)
 
 
-_DEFAULT = "default: a rank that was stopped in a call stops once more if that call raises"
+_MEANING = {
+    "on": "as the program has set it, a rank stops where an endpoint raises",
+    "off": "as the program has set it, no rank stops where an endpoint raises",
+    "dump": "as the program has set it, a rank writes a file where an endpoint raises",
+    "default": "a rank that was stopped in a call stops once more if that call raises",
+}
 _BREAK_DETAILS = (
     "Without a breakpoint() in the code: ranks that run are reached too, ranks and meshes that come later as well.\n"
     "  break train.py:88                         break trainer.step\n"
@@ -149,7 +153,7 @@ COMMANDS = (
         _set_once,
     ),
     Command("clear", "clear [NUMBER ...]", "delete breakpoints, or all", _parse_clear, _clear, aliases=("cl",)),
-    Command("breaks", "breaks", "show the breakpoints, and how often each rank came there", _parse_nothing, _breaks),
+    Command("breaks", "breaks", "show the breakpoints, and how often each rank came there", parse_nothing, _breaks),
     Command(
         "postmortem",
         "postmortem [on|off|dump|default] [ACTOR]",
@@ -160,8 +164,8 @@ COMMANDS = (
         details=(
             "on: the rank stops where it raised, with its live variables, until `c` delivers the exception to the\n"
             "caller. off: never. dump: it does not stop, but writes a file with stack, variables and source, for\n"
-            "python -m meshrt.debug --open FILE. default: it stops only if it had been stopped in this call before.\n"
-            "With an ACTOR, for that one alone."
+            "python -m meshrt.debug --open FILE. default: as the program has set it; if it has not, a rank stops\n"
+            "only if it had been stopped in this call before. With an ACTOR, for that one alone."
         ),
         takes=("mode", "actor"),
     ),

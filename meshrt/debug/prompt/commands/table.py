@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 
 from meshrt.debug.prompt.commands import acting, looking, points, values
 from meshrt.debug.prompt.commands.command import Arguments, Command, Outcome, Prompt
-from meshrt.debug.prompt.commands.words import Words
+from meshrt.debug.prompt.commands.words import Words, parse_nothing
+from meshrt.debug.protocol import MODES
 from meshrt.errors import UsageError
-from meshrt.selection import near_miss
+from meshrt.selection import STATE_WORDS, near_miss
 
-__all__ = ["COMMANDS", "PDB_WORDS", "Invocation", "candidates", "find", "help_text", "parse_line"]
+__all__ = ["COMMANDS", "PDB_WORDS", "Invocation", "candidates", "find", "help_text", "parse_line", "pdb_words"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +41,6 @@ def _help(prompt: Prompt, arguments: Arguments) -> Outcome:
     return Outcome(text, {"text": text})
 
 
-def _parse_quit(words: Words) -> Arguments:
-    words.end()
-    return {}
-
-
 def _quit(prompt: Prompt, arguments: Arguments) -> Outcome:
     prompt.leave()
     return Outcome()
@@ -62,7 +60,7 @@ _BASICS = (
         "quit",
         "quit",
         "leave the debugger; ranks that are stopped stay stopped",
-        _parse_quit,
+        parse_nothing,
         _quit,
         aliases=("q", "exit"),
         details="Ctrl-D does the same. The debugger can be opened again at any time.",
@@ -110,12 +108,15 @@ def parse_line(line: str) -> Invocation:
     return Invocation(command, command.parse(Words(line, start + len(word), command.usage)))
 
 
-def candidates(text: str, actors: Sequence[str], dims: Sequence[str]) -> list[str]:
+def candidates(
+    text: str, actors: Sequence[str], dims: Sequence[str], stopped: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> list[str]:
     """Return what the last word of ``text`` may become.
 
     Args:
         actors: Names of actors.
         dims: Labels of dimensions.
+        stopped: The ranks that stand, by actor.
     """
     words = text.split(" ")
     if len(words) == 1:
@@ -127,13 +128,13 @@ def candidates(text: str, actors: Sequence[str], dims: Sequence[str]) -> list[st
     if within >= 0 and ")" not in text[within:]:
         last = words[-1]
         begin = last[: max(last.rfind("("), last.rfind(",")) + 1]
-        return [begin + dim + "=" for dim in dims] + [begin + word for word in ("all", "stopped", "running", "blocked")]
+        return [begin + dim + "=" for dim in dims] + [begin + word for word in ("all", *STATE_WORDS)]
     given = []
     for before, word in pairwise(words[:-1]):
         if word and not word.startswith("-") and before not in ("-n", "--diff"):
             given.append(word)
     takes = list(command.takes)
-    if takes[:1] == ["state"] and given and given[0] not in ("stopped", "running", "blocked", "dead", "all"):
+    if takes[:1] == ["state"] and given and given[0] not in (*STATE_WORDS, "all"):
         takes = takes[1:]
     if len(given) >= len(takes):
         return []
@@ -142,13 +143,23 @@ def candidates(text: str, actors: Sequence[str], dims: Sequence[str]) -> list[st
             return [f"{actor} " for actor in actors]
         case "ranks":
             return ["ranks("]
+        case "rank":
+            return list(stopped.get(given[0], ()))
         case "command":
             return [command.name for command in COMMANDS]
         case "state":
-            return ["stopped", "running", "blocked", "post-mortem", "not-answering", "dead", "all", *actors]
+            return [*STATE_WORDS, "all", *actors]
         case "mode":
-            return ["on", "off", "dump", "default"]
+            return list(MODES)
     return []
+
+
+@functools.cache
+def pdb_words() -> list[str]:
+    """Return the commands of pdb."""
+    import pdb  # start-up: whoever completes a line at a rank needs it
+
+    return sorted(name.removeprefix("do_") for name in dir(pdb.Pdb) if name.startswith("do_"))
 
 
 def help_text(topic: str = "") -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from meshrt.errors import UsageError
 from meshrt.selection import near_miss, parse_prefix
 
-__all__ = ["Words"]
+__all__ = ["Words", "parse_nothing"]
 
 _ACTOR = re.compile(r"[\w-]+(?:@[\w.-]+)?(?:/[\w.-]+)?(?=\s|$)")
 _BLANKS = re.compile(r"\s*")
@@ -106,3 +107,9 @@ class Words:
         self._at += len(word)
         self._skip()
         return word
+
+
+def parse_nothing(words: Words) -> dict[str, Any]:
+    """Read the arguments of a command that takes none."""
+    words.end()
+    return {}
