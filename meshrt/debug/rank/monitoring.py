@@ -8,9 +8,10 @@ Also how the thread of a second actor is stopped: each code object on its stack 
 
 from __future__ import annotations
 
+import dis
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from threading import get_ident
 from types import CodeType, FrameType
 from typing import Any
@@ -19,10 +20,21 @@ from meshrt.debug.rank.breakpoints import BreakTable
 from meshrt.debug.stepping import is_users
 from meshrt.errors import MeshError
 
-__all__ = ["Monitor"]
+__all__ = ["Monitor", "loops_in_a_line"]
 
 #: The debugger's number first; another debugger may have it.
 _TOOLS = (0, 4, 3, 5, 2, 1)
+
+
+def loops_in_a_line(code: CodeType, lines: Container[int]) -> frozenset[int]:
+    """Return the offsets of the jumps back that stay within one of ``lines``: ``while going: pass``."""
+    instructions = list(dis.get_instructions(code))
+    line_of = {each.offset: each.positions.lineno for each in instructions if each.positions is not None}
+    return frozenset(
+        each.offset
+        for each in instructions
+        if each.opname.startswith("JUMP_BACKWARD") and line_of.get(each.offset) == line_of.get(each.argval) in lines
+    )
 
 
 class Monitor:
@@ -44,6 +56,9 @@ class Monitor:
         self._tool: int | None = None
         #: Code objects that report lines; by id, as equal ones may be of different files.
         self._watched: dict[int, CodeType] = {}
+        #: Of these, where the jumps are that go round a loop within one line with a breakpoint: such a line does not
+        #: begin anew.
+        self._loops: dict[int, frozenset[int]] = {}
         #: Threads to be stopped: the code objects that report everything.
         self._threads: dict[int, dict[int, CodeType]] = {}
         self._monitoring: Any = getattr(sys, "monitoring", None)
@@ -66,6 +81,8 @@ class Monitor:
                 self._monitoring.set_events(self._tool, events.PY_START | events.PY_RESUME)
                 for code in [code for code in self._watched.values() if not self._table.lines_in(code)]:
                     self._unwatch(code)
+                for code in self._watched.values():
+                    self._find_loops(code)
                 for frame in sys._current_frames().values():
                     self._watch_stack(frame)
                 self._monitoring.restart_events()
@@ -100,8 +117,7 @@ class Monitor:
                 return
             for code in codes.values():
                 if not any(id(code) in others for others in self._threads.values()):
-                    watched = self._monitoring.events.LINE if id(code) in self._watched else 0
-                    self._monitoring.set_local_events(self._tool, code, watched)
+                    self._monitoring.set_local_events(self._tool, code, self._events_of(code))
             self._end_if_idle()
 
     def close(self) -> None:
@@ -151,11 +167,22 @@ class Monitor:
         with self._lock:
             if self._tool is not None and id(code) not in self._watched:
                 self._watched[id(code)] = code
-                events = self._monitoring.get_local_events(self._tool, code) | self._monitoring.events.LINE
-                self._monitoring.set_local_events(self._tool, code, events)
+                self._find_loops(code)
+
+    def _find_loops(self, code: CodeType) -> None:
+        self._loops[id(code)] = loops_in_a_line(code, self._table.lines_in(code))
+        events = self._monitoring.get_local_events(self._tool, code) | self._events_of(code)
+        self._monitoring.set_local_events(self._tool, code, events)
+
+    def _events_of(self, code: CodeType) -> int:
+        """Return what a code object reports because of breakpoints."""
+        events = self._monitoring.events
+        if id(code) not in self._watched:
+            return 0
+        return int(events.LINE | events.JUMP if self._loops[id(code)] else events.LINE)
 
     def _unwatch(self, code: CodeType) -> None:
-        del self._watched[id(code)]
+        del self._watched[id(code)], self._loops[id(code)]
         if not any(id(code) in codes for codes in self._threads.values()):
             self._monitoring.set_local_events(self._tool, code, 0)
 
@@ -183,7 +210,12 @@ class Monitor:
             return self._no_more(version)
         return None
 
-    def _on_jump(self, _code: CodeType, _offset: int, _target: int) -> Any:
+    def _on_jump(self, code: CodeType, offset: int, _target: int) -> Any:
+        version = self._table.version
         if get_ident() in self._threads:
             self._interrupted(sys._getframe(1))
-        return None if self._threads else self._monitoring.DISABLE
+        elif offset in self._loops.get(id(code), ()):
+            self._reached(sys._getframe(1))
+        elif not self._threads:
+            return self._no_more(version)
+        return None
