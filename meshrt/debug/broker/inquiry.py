@@ -17,7 +17,7 @@ from meshrt.debug.broker.targets import Actor, Selected, Targets
 from meshrt.debug.protocol import BUSY, EVAL, INTERRUPT, STOPPED, SessionKey, since
 from meshrt.errors import UsageError
 from meshrt.hooks import Body, Gathered, Group, RootServices, ToolClient
-from meshrt.inspect import STACKS, Stacks, innermost
+from meshrt.inspect import STACKS, Stacks, innermost, silence
 
 __all__ = ["Inquiry"]
 
@@ -129,7 +129,7 @@ class Inquiry:
             if rank in mesh.gone:
                 job.settle(selected.actor.label, "gone", mesh.gone[rank][0], [rank])
             elif rank in mesh.silent and mesh.silent[rank] not in silent:
-                job.settle(selected.actor.label, "silent", why_silent({"state": mesh.silent[rank]}), [rank])
+                job.settle(selected.actor.label, "silent", silence(mesh.silent[rank]), [rank])
             elif rank not in standing:
                 running.append(rank)
         return running
@@ -149,8 +149,9 @@ class Inquiry:
                     key = actor.key(rank)
                     if group.kind == "answered":
                         facts = group.per.get(rank) if group.per else None
-                        mark = "*** " if group.same["error"] else ""
-                        job.answer(key, "answered", mark + str(group.same["text"]), facts)
+                        failed = bool(group.same["error"])
+                        text = f"{'*** ' if failed else ''}{group.same['text']}"
+                        job.answer(key, "answered", text, facts, failed=failed)
                     elif group.kind == "silent":
                         job.answer(key, "silent", why_silent(group.same))
                     else:

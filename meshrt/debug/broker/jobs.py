@@ -48,7 +48,7 @@ class Job:
         self._services = services
         self._done = done
         self._pending: dict[SessionKey, str] = {}
-        self._answers: dict[tuple[str, str, str], tuple[list[int], Any]] = {}
+        self._answers: dict[tuple[str, str, str, bool], tuple[list[int], Any]] = {}
         self._limit = max(LEAST_CHARACTERS, ALL_CHARACTERS // max(1, count))
         self._scheduled = False
         self._started = False
@@ -69,17 +69,24 @@ class Job:
         """Return who has not answered."""
         return tuple(self._pending)
 
-    def settle(self, label: str, kind: str, text: str, ranks: Iterable[int], facts: Any = None) -> None:
-        """Report ranks that need not be waited for. ``facts``: the answer as plain data, equal where the text is."""
-        text = cap(text, self._limit)
-        self._answers.setdefault((label, kind, text), ([], facts))[0].extend(ranks)
+    def settle(
+        self, label: str, kind: str, text: str, ranks: Iterable[int], facts: Any = None, *, failed: bool = False
+    ) -> None:
+        """Report ranks that need not be waited for.
 
-    def answer(self, key: SessionKey, kind: str, text: str, facts: Any = None) -> None:
+        Args:
+            facts: The answer as plain data, equal where the text is.
+            failed: The text says what was wrong with the line.
+        """
+        text = cap(text, self._limit)
+        self._answers.setdefault((label, kind, text, failed), ([], facts))[0].extend(ranks)
+
+    def answer(self, key: SessionKey, kind: str, text: str, facts: Any = None, *, failed: bool = False) -> None:
         """Report a rank that was waited for; one that was not is passed over."""
         label = self._pending.pop(key, None)
         if label is None:
             return
-        self.settle(label, kind, text, [key.rank], facts)
+        self.settle(label, kind, text, [key.rank], facts, failed=failed)
         if not self._started:
             return
         if not self._pending:
@@ -108,13 +115,13 @@ class Job:
         answers: list[Body] = []
         size = 0
         for key in list(self._answers):
-            label, kind, text = key
+            label, kind, text, failed = key
             size += len(text)
             if answers and size > REPORT_CHARACTERS:
                 break
             ranks, facts = self._answers.pop(key)
             if ranks:
-                answer = {"actor": label, "kind": kind, "text": text, "ranks": fold_ranks(ranks)}
+                answer = {"actor": label, "kind": kind, "text": text, "ranks": fold_ranks(ranks), "failed": failed}
                 answers.append(answer if facts is None else {**answer, "facts": facts})
         return {
             "job": self.number,
@@ -133,7 +140,7 @@ class Job:
 
     def stopped(self, session: Session, text: str) -> bool:
         prompt = "" if session.prompt == PDB_PROMPT else session.prompt
-        self._settle(session, "answered", session.text + prompt, session.facts)
+        self._settle(session, "answered", session.text + prompt, session.facts, failed=bool(session.error))
         return not self.left
 
     def printed(self, session: Session, text: str) -> None:
@@ -149,10 +156,10 @@ class Job:
     def replaced(self, session: Session, pid: int) -> None:
         self._settle(session, "held", f"process {pid} has attached")
 
-    def _settle(self, session: Session, kind: str, text: str, facts: Any = None) -> None:
+    def _settle(self, session: Session, kind: str, text: str, facts: Any = None, *, failed: bool = False) -> None:
         if session.waiter is self:
             session.waiter = session.attachment
-        self.answer(session.key, kind, text, facts)
+        self.answer(session.key, kind, text, facts, failed=failed)
 
     def _push(self) -> None:
         self._scheduled = False
@@ -180,8 +187,7 @@ class Attachment:
             text=text,
             prompt=session.prompt,
             reason=session.reason,
-            stop=session.stop,
-            place=session.place.to_wire(),
+            failed=bool(session.error),
         )
         return True
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from meshrt.debug.broker.asking import why_silent
 from meshrt.debug.broker.jobs import Job
 from meshrt.debug.broker.sessions import Session, SessionTable, Waiter
 from meshrt.debug.protocol import BUSY, INPUT, PDB_PROMPT, RUNNING, STEPPING
 from meshrt.errors import MeshError, UsageError
 from meshrt.hooks import RootServices
+from meshrt.inspect import silence
 
 __all__ = ["Lines", "checked"]
 
@@ -70,7 +70,7 @@ class Lines:
             if holder is not None and holder.id != job.client.id:
                 job.settle(label, "held", f"process {holder.pid} is attached", rank)
             elif silent is not None:
-                job.settle(label, "silent", why_silent({"state": silent}), rank)
+                job.settle(label, "silent", silence(silent), rank)
             elif session.state == BUSY:
                 job.settle(label, "busy", f"still at {session.line!r}", rank)
             elif session.state in (RUNNING, STEPPING):

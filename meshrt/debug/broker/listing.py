@@ -69,6 +69,7 @@ def _row(actor: Actor, rank: int, state: State, session: Session | None) -> Body
         "state": state.word,
         "note": state.note,
         "since": state.since,
+        "breakpoint": session.breakpoint if session is not None else 0,
         "holder": session.holder.pid if session is not None and session.holder is not None else 0,
     }
 
@@ -83,7 +84,6 @@ def snapshot_of(session: Session, actor: Actor, state: State) -> Body:
         "headline": session.headline,
         "code": _code(session.place),
         "prompt": session.prompt,
-        "stop": session.stop,
         "sent": session.line,
     }
 

@@ -12,7 +12,7 @@ from math import prod
 
 from meshrt.debug.broker.sessions import Session, SessionTable
 from meshrt.debug.broker.targets import Actor, Targets
-from meshrt.debug.protocol import STOPPED, Place, since
+from meshrt.debug.protocol import STOPPED, since
 from meshrt.hooks import RootServices, ToolClient
 from meshrt.selection import fold_ranks
 
@@ -165,13 +165,14 @@ def _label(group: tuple[tuple[str, str, int], list[Session]]) -> tuple[str, str]
 
 
 def _line(label: str, verb: str, sessions: list[Session], size: int) -> str:
-    by_place: dict[Place, list[int]] = {}
+    by_place: dict[str, list[int]] = {}
     for session in sessions:
-        by_place.setdefault(session.place, []).append(session.key.rank)
+        number = f" by breakpoint {session.breakpoint}" if session.breakpoint else ""
+        by_place.setdefault(f"at {session.place}{number}", []).append(session.key.rank)
     (first, ranks), *others = sorted(by_place.items(), key=lambda item: -len(item[1]))
-    text = f"{_ranks_of(label, ranks, size)} {verb} at {first}"
+    text = f"{_ranks_of(label, ranks, size)} {verb} {first}"
     for place, ranks in others:
-        text += f", {'rank' if len(ranks) == 1 else len(ranks)} {_braced(ranks)} at {place}"
+        text += f", {'rank' if len(ranks) == 1 else len(ranks)} {_braced(ranks)} {place}"
     headlines = {session.headline for session in sessions} if verb == "failed" else {""}
     return text + (f": {headlines.pop()[:200]}" if len(headlines) == 1 and headlines != {""} else "")
 

@@ -46,7 +46,6 @@ class Session:
     reason: str = ""
     since: float = 0.0
     seq: int = 0
-    stop: int = 0
     prompt: str = ""
     #: Written since the last input: replayed to whoever attaches.
     text: str = ""
@@ -55,6 +54,10 @@ class Session:
     resumed_at: float = 0.0
     #: What the last command printed, as plain data, where that is known.
     facts: Any = None
+    #: What was wrong with it, as pdb says that; "": nothing.
+    error: str = ""
+    #: The number of the breakpoint that has stopped it; 0: none that was set here.
+    breakpoint: int = 0
     #: After an exception: its stack, ``[file, line, function]`` outermost first, and its one line.
     stack: list[Any] = field(default_factory=list)
     headline: str = ""
@@ -123,10 +126,11 @@ class SessionTable:
         session.reason = str(body.get("reason", ""))
         session.since = float(body.get("since", 0))
         session.seq = int(body["seq"])
-        session.stop = int(body["stop"])
         session.prompt = str(body.get("prompt", ""))
         session.state = STOPPED
         session.facts = body.get("facts")
+        session.error = str(body.get("error") or "")
+        session.breakpoint = int(body.get("breakpoint") or 0)
         session.stack = list(body.get("stack") or ())
         session.headline = str(body.get("headline") or "")
         session.add_text(str(body.get("text", "")))

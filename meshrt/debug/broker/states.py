@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from meshrt.debug.broker.asking import why_silent
 from meshrt.debug.broker.sessions import Session
 from meshrt.debug.protocol import RUNNING, STEPPING, Place, names_file
+from meshrt.inspect import silence
 
 if TYPE_CHECKING:
     from meshrt.debug.broker.targets import MeshFacts
@@ -66,7 +66,7 @@ def state_of(
         how, when = mesh.gone[rank]
         return State("dead", when, Place(), how)
     if rank in mesh.silent:
-        note = why_silent({"state": mesh.silent[rank]})
+        note = silence(mesh.silent[rank])
         since = activity.since if activity is not None else 0.0
         place = session.place if session is not None else activity.place if activity is not None else Place()
         return State("not-answering", since, place, note)

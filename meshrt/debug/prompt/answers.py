@@ -43,6 +43,7 @@ class _Answer(NamedTuple):
     rank: int
     text: str
     facts: Any
+    failed: bool
 
 
 class Answers:
@@ -60,7 +61,8 @@ class Answers:
         for answer in report["answers"]:
             members = self._kinds.setdefault((answer["actor"], answer["kind"]), [])
             text = str(answer["text"]).rstrip("\n")
-            members += [_Answer(rank, text, answer.get("facts")) for rank in parse_folded(answer["ranks"])]
+            facts, failed = answer.get("facts"), bool(answer.get("failed"))
+            members += [_Answer(rank, text, facts, failed) for rank in parse_folded(answer["ranks"])]
         self.waiting = {label: parse_folded(ranks) for label, ranks in report["waiting"].items()}
         self.done = bool(report["done"])
 
@@ -69,14 +71,8 @@ class Answers:
         return [answer.rank for (_, kind), members in self._kinds.items() if kind in kinds for answer in members]
 
     def errors(self) -> list[int]:
-        """Return the ranks whose answer is pdb's word for an error."""
-        return [
-            answer.rank
-            for (_, kind), members in self._kinds.items()
-            if kind == "answered"
-            for answer in members
-            if answer.text.startswith("*** ")
-        ]
+        """Return the ranks on which something was wrong with the line."""
+        return [answer.rank for members in self._kinds.values() for answer in members if answer.failed]
 
     @property
     def sent(self) -> int:
@@ -121,8 +117,17 @@ class Answers:
         answers = []
         for (label, kind), members in self._kinds.items():
             for ranks, text in _grouped(members):
-                facts = next((answer.facts for answer in members if answer.rank == ranks[0]), None)
-                answers.append({"actor": label, "kind": kind, "ranks": list(ranks), "text": text, "facts": facts})
+                first = next(answer for answer in members if answer.rank == ranks[0])
+                answers.append(
+                    {
+                        "actor": label,
+                        "kind": kind,
+                        "ranks": list(ranks),
+                        "text": text,
+                        "facts": first.facts,
+                        "failed": first.failed,
+                    }
+                )
         return {"answers": answers, "waiting": {label: list(ranks) for label, ranks in self.waiting.items()}}
 
 
@@ -142,7 +147,7 @@ def _alike(members: Iterable[_Answer]) -> list[tuple[tuple[int, ...], str]]:
 
 def _shown(prefix: str, members: Sequence[_Answer], every: bool) -> list[str]:
     groups = _alike(members)
-    line = summary(members)
+    line = summary([(answer.rank, answer.text, answer.facts) for answer in members])
     numbers = all(number_in(answer.text, answer.facts) is not None for answer in members)
     if line and numbers and len(groups) > _MANY_NUMBERS and not every:
         return [f"[{prefix}{fold_ranks(a.rank for a in members)}] {len(groups)} values: {line}", "(-v shows every one)"]

@@ -40,6 +40,8 @@ class Attached:
         #: False once the prompt is the mesh's again.
         self.here = True
         self._said = ""
+        #: Something was wrong with the last line.
+        self._failed = False
         self._how = ""
         host = f" ({snapshot['host']})" if snapshot["host"] else ""
         self._say(f"attached to {self.name}{host}; `detach` returns\n")
@@ -74,7 +76,7 @@ class Attached:
     def execute(self, line: str) -> bool:
         """Obey a line. Returns False when it could not be."""
         word = line.strip()
-        self._said = ""
+        self._said, self._failed = "", False
         if word == "detach":
             self.leave(f"detached from {self.name}; it stays stopped")
             return True
@@ -127,7 +129,7 @@ class Attached:
             self._say(clean(str(error)) + "\n")
             return False
         self._follow(COMMAND_SECONDS)
-        return not self._said.startswith("*** ")
+        return not self._failed
 
     def facts(self) -> Body:
         """Return where this prompt stands, and what was shown for the last line."""
@@ -177,8 +179,10 @@ class Attached:
         kind = str(body["kind"])
         text = str(body.get("text", ""))
         if kind == STOPPED:
+            self._endpoint = str(body["endpoint"])  # of calls that take turns, another one
             self._prompt = str(body["prompt"])
             self._reason = str(body["reason"])
+            self._failed = bool(body.get("failed"))
             self._text(text, self._prompt)
         elif kind == "printed":
             self._say(clean(text))

@@ -88,7 +88,6 @@ class RankSession:
         self._siblings = siblings
         self._numbers = numbers
         self._seq = 0
-        self._stop = 0
         self._since = 0.0
         self._reason = ""
         self._stack: list[RankPdb] = [RankPdb(self)]
@@ -272,7 +271,6 @@ class RankSession:
             with debugger.reading():
                 yield
             return
-        self._stop += 1
         self._since = time.time_ns() / 1e9
         self._reason = reason or "step"
         self._services.flush_output()
@@ -304,7 +302,6 @@ class RankSession:
                 "reason": self._reason,
                 "since": self._since,
                 "seq": self._seq,
-                "stop": self._stop,
                 "prompt": cap(prompt, 2000),
                 "text": cap(text, self.limit),
                 "facts": facts,

@@ -182,7 +182,6 @@ class FakeRoot:
                 "reason": "breakpoint",
                 "since": 0.0,
                 "seq": self.seqs[key],
-                "stop": self.seqs[key],
                 "prompt": "(Pdb) ",
                 "text": text,
                 **facts,

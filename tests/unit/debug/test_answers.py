@@ -122,7 +122,14 @@ def test_records_are_one_line_each_of_plain_json() -> None:
     write({"command": "p", "text": "lone \ud800", "ratio": math.inf})
     first, second, third = map(json.loads, out.getvalue().splitlines())
     assert first["answers"] == [
-        {"actor": "a", "kind": "answered", "ranks": [0], "text": "nan", "facts": {"kind": "number", "value": "nan"}}
+        {
+            "actor": "a",
+            "kind": "answered",
+            "ranks": [0],
+            "text": "nan",
+            "facts": {"kind": "number", "value": "nan"},
+            "failed": False,
+        }
     ]
     assert first["version"] == 1
     assert second["error"] == {"type": "UsageError", "message": "no command 'lits'"}

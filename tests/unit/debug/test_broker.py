@@ -91,7 +91,8 @@ def test_cast_gathers_equal_answers(root: FakeRoot) -> None:
     root.stop(*range(7), text="3\n")
     root.advance(0.01)
     (report,) = me.of("debug.report")
-    assert report["answers"] == [{"actor": "debugee", "kind": "answered", "text": "3\n", "ranks": "0-6"}]
+    answer = {"actor": "debugee", "kind": "answered", "text": "3\n", "ranks": "0-6", "failed": False}
+    assert report["answers"] == [answer]
     assert report["waiting"] == {"debugee": "7"}
     root.stop(7, text="8\n")
     last = me.of("debug.report")[-1]
@@ -249,7 +250,7 @@ def test_continue_is_one_action_for_all(root: FakeRoot) -> None:
     root.ask(me, "debug.continue")
     assert [body["action"] for _, _, body in root.sent] == ["continue", "continue"]
     assert root.ask(me, "debug.continue")["answers"] == [
-        {"actor": "debugee", "kind": "busy", "text": "still at 'continue'", "ranks": "0-1"}
+        {"actor": "debugee", "kind": "busy", "text": "still at 'continue'", "ranks": "0-1", "failed": False}
     ]
 
 
@@ -345,6 +346,28 @@ def test_a_program_that_listens_is_told(root: FakeRoot) -> None:
         "rank 0 of debugee stopped at actors.py:16 (work)",
     ]
     assert script.of("debug.notice") == []
+
+
+def test_whether_a_line_was_wrong_is_not_read_from_its_text(root: FakeRoot) -> None:
+    me = root.terminal()
+    root.stop(0, 1)
+    cast(root, me, "ranks(0:2)")
+    root.stop(0, text="*** mine\n")
+    root.stop(1, text="*** NameError\n", error="NameError")
+    root.advance(0.01)
+    found = [(answer["ranks"], answer["failed"]) for body in me.of("debug.report") for answer in body["answers"]]
+    assert found == [("0", False), ("1", True)]
+
+
+def test_the_breakpoint_that_stopped_a_rank_is_named(root: FakeRoot) -> None:
+    me = root.terminal()
+    root.stop(0, 1, breakpoint=3)
+    root.stop(2)
+    root.advance(1)
+    assert me.of("debug.notice")[-1]["text"] == (
+        "2 ranks of debugee (0-1) stopped at actors.py:16 (work) by breakpoint 3, rank 2 at actors.py:16 (work)"
+    )
+    assert [row["breakpoint"] for row in root.ask(me, "debug.list")["rows"]] == [3, 3, 0]
 
 
 def test_completion_knows_the_ranks_that_stand(root: FakeRoot) -> None:

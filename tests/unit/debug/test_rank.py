@@ -18,7 +18,7 @@ def test_stop_names_the_place(rank: FakeRank) -> None:
     rank.start(endpoints.simple, 4)
     stop = rank.stopped()
     assert stop["place"] == [endpoints.__file__, line_of("simple"), "simple"]
-    assert (stop["reason"], stop["endpoint"], stop["prompt"], stop["stop"]) == ("breakpoint", "simple", "(Pdb) ", 1)
+    assert (stop["reason"], stop["endpoint"], stop["prompt"]) == ("breakpoint", "simple", "(Pdb) ")
     assert stop["text"] == f"> {endpoints.__file__}({line_of('simple')})simple()\n-> breakpoint()  # @simple\n"
     assert stop["view"] == [["gpus"], 0, [4], [1]]
     assert abs(stop["since"] - time.time_ns() / 1e9) < 60
