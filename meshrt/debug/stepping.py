@@ -13,10 +13,14 @@ from types import CodeType, FrameType
 from typing import Any
 
 from meshrt.inspect.visibility import (
+    INSTALLED,
     STDLIB,
     bottom_frame,
     caller_frame,
+    is_generated,
+    is_hidden,
     is_hidden_file,
+    is_plumbing,
     is_plumbing_file,
     visible,
 )
@@ -36,7 +40,6 @@ __all__ = [
 
 #: Third parties' code that the runtime itself calls.
 _CARRIERS = tuple(f"{os.sep}{name}{os.sep}" for name in ("uvloop", "cloudpickle", "msgpack"))
-_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 #: Where a thread holds locks for moments that the control thread may want too, or is in the debugger itself.
 _DELICATE = (
     *(STDLIB + name for name in ("logging/", "importlib/", "bdb.py", "pdb.py", "cmd.py")),
@@ -56,27 +59,12 @@ def is_hidden_code(code: CodeType) -> bool:
 def _is_users_file(filename: str) -> bool:
     if is_plumbing_file(filename) or any(carrier in filename for carrier in _CARRIERS):
         return False
-    return not filename.startswith(STDLIB) or any(part in filename for part in _INSTALLED)
-
-
-def is_hidden(frame: FrameType) -> bool:
-    """Whether ``frame`` belongs to the runtime, even if its file does not say so."""
-    return is_hidden_file(frame.f_code.co_filename) or _is_generated(frame)
-
-
-def is_plumbing(frame: FrameType) -> bool:
-    """Whether ``frame`` belongs to the runtime or to what only carries a call."""
-    return is_plumbing_file(frame.f_code.co_filename) or _is_generated(frame)
+    return not filename.startswith(STDLIB) or any(part in filename for part in INSTALLED)
 
 
 def is_users(frame: FrameType) -> bool:
     """Whether ``frame`` runs code of the user's own, or of a package that they installed."""
-    return _is_users_file(frame.f_code.co_filename) and not _is_generated(frame)
-
-
-def _is_generated(frame: FrameType) -> bool:
-    """Whether ``frame`` is of the runtime although no file says so: a method that ``dataclass`` has made."""
-    return frame.f_code.co_filename == "<string>" and str(frame.f_globals.get("__name__")).startswith("meshrt.")
+    return _is_users_file(frame.f_code.co_filename) and not is_generated(frame)
 
 
 def user_frame(frame: FrameType | None) -> tuple[FrameType | None, bool]:

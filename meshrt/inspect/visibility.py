@@ -20,12 +20,14 @@ from typing import TypeVar
 from meshrt.errors import RUNTIME_FILES
 
 __all__ = [
+    "INSTALLED",
     "STDLIB",
     "bottom_frame",
     "caller_frame",
     "cut",
     "debugger_index",
     "is_debugging_file",
+    "is_generated",
     "is_hidden",
     "is_hidden_file",
     "is_library_file",
@@ -38,7 +40,7 @@ __all__ = [
 T = TypeVar("T")
 
 STDLIB = os.path.join(os.path.dirname(os.__file__), "")
-_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 _DEBUGGERS = tuple(STDLIB + name for name in ("bdb.py", "pdb.py", "cmd.py"))
 _PLUMBING = (
     *(
@@ -76,7 +78,7 @@ def is_debugging_file(filename: str) -> bool:
 @lru_cache(maxsize=4096)
 def is_library_file(filename: str) -> bool:
     """Whether ``filename`` came with Python or was installed: somebody else's code that the user's calls."""
-    return filename.startswith((STDLIB, "<frozen ")) or any(part in filename for part in _INSTALLED)
+    return filename.startswith((STDLIB, "<frozen ")) or any(part in filename for part in INSTALLED)
 
 
 def own_index(filenames: Sequence[str]) -> int:
@@ -90,13 +92,18 @@ def own_index(filenames: Sequence[str]) -> int:
 
 
 def is_hidden(frame: FrameType) -> bool:
-    """Whether ``frame`` belongs to the runtime."""
-    return is_hidden_file(frame.f_code.co_filename)
+    """Whether ``frame`` belongs to the runtime, even if its file does not say so."""
+    return is_hidden_file(frame.f_code.co_filename) or is_generated(frame)
 
 
 def is_plumbing(frame: FrameType) -> bool:
     """Whether ``frame`` belongs to the runtime or to what only carries a call."""
-    return is_plumbing_file(frame.f_code.co_filename)
+    return is_plumbing_file(frame.f_code.co_filename) or is_generated(frame)
+
+
+def is_generated(frame: FrameType) -> bool:
+    """Whether ``frame`` is of the runtime although no file says so: a method that ``dataclass`` has made."""
+    return frame.f_code.co_filename == "<string>" and str(frame.f_globals.get("__name__")).startswith("meshrt.")
 
 
 def caller_frame(frame: FrameType | None) -> FrameType | None:

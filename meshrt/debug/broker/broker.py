@@ -20,7 +20,6 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from meshrt.debug.broker.asking import why_silent
 from meshrt.debug.broker.autoentry import AutoEntry
 from meshrt.debug.broker.breaks import Breaks
 from meshrt.debug.broker.inquiry import Inquiry
@@ -34,6 +33,7 @@ from meshrt.debug.broker.targets import Selected, Targets
 from meshrt.debug.protocol import BUSY, COMPLETE, RUNNING, STEPPING, STOPPED, Place
 from meshrt.errors import MeshError, UsageError
 from meshrt.hooks import Body, RootServices, ToolClient
+from meshrt.inspect import silence
 from meshrt.selection import fold_ranks
 from meshrt.wire.source import source_text
 
@@ -205,7 +205,7 @@ class Broker:
             self._silent[mesh_id, rank] = state
         else:
             self._silent.pop((mesh_id, rank), None)
-        text = f"does not answer: {why_silent({'state': state})}" if state else "answers again"
+        text = f"does not answer: {silence(state)}" if state else "answers again"
         self._notices.happened(mesh_id, rank, text)
 
     def _forget(self, session: Session, why: str) -> None:

@@ -15,7 +15,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from meshrt.actor.endpoint import endpoints_of
 from meshrt.debug.protocol import names_file
@@ -24,7 +24,7 @@ from meshrt.debug.rank.loaded import loaded_code
 from meshrt.debug.stepping import is_hidden_code
 from meshrt.hooks import ActorState, Body
 
-__all__ = ["BreakTable", "Hit"]
+__all__ = ["BreakTable", "Hit", "MeshBreaks"]
 
 _NOWHERE: Mapping[int, list[Any]] = {}
 
@@ -34,6 +34,22 @@ class Hit(NamedTuple):
 
     id: int
     error: str
+
+
+class MeshBreaks(Protocol):
+    """The breakpoints that hold for every thread of this rank, as a session sees them. On the session's thread."""
+
+    def watched(self, frame: FrameType) -> bool:
+        """Whether trace functions have to look for them in the code of ``frame``."""
+
+    def traced(self, frame: FrameType) -> bool:
+        """Whether one of them, found by a trace function, stops here; says so to the session if it has to."""
+
+    def marks(self, frame: FrameType) -> bool:
+        """Whether the line of ``frame`` is looked at once more, by other means than a trace function."""
+
+    def follow(self, frame: FrameType | None) -> Any:
+        """Look for them on this thread again, after a session has used its trace function; returns the local one."""
 
 
 class _Breakpoint:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from meshrt.actor.headroom import SHORTAGES, headroom
 from meshrt.debug.protocol import ABORTED, CLOSED, Place
+from meshrt.debug.rank.breakpoints import MeshBreaks
 from meshrt.debug.rank.console import Released, routed
 from meshrt.debug.rank.postmortem import exception_text
 from meshrt.debug.rank.prompt_pdb import PromptOwner, PromptPdb
@@ -35,23 +36,13 @@ __all__ = ["Owner", "RankPdb", "Stack"]
 Stack = list[tuple[FrameType, int]]
 
 
-class Finder(Protocol):
-    """How trace functions find the breakpoints that hold for every thread."""
-
-    def watched(self, frame: FrameType) -> bool: ...
-
-    def traced(self, frame: FrameType) -> bool: ...
-
-    def follow(self, frame: FrameType | None) -> Any: ...
-
-
 class Owner(PromptOwner, Protocol):
     """What a debugger needs of its session."""
 
     users_trace: UsersTrace
 
     @property
-    def mesh_breaks(self) -> Finder: ...
+    def mesh_breaks(self) -> MeshBreaks: ...
 
     def say_turn(self) -> None: ...
 

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from meshrt.debug.protocol import TEXT_LIMIT, cap
+from meshrt.debug.rank.breakpoints import MeshBreaks
 from meshrt.debug.rank.console import Console
 from meshrt.debug.rank.postmortem import exception_facts
 from meshrt.debug.rank.rank_pdb import RankPdb, Stack
@@ -19,23 +20,7 @@ from meshrt.debug.rank.suspended import may_break
 from meshrt.debug.rank.users_trace import UsersTrace, is_ours
 from meshrt.hooks import Body, EndpointCall, RankServices
 
-__all__ = ["MeshBreaks", "RankSession"]
-
-
-class MeshBreaks(Protocol):
-    """The breakpoints that hold for every thread of this rank, as a session sees them. On the session's thread."""
-
-    def watched(self, frame: FrameType) -> bool:
-        """Whether trace functions have to look for them in the code of ``frame``."""
-
-    def traced(self, frame: FrameType) -> bool:
-        """Whether one of them, found by a trace function, stops here; says so to the session if it has to."""
-
-    def marks(self, frame: FrameType) -> bool:
-        """Whether the line of ``frame`` is looked at once more, by other means than a trace function."""
-
-    def follow(self, frame: FrameType | None) -> Any:
-        """Look for them on this thread again, after a session has used its trace function; returns the local one."""
+__all__ = ["RankSession"]
 
 
 class Siblings(Protocol):
