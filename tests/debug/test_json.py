@@ -41,6 +41,31 @@ def records(*commands: str, input: str | None = None, code: int = 0) -> list[dic
     return found
 
 
+def keys_of(value: Any) -> set[str]:
+    """Return every key in ``value``, however deep."""
+    if isinstance(value, dict):
+        return set(value).union(*map(keys_of, value.values()))
+    return set().union(*map(keys_of, value)) if isinstance(value, list) else set()
+
+
+def documented() -> tuple[dict[str, str], dict[str, str]]:
+    """Return what docs/json.md says of the keys: by command, and by part of the stacks of ``where``."""
+    text = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+    _, _, text = text.partition("## By command")
+    commands, _, stacks = text.partition("## The stacks of `where`")
+    rows = [line.split(" | ", 1) for line in commands.splitlines() if line.startswith("| `")]
+    by_command = {word: keys for words, keys in rows for word in re.findall(r"`(\w+)`", words)}
+    parts = [line.strip("| ").split(" | ", 1) for line in stacks.splitlines() if line.startswith("| ")]
+    return by_command, {part.partition(":")[0]: keys for part, keys in parts if not part.startswith("-")}
+
+
+def keys_told(text: str) -> set[str]:
+    """Return the keys that clauses begin with."""
+    plain = re.sub(r" *\([^)]*\)", "", text)
+    begins = (re.match(r"(?:`\w+`(?:, | and )?)+", clause.strip()) for clause in plain.split(";"))
+    return {key for begin in begins if begin is not None for key in re.findall(r"\w+", begin[0].replace(" and ", " "))}
+
+
 @pytest.mark.usefixtures("busy")
 def test_every_command_has_a_record() -> None:
     place = f"working.py:{line_of('compute')}"
@@ -73,17 +98,35 @@ def test_every_command_has_a_record() -> None:
     assert [record["command"] for record in found] == [name if name != "detach" else "pdb" for name in lines]
     assert all(record["ok"] for record in found)
     by_name = dict(zip(lines, found, strict=True))
-    text = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+    told, parts = documented()
     for name, record in by_name.items():
-        word = "pdb" if name == "detach" else name
-        row = next((line for line in text.splitlines() if re.match(rf"\|[^|]*`{word}`", line)), "")
-        for key in record.keys() - {"version", "command", "line", "ok"}:
-            assert f"`{key}`" in row, (name, key)
+        row = told.get("pdb" if name == "detach" else name, "")
+        emitted = record.keys() - {"version", "command", "line", "ok"}
+        assert {key for key in emitted if f"`{key}`" not in row} == set(), name
+        top = {
+            key for key in re.findall(r"`(\w+)`", re.sub(r"`[\[{].*?[\]}]`", "", row)) if key not in ("list", "breaks")
+        }
+        assert {key for key in top - {"default"} if key not in keys_of(record)} == set(), name
+        inner = set(re.findall(r'"(\w+)"', row)) - {"bound", "pending"} - ({"hits"} if name == "clear" else set())
+        assert inner - keys_of(record) == set(), name
+    stacks = by_name["where"]["meshes"]
+    stated = set().union(*(keys_told(keys) for part, keys in parts.items() if not part.startswith("`without`")))
+    assert {"mesh_id", "culprits", "frames", "classes", "holder", "lines", "kind"} <= stated
+    assert stated - keys_of(stacks) == set()
+    for key in keys_of(stacks):
+        assert any(f"`{key}`" in text for text in parts.values()), key
     losses = by_name["p"]["answers"]
     assert [(answer["ranks"], answer["facts"]["value"]) for answer in losses] == [([0, 1, 2], 0.25), ([3], "nan")]
     assert by_name["list"]["rows"][0]["rank"] == 1
     assert by_name["cast"]["answers"] == [
-        {"actor": "worker", "kind": "answered", "ranks": [1], "text": "1", "facts": {"kind": "number", "value": 1.0}}
+        {
+            "actor": "worker",
+            "kind": "answered",
+            "ranks": [1],
+            "text": "1",
+            "facts": {"kind": "number", "value": 1.0},
+            "failed": False,
+        }
     ]
     assert by_name["interrupt"]["answers"][0]["kind"] == "answered"
     assert by_name["where"]["meshes"][0]["trees"][0]["label"] == "worker"
@@ -95,12 +138,12 @@ def test_lines_of_standard_input_and_errors() -> None:
     first, second = records(input="# a comment\n\np worker ranks(0) self.rank\np wroker x\nstatus\n", code=1)
     assert first["answers"][0]["text"] == "0"
     assert second["ok"] is False
-    assert second["error"]["type"] == "MeshError"
+    assert second["error"]["type"] == "UsageError"
     assert "did you mean 'worker'?" in second["error"]["message"]
     (wrong,) = records("cast worker ranks(0-3) n", code=1)
     assert wrong["error"]["type"] == "SelectionError"
     (missing,) = records("cast worker ranks(0) n", code=1)
-    assert missing["answers"] == [{"actor": "worker", "kind": "missing", "ranks": [0], "text": "", "facts": None}]
+    assert missing["answers"] == [{"actor": "worker", "kind": "missing", "ranks": [0], "text": "", "facts": None, "failed": False}]
     _, pdb = records("interrupt worker ranks(0)", "attach worker 0")
     assert pdb["command"] == "attach"
     *_, pdb = records("attach worker 0", "p nothing", code=1)

@@ -110,7 +110,8 @@ COMMANDS = (
         details=(
             "In a Python loop, in recv, a lock, a queue, sleep, a call to another actor: the rank stops with your own\n"
             "stack frame on top, and is then at an ordinary pdb prompt; `c` resumes the blocked call. A rank that is\n"
-            "in C code stops when that returns; where it is now is said."
+            "in C code stops when that returns; where it is now is said. ACTOR/THREAD means a thread of your own (on\n"
+            "Python 3.12 and later)."
         ),
         takes=("actor", "ranks"),
     ),
