@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Any
 
 from meshrt.debug.prompt.text import clean
@@ -15,6 +16,8 @@ __all__ = ["breakpoints", "listing", "status"]
 
 #: A listing with more rows than this shows equal stops as one row.
 FOLD_ABOVE = 32
+#: Places of one actor in one state, and ways of ending, that `status` tells: it is one screen.
+_MOST_GROUPS = 6
 _HEADERS = ("Actor Name", "Rank", "Coords", "Hostname", "Function", "Line No.")
 _STATE_HEADERS = ("Actor Name", "Rank", "Coords", "Hostname", "State", "Since", "Place")
 
@@ -96,14 +99,26 @@ def status(body: Body) -> str:
         name = f"{mesh['name']} " if mesh["name"] else ""
         actors = ", ".join(mesh["actors"]) or "none"
         lines.append(f"mesh {name}{mesh['mesh']} ({sizes}): {mesh['alive']} ranks alive; actors: {actors}")
-        lines += [f"  gone: {ranks} ({how})" for how, ranks in mesh["gone"].items()]
+        ends = list(mesh["gone"].items())
+        lines += [f"  gone: {ranks} ({how})" for how, ranks in ends[:_MOST_GROUPS]]
+        if len(ends) > _MOST_GROUPS:
+            lines.append(f"  and in {len(ends) - _MOST_GROUPS} more ways; `list dead` shows every one")
     order = ("not-answering", "post-mortem", "stopped", "blocked", "running")
     groups = [group for group in body["groups"] if group["state"] != "dead"]
-    for group in sorted(groups, key=lambda group: (group["actor"], order.index(group["state"]), -group["count"])):
-        place = f" at {group['place']}" if group["place"] else ""
-        note = f" ({group['note']})" if group["note"] else ""
-        began = f" for {since(group['since'], now)}" if group["since"] else ""
-        lines.append(f"{group['actor']} {group['ranks']}: {group['state']}{place}{began}{note}")
+    groups.sort(key=lambda group: (group["actor"], order.index(group["state"]), -group["count"]))
+    for (actor, state), members in groupby(groups, key=lambda group: (group["actor"], group["state"])):
+        shown = list(members)
+        for group in shown[:_MOST_GROUPS]:
+            place = f" at {group['place']}" if group["place"] else ""
+            note = f" ({group['note']})" if group["note"] else ""
+            began = f" for {since(group['since'], now)}" if group["since"] else ""
+            lines.append(f"{actor} {group['ranks']}: {state}{place}{began}{note}")
+        rest = shown[_MOST_GROUPS:]
+        if rest:
+            ranks = sum(group["count"] for group in rest)
+            lines.append(
+                f"{actor}: {ranks} more {state}, at {len(rest)} places; `list {state} {actor}` shows every one"
+            )
     if not body["meshes"]:
         lines.append("nothing runs")
     elif not any(group["state"] in ("stopped", "post-mortem") for group in groups):

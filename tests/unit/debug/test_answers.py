@@ -14,6 +14,7 @@ from meshrt.debug.prompt.answers import Answers
 from meshrt.debug.prompt.commands.table import COMMANDS, candidates
 from meshrt.debug.prompt.numbers import number_in, outliers, summary
 from meshrt.debug.prompt.records import Recorder, error_record
+from meshrt.debug.prompt.tables import status
 from meshrt.hooks import Body
 
 
@@ -175,3 +176,15 @@ def test_addresses_make_no_difference() -> None:
     assert answers.text(against=1).splitlines()[1] == "[0,2] the same"
     assert answered("<Net at 0x7f01aabbcc00>", "4").text() == "[0] <Net at 0x7f01aabbcc00>\n[1] 4"
     assert [answer["ranks"] for answer in answers.data()["answers"]] == [[0], [1], [2], [3]]
+
+
+def test_status_is_one_screen_however_many_places_there_are() -> None:
+    common = {"actor": "trainer", "note": "", "count": 1, "since": 0.0}
+    groups = [{**common, "state": "blocked", "place": f"a.py:{n} (f)", "ranks": str(n)} for n in range(60)]
+    groups.append({**common, "state": "stopped", "place": "b.py:1 (g)", "ranks": "60"})
+    gone = {f"exited with code {n}": str(n) for n in range(9)}
+    mesh = {"mesh": "m1", "name": "m", "sizes": [["gpus", 64]], "alive": 61, "actors": ["trainer"], "gone": gone}
+    lines = status({"meshes": [mesh], "groups": groups, "terminals": []}).splitlines()
+    assert len(lines) == 1 + 6 + 1 + 1 + 6 + 1
+    assert lines[7] == "  and in 3 more ways; `list dead` shows every one"
+    assert lines[-1] == "trainer: 54 more blocked, at 54 places; `list blocked trainer` shows every one"
