@@ -147,10 +147,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What is new in a gather. Every rank is reported once; those in ``waiting`` (by mesh id) are still to come."""
+    """What is new in a gather. Every rank is reported once."""
 
     groups: list[Group]
-    waiting: dict[str, tuple[int, ...]]
     done: bool
 
 

@@ -50,6 +50,8 @@ class ActorHost:
         self.mailboxes: dict[str, Mailbox] = {}
         #: The one that the main thread serves.
         self.main_mailbox: Mailbox | None = None
+        #: Called on an actor's thread when an endpoint has raised, before the hooks for that are looked up.
+        self.before_error: list[Callable[[], object]] = []
         self._send = send
         self._main = main
         self._exiting = exiting or _report_exit
@@ -76,11 +78,11 @@ class ActorHost:
         elif actor in self._stopped:
             self._stopped.add(actor, [link], messages)
         else:
-            self._send({"t": "ev", "ev": "actor", "body": {"name": actor}})
             self._begin(actor, [link], messages)
 
     def _begin(self, actor: str, links: list[Link], messages: list[Message]) -> None:
-        executor = Executor(self.mesh_id, self.rank, actor, self._run_setup, self._unhandled)
+        self._send({"t": "ev", "ev": "actor", "body": {"name": actor}})
+        executor = Executor(self.mesh_id, self.rank, actor, self._run_setup, self._unhandled, self.before_error)
         mailbox = self.mailboxes[actor] = Mailbox(executor, self._exiting)
         mailbox.callers.add(links, messages)
         if self._ending is not None:
@@ -101,6 +103,7 @@ class ActorHost:
 
     def _retire(self, mailbox: Mailbox) -> None:
         """Free what a stopped actor had."""
+        self._send({"t": "ev", "ev": "actor-ended", "body": {"name": mailbox.name}})
         del self.mailboxes[mailbox.name]
         self._threads.pop(mailbox.name, None)
         if self.main_mailbox is mailbox:

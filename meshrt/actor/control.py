@@ -26,17 +26,13 @@ from typing import Any
 from meshrt.actor.replies import Reply
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks import PULSE_PLUGINS, Body, RankServices, hooks, plugin_of
-from meshrt.transport.fate import Fate
 from meshrt.transport.link import Link, same_user
 from meshrt.transport.refusals import Refusals
 from meshrt.wire.frames import Frame, control_decoder
-from meshrt.wire.handshake import ROLE_DATA, ServerHandshake
-from meshrt.wire.messages import control_frame, unpack_control
+from meshrt.wire.handshake import HANDSHAKE_SECONDS, ROLE_DATA, UNPROVED_MAX, ServerHandshake
+from meshrt.wire.messages import control_frame, unpack_control, why_of
 
 __all__ = ["ControlThread"]
-
-HANDSHAKE_SECONDS = 2.0
-UNPROVED_MAX = 64
 
 _log = logging.getLogger("meshrt")
 
@@ -331,11 +327,9 @@ class ControlThread:
                 raise MeshError(f"a rank has no operation {name!r}")
         except Exception as error:
             # Whatever goes wrong is the answer; who asked knows what to do with it.
-            reply(None, f"{type(error).__name__}: {error}")
-            if not message["id"]:
-                _log.warning("operation %s: %s: %s", name, type(error).__name__, error)
-
-
-def fate_of(body: Body | None, refusal: str) -> Fate:
-    """Return the fate in the root's answer to a ``watch``."""
-    return Fate.from_wire(body) if body else Fate("link", hint=refusal)
+            why = why_of(error)
+            reply(None, why)
+            if not isinstance(error, MeshError):
+                _log.exception("operation %s", name)
+            elif not message["id"]:
+                _log.warning("operation %s: %s", name, why)

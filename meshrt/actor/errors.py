@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import traceback
+from typing import Any
 
 from meshrt.errors import RUNTIME_FILES, RemoteException
-from meshrt.wire.codec import text_of
+from meshrt.wire.codec import describe, text_of
 
 __all__ = ["describe_exception", "type_name"]
 
@@ -13,10 +14,8 @@ _TEXT_MAX = 1 << 18
 
 
 def type_name(error: BaseException) -> str:
-    """Return the name of an exception's type as a traceback shows it."""
-    kind = type(error)
-    module = kind.__module__
-    return kind.__qualname__ if module in ("builtins", "__main__") else f"{module}.{kind.__qualname__}"
+    """Return the name of an exception's type as a traceback shows it. Never raises, and runs no user code."""
+    return describe(error).removeprefix("builtins.").removeprefix("__main__.")
 
 
 def describe_exception(error: BaseException) -> RemoteException:
@@ -26,24 +25,27 @@ def describe_exception(error: BaseException) -> RemoteException:
         _without_runtime(formatted)
         text = "".join(formatted.format())
     except BaseException as failure:  # an exception class may do anything in its methods
-        text = f"(the traceback could not be formatted: {type(failure).__name__})"
+        text = f"(the traceback could not be formatted: {type_name(failure)})"
     return _describe(error, _cut(text), 0)
 
 
 def _describe(error: BaseException, text: str, depth: int) -> RemoteException:
-    # Around the class: its own attribute access may raise.
-    get = object.__getattribute__
-    cause = get(error, "__cause__")
-    if cause is None and not get(error, "__suppress_context__"):
-        cause = get(error, "__context__")
-    notes = get(error, "__dict__").get("__notes__", ())
+    cause = _own(error, "__cause__")
+    if cause is None and not _own(error, "__suppress_context__"):
+        cause = _own(error, "__context__")
+    notes = dict.get(_own(error, "__dict__"), "__notes__")
     return RemoteException(
         type_name(error),
         _cut(text_of(error)),
         text,
-        tuple(text_of(note) for note in notes) if isinstance(notes, list) else (),
+        tuple(text_of(note) for note in notes) if type(notes) is list else (),
         _describe(cause, "", depth + 1) if cause is not None and depth < 20 else None,
     )
+
+
+def _own(error: BaseException, name: str) -> Any:
+    # Around the class, whose attributes of these names, and whose attribute access, may run any code.
+    return BaseException.__dict__[name].__get__(error)
 
 
 def _cut(text: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import msgpack
@@ -81,9 +82,18 @@ class Executor:
         mesh_id, rank, name: The identity of the actor.
         setup: Runs the mesh's set-up function, which it is given, once per process.
         unhandled: Told of errors that no caller waits for: (endpoint, view, exception as data).
+        before_error: Called when an endpoint has raised, before the hooks for that are looked up.
     """
 
-    def __init__(self, mesh_id: str, rank: int, name: str, setup: Any, unhandled: Any) -> None:
+    def __init__(
+        self,
+        mesh_id: str,
+        rank: int,
+        name: str,
+        setup: Any,
+        unhandled: Any,
+        before_error: list[Callable[[], object]] | None = None,
+    ) -> None:
         self.mesh_id = mesh_id
         self.rank = rank
         self.name = name
@@ -94,6 +104,7 @@ class Executor:
         self._forked = False
         self._setup = setup
         self._unhandled = unhandled
+        self._before_error = [] if before_error is None else before_error
         self._failure: RemoteException | None = None
         self._methods: dict[str, Any] = {}
         self._async_names: frozenset[str] = frozenset()
@@ -243,6 +254,8 @@ class Executor:
         kind = type(error)  # isinstance would ask the error itself, which may run any code
         if kind is StopInterrupt or (execution.interrupted and not issubclass(kind, Exception)):
             return None  # the rank ends: its fate, which says why, is what the caller is told
+        if self._before_error:
+            hooks.run(self._before_error)
         if hooks.endpoint_error:
             hooks.run(hooks.endpoint_error, execution.context.call, error)
         if execution.context.endpoint == "__init__" and self.state == "new":

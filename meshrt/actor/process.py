@@ -29,7 +29,7 @@ from typing import Any
 from meshrt.actor import pdbhook
 from meshrt.actor.actors import ActorHost
 from meshrt.actor.context import current_call
-from meshrt.actor.control import ControlThread, fate_of
+from meshrt.actor.control import ControlThread
 from meshrt.actor.ending import exit_code
 from meshrt.actor.errors import type_name
 from meshrt.actor.execute import Executor
@@ -306,7 +306,7 @@ class RankProcess:
         """Call back when another rank ends."""
 
         def answered(answer: Body | None, why: str) -> None:
-            callback(fate_of(answer, why))
+            callback(Fate.from_wire(answer) if answer else Fate("link", hint=why))
             self.runtime.driver.execute()
 
         self.control.request("mesh.watch", {"mesh": mesh_id, "rank": rank}, answered)

@@ -8,6 +8,7 @@ ranks, so nothing escapes by starting a session of its own.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import select
 import selectors
@@ -77,6 +78,8 @@ class Agent:
             "gather": self._gathers.begin,
             "ungather": self._gathers.leave,
         }
+        #: Requests to start ranks of which the last message is still to come, by mesh.
+        self._incomplete: dict[str, list[dict[str, Any]]] = {}
         self._timers: list[tuple[float, Callable[[], None]]] = []
         self._facts: dict[str, Any] = {}
         self._root_pidfd = -1
@@ -128,7 +131,12 @@ class Agent:
 
     def _on_spawn(self, message: dict[str, Any]) -> None:
         directory = self._facts["run_directory"]
-        births = self._births(message)
+        incomplete = self._incomplete.setdefault(message["mesh"], [])
+        incomplete.append(message)
+        if message["more"]:
+            return
+        del self._incomplete[message["mesh"]]
+        births = itertools.chain.from_iterable(map(self._births, incomplete))
         if message["preload"]:
             env = message["common_env"]
             self._starter.start_preloaded(message["mesh"], births, directory, message["preload"], env)

@@ -68,7 +68,11 @@ class AgentLink:
 
     def send(self, message: dict[str, Any], address: Address | None = None) -> None:
         """Send a message to the agent, or to one of its ranks. Never blocks; any thread."""
-        if not self._link.send([control_frame(message, address)]) and self._loop is not None:
+        self.send_frames([control_frame(message, address)])
+
+    def send_frames(self, frames: list[bytes]) -> None:
+        """Send messages that are encoded already, with nothing between them. Never blocks; any thread."""
+        if not self._link.send([*frames]) and self._loop is not None:
             self._loop.call_soon_threadsafe(self._arm)
 
     def _arm(self) -> None:

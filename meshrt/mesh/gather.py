@@ -59,8 +59,7 @@ class _Gather:
         ]
         self.groups.clear()
         self.reported = True
-        waiting = {mesh_id: tuple(sorted(ranks)) for mesh_id, ranks in self.waiting.items()}
-        return Gathered(groups, waiting, not waiting)
+        return Gathered(groups, not self.waiting)
 
 
 class Gathers:
@@ -84,7 +83,8 @@ class Gathers:
         body: Body,
         seconds: float,
         report: Callable[[Gathered], None],
-        stack_suffices: bool,
+        *,
+        stack_suffices: bool = False,
     ) -> int:
         """See `meshrt.hooks.RootServices.gather`."""
         gather = _Gather(report)

@@ -11,9 +11,10 @@ from typing import Any
 from meshrt.errors import RankPlace, SpawnError, user_stack
 from meshrt.hooks import hooks
 from meshrt.mesh.agents import AgentLink
+from meshrt.mesh.progress import Progress
 from meshrt.mesh.registry import MeshRecord, Registry
 from meshrt.mesh.services import Services
-from meshrt.mesh.terminal import Progress, Terminal
+from meshrt.mesh.terminal import Terminal
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
 from meshrt.wire.messages import Address
@@ -49,7 +50,7 @@ class Lifecycle:
         #: The line that says how many ranks of a mesh have started.
         self.progress: dict[str, Progress] = {}
         #: Meshes that a rank has made: they end with it.
-        self.owners: dict[Address, list[str]] = {}
+        self._owned: dict[Address, list[str]] = {}
 
     def started(self, mesh_id: str, rank: int, pid: int) -> None:
         """A rank listens."""
@@ -86,8 +87,16 @@ class Lifecycle:
             )
         elif fate.kind == "died" and record.stopped is None and not waited_for:
             self._services.announce(f"{record.name} {record.place(rank)} {fate}")
-        for owned in self.owners.pop((mesh_id, rank), ()):
+        for owned in self._owned.pop((mesh_id, rank), ()):
             self._stop(owned, 0.0)
+
+    def own(self, owner: Address, mesh_id: str) -> None:
+        """A rank has made a mesh, which ends with it."""
+        record = self._registry.meshes.get(owner[0])
+        if record is None or owner[1] in record.fates:
+            self._stop(mesh_id, 0.0)
+        else:
+            self._owned.setdefault(owner, []).append(mesh_id)
 
     def pulse(self, message: dict[str, Any]) -> None:
         """A rank does not answer, or answers again."""
@@ -153,7 +162,7 @@ class Lifecycle:
             return
         rank = message["rank"]
         coords = ",".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
-        first = record.actors[0] if record.actors else record.name
+        first = next(iter(record.actors), record.name)
         text = "".join(
             f"[{' '.join(filter(None, (actor or first, coords)))}] {line}\n" for actor, line in message["lines"]
         )

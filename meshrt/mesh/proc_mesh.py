@@ -94,7 +94,7 @@ class HostMesh(MeshTrait):
             name, env, preload, post_mortem: As in `proc_mesh`.
         """
         mesh = _spawn(MeshSpec.make(name, dict(per_host or {}), env, bootstrap, preload, post_mortem), self._engine)
-        self._started.append(mesh)
+        self._started = [*(other for other in self._started if not other._has_stopped()), mesh]
         return mesh
 
     def stop(self, grace: float = 5.0) -> list[Future[None]]:
@@ -102,11 +102,18 @@ class HostMesh(MeshTrait):
 
         Off an event loop they have been waited for already.
         """
-        futures = [mesh._begin_stop(grace) for mesh in self._started]
-        self._started.clear()
+        started, self._started = self._started, []
+        futures, problems = [], []
+        for mesh in started:
+            try:
+                futures.append(mesh._begin_stop(grace))
+            except UsageError as error:  # the others are to end all the same
+                problems.append(error)
         if not on_event_loop():
             for future in futures:
                 future.get()
+        if problems:
+            raise problems[0]
         return futures
 
     def __enter__(self) -> Self:
@@ -149,6 +156,7 @@ class ProcMesh(MeshTrait):
         self._whole = shape if whole is None else whole
         self._directory = directory
         self._setup = setup
+        self._stopped: Future[None] | None = None
 
     @property
     def _shape(self) -> Shape:
@@ -215,9 +223,15 @@ class ProcMesh(MeshTrait):
         return future
 
     def _begin_stop(self, grace: float) -> Future[None]:
-        owner = self._owner()
-        owner.check_whole(self._mesh_id, self._own_shape)
-        return owner.stop(self._mesh_id, grace)
+        # Kept: in a long program the owner forgets a mesh some time after its end.
+        if self._stopped is None or not self._stopped.finished:
+            owner = self._owner()
+            owner.check_whole(self._mesh_id, self._own_shape)
+            self._stopped = owner.stop(self._mesh_id, grace)
+        return self._stopped
+
+    def _has_stopped(self) -> bool:
+        return self._stopped is not None and self._stopped.finished
 
     def _owner(self) -> MeshOwner:
         return owner_for_old(self._mesh_id, self._name)

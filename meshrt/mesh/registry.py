@@ -38,7 +38,8 @@ class MeshRecord:
         self.ended: dict[int, float] = {}
         #: Ranks that live but do not answer: "stopped" or "busy".
         self.silent: dict[int, str] = {}
-        self.actors: list[str] = []
+        #: Every actor that there was, the first one first: whether it lives, by the ranks that have had it.
+        self.actors: dict[str, dict[int, bool]] = {}
         self.initialized: Settled[None] = Settled(
             driver, f"starting the ranks of {name}", lambda: self._places(self.pids.keys() | self.fates.keys())
         )
@@ -72,6 +73,14 @@ class MeshRecord:
     def alive(self) -> list[int]:
         """Return the ranks that have not ended."""
         return [rank for rank in range(len(self.shape)) if rank not in self.fates]
+
+    def running_actors(self) -> list[str]:
+        """Return the actors that some rank still has, and those that were never stopped, though their ranks died."""
+        return [
+            name
+            for name, ranks in self.actors.items()
+            if all(ranks.values()) or any(here and rank not in self.fates for rank, here in ranks.items())
+        ]
 
 
 class Registry:
@@ -136,6 +145,13 @@ class Registry:
             born = record.born_callbacks.pop(rank, [])
             return [*born, *(_bind(callback, fate) for callback in record.gone_callbacks.pop(rank, []))]
 
+    def actor(self, mesh_id: str, rank: int, name: str, *, here: bool) -> None:
+        """An actor of the rank has begun, or was stopped (``here`` is False)."""
+        with self._lock:
+            record = self.meshes.get(mesh_id)
+            if record is not None:
+                record.actors.setdefault(name, {})[rank] = here
+
     def of_agent(self, agent: AgentLink) -> list[tuple[MeshRecord, list[int]]]:
         """Return the ranks that live below an agent, by mesh."""
         with self._lock:
@@ -164,7 +180,7 @@ class Registry:
                     "gone": {rank: [str(fate), record.ended[rank]] for rank, fate in record.fates.items()},
                     "silent": dict(record.silent),
                     "stopping": record.stopped is not None,
-                    "actors": [{"name": name} for name in record.actors],
+                    "actors": [{"name": name} for name in record.running_actors()],
                 }
                 for record in self.running()
             ]

@@ -5,18 +5,22 @@ Each answer may come later; until then the rank waits, so whatever goes wrong is
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from meshrt.errors import MeshError
 from meshrt.hooks import Body
 from meshrt.mesh.spec import MeshSpec
-from meshrt.wire.messages import Address
+from meshrt.wire.messages import Address, why_of
 
 if TYPE_CHECKING:
     from meshrt.mesh.root import Root
 
 __all__ = ["RankRequests"]
+
+_log = logging.getLogger("meshrt")
 
 Answer = Callable[[Body | None, str], None]
 
@@ -47,9 +51,15 @@ class RankRequests:
                 mesh_id = self._root.spawn(MeshSpec.from_wire(body))
             except Exception as error:
                 # The rank waits: whatever went wrong is its answer.
-                answer(None, str(error) or type(error).__name__)
+                if not isinstance(error, MeshError):
+                    _log.exception("a mesh for a rank")
+                answer(None, why_of(error))
                 return
-            self._root.lifecycle.owners.setdefault(address, []).append(mesh_id)
+            # On the loop, where ranks end: the one that asks may have ended meanwhile.
+            self._root.post(lambda: made(mesh_id))
+
+        def made(mesh_id: str) -> None:
+            self._root.lifecycle.own(address, mesh_id)
             answer({"mesh_id": mesh_id, "name": self._root.name_of(mesh_id)}, "")
 
         threading.Thread(target=work, name="meshrt-spawn", daemon=True).start()

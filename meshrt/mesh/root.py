@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import importlib
 import itertools
 import json
 import logging
@@ -25,16 +24,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from meshrt.errors import ShutdownError, SpawnError, UsageError
-from meshrt.hooks import Body, hooks
-from meshrt.host.osutil import kill_run, raise_file_limit
-from meshrt.mesh.agents import AgentLink, AgentPulse, Engine
+from meshrt.hooks import hooks
+from meshrt.host.osutil import raise_file_limit
+from meshrt.mesh.agents import AgentLink, AgentPulse, Placed
+from meshrt.mesh.births import spawn_frames
 from meshrt.mesh.future import Future
 from meshrt.mesh.lifecycle import Lifecycle
+from meshrt.mesh.placement import Placement
+from meshrt.mesh.progress import Progress
 from meshrt.mesh.registry import MeshRecord, Registry
 from meshrt.mesh.requests import RankRequests
+from meshrt.mesh.roottree import RootTree
 from meshrt.mesh.services import Services
 from meshrt.mesh.spec import MeshSpec, check_limits
-from meshrt.mesh.terminal import Progress, Terminal
+from meshrt.mesh.terminal import Terminal
 from meshrt.selection import Shape
 from meshrt.transport import directories
 from meshrt.transport.fate import Fate
@@ -46,11 +49,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Root", "owner_of", "shutdown", "start_root"]
 
-#: Loaded by name: an engine stands above this floor.
-_DEFAULT_ENGINE = ("meshrt.engine.local", "LocalEngine")
-#: Ranks in one spawn message, so that it stays below the limit of a control frame.
-_SPAWN_BATCH = 64
-_SPAWN_TEXT = 512 << 10
+#: Bytes of the script's arguments that the ranks are told.
+_ARGV_MAX = 512 << 10
 #: Seconds beyond the grace after which an agent that has not ended a mesh is no longer waited for (it kills at 0.5).
 _OVERDUE = 0.8
 
@@ -65,24 +65,24 @@ class Root:
         self.directory = str(self._runtime_directory)
         self.run_directory = directories.create_run(self.run_id)
         self._secret = secrets.token_bytes(32)
-        self.runtime = ProcessRuntime(self.run_id, self.directory, self._secret, self, is_root=True)
+        self._tree = RootTree(self)
+        self.runtime = ProcessRuntime(self.run_id, self.directory, self._secret, self._tree, is_root=True)
         self.driver = self.runtime.driver
         self.registry = Registry()
         self.terminal = Terminal()
         self.services = Services(self.run_id, self.run_directory, self.registry, self.driver, self.terminal)
         self.lifecycle = Lifecycle(self.registry, self.driver, self.services, self.terminal, self.post, self.stop)
         self.services.deferred_operations.update(RankRequests(self).operations)
-        self._agents: dict[Any, list[AgentLink]] = {}
-        #: Every agent that has not ended, also those whose engine has lost another one.
-        self._placed: list[AgentLink] = []
-        self._burials: list[threading.Thread] = []
+        self._placement = Placement(
+            self.run_id, self._connect, lambda agent: self.post(lambda: agent.attach(self.loop))
+        )
         self._names = 0
         self._lock = threading.RLock()
-        self._loop: Any = None
+        #: uvloop, once it runs.
+        self.loop: Any = None
         self._posted: list[Callable[[], None]] = []
         self._end: Any = None
         self._tools: ToolServer | None = None
-        self._driving = False
         self._agents_pulse = AgentPulse(self.services.announce)
         #: Why the loop ended before its time.
         self._failure = ""
@@ -96,18 +96,22 @@ class Root:
     # -- meshes
 
     def spawn(self, spec: MeshSpec, engine: Any = None) -> str:
-        """Start the ranks of a mesh; returns its id at once. Raises SpawnError if the machine cannot hold them."""
+        """Start the ranks of a mesh; returns its id at once.
+
+        Raises:
+            SpawnError: The machine cannot hold them.
+            UsageError: What a rank is told at its birth is too long.
+        """
         self._check_open()
         count = spec.extent.nelements
         check_limits(count, sum(len(record.alive()) for record in self.registry.running()))
-        agents = self._agents_of(engine)
+        agents = self._placement.of(engine)
+        self.begin()
         with self._lock:
             self._names += 1
             name = spec.name or f"mesh{self._names}"
         record = MeshRecord(secrets.token_hex(4), name, spec, agents, self.driver)
-        self.lifecycle.progress[record.mesh_id] = Progress(count)
-        self.registry.add(record)
-        message = {
+        common = {
             "t": "spawn",
             "mesh": record.mesh_id,
             "name": name,
@@ -117,14 +121,15 @@ class Root:
             "preload": list(spec.preload),
             "operations": [[name, body] for operations in self.services.at_birth for name, body in operations()],
         }
+        frames: dict[AgentLink, list[bytes]] = {}
         for agent in record.agents:
             ranks = [rank for rank in range(count) if record.agent_of[rank] is agent]
-            largest = max((len(str(dict(env))) for env in spec.rank_env.values()), default=0)
-            batch = len(ranks) if spec.preload else max(1, min(_SPAWN_BATCH, _SPAWN_TEXT // (4 * largest + 1)))
-            for start in range(0, len(ranks), batch):
-                part = ranks[start : start + batch]
-                env = {str(rank): dict(spec.rank_env[rank]) for rank in part if rank in spec.rank_env}
-                agent.send({**message, "ranks": part, "env": env})
+            frames[agent] = spawn_frames(common, ranks, spec.rank_env)
+        # Known from here on: what could be refused has been.
+        self.lifecycle.progress[record.mesh_id] = Progress(count, self.terminal)
+        self.registry.add(record)
+        for agent, asked in frames.items():
+            agent.send_frames(asked)
             if agent.gone:  # since it was chosen: its end has been handled before this mesh was known
                 self.post(lambda agent=agent: self.lifecycle.lose(agent))  # type: ignore[misc]
         return record.mesh_id
@@ -171,7 +176,7 @@ class Root:
         for agent in record.agents:
             if not agent.gone:
                 agent.send({"t": "stop", "mesh": record.mesh_id, "grace": grace, "drain": grace > 0})
-        self.post(lambda: self._loop.call_later(grace + _OVERDUE, self._stop_overdue, record))
+        self.post(lambda: self.loop.call_later(grace + _OVERDUE, self._stop_overdue, record))
 
     def _stop_overdue(self, record: MeshRecord) -> None:
         """An agent does not answer (it was stopped itself?): end its ranks without it. On the loop."""
@@ -186,36 +191,22 @@ class Root:
             record.stopped_agents.add(agent)
         self.lifecycle.check_stopped(record)
 
-    def _agents_of(self, engine: Any) -> list[AgentLink]:
-        with self._lock:
-            agents = self._agents.get(engine)
-            if agents is None or any(agent.gone for agent in agents):
-                placer = engine if engine is not None else _default_engine()
-                agents = self._agents[engine] = self._place(placer)
-            self.begin()
-            return agents
-
-    def _place(self, engine: Engine) -> list[AgentLink]:
-        links = []
-        for placed in engine.place(self.run_id):
-            link = AgentLink(placed, self._on_agent, self._on_rank, self._on_agent_gone)
-            link.send(
-                {
-                    "t": "hello",
-                    "secret": self._secret,
-                    "run_id": placed.mark,
-                    "directory": self.directory,
-                    "run_directory": str(self.run_directory),
-                    "sys_path": [entry or _working_directory() for entry in sys.path],
-                    "argv": _short(sys.argv) or [""],
-                    "host": placed.host,
-                    "root_pid": self.pid,
-                }
-            )
-            self.post(lambda link=link: link.attach(self._loop))  # type: ignore[misc]
-            links.append(link)
-        self._placed += links
-        return links
+    def _connect(self, placed: Placed) -> AgentLink:
+        link = AgentLink(placed, self._on_agent, self._on_rank, self._on_agent_gone)
+        link.send(
+            {
+                "t": "hello",
+                "secret": self._secret,
+                "run_id": placed.mark,
+                "directory": self.directory,
+                "run_directory": str(self.run_directory),
+                "sys_path": [entry or _working_directory() for entry in sys.path],
+                "argv": _short(sys.argv) or [""],
+                "host": placed.host,
+                "root_pid": self.pid,
+            }
+        )
+        return link
 
     def _check_open(self) -> None:
         if self.closed or sys.is_finalizing():
@@ -240,11 +231,11 @@ class Root:
     def post(self, function: Callable[[], None]) -> None:
         """Run ``function`` on the loop, in order."""
         with self._lock:
-            if self._loop is None:
+            if self.loop is None:
                 self._posted.append(function)
                 return
         with contextlib.suppress(RuntimeError):  # the loop has been closed: so has what it would act on
-            self._loop.call_soon_threadsafe(function)
+            self.loop.call_soon_threadsafe(function)
 
     def _run(self) -> None:
         import uvloop  # start-up: see `begin`
@@ -263,7 +254,7 @@ class Root:
         logging.getLogger("meshrt").critical(why, exc_info=error)
         with self._lock:
             self._failure = why
-        for agent in self._placed:
+        for agent in self._placement.all():
             agent.kill()
         for record in self.registry.running():
             for rank in record.alive():
@@ -287,20 +278,19 @@ class Root:
         await tools.start()
         self._publish(token)
         with self._lock:
-            self._loop = loop
+            self.loop = loop
             posted, self._posted = self._posted, []
         for function in posted:
             function()
-        self._agents_pulse.start(loop, lambda: [agent for agents in self._agents.values() for agent in agents])
+        self._agents_pulse.start(loop, self._placement.all)
         await self._end.wait()
         hooks.run(self.services.closing)
         tools.close()
         # Before the agents are told that this program cleans up itself: it might be killed right behind that.
         directories.remove_tree(self._runtime_directory)
-        for agent in self._placed:
+        for agent in self._placement.all():
             agent.close()
-        if self._driving:
-            loop.remove_reader(self.driver.fileno())
+        self._tree.drive(False)
         await asyncio.sleep(0.01 if tools.clients else 0)
 
     def _publish(self, token: bytes) -> None:
@@ -340,62 +330,8 @@ class Root:
         self.services.on_rank(address, message)
 
     def _on_agent_gone(self, agent: AgentLink) -> None:
-        with self._lock:
-            for key, agents in tuple(self._agents.items()):
-                if agent in agents:
-                    del self._agents[key]
-            if agent in self._placed:
-                self._placed.remove(agent)
-                # Its ranks die with it; what they had detached carries the mark.
-                burial = threading.Thread(target=self._bury, args=(agent,), name="meshrt-bury", daemon=True)
-                self._burials = [*(thread for thread in self._burials if thread.is_alive()), burial]
-                burial.start()
+        self._placement.lose(agent)
         self.lifecycle.lose(agent)
-
-    @staticmethod
-    def _bury(agent: AgentLink) -> None:
-        agent.wait(2.0)
-        kill_run(agent.mark)
-
-    # -- Tree
-
-    def watch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> None:
-        """Call back when a rank ends."""
-        if self.registry.watch(mesh_id, rank, callback):
-            self.post(self.driver.execute)
-
-    def when_born(self, mesh_id: str, rank: int, callback: Callable[[], None]) -> None:
-        """Call back when a rank listens."""
-        self.registry.when_born(mesh_id, rank, callback)
-
-    def switch(self, on: bool) -> None:
-        """Drive the links from the loop, or no longer."""
-
-        def apply() -> None:
-            if on != self._driving and not self.driver.closed:
-                self._driving = on
-                if on:
-                    self._loop.add_reader(self.driver.fileno(), self.driver.poll_nowait)
-                else:
-                    self._loop.remove_reader(self.driver.fileno())
-
-        self.post(apply)
-
-    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
-        """Call ``function`` on the loop after ``seconds``."""
-        self.post(lambda: self._loop.call_later(seconds, function))
-
-    def request_root(self, operation: str, body: Body, timeout: float) -> Body:
-        """The root asks itself nothing."""
-        raise UsageError(f"{operation} is for ranks")
-
-    def ask_root(self, operation: str, body: Body, answered: Callable[[Body | None, str], None]) -> None:
-        """As `request_root`."""
-        raise UsageError(f"{operation} is for ranks")
-
-    def unhandled(self, body: Body) -> None:
-        """Report an error of this process that no caller waits for."""
-        self.on_own_actor({"t": "ev", "ev": "unhandled", "body": body})
 
     # -- actors in this process (`meshrt.mesh.this_proc`)
 
@@ -437,13 +373,7 @@ class Root:
         if self._thread.is_alive():
             self.post(lambda: self._end.set())
             self._thread.join(5.0)
-        for agent in self._placed:
-            if not agent.wait(2.0):
-                agent.kill()
-                agent.wait(1.0)
-                kill_run(agent.mark)
-        for burial in self._burials:
-            burial.join(3.0)
+        self._placement.end()
         self.terminal.close()
         self.driver.close()
         set_runtime(None)
@@ -455,7 +385,7 @@ class Root:
 
     def _in_forked_child(self) -> None:
         """A fork of the script must not keep its links open: agents and terminals would not see its end."""
-        for agent in self._placed:
+        for agent in self._placement.all():
             agent.abandon()
         if self._tools is not None:
             self._tools.abandon()
@@ -464,7 +394,7 @@ class Root:
 def _short(argv: list[str]) -> list[str]:
     """Return as much of the arguments as a control message takes."""
     lengths = itertools.accumulate(4 * len(argument) for argument in argv)
-    return [argument for argument, length in zip(argv, lengths, strict=True) if length < _SPAWN_TEXT]
+    return [argument for argument, length in zip(argv, lengths, strict=True) if length < _ARGV_MAX]
 
 
 def _wall_clock() -> float:
@@ -477,12 +407,6 @@ def _working_directory() -> str:
         return os.getcwd()
     except OSError:
         return ""  # it has been removed
-
-
-def _default_engine() -> Engine:
-    module, name = _DEFAULT_ENGINE
-    engine: Engine = getattr(importlib.import_module(module), name)()
-    return engine
 
 
 _root: Root | None = None

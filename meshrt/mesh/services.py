@@ -5,24 +5,27 @@ Implements `meshrt.hooks.RootServices`. On the root's loop unless a method says 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshrt.errors import MeshError, ProtocolError, RankPlace
-from meshrt.hooks import Body, Gathered, ToolClient, Waited, hooks, plugin_of
+from meshrt.hooks import Body, ToolClient, Waited, hooks, plugin_of
 from meshrt.mesh.gather import Gathers
 from meshrt.mesh.registry import MeshRecord, Registry
 from meshrt.mesh.terminal import Terminal
 from meshrt.transport.directories import log_path
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
-from meshrt.wire.messages import Address, error_from_wire
+from meshrt.wire.messages import Address, error_from_wire, why_of
 
 if TYPE_CHECKING:
     import asyncio
 
 __all__ = ["Services"]
+
+_log = logging.getLogger("meshrt")
 
 #: How user code ends that `stop` interrupts, or lets go from a breakpoint: nothing to report.
 _ENDED_BY_STOP = ("SystemExit", "bdb.BdbQuit")
@@ -47,6 +50,7 @@ class Services:
         self.tool_operations: dict[str, Callable[[ToolClient, Body], Awaitable[Body | None]]] = {}
         self.rank_events: dict[str, Callable[[str, int, Body], None]] = {
             "actor": self._on_actor,
+            "actor-ended": self._on_actor_ended,
             "held": self._on_held,
             "unhandled": self._on_unhandled,
         }
@@ -69,6 +73,9 @@ class Services:
         self._request_id = 0
         self._holds: dict[Address, int] = {}
         self.gathers = Gathers(registry, self.call_later)
+        #: See `meshrt.hooks.RootServices`.
+        self.gather = self.gathers.begin
+        self.leave_gather = self.gathers.leave
 
     def attach(self, loop: Any) -> None:
         """The loop runs."""
@@ -105,23 +112,6 @@ class Services:
     def _send(record: MeshRecord, rank: int, message: dict[str, Any]) -> None:
         record.agent_of[rank].send(message, (record.mesh_id, rank))
 
-    def gather(
-        self,
-        targets: Mapping[str, Sequence[int]],
-        operation: str,
-        body: Body,
-        seconds: float,
-        report: Callable[[Gathered], None],
-        *,
-        stack_suffices: bool = False,
-    ) -> int:
-        """Put one operation to many ranks."""
-        return self.gathers.begin(targets, operation, body, seconds, report, stack_suffices)
-
-    def leave_gather(self, number: int) -> None:
-        """Want no more reports of a gather."""
-        self.gathers.leave(number)
-
     def call_later(self, seconds: float, function: Callable[[], None]) -> None:
         """Run ``function`` on the loop after ``seconds``."""
         self._loop.call_later(seconds, function)
@@ -138,10 +128,6 @@ class Services:
     def interject(self, function: Callable[[Waited], None]) -> bool:
         """Run ``function`` on the main thread if it waits. Any thread."""
         return self._driver.interject(function)
-
-    def main_thread_waits(self) -> bool:
-        """Whether the main thread waits in a ``get()``. Any thread."""
-        return self._driver.main_waits is not None
 
     # -- messages
 
@@ -208,7 +194,9 @@ class Services:
             body = self.rank_operations[name](*address, message["body"])
         except Exception as error:
             # The rank waits: whatever went wrong is its answer.
-            answer(None, str(error) or type(error).__name__)
+            if not isinstance(error, MeshError):
+                _log.exception("operation %s of a rank", name)
+            answer(None, why_of(error))
             return
         answer(body, "")
 
@@ -217,10 +205,11 @@ class Services:
 
     # -- what ranks tell
 
-    def _on_actor(self, mesh_id: str, _rank: int, body: Body) -> None:
-        record = self._registry.meshes.get(mesh_id)
-        if record is not None and body["name"] not in record.actors:
-            record.actors.append(body["name"])
+    def _on_actor(self, mesh_id: str, rank: int, body: Body) -> None:
+        self._registry.actor(mesh_id, rank, body["name"], here=True)
+
+    def _on_actor_ended(self, mesh_id: str, rank: int, body: Body) -> None:
+        self._registry.actor(mesh_id, rank, body["name"], here=False)
 
     def _on_held(self, mesh_id: str, rank: int, body: Body) -> None:
         address = (mesh_id, rank)

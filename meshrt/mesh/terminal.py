@@ -7,13 +7,12 @@ beyond it they are counted and left out; the files of the run directory have the
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import threading
 import time
 from collections import deque
 
-__all__ = ["Progress", "Terminal"]
+__all__ = ["Terminal"]
 
 _LIMIT = 8 << 20
 
@@ -32,7 +31,7 @@ class Terminal:
         self._thread.start()
 
     def write(self, text: str, *, err: bool) -> None:
-        """Write whole lines (``text`` ends with a newline)."""
+        """Write whole lines (``text`` ends with a newline), or one that is written over by the next."""
         with self._condition:
             if self._size > _LIMIT:
                 self._dropped += text.count("\n")
@@ -84,30 +83,3 @@ class Terminal:
             stream = sys.stderr if err else sys.stdout
             stream.write(text)
             stream.flush()
-
-
-class Progress:
-    """A line on standard error while many ranks start; on a terminal only."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._begin = time.monotonic()
-        self._shown = False
-        self._wanted = total >= 8 and sys.stderr is not None and sys.stderr.isatty() and not os.environ.get("CI")
-
-    def update(self, done: int) -> None:
-        """``done`` ranks run."""
-        if not self._wanted:
-            return
-        if done < self._total:
-            if time.monotonic() - self._begin > 0.3:
-                self._shown = True
-                self._put(f"\rmeshrt: {done}/{self._total} ranks started")
-        elif self._shown:
-            self._put("\r\x1b[K")
-
-    @staticmethod
-    def _put(text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(text)
-            sys.stderr.flush()

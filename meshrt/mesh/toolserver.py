@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from meshrt.errors import ProtocolError
+from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks import Body
 from meshrt.transport.link import peer_of, same_user
 from meshrt.transport.refusals import Refusals
 from meshrt.wire.frames import control_decoder
-from meshrt.wire.handshake import ROLE_TOOL, ServerHandshake
-from meshrt.wire.messages import control_frame, unpack_control
+from meshrt.wire.handshake import HANDSHAKE_SECONDS, ROLE_TOOL, UNPROVED_MAX, ServerHandshake
+from meshrt.wire.messages import control_frame, refusal, unpack_control
 
 __all__ = ["ToolConnection", "ToolServer"]
 
 #: A client that has not read so many bytes is disconnected.
 _BACKLOG_MAX = 16 << 20
-_HANDSHAKE_SECONDS = 2.0
-#: Clients that have proved nothing yet; beyond, the oldest is dropped.
-_UNPROVED_MAX = 64
+
+_log = logging.getLogger("meshrt")
 
 #: A descriptor, and the number of the socket behind it.
 _Place = tuple[int, int]
@@ -60,7 +60,7 @@ class ToolConnection(asyncio.Protocol):
         self.pid = peer_of(sock)[0]
         self.place = _place_of(sock.fileno())
         self._server.admit(self)
-        self._deadline = asyncio.get_running_loop().call_later(_HANDSHAKE_SECONDS, transport.abort)
+        self._deadline = asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, transport.abort)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -101,7 +101,9 @@ class ToolConnection(asyncio.Protocol):
             answer = {"t": "ok", "id": message["id"], "body": body}
         except Exception as error:
             # The refusal is the answer; the client shows it.
-            answer = {"t": "no", "id": message["id"], "why": str(error) or type(error).__name__}
+            if not isinstance(error, MeshError):
+                _log.exception("operation %s of a terminal", message["op"])
+            answer = refusal(message["id"], error)
         self._write(answer)
 
     def push(self, event: str, body: Body) -> None:
@@ -116,7 +118,7 @@ class ToolConnection(asyncio.Protocol):
         except ProtocolError as error:
             if "id" not in message:
                 raise
-            data = control_frame({"t": "no", "id": message["id"], "why": str(error)})
+            data = control_frame(refusal(message["id"], error))
         self._transport.write(data)
         if self._transport.get_write_buffer_size() > _BACKLOG_MAX:
             self._transport.abort()
@@ -164,7 +166,7 @@ class ToolServer:
 
     def admit(self, client: ToolConnection) -> None:
         """A client has connected, and has proved nothing."""
-        if len(self.unproved) >= _UNPROVED_MAX:
+        if len(self.unproved) >= UNPROVED_MAX:
             oldest = next(iter(self.unproved))
             del self.unproved[oldest]
             oldest.abort()

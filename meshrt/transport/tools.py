@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from meshrt.errors import AuthenticationError, MeshError, ProtocolError
+from meshrt.errors import AuthenticationError, ProtocolError
 from meshrt.hooks import Body
 from meshrt.transport import directories
 from meshrt.transport.link import same_user
 from meshrt.transport.process import current_runtime, has_runtime
 from meshrt.wire.frames import control_decoder
 from meshrt.wire.handshake import ROLE_TOOL, ClientHandshake
-from meshrt.wire.messages import control_frame, unpack_control
+from meshrt.wire.messages import control_frame, refused, unpack_control
 
 __all__ = ["Program", "ToolConnection", "connect", "own_program", "programs"]
 
@@ -109,7 +109,7 @@ class ToolConnection:
         """Ask and wait.
 
         Raises:
-            MeshError: The program refuses; the text says why.
+            MeshError: The program refuses; the text says why, and the class what it is (`meshrt.errors`).
             ConnectionError: The program is gone.
             TimeoutError: No answer within ``timeout`` seconds.
         """
@@ -132,7 +132,7 @@ class ToolConnection:
         if not answers:
             raise ConnectionError("the program has ended")
         if answers[0]["t"] == "no":
-            raise MeshError(answers[0]["why"])
+            raise refused(answers[0])
         return answers[0].get("body") or {}
 
     def close(self) -> None:

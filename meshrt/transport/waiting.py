@@ -249,11 +249,6 @@ class Waiting(ABC):
         self.wake()
         return True
 
-    @property
-    def main_waits(self) -> Any:
-        """What the main thread waits for, or None."""
-        return self._main_waits
-
     def _woken(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._wake_fd)

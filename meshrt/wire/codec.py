@@ -87,8 +87,17 @@ def decode(payload: memoryview | bytes, lengths: list[int]) -> Any:
 
 def describe(value: Any) -> str:
     """Name the type of ``value`` for an error text; never runs user code."""
-    kind = type(value)
-    return f"{kind.__module__}.{kind.__qualname__}"
+    return f"{_fact(value, '__module__')}.{_fact(value, '__qualname__')}"
+
+
+def _fact(value: object, name: str) -> str:
+    # Around the class and its metaclass, which may have properties of these names.
+    try:
+        fact = type.__dict__[name].__get__(type(value))
+    except AttributeError:
+        fact = None
+    # `__module__` may be anything; a subclass of str may do anything when it is formatted.
+    return str.__str__(fact) if issubclass(type(fact), str) else "?"
 
 
 def text_of(value: object) -> str:
@@ -96,7 +105,8 @@ def text_of(value: object) -> str:
     try:
         return str(value).encode(errors="backslashreplace").decode()
     except BaseException as failure:  # user code, which may do anything, even sys.exit
-        return f"<{type(value).__name__}: its text could not be made: {type(failure).__name__}>"
+        names = (_fact(value, "__name__"), _fact(failure, "__name__"))
+        return f"<{names[0]}: its text could not be made: {names[1]}>"
 
 
 def ship_by_value(module: types.ModuleType) -> None:
@@ -124,7 +134,8 @@ def _cloudpickle(value: Any, out_of_band: Any) -> bytes:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise EncodeError(f"{describe(value)} cannot be pickled: {type(error).__name__}: {text_of(error)}") from error
+        why = f"{_fact(error, '__name__')}: {text_of(error)}"
+        raise EncodeError(f"{describe(value)} cannot be pickled: {why}") from error
     return file.getvalue()
 
 

@@ -9,7 +9,8 @@
     T = magic, role, endpoint as dialled, both nonces, each with its length
 
 The server proves first, so a client never speaks to a stranger; the endpoint is inside the proof, so a proof cannot be
-relayed to another endpoint. At most 256 bytes are taken from a peer that has proved nothing.
+relayed to another endpoint. At most 256 bytes are taken from a peer that has proved nothing; who listens gives it
+`HANDSHAKE_SECONDS`, and keeps `UNPROVED_MAX` of them at most: beyond, the oldest is dropped.
 
 States: client ``hello -> proof -> done``, server ``hello -> proof -> done``; any other byte is `AuthenticationError`.
 """
@@ -21,7 +22,18 @@ import secrets
 
 from meshrt.errors import AuthenticationError
 
-__all__ = ["MAGIC", "ROLE_DATA", "ROLE_TOOL", "ClientHandshake", "ServerHandshake"]
+__all__ = [
+    "HANDSHAKE_SECONDS",
+    "MAGIC",
+    "ROLE_DATA",
+    "ROLE_TOOL",
+    "UNPROVED_MAX",
+    "ClientHandshake",
+    "ServerHandshake",
+]
+
+HANDSHAKE_SECONDS = 2.0
+UNPROVED_MAX = 64
 
 MAGIC = b"meshrt\x00\x01"
 #: A caller that talks to an actor.

@@ -23,11 +23,14 @@ root and agent that `meshrt.host` documents.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 import msgpack
 
-from meshrt.errors import ProtocolError, RemoteException
+from meshrt import errors
+from meshrt.errors import MeshError, ProtocolError, RemoteException
 from meshrt.wire.frames import CONTROL_MAX, pack_header
 
 __all__ = [
@@ -43,7 +46,10 @@ __all__ = [
     "control_frame",
     "error_from_wire",
     "error_to_wire",
+    "refusal",
+    "refused",
     "unpack_control",
+    "why_of",
 ]
 
 CALL = 1
@@ -83,6 +89,30 @@ def unpack_control(payload: memoryview | bytes) -> dict[str, Any]:
     if not isinstance(message, dict) or not isinstance(message.get("t"), str):
         raise ProtocolError("a control message without a type")
     return message
+
+
+def refusal(number: int, error: Exception) -> dict[str, Any]:
+    """Return the answer ``no`` to a request: the text of ``error``, and its class if it is one of meshrt."""
+    name = type(error).__name__ if isinstance(error, MeshError) else "MeshError"
+    return {"t": "no", "id": number, "why": why_of(error), "error": name}
+
+
+def why_of(error: Exception) -> str:
+    """Return the text of a refusal: that of ``error``, behind its class if this is none of meshrt's."""
+    name = type(error).__name__
+    return (str(error) or name) if isinstance(error, MeshError) else f"{name}: {error}"
+
+
+def refused(message: Mapping[str, Any]) -> MeshError:
+    """Return what a ``no`` stands for: of the class that it names if a text is all that this one takes."""
+    why, name = str(message["why"]), message.get("error")
+    if name in errors.__all__:
+        # Those that want facts, which have not come along, say something else than the text, or cannot be made at all.
+        with contextlib.suppress(TypeError, AttributeError):
+            error = getattr(errors, name)(why)
+            if isinstance(error, MeshError) and str(error) == why:
+                return error
+    return MeshError(why)
 
 
 def error_to_wire(remote: RemoteException, *, brief: bool = False) -> list[Any]:

@@ -15,7 +15,7 @@ import pytest
 
 from meshrt import ActorMesh, proc_mesh
 from meshrt.transport.process import current_runtime
-from meshrt.wire.handshake import MAGIC, ROLE_DATA, ROLE_TOOL, ClientHandshake
+from meshrt.wire.handshake import MAGIC, ROLE_DATA, ROLE_TOOL, UNPROVED_MAX, ClientHandshake
 from meshrt.wire.messages import control_frame
 from tests.faults.actors import Victim
 from tests.faults.watch import LONG, sockets
@@ -23,7 +23,6 @@ from tests.support.waiting import wait_until
 
 #: Seconds after which a silent connection is closed (2) on a loaded machine.
 SILENT = 10.0
-UNPROVED_MAX = 64
 
 
 class Touch:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from meshrt import ActorMesh, LocalEngine, MeshStopped, ProcessDied, ProcMesh, proc_mesh
+from meshrt import Actor, ActorMesh, LocalEngine, MeshStopped, ProcessDied, ProcMesh, endpoint, proc_mesh
 from meshrt.errors import SupervisionError
+from meshrt.mesh.root import Root, start_root
+from meshrt.mesh.spec import MeshSpec
 from tests.faults.actors import DEATHS, AsyncVictim, BornDead, Victim
 from tests.faults.watch import LONG, all_gone
 from tests.support.waiting import wait_until
@@ -220,3 +223,33 @@ def test_while_stopping(mesh: ProcMesh, tmp_path: Path) -> None:
     (tmp_path / "gate").touch()
     assert stopped.get(LONG) is None
     all_gone(pids, SOON)
+
+
+class Owner(Actor):
+    @endpoint
+    def make(self) -> None:
+        self.mesh = proc_mesh(n=2, name="inner")
+
+
+def test_the_mesh_that_a_rank_was_making_when_it_died_ends_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever starts it for the rank is slow: the rank's end has been handled before there is something to end."""
+    mesh = proc_mesh(n=1)
+    pid = mesh.spawn("victim", Victim).pid.call_one().get(LONG)
+    registry = start_root().registry
+    (outer,) = registry.running()
+    spawn = Root.spawn
+    asked = threading.Event()
+    made: list[str] = []
+
+    def spawn_late(root: Root, spec: MeshSpec, engine: Any = None) -> str:
+        asked.set()
+        wait_until(lambda: outer.fates, LONG)
+        made.append(spawn(root, spec, engine))
+        return made[-1]
+
+    monkeypatch.setattr(Root, "spawn", spawn_late)
+    mesh.spawn("owner", Owner).make.broadcast()
+    assert asked.wait(LONG)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: made and registry.running() == [outer], LONG)
+    assert registry.meshes[made[0]].alive() == []

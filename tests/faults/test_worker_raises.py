@@ -55,6 +55,29 @@ def test_what_init_raises_is_the_spawn_error(kind: str) -> None:
     assert born.slice(hosts=0).pid.call().get(LONG).values() == pids[:2]
 
 
+class Unnamed(type):
+    @property
+    def __module__(cls) -> str:  # type: ignore[override]
+        raise SystemExit("not told")
+
+
+class Secretive(Actor):
+    @endpoint
+    def fail(self) -> None:
+        raise Unnamed("Secret", (Exception,), {})("what is wrong")
+
+    @endpoint
+    def ok(self) -> int:
+        return 1
+
+
+def test_the_class_of_an_exception_may_refuse_to_say_its_name() -> None:
+    secretive = proc_mesh(n=1).spawn("secretive", Secretive)
+    with pytest.raises(ActorError, match="Secret: what is wrong"):
+        secretive.fail.call().get(LONG)
+    assert secretive.ok.call_one().get(LONG) == 1
+
+
 def test_deep_recursion_is_an_ordinary_error() -> None:
     victims = proc_mesh(n=1).spawn("victim", Victim)
     with pytest.raises(ActorError) as caught:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -89,6 +92,41 @@ def test_the_death_of_an_agent_takes_its_ranks_and_no_others(tmp_path: Path) -> 
         echo.slice(hosts=1).pid.call().get(20)
     # A new mesh gets new agents.
     assert proc_mesh(n=2, engine=LocalEngine(agents=2)).spawn("echo", Echo).rank.call().get(30).values() == [0, 1]
+
+
+class SlowEngine:
+    """Takes its time, as one does that asks a scheduler for hosts."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.goes_on = threading.Event()
+
+    def place(self, run_id: str) -> Any:
+        self.asked.set()
+        assert self.goes_on.wait(60)
+        return LocalEngine().place(run_id)
+
+
+def test_while_an_engine_places_agents_everything_else_goes_on(tmp_path: Path) -> None:
+    echo = proc_mesh(n=2).spawn("echo", Echo).get(30)
+    doomed = proc_mesh(n=2, engine=LocalEngine(agents=2))
+    pids = doomed.spawn("echo", Echo).pid.call().get(20).values()
+    pending = doomed.spawn("gate", Gate).wait_for.call(str(tmp_path / "never"))
+    engine = SlowEngine()
+    with ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(lambda: proc_mesh(n=1, engine=engine).spawn("echo", Echo).rank.call().get(30).values())
+        try:
+            assert engine.asked.wait(20)
+            agent = psutil.Process(pids[0]).parent()
+            assert agent is not None
+            agent.kill()  # its end is handled on the loop, which tells of it
+            with pytest.raises(HostLost):
+                pending.get(20)
+            assert pool.submit(doomed.stop).result(20).done()
+            assert echo.rank.call().get(20).values() == [0, 1]
+        finally:
+            engine.goes_on.set()
+        assert slow.result(60) == [0]
 
 
 def test_an_engine_inside_a_rank_is_refused() -> None:

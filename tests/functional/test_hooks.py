@@ -6,7 +6,7 @@ from pathlib import Path
 
 from meshrt import proc_mesh
 from meshrt.mesh.root import start_root
-from tests.support.actors import Echo
+from tests.support.actors import Echo, Failing
 from tests.support.waiting import wait_until
 
 WAIT = 30
@@ -27,3 +27,14 @@ def test_the_hooks_of_a_rank(tmp_path: Path) -> None:
     assert (tmp_path / "ready").read_text() == "MainThread\n"
     threads = {line for name in ("pulse", "hold-True", "closing") for line in (tmp_path / name).read_text().split()}
     assert threads == {"meshrt-control"}
+
+
+def test_actors_of_a_rank_that_fail_together_are_all_seen() -> None:
+    """The first failure of a rank loads what looks at it; those that come while it is loaded are not lost."""
+    mesh = proc_mesh(n=4, post_mortem="dump")
+    actors = [mesh.spawn(name, Failing).get(WAIT) for name in ("first", "second", "third")]
+    for failed in [actor.fail.call() for actor in actors]:
+        assert failed.exception(WAIT) is not None
+    files = start_root().run_directory / "post-mortem"
+    # A call ends with the first failure: the other ranks may still be at theirs.
+    wait_until(lambda: len(list(files.glob("*.json"))) == 12, WAIT, "a file for each failure")

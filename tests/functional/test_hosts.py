@@ -8,6 +8,8 @@ import threading
 import pytest
 
 from meshrt import Actor, HostMesh, UsageError, current_rank, endpoint, proc_mesh, this_host, this_proc
+from meshrt.mesh.registry import Registry
+from meshrt.mesh.root import start_root
 from tests.support.actors import Clock, Echo
 
 
@@ -42,6 +44,35 @@ def test_spawn_procs_without_dimensions_is_one_process() -> None:
     assert len(this_host().spawn_procs()) == 1
     with pytest.raises(UsageError, match="gpus=0"):
         this_host().spawn_procs(per_host={"gpus": 0})
+
+
+def test_meshes_that_were_stopped_long_ago_are_stopped_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The root has forgotten most of them; the handles are their own memory, and the host keeps those that live."""
+    monkeypatch.setattr(Registry, "KEPT", 2)
+    host = this_host()
+    meshes = []
+    with host:
+        for _ in range(6):
+            meshes.append(host.spawn_procs({"n": 1}).get(20))
+            meshes[-1].stop()
+        living = host.spawn_procs({"n": 1}).get(20)
+        assert host._started == [living]
+        for mesh in meshes:
+            assert mesh.stop().get(20) is None
+    assert start_root().registry.running() == []
+
+
+def test_a_mesh_that_cannot_be_stopped_does_not_keep_the_others() -> None:
+    """One was stopped through another handle and forgotten since."""
+    host = this_host()
+    forgotten = host.spawn_procs({"n": 1}, name="forgotten").get(20)
+    host.spawn_procs({"n": 1}).get(20)
+    forgotten.rename(n="m").stop()
+    registry = start_root().registry
+    del registry.meshes[forgotten.mesh_id]
+    with pytest.raises(UsageError, match="forgotten is not owned by this process"):
+        host.stop()
+    assert registry.running() == [] and host.stop() == []
 
 
 def test_this_proc_of_the_script_is_the_script() -> None:

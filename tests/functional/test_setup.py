@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from meshrt import Actor, ActorError, ArgumentNotSerializable, CallTimeout, current_rank, endpoint, proc_mesh, this_host
+from meshrt import (
+    Actor,
+    ActorError,
+    ArgumentNotSerializable,
+    CallTimeout,
+    UsageError,
+    current_rank,
+    endpoint,
+    proc_mesh,
+    this_host,
+)
+from meshrt.mesh.root import start_root
 from tests.support.actors import Echo
 
 
@@ -80,3 +92,25 @@ def test_a_timeout_while_starting_names_the_ranks(tmp_path: Path, monkeypatch: p
         mesh.get(0.05)
     (tmp_path / "gate").open("w").close()
     mesh.get(20)
+
+
+def test_much_environment_and_a_preloaded_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ranks are asked for in several messages, and one process imports the module for all of them."""
+    (tmp_path / "imported_once.py").write_text("import os\npid = os.getpid()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    mesh = proc_mesh(n=24, preload=["imported_once"], env=lambda point: {"OWN": str(point.rank) * 50_000})
+    echo = mesh.spawn("echo", Echo)
+
+    def look() -> tuple[int, str]:
+        return sys.modules["imported_once"].pid, os.environ["OWN"]
+
+    found = echo.apply.call(look).get(60).values()
+    assert [own for _, own in found] == [str(rank) * 50_000 for rank in range(24)]
+    assert len({pid for pid, _ in found}) == 1
+
+
+def test_what_is_too_long_for_a_rank_leaves_no_mesh() -> None:
+    with pytest.raises(UsageError, match=r"rank 0 cannot be told .*too long.* the limit is 1048576 bytes"):
+        proc_mesh(n=2, preload=["x" * 2_000_000])
+    assert start_root().registry.running() == []
+    assert len(proc_mesh(n=2).spawn("echo", Echo).pid.call().get(20)) == 2

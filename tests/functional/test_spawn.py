@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from meshrt import Actor, ActorError, ActorMesh, MeshStopped, UsageError, current_rank, endpoint, proc_mesh
+from meshrt.mesh.root import start_root
 from tests.support.actors import Clock, Echo, Failing, Gate
 from tests.support.waiting import wait_until
 
@@ -134,6 +135,23 @@ def test_a_stopped_actor_can_be_spawned_again() -> None:
     assert caught.value.may_have_run is False
     again = mesh.spawn("clock", Clock, 100)
     assert again.tick.call().get(20).values() == [101, 101]
+
+
+def test_a_stopped_actor_is_no_longer_listed_until_it_is_spawned_again() -> None:
+    def listed() -> list[str]:
+        (described,) = start_root().services.meshes()
+        return [actor["name"] for actor in described["actors"]]
+
+    mesh = proc_mesh(n=2)
+    clock = mesh.spawn("clock", Clock).get(20)
+    mesh.spawn("echo", Echo).get(20)
+    wait_until(lambda: listed() == ["clock", "echo"])
+    clock.slice(n=0).stop()
+    assert listed() == ["clock", "echo"]
+    clock.slice(n=1).stop()
+    wait_until(lambda: listed() == ["echo"])
+    mesh.spawn("clock", Clock).get(20)
+    wait_until(lambda: listed() == ["clock", "echo"])
 
 
 def test_stop_of_an_actor_serves_what_was_sent_before() -> None:

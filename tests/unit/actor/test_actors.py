@@ -149,6 +149,16 @@ def test_the_actor_after_a_stopped_one_has_the_main_thread(process: Process, nam
     assert process.host.mailboxes == {} and process.host.main_mailbox is None
 
 
+def test_each_beginning_and_each_end_of_an_actor_is_told(process: Process) -> None:
+    for _ in range(2):
+        process.spawn("a").send(stop())
+        wait_until(lambda: process.told[-1]["ev"] == "actor-ended")
+    assert [(message["ev"], message["body"]) for message in process.told] == [
+        ("actor", {"name": "a"}),
+        ("actor-ended", {"name": "a"}),
+    ] * 2
+
+
 def test_whoever_calls_a_stopped_actor_is_refused_and_reaches_it_when_it_begins_anew(process: Process) -> None:
     owner, other = process.spawn("a"), process.caller("a")
     assert other.ask("thread") == "main"

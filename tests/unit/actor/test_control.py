@@ -15,7 +15,7 @@ from meshrt.actor import control as control_module
 from meshrt.actor.control import ControlThread
 from meshrt.transport.link import Link
 from meshrt.wire.frames import Frame
-from meshrt.wire.handshake import ROLE_DATA, ROLE_TOOL, ClientHandshake
+from meshrt.wire.handshake import ROLE_DATA, ROLE_TOOL, UNPROVED_MAX, ClientHandshake
 from meshrt.wire.messages import CONTROL, control_frame, unpack_control
 from tests.support.waiting import wait_until
 
@@ -148,7 +148,7 @@ def test_connections_that_prove_nothing_do_not_pile_up(rank: Rank) -> None:
     rank.start()
     first, _ = rank.dial()
     first.recv(100)
-    for _ in range(control_module.UNPROVED_MAX):
+    for _ in range(UNPROVED_MAX):
         rank.dial()
     assert refused(first)
     sock, handshake = rank.dial()

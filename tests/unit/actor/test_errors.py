@@ -107,6 +107,49 @@ def test_whatever_an_exceptions_own_methods_do(error: BaseException, where: str)
         assert f"its text could not be made: {type(error).__name__}" in remote.cause.message
 
 
+class Meta(type):
+    """Nobody is told the name of its classes."""
+
+    def __getattribute__(cls, name: str) -> Any:
+        if name in ("__name__", "__qualname__", "__module__", "__doc__", "__mro__"):
+            raise SystemExit(name)
+        return super().__getattribute__(name)
+
+
+class Nameless(Exception, metaclass=Meta):
+    def __str__(self) -> str:
+        raise Nameless
+
+
+def refuse(_self: object) -> None:
+    raise SystemExit
+
+
+class Covered(Exception):
+    """Has properties where an exception has its facts."""
+
+    __cause__ = __context__ = __suppress_context__ = __traceback__ = __dict__ = __class__ = property(refuse)
+
+
+def test_a_class_that_hides_its_name_or_its_facts() -> None:
+    def fail() -> None:
+        try:
+            raise Nameless
+        except Nameless as inner:
+            raise Covered("outer") from inner
+
+    remote = describe(fail)
+    assert (remote.type, remote.message) == (f"{__name__}.Covered", "outer")
+    assert remote.cause is not None and remote.cause.type == f"{__name__}.Nameless"
+    assert remote.cause.message == "<Nameless: its text could not be made: Nameless>"
+
+
+def test_a_module_that_is_no_text() -> None:
+    odd = type("Odd", (Exception,), {"__module__": property(refuse)})
+    assert type_name(odd()) == "?.Odd"
+    assert type_name(type("Odd", (Exception,), {"__module__": type("Str", (str,), {})("m")})()) == "m.Odd"
+
+
 def test_one_whose_attributes_cannot_be_read() -> None:
     def fail() -> None:
         raise Hidden

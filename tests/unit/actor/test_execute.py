@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgpack
@@ -59,7 +62,8 @@ class Bench:
     def __init__(self) -> None:
         self.unhandled: list[tuple[str, str]] = []
         self.setups: list[bytes] = []
-        self.executor = Executor("m", 2, "actor", self.setups.append, self._unhandled)
+        self.before_error: list[Callable[[], object]] = []
+        self.executor = Executor("m", 2, "actor", self.setups.append, self._unhandled, self.before_error)
 
     def _unhandled(self, context: Any, remote: Any) -> None:
         self.unhandled.append((context.endpoint, remote.type))
@@ -233,6 +237,30 @@ def test_hooks_see_every_call_whatever_becomes_of_it(bench: Bench, monkeypatch: 
         bench.call(name, ValueError())
         assert seen == [("endpoint_enter", name), ("ValueError", ""), ("endpoint_exit", name)]
         seen.clear()
+
+
+def test_what_is_loaded_for_errors_sees_those_that_come_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second actor fails when the first one has begun to load; the hook is there before either goes on."""
+    seen: list[str] = []
+    monkeypatch.setattr(hooks, "endpoint_error", [])
+    both = threading.Barrier(2)
+    loading = threading.Lock()
+
+    def load() -> None:
+        both.wait(20)
+        with loading:
+            if not hooks.endpoint_error:
+                hooks.endpoint_error.append(lambda call, error: seen.append(str(error)))
+
+    actors = {"a": Bench(), "b": Bench()}
+    for bench in actors.values():
+        bench.before_error.append(load)
+        bench.init()
+    with ThreadPoolExecutor(2) as pool:
+        calls = [pool.submit(bench.call, "fail", ValueError(name)) for name, bench in actors.items()]
+        for call in calls:
+            assert error_of(call.result(20))[0] == "ValueError"
+    assert sorted(seen) == ["a", "b"]
 
 
 class AsyncCleanup(Actor):

@@ -128,9 +128,6 @@ class FakeRoot:
             self.interjected.append(function)
         return self.waits
 
-    def main_thread_waits(self) -> bool:
-        return self.waits
-
     # -- the test's hands
 
     def kill(self, rank: int, how: str, mesh: str = "m1") -> None:
@@ -144,7 +141,7 @@ class FakeRoot:
         report = self.gathers[number][3]
         if done:
             del self.gathers[number]
-        report(Gathered(list(groups), {}, done))
+        report(Gathered(list(groups), done))
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""

@@ -99,6 +99,28 @@ def test_stopped_meshes_are_forgotten_when_there_are_many(registry: Registry, dr
     assert [mesh.mesh_id for mesh in registry.running()] == ["m"]
 
 
+def test_an_actor_is_there_while_some_rank_has_it(registry: Registry) -> None:
+    def named() -> list[str]:
+        (found,) = registry.describe()
+        return [actor["name"] for actor in found["actors"]]
+
+    for name in ("a", "b"):
+        for rank in range(4):
+            registry.actor("m", rank, name, here=True)
+    registry.gone("m", 3, DIED)
+    for rank in range(2):
+        registry.actor("m", rank, "a", here=False)
+    assert named() == ["a", "b"]
+    registry.actor("m", 2, "a", here=False)
+    assert named() == ["b"]  # the rank that has died has ended it too
+    registry.actor("m", 1, "a", here=True)
+    assert named() == ["a", "b"]
+    for rank in range(3):
+        registry.gone("m", rank, DIED)
+    assert named() == ["b"]  # nobody has stopped it: it is to be seen how its ranks have ended
+    registry.actor("long ago", 0, "a", here=True)
+
+
 def test_the_description_is_plain_data(registry: Registry) -> None:
     registry.born("m", 0, 4711)
     registry.gone("m", 3, DIED)

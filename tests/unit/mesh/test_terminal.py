@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import io
-import itertools
 import sys
 import threading
-from types import SimpleNamespace
 
 import pytest
 
 from meshrt.mesh import terminal as terminal_module
-from meshrt.mesh.terminal import Progress, Terminal
+from meshrt.mesh.terminal import Terminal
 from tests.support.screen import Screen
 
 
@@ -68,23 +66,3 @@ def test_a_closed_terminal_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     terminal.write("nowhere\n", err=False)
     terminal.close()
-
-
-class Tty(Screen):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize(("total", "cls", "shown"), [(16, Tty, True), (7, Tty, False), (16, Screen, False)])
-def test_progress_is_for_many_ranks_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, total: int, cls: type[Screen], shown: bool
-) -> None:
-    monkeypatch.delenv("CI", raising=False)
-    err = cls.instead_of("stderr", monkeypatch)
-    seconds = itertools.count()
-    monkeypatch.setattr(terminal_module, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
-    progress = Progress(total)
-    for done in range(1, total + 1):
-        progress.update(done)
-    assert (f"\rmeshrt: 5/{total} ranks started" in err.text) is shown
-    assert err.text.endswith("\r\x1b[K") is shown

@@ -339,14 +339,14 @@ def test_an_interjection_runs_on_the_main_thread_while_it_waits(driver: Driver) 
         pending.finish()
 
     def ask() -> None:
-        wait_until(lambda: driver.main_waits is pending)
+        wait_until(lambda: driver._main_waits is pending)
         assert driver.interject(interjected)
 
     asking = threading.Thread(target=ask)
     asking.start()
     assert driver.wait(pending, 10)
     asking.join(10)
-    assert ran == [(True, True)] and driver.main_waits is None
+    assert ran == [(True, True)] and driver._main_waits is None
 
 
 def test_a_socket_of_another_kind_in_the_place_of_a_rank(driver: Driver, tmp_path: Path, tree: FakeTree) -> None:

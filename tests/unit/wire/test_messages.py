@@ -9,9 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshrt.errors import ProtocolError, RemoteException
+from meshrt import errors
+from meshrt.errors import MeshError, ProtocolError, RemoteException, SelectionError, SupervisionError, UsageError
 from meshrt.wire.frames import FrameDecoder
-from meshrt.wire.messages import control_frame, error_from_wire, error_to_wire, unpack_control
+from meshrt.wire.messages import (
+    control_frame,
+    error_from_wire,
+    error_to_wire,
+    refusal,
+    refused,
+    unpack_control,
+    why_of,
+)
 
 TEXTS = st.text(max_size=20)
 REMOTES: st.SearchStrategy[RemoteException] = st.recursive(
@@ -63,3 +72,31 @@ def test_a_chain_of_causes_is_cut() -> None:
 def test_a_foreign_error_is_refused(chain: list[Any]) -> None:
     with pytest.raises(ProtocolError):
         error_from_wire(chain)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (UsageError("no such thing"), UsageError),
+        (SelectionError("wrong", text="ranks(", span=(0, 5), expected=("a rank",)), SelectionError),
+        (errors.SpawnError("full"), errors.SpawnError),
+        (UsageError(), UsageError),
+        (SupervisionError(errors.RankPlace("m", "a", 3)), MeshError),
+        (KeyError("x"), MeshError),
+    ],
+)
+def test_a_refusal_keeps_its_text_and_the_class_where_it_can(error: Exception, expected: type[MeshError]) -> None:
+    message = unpack_control(msgpack.packb(refusal(7, error)))
+    assert (message["t"], message["id"]) == ("no", 7)
+    found = refused(message)
+    assert type(found) is expected and str(found) == why_of(error)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [None, 3, "KeyError", "RemoteException", "describe_exit", "RUNTIME_FILES", "__doc__", *sorted(errors.__all__)],
+)
+def test_the_class_of_a_refusal_is_one_of_meshrts_whatever_the_message_says(name: object) -> None:
+    error = refused({"t": "no", "id": 1, "why": "because", "error": name})
+    assert issubclass(type(error), MeshError)
+    assert str(error) == "because"

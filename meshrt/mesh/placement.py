@@ -1,0 +1,92 @@
+"""Which host agents a program has: placed by engines when they are needed, buried when they have ended."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from meshrt.host.osutil import kill_run
+from meshrt.mesh.agents import AgentLink, Engine, Placed
+
+__all__ = ["Placement"]
+
+#: Loaded by name: an engine stands above this floor.
+_DEFAULT_ENGINE = ("meshrt.engine.local", "LocalEngine")
+
+
+class Placement:
+    """The agents of one program. Any thread.
+
+    Args:
+        run_id: The program.
+        connect: Makes the root's end of an agent that was started.
+        attach: Has it read; when it is known here, so that its end is.
+    """
+
+    def __init__(
+        self, run_id: str, connect: Callable[[Placed], AgentLink], attach: Callable[[AgentLink], None]
+    ) -> None:
+        self._run_id = run_id
+        self._connect = connect
+        self._attach = attach
+        self._by_engine: dict[Any, list[AgentLink]] = {}
+        #: Every agent that has not ended, also those whose engine has lost another one.
+        self._placed: list[AgentLink] = []
+        self._burials: list[threading.Thread] = []
+        #: Held while an engine places agents, which takes as long as it takes: the root's loop never waits for it.
+        self._placing = threading.RLock()
+        self._lock = threading.RLock()
+
+    def of(self, engine: Any) -> list[AgentLink]:
+        """Return the agents of an engine (None: the local one), which places new ones if one is gone."""
+        with self._placing:
+            agents = self._by_engine.get(engine)
+            if agents is None or any(agent.gone for agent in agents):
+                placer = engine if engine is not None else _default_engine()
+                agents = [self._connect(placed) for placed in placer.place(self._run_id)]
+                with self._lock:
+                    self._by_engine[engine] = agents
+                    self._placed += agents
+                for agent in agents:
+                    self._attach(agent)
+            return agents
+
+    def all(self) -> list[AgentLink]:
+        """Return the agents that have not ended."""
+        return list(self._placed)
+
+    def lose(self, agent: AgentLink) -> None:
+        """An agent has ended."""
+        with self._lock:
+            for engine, agents in tuple(self._by_engine.items()):
+                if agent in agents:
+                    del self._by_engine[engine]
+            if agent in self._placed:
+                self._placed.remove(agent)
+                # Its ranks die with it; what they had detached carries the mark.
+                burial = threading.Thread(target=_bury, args=(agent,), name="meshrt-bury", daemon=True)
+                self._burials = [*(thread for thread in self._burials if thread.is_alive()), burial]
+                burial.start()
+
+    def end(self) -> None:
+        """Wait for the end of those that were let go, and kill what does not end."""
+        for agent in self.all():
+            if not agent.wait(2.0):
+                agent.kill()
+                agent.wait(1.0)
+                kill_run(agent.mark)
+        for burial in self._burials:
+            burial.join(3.0)
+
+
+def _bury(agent: AgentLink) -> None:
+    agent.wait(2.0)
+    kill_run(agent.mark)
+
+
+def _default_engine() -> Engine:
+    module, name = _DEFAULT_ENGINE
+    engine: Engine = getattr(importlib.import_module(module), name)()
+    return engine

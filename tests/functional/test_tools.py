@@ -1,0 +1,97 @@
+"""Operations of the root, as terminals and ranks ask for them: answers, refusals with their class, and mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from meshrt import MeshError, UsageError, proc_mesh
+from meshrt.errors import RankPlace, SelectionError, SupervisionError
+from meshrt.hooks import Body, ToolClient
+from meshrt.mesh.root import start_root
+from meshrt.selection import parse
+from meshrt.transport.process import current_runtime
+from meshrt.transport.tools import ToolConnection, connect, own_program
+from tests.support.actors import Echo
+from tests.support.waiting import wait_until
+
+
+def serve(name: str) -> Body:
+    """What the operations of these tests do."""
+    match name:
+        case "usage":
+            raise UsageError("no such thing")
+        case "selection":
+            parse("ranks(3:")
+        case "gone":
+            raise SupervisionError(RankPlace("m", "a", 3))
+        case "mistake":
+            raise KeyError("missing")
+    return {"value": name}
+
+
+async def serve_tool(client: ToolClient, body: Body) -> Body:
+    return serve(body["name"])
+
+
+@pytest.fixture
+def terminal() -> Iterator[ToolConnection]:
+    root = start_root()
+    root.services.tool_operations["test.serve"] = serve_tool
+    root.services.rank_operations["test.serve"] = lambda mesh_id, rank, body: serve(body["name"])
+    root.begin()
+    wait_until(own_program)
+    program = own_program()
+    assert program is not None
+    made = connect(program, lambda event, body: None, lambda: None)
+    yield made
+    made.close()
+
+
+def refusal(terminal: ToolConnection, name: str) -> MeshError:
+    with pytest.raises(MeshError) as caught:
+        terminal.request("test.serve", {"name": name})
+    return caught.value
+
+
+def test_a_refusal_has_the_class_that_it_had_in_the_program(
+    terminal: ToolConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert terminal.request("test.serve", {"name": "fine"}) == {"value": "fine"}
+    error = refusal(terminal, "usage")
+    assert type(error) is UsageError and str(error) == "no such thing"
+    error = refusal(terminal, "selection")
+    with pytest.raises(SelectionError) as local:
+        parse("ranks(3:")
+    assert type(error) is SelectionError and str(error) == str(local.value)
+    error = refusal(terminal, "gone")
+    assert type(error) is MeshError and str(error) == "a rank 3 is gone"
+    assert not caplog.records
+
+
+def test_a_mistake_in_an_operation_is_told_and_logged(
+    terminal: ToolConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    error = refusal(terminal, "mistake")
+    assert type(error) is MeshError and str(error) == "KeyError: 'missing'"
+    (record,) = caplog.records
+    assert "test.serve" in record.message and record.exc_info is not None
+    assert record.exc_info[0] is KeyError
+    assert terminal.request("test.serve", {"name": "fine"}) == {"value": "fine"}
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_rank_is_told_of_a_mistake_too(caplog: pytest.LogCaptureFixture) -> None:
+    def ask(name: str) -> str:
+        try:
+            current_runtime().tree.request_root("test.serve", {"name": name}, 20)
+        except MeshError as error:
+            return str(error)
+        return "served"
+
+    echo = proc_mesh(n=1).spawn("echo", Echo)
+    answers = [echo.apply.call_one(ask, name).get(20) for name in ("fine", "usage")]
+    assert answers == ["served", "no such thing"] and not caplog.records
+    assert echo.apply.call_one(ask, "mistake").get(20) == "KeyError: 'missing'"
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [KeyError]
