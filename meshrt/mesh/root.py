@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from meshrt.errors import ShutdownError, SpawnError, UsageError
+from meshrt.errors import MeshError, ShutdownError, SpawnError, UsageError
 from meshrt.hooks import hooks
 from meshrt.host.osutil import raise_file_limit
 from meshrt.mesh.agents import AgentLink, AgentPulse, Placed
@@ -53,6 +53,8 @@ __all__ = ["Root", "owner_of", "shutdown", "start_root"]
 _ARGV_MAX = 512 << 10
 #: Seconds beyond the grace after which an agent that has not ended a mesh is no longer waited for (it kills at 0.5).
 _OVERDUE = 0.8
+#: Seconds for which the end of a program waits for ranks that are still being started.
+_START_MAX = 10.0
 
 
 class Root:
@@ -356,6 +358,8 @@ class Root:
         try:
             for wait in (grace, 0.0):
                 try:
+                    if wait:
+                        self._let_start()
                     for future in [self.stop(record.mesh_id, wait) for record in self.registry.running()]:
                         future.get(wait + 2.0)
                     break
@@ -366,6 +370,12 @@ class Root:
             with contextlib.suppress(KeyboardInterrupt):
                 shield.open()
             shield.uninstall()
+
+    def _let_start(self) -> None:
+        """Wait for meshes that are starting: what was sent to them has not even left, and the grace is for serving it."""
+        for record in self.registry.running():
+            with contextlib.suppress(MeshError, TimeoutError):
+                record.initialized.get(_START_MAX)
 
     def _finish(self) -> None:
         for function in self._last:

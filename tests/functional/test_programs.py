@@ -158,6 +158,19 @@ def test_what_was_broadcast_before_the_end_is_still_served(tmp_path: Path) -> No
     assert (tmp_path / "touched").exists()
 
 
+def test_ranks_that_start_slowly_are_waited_for_at_the_end(tmp_path: Path) -> None:
+    script = tmp_path / "my_program.py"
+    (tmp_path / "slow_module.py").write_text("import time\ntime.sleep(1.5)\n")
+    script.write_text(
+        "from pathlib import Path\nfrom meshrt import Actor, endpoint, proc_mesh\n"
+        "class Toucher(Actor):\n    @endpoint\n    def touch(self, path): Path(path).touch()\n"
+        "mesh = proc_mesh(n=1, preload=['slow_module'])\n"
+        f"mesh.spawn('toucher', Toucher).touch.broadcast({str(tmp_path / 'touched')!r})\n"
+    )
+    assert run_python(str(script)).returncode == 0
+    assert (tmp_path / "touched").exists()
+
+
 def test_output_of_ranks_is_complete_when_the_program_has_ended(tmp_path: Path) -> None:
     script = tmp_path / "my_program.py"
     script.write_text(
