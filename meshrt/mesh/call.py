@@ -10,7 +10,6 @@ from typing import Any, Generic, TypeVar, cast
 import msgpack
 
 from meshrt.errors import (
-    ActorError,
     ArgumentNotSerializable,
     CallTimeout,
     MeshError,
@@ -20,6 +19,7 @@ from meshrt.errors import (
     UsageError,
 )
 from meshrt.mesh.future import Future
+from meshrt.mesh.remote_errors import actor_error
 from meshrt.mesh.target import Target
 from meshrt.mesh.value_mesh import ValueMesh
 from meshrt.selection import fold_ranks
@@ -227,7 +227,7 @@ def remote_error(place: RankPlace, endpoint: str, frame: Frame) -> MeshError:
         except BaseException:
             # Its class needs other arguments, or lives only there: the data says what happened.
             exception = None
-    error = ActorError(place, "__init__" if kind == "init" else endpoint, remote, exception)
+    error = actor_error(place, "__init__" if kind == "init" else endpoint, remote, exception)
     for note in remote.notes:
         error.add_note(note)
     return error

@@ -372,7 +372,7 @@ class Root:
             shield.uninstall()
 
     def _let_start(self) -> None:
-        """Wait for meshes that are starting: what was sent to them has not even left, and the grace is for serving it."""
+        """Wait for meshes that are starting: what was sent to them has not left yet; the grace is for serving it."""
         for record in self.registry.running():
             with contextlib.suppress(MeshError, TimeoutError):
                 record.initialized.get(_START_MAX)

@@ -49,6 +49,12 @@ class Derived(Base):
         """No endpoint either."""
 
 
+class BadBatch(Exception):
+    def __init__(self, batch: int) -> None:
+        super().__init__(batch)
+        self.batch = batch
+
+
 class Raising(Actor):
     """Every way to leave an endpoint by an exception."""
 
@@ -70,6 +76,14 @@ class Raising(Actor):
             failure = RuntimeError("outer")
             failure.add_note("a note")
             raise failure from error
+
+    @endpoint
+    def raise_os(self) -> None:
+        raise FileNotFoundError(2, "No such file", "/data/x")
+
+    @endpoint
+    def raise_own(self) -> None:
+        raise BadBatch(17)
 
     @endpoint
     def ok(self) -> str:
@@ -227,3 +241,13 @@ def test_what_is_no_endpoint_says_so() -> None:
     assert not hasattr(echo, "_private") and not hasattr(echo, "__len_hint__")
     with pytest.raises(TypeError, match=r"echo\.greet is an endpoint of a mesh: use echo\.greet\.call\("):
         echo.greet("Ann")
+
+
+def test_the_error_of_a_rank_is_caught_by_its_own_type() -> None:
+    failing = proc_mesh(n=2).spawn("raising", Raising)
+    with pytest.raises(OSError, match="raised on rank 0") as caught:
+        failing.raise_os.call().get(20)
+    assert (caught.value.errno, caught.value.filename) == (2, "/data/x")
+    with pytest.raises(BadBatch) as bad:
+        failing.slice(n=1).raise_own.call_one().get(20)
+    assert isinstance(bad.value, ActorError) and (bad.value.rank, bad.value.batch) == (1, 17)

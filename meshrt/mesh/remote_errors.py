@@ -1,0 +1,124 @@
+"""What a call raises when user code on a rank has raised: an `ActorError` that is of that exception's type as well.
+
+So ``except ValueError`` around a call catches the ``ValueError`` of a rank, and ``except ActorError`` catches it too,
+with the rank and the remote traceback. Of the remote object come the attributes; its constructor, and whatever else its
+class would do, is not run. Where its class is not known here, or refuses, it is an `ActorError` alone.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import functools
+import sys
+from collections.abc import Mapping
+from types import GetSetDescriptorType, MemberDescriptorType
+from typing import Any
+
+from meshrt.errors import ActorError, MeshError, RankPlace, RemoteException
+
+__all__ = ["actor_error"]
+
+#: Types that mean something to whoever raises them: the end of an iteration, or a rank of the call itself.
+_NEVER = (MeshError, StopIteration, StopAsyncIteration)
+
+
+def actor_error(
+    place: RankPlace, endpoint: str, remote: RemoteException, exception: BaseException | None = None
+) -> ActorError:
+    """Return the error for an exception of a rank.
+
+    Args:
+        exception: The exception itself, where it could be sent.
+    """
+    kind: Any = _kind_of(remote, exception)
+    cls = ActorError if kind is None else _class_for(kind)
+    original = exception if type(exception) is kind else None
+    try:
+        error: ActorError = _builtin(cls).__new__(cls, *(_own(original, "args") if original is not None else ()))
+    except Exception:  # such as that of a group without its exceptions
+        original = None
+        error = ActorError.__new__(ActorError)
+    facts = _facts(error, original) if original is not None and type(error) is not ActorError else {}
+    error.args = (str(place), endpoint, remote.type, remote.message)
+    _own(error, "__dict__").update(facts, place=place, endpoint=endpoint, remote=remote, exception=exception)
+    return error
+
+
+def _kind_of(remote: RemoteException, exception: BaseException | None) -> type[Exception] | None:
+    kind: Any = type(exception) if exception is not None else _named(remote.type)
+    while isinstance(kind, type) and issubclass(kind, ActorError):
+        kind = vars(kind).get("kind")  # raised by a rank that another one has called: what that one raised
+    if not isinstance(kind, type) or not issubclass(kind, Exception) or issubclass(kind, _NEVER) or kind is Exception:
+        return None
+    return kind
+
+
+def _named(name: str) -> Any:
+    """Return what ``name`` is called here, if it is loaded. Imports nothing, and asks no module for what it has not."""
+    module, _, path = "builtins", "", name
+    if "." in name:
+        parts = name.split(".")
+        prefixes = (".".join(parts[:count]) for count in range(len(parts) - 1, 0, -1))
+        module = next((prefix for prefix in prefixes if prefix in sys.modules), "__main__")
+        path = name.removeprefix(f"{module}.")
+    elif not hasattr(builtins, name):
+        module = "__main__"
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        members: Mapping[str, Any] = getattr(found, "__dict__", {})
+        found = members.get(part)
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _class_for(kind: type[Exception]) -> type[ActorError]:
+    # What Python asks every object for is not asked of the user's class.
+    plain = ("__repr__", "__getattribute__", "__setattr__", "__eq__", "__hash__")
+    facts = {
+        **{name: getattr(ActorError, name) for name in plain},
+        "__bool__": lambda _error: True,
+        "__module__": ActorError.__module__,
+        "__doc__": ActorError.__doc__,
+        "__reduce__": _reduce,
+        "kind": kind,
+    }
+    try:
+        return type(ActorError.__name__, (ActorError, kind), facts)
+    except Exception:  # its memory is laid out in another way, its metaclass objects, it wants no subclass ...
+        return ActorError
+
+
+def _builtin(cls: type) -> type:
+    """Return the class of Python's own that ``cls`` is laid out as: its constructor runs nothing of the user's."""
+    return next(base for base in cls.__mro__ if base.__module__ == "builtins" and base is not object)
+
+
+def _facts(error: ActorError, exception: BaseException) -> dict[str, Any]:
+    """Return the attributes of the remote exception; those that lie in no dictionary are set."""
+    for base in type(exception).__mro__:
+        if base.__module__ != "builtins" or base in (Exception, BaseException, object):
+            continue
+        for name, member in vars(base).items():
+            if isinstance(member, MemberDescriptorType | GetSetDescriptorType) and not name.startswith("__"):
+                with contextlib.suppress(AttributeError, TypeError):
+                    setattr(error, name, member.__get__(exception))
+    # Notes are part of the data, which has them already.
+    return {name: value for name, value in _own(exception, "__dict__").items() if name != "__notes__"}
+
+
+def _own(exception: BaseException, name: str) -> Any:
+    return BaseException.__dict__[name].__get__(exception)
+
+
+def _reduce(error: ActorError) -> tuple[Any, ...]:
+    # Attributes of the user's may be anything; the data can always be sent, and the type goes by its name.
+    notes = tuple(getattr(error, "__notes__", ()))
+    return _rebuilt, (error.place, error.endpoint, error.remote, notes)
+
+
+def _rebuilt(place: RankPlace, endpoint: str, remote: RemoteException, notes: tuple[str, ...]) -> ActorError:
+    error = actor_error(place, endpoint, remote)
+    for note in notes:
+        error.add_note(note)
+    return error
