@@ -40,13 +40,15 @@ class Busy(Actor):
     def _opened(self) -> bool:
         return os.path.exists(self.gate)
 
-    def _when_open(self, function: Any) -> None:
+    def _when_open(self, function: Any = lambda: None) -> threading.Thread:
         def wait() -> None:
             while not self._opened():
                 time.sleep(0.005)
             function()
 
-        threading.Thread(target=wait, daemon=True).start()
+        thread = threading.Thread(target=wait, daemon=True)
+        thread.start()
+        return thread
 
     @endpoint
     def loop(self) -> int:
@@ -82,6 +84,32 @@ class Busy(Actor):
         return "locked"
 
     @endpoint
+    def semaphore(self) -> str:
+        slots = threading.Semaphore(0)
+        self._when_open(slots.release)
+        slots.acquire()  # @semaphore
+        return "a slot"
+
+    @endpoint
+    def condition(self) -> bool:
+        changed = threading.Condition()
+
+        def notify() -> None:
+            with changed:
+                changed.notify()
+
+        with changed:
+            self._when_open(notify)
+            told = changed.wait(60)  # @condition
+            return told
+
+    @endpoint
+    def join(self) -> bool:
+        thread = self._when_open()
+        thread.join()  # @join
+        return thread.is_alive()
+
+    @endpoint
     def take(self) -> str:
         items: queue.Queue[str] = queue.Queue()
         self._when_open(lambda: items.put("item"))
@@ -103,7 +131,7 @@ class Busy(Actor):
     def wait(self) -> str:
         opened = threading.Event()
         self._when_open(opened.set)
-        opened.wait()
+        opened.wait()  # @event
         return "open"
 
     @endpoint

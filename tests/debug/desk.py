@@ -15,7 +15,7 @@ from meshrt.mesh.root import start_root
 __all__ = ["Desk", "desk"]
 
 WAIT = 20.0
-_EVENTS = ("debug.stopped", "debug.resumed", "debug.ended", "debug.output")
+_EVENTS = ("debug.stopped", "debug.resumed", "debug.ended", "debug.output", "debug.missed")
 
 
 class Desk:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,21 @@ class Screen:
         """Wait for ``texts``, in this order; returns everything shown until then."""
         shown = ""
         for text in texts:
-            while text not in self.seen:
-                self.child.expect(r".+", timeout=SECONDS)
-                self.seen = _ESCAPES.sub("", self.seen + self.child.after)
+            self._until([text], f"{text!r} is not seen, but: {shown!r} and then")
             before, _, self.seen = self.seen.partition(text)
             shown += before + text
         return shown
+
+    def sees_all(self, *texts: str) -> None:
+        """Wait for ``texts``, in whatever order; nothing more is known of what was shown until then."""
+        self._until(texts, f"not all of {texts} is seen, but:")
+        self.seen = ""
+
+    def _until(self, texts: Sequence[str], problem: str) -> None:
+        while not all(text in self.seen for text in texts):
+            if self.child.expect([r".+", pexpect.TIMEOUT, pexpect.EOF], timeout=SECONDS):
+                raise AssertionError(f"{problem} {self.seen!r}")
+            self.seen = _ESCAPES.sub("", self.seen + self.child.after)
 
     def types(self, line: str) -> None:
         """Type ``line`` and Enter."""

@@ -21,28 +21,37 @@ def gate(tmp_path: Path) -> Path:
     return tmp_path / "gate"
 
 
+@pytest.fixture
+def worker(gate: Path) -> Any:
+    return proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+
+
 @pytest.mark.parametrize(
     ("name", "mark", "result"),
     [
         ("receive", "recv", b"hello"),
         ("lock", "lock", "locked"),
         ("take", "get", "item"),
-        ("wait", "", "open"),
+        ("wait", "event", "open"),
+        ("semaphore", "semaphore", "a slot"),
+        ("condition", "condition", True),
+        ("join", "join", False),
     ],
 )
-def test_a_blocked_call_is_interrupted_and_goes_on(gate: Path, name: str, mark: str, result: Any) -> None:
-    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+def test_a_blocked_call_is_interrupted_and_goes_on(worker: Any, gate: Path, name: str, mark: str, result: Any) -> None:
     answer = getattr(worker, name).call_one()
     with desk() as root:
-        stop = until_at(root, line_of(mark) if mark else 0)
-        assert stop["reason"] == "interrupt"
-        assert stop["endpoint"] == name
-        assert stop["place"][0] == busy.__file__
-        assert f"in {name}" not in stop["text"]
-        assert root.show("p self.state")["text"] == "{'turns': 0}\n"
+        for _ in range(2):
+            stop = until_at(root, line_of(mark))
+            assert stop["reason"] == "interrupt"
+            assert stop["endpoint"] == name
+            assert stop["place"][0] == busy.__file__
+            assert f"in {name}" not in stop["text"]
+            assert root.show("p self.state")["text"] == "{'turns': 0}\n"
+            root.let_go()
+        until_at(root, line_of(mark))
         gate.touch()
-        if mark:
-            assert root.step("n")["place"][1] == line_of(mark) + 1
+        assert root.step("n")["place"][1] == line_of(mark) + 1
         root.let_go()
         assert answer.get(WAIT) == result
         root.event("debug.ended")
@@ -60,8 +69,7 @@ def until_at(root: Desk, line: int) -> Any:
         root.let_go()
 
 
-def test_a_loop_is_interrupted_and_stepped(gate: Path) -> None:
-    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+def test_a_loop_is_interrupted_and_stepped(worker: Any) -> None:
     answer = worker.loop.call_one()
     with desk() as root:
         stop = until_at(root, 0)
@@ -79,8 +87,7 @@ def test_a_loop_is_interrupted_and_stepped(gate: Path) -> None:
         assert worker.traced.call_one().get(WAIT) == "None no tool"
 
 
-def test_a_loop_of_one_line(gate: Path) -> None:
-    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+def test_a_loop_of_one_line(worker: Any) -> None:
     answer = worker.tight.call_one()
     with desk() as root:
         until_at(root, line_of("tight"))
@@ -91,8 +98,7 @@ def test_a_loop_of_one_line(gate: Path) -> None:
         assert answer.get(WAIT) == "done"
 
 
-def test_a_sleep_goes_on_after_the_interrupt(gate: Path) -> None:
-    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+def test_a_sleep_goes_on_after_the_interrupt(worker: Any) -> None:
     answer = worker.sleep.call_one()
     with desk() as root:
         until_at(root, line_of("sleep"))
@@ -125,8 +131,7 @@ def test_a_rank_that_waits_for_another_one(gate: Path) -> None:
         assert answer.get(WAIT) == "it said open"
 
 
-def test_two_interrupts_stop_once(gate: Path) -> None:
-    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+def test_two_interrupts_stop_once(worker: Any, gate: Path) -> None:
     answer = worker.loop.call_one()
     with desk() as root:
         while root.ask("debug.interrupt", actor="worker")["state"] == "idle":
@@ -141,8 +146,7 @@ def test_two_interrupts_stop_once(gate: Path) -> None:
         assert root.quiet("debug.stopped")
 
 
-def test_nothing_to_stop(gate: Path) -> None:
-    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+def test_nothing_to_stop(worker: Any) -> None:
     worker.short.call_one().get(WAIT)
     with desk() as root:
         answer = root.ask("debug.interrupt", actor="worker")
@@ -151,8 +155,7 @@ def test_nothing_to_stop(gate: Path) -> None:
             root.ask("debug.interrupt", actor="nobody")
 
 
-def test_an_interrupt_that_comes_too_late_leaves_nothing(gate: Path) -> None:
-    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+def test_an_interrupt_that_comes_too_late_leaves_nothing(worker: Any) -> None:
     with desk() as root:
         for _ in range(300):
             answer = worker.short.call_one()
@@ -170,8 +173,7 @@ def test_an_interrupt_that_comes_too_late_leaves_nothing(gate: Path) -> None:
         assert root.quiet("debug.stopped")
 
 
-def test_a_forked_child_is_not_affected(gate: Path) -> None:
-    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+def test_a_forked_child_is_not_affected(worker: Any) -> None:
     with desk() as root:
         root.ask("debug.interrupt", actor="worker")
         assert worker.fork.call_one().get(WAIT) == 3
@@ -292,8 +294,7 @@ def test_two_actors_of_one_rank_are_stopped_at_once(gate: Path) -> None:
         assert loops.get(WAIT) > 0
 
 
-def test_a_rank_that_prints_all_the_time(gate: Path) -> None:
-    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+def test_a_rank_that_prints_all_the_time(worker: Any, gate: Path) -> None:
     answer = worker.prints.call_one()
     with desk() as root:
         for _ in range(5):
@@ -304,8 +305,7 @@ def test_a_rank_that_prints_all_the_time(gate: Path) -> None:
         assert worker.traced.call_one().get(WAIT) == "None no tool"
 
 
-def test_c_code_is_interrupted_when_it_returns(gate: Path) -> None:
-    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+def test_c_code_is_interrupted_when_it_returns(worker: Any) -> None:
     answer = worker.computes.call_one()
     with desk() as root:
         stop = until_at(root, line_of("computed"))
@@ -325,8 +325,7 @@ def test_the_mesh_is_stopped_while_a_coroutine_is_looked_at() -> None:
             answer.get(WAIT)
 
 
-def test_user_code_that_takes_the_signal(gate: Path) -> None:
-    worker = proc_mesh(gpus=1).spawn("worker", Busy, str(gate)).get(WAIT)
+def test_user_code_that_takes_the_signal(worker: Any, gate: Path) -> None:
     worker.take_signals.call_one().get(WAIT)
     answer = worker.loop.call_one()
     with desk() as root:

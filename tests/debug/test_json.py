@@ -143,7 +143,9 @@ def test_lines_of_standard_input_and_errors() -> None:
     (wrong,) = records("cast worker ranks(0-3) n", code=1)
     assert wrong["error"]["type"] == "SelectionError"
     (missing,) = records("cast worker ranks(0) n", code=1)
-    assert missing["answers"] == [{"actor": "worker", "kind": "missing", "ranks": [0], "text": "", "facts": None, "failed": False}]
+    assert missing["answers"] == [
+        {"actor": "worker", "kind": "missing", "ranks": [0], "text": "", "facts": None, "failed": False}
+    ]
     _, pdb = records("interrupt worker ranks(0)", "attach worker 0")
     assert pdb["command"] == "attach"
     *_, pdb = records("attach worker 0", "p nothing", code=1)

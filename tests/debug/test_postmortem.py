@@ -10,6 +10,7 @@ import pytest
 
 from meshrt import Actor, ActorError, MeshError, endpoint, proc_mesh
 from meshrt.debug.dumpfile import read_dump
+from meshrt.debug.protocol import POST_MORTEM
 from meshrt.mesh.root import start_root
 from tests.debug import busy
 from tests.debug.busy import Busy, line_of
@@ -48,13 +49,14 @@ class Fails(Actor):
 
 
 def failing_setup() -> None:
-    raise OSError("no device")
+    device = "gpu7"
+    raise OSError(f"no device {device}")
 
 
 def test_every_failure_stops_when_asked(tmp_path: Path) -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Busy).get(WAIT)
     with desk() as root:
-        assert root.ask("debug.post_mortem", modes={"": "on"}) == {"same": {}}
+        assert root.ask(POST_MORTEM, modes={"": "on"})["same"] == {"own": "default"}
         answer = worker.fail.call_one(9)
         stop = root.stopped()
         assert stop["place"] == [busy.__file__, line_of("fail"), "fail"]
@@ -67,22 +69,22 @@ def test_every_failure_stops_when_asked(tmp_path: Path) -> None:
         root.event("debug.ended")
         with pytest.raises(ActorError, match="SystemExit"):
             worker.exit.call_one().get(WAIT)
-        root.ask("debug.post_mortem", modes={"": "on", "worker": "off"})
+        root.ask(POST_MORTEM, modes={"": "on", "worker": "off"})
         with pytest.raises(ActorError, match="bad 7"):
             worker.fail.call_one().get(WAIT)
-        root.ask("debug.post_mortem", modes={"": "default"})
+        root.ask(POST_MORTEM, modes={"": "default"})
         with pytest.raises(ActorError, match="bad 7"):
             worker.fail.call_one().get(WAIT)
         assert root.quiet("debug.stopped")
         with pytest.raises(MeshError, match="'sometimes' is no mode"):
-            root.ask("debug.post_mortem", modes={"": "sometimes"})
+            root.ask(POST_MORTEM, modes={"": "sometimes"})
 
 
 def test_async_init_and_setup() -> None:
     procs = proc_mesh(gpus=1)
     worker = procs.spawn("worker", Fails).get(WAIT)
     with desk() as root:
-        root.ask("debug.post_mortem", modes={"": "on"})
+        root.ask(POST_MORTEM, modes={"": "on"})
         answer = worker.fail_later.call_one()
         root.stopped()
         assert root.show("p value")["text"] == "3\n"
@@ -96,12 +98,23 @@ def test_async_init_and_setup() -> None:
         root.let_go(actor="another")
         with pytest.raises(ActorError, match="not built"):
             built.get(WAIT)
+    procs = proc_mesh(gpus=1, setup=failing_setup)
+    with desk() as root:
+        root.ask(POST_MORTEM, modes={"": "on"})
+        built = procs.spawn("third", Fails)
+        stop = root.stopped(actor="third")
+        assert (stop["endpoint"], stop["place"][2]) == ("__init__", "failing_setup")
+        assert stop["text"].startswith("OSError: no device gpu7\n")
+        assert root.show("p device", actor="third")["text"] == "'gpu7'\n"
+        root.let_go(actor="third")
+        with pytest.raises(ActorError, match="no device gpu7"):
+            built.get(WAIT)
 
 
 def test_an_abort_is_no_failure() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Busy).get(WAIT)
     with desk() as root:
-        root.ask("debug.post_mortem", modes={"worker": "on"})
+        root.ask(POST_MORTEM, modes={"worker": "on"})
         answer = worker.fail.call_one()
         root.stopped()
         root.let_go()
@@ -126,7 +139,7 @@ def test_a_failure_is_written_down() -> None:
     worker = proc_mesh(hosts=1, gpus=2, name="train").spawn("worker", Fails).get(WAIT)
     with desk() as root:
         for rank in (0, 1):
-            root.ask("debug.post_mortem", rank, modes={"": "dump"})
+            root.ask(POST_MORTEM, rank, modes={"": "dump"})
         with pytest.raises(ActorError, match="second"):
             worker.slice(gpus=1).fail.call_one().get(WAIT)
         (path,) = dumps()
@@ -155,7 +168,7 @@ def test_a_failure_is_written_down() -> None:
 def test_a_dump_that_cannot_be_written_changes_nothing() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Fails).get(WAIT)
     with desk() as root:
-        root.ask("debug.post_mortem", modes={"": "dump"})
+        root.ask(POST_MORTEM, modes={"": "dump"})
         (Path(start_root().run_directory) / "post-mortem").write_text("in the way")
         for _ in range(2):
             with pytest.raises(ActorError, match="second") as caught:

@@ -83,13 +83,26 @@ def test_await_at_the_prompt() -> None:
         assert answer.get(WAIT) == 40
 
 
-def test_an_await_that_hangs_is_left_by_letting_the_rank_go() -> None:
+def test_an_await_that_hangs_is_broken_by_an_interrupt() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
     answer = worker.wait.call_one()
     with desk() as root:
         seq = root.stopped()["seq"]
         root.type("await asyncio.Event().wait()")
+        # Not before its line has come to an end: a line that was typed is never passed over.
         assert not root.ask("debug.input", actor="worker", thread="", seq=seq, action="continue")["accepted"]
+        assert root.interrupt()["text"].strip().endswith("*** KeyboardInterrupt")
+        assert root.show("p await self.twice(value)")["text"] == "10\n"
+        root.let_go()
+        assert answer.get(WAIT) == 10
+
+
+def test_an_await_that_hangs_ends_with_the_program() -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
+    answer = worker.wait.call_one()
+    with desk() as root:
+        root.stopped()
+        root.type("await asyncio.Event().wait()")
         meshrt.shutdown_context(5)
         with pytest.raises(Exception, match=r"stopped|BdbQuit"):
             answer.get(WAIT)

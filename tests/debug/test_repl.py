@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.debug.pty_harness import PROMPT, screen
+from meshrt import proc_mesh
+from meshrt.debug.prompt.commands.table import COMMANDS
+from tests.debug.harness import person
+from tests.debug.pty_harness import PROMPT, Screen, screen
 from tests.support.programs import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -25,6 +31,16 @@ def waiting(tmp_path: Path) -> Path:
     script = tmp_path / "waiting.py"
     script.write_text(WAITING)
     return script
+
+
+@contextmanager
+def beside(script: Path) -> Iterator[tuple[Screen, Screen]]:
+    """A program whose ranks stand, and a debugger at a terminal of its own."""
+    with screen(str(script), MESHRT_DEBUG_AUTO="0") as program:
+        program.sees("stopped at")
+        with screen("-m", "meshrt.debug") as me:
+            me.sees(PROMPT)
+            yield program, me
 
 
 def test_the_session_of_the_readme() -> None:
@@ -108,22 +124,33 @@ def test_leaving_the_prompt_that_a_script_opened() -> None:
 
 
 def test_two_terminals_at_once(waiting: Path) -> None:
-    with screen(str(waiting), MESHRT_DEBUG_AUTO="0") as program:
-        program.sees("stopped at")
-        with screen("-m", "meshrt.debug") as one, screen("-m", "meshrt.debug") as two:
-            one.sees(PROMPT)
-            two.sees(PROMPT)
-            one.types("attach debugee 2")
-            one.sees("(debugee 2 hosts=1,gpus=0)")
-            two.types("attach debugee 2")
-            two.sees("held by the terminal of process", "--steal", PROMPT)
-            two.types("attach --steal debugee 2")
-            two.sees("(debugee 2 hosts=1,gpus=0)")
-            one.sees("has taken it over", PROMPT)
-            two.types("detach")
-            two.sees(PROMPT)
-            one.types("c")
-            one.sees("4 ranks of debugee (0-3): resumed")
+    with beside(waiting) as (program, one), screen("-m", "meshrt.debug") as two:
+        two.sees(PROMPT)
+        first, second = (f"process {terminal.child.pid}" for terminal in (one, two))
+        one.types("attach debugee 2")
+        one.sees("(debugee 2 hosts=1,gpus=0)")
+        two.sees(f"{first}: attach debugee 2", PROMPT)
+        one.types("n")
+        one.sees("-> share = share_of(total, rank)", "(debugee 2")
+        two.sees(f"{first} at debugee 2: n", PROMPT)
+        two.types("attach debugee 2")
+        two.sees("held by the terminal of process", "--steal", PROMPT)
+        two.types("attach --steal debugee 2")
+        two.sees("(debugee 2 hosts=1,gpus=0)")
+        one.sees_all("has taken it over", f"{second}: attach --steal debugee 2")
+        two.types("p total")
+        two.sees("50\n(debugee 2")
+        one.sees(f"{second} at debugee 2: p total", PROMPT)
+        two.types("detach")
+        two.sees(PROMPT)
+        one.types("postmortem on")
+        one.sees("all actors: on", PROMPT)
+        two.sees(f"{first}: postmortem on", PROMPT)
+        one.types("list")  # which changes nothing, is not told
+        one.sees("| debugee ", PROMPT)
+        one.types("continue")
+        one.sees("4 ranks of debugee (0-3): resumed")
+        assert "list" not in two.sees(f"{first}: continue")
         program.ends()
 
 
@@ -148,34 +175,6 @@ def test_keys_of_a_terminal(waiting: Path) -> None:
         me.sees("4 ranks alive", PROMPT)
         me.child.sendeof()
         me.sees("ranks stay stopped")
-
-
-def test_a_stop_is_announced_while_one_types(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(
-        "from meshrt import Actor, endpoint, proc_mesh\n"
-        "class Late(Actor):\n"
-        "    @endpoint\n"
-        "    def halt(self):\n"
-        "        breakpoint()\n"
-        "        return 'on'\n"
-        "mesh = proc_mesh(n=2).spawn('late', Late).get()\n"
-        "print('up', flush=True)\n"
-        "input()\n"
-        "print(mesh.halt.call().get())\n"
-    )
-    with screen(str(tmp_path / "script.py"), MESHRT_DEBUG_AUTO="0") as program:
-        program.sees("up")
-        with screen("-m", "meshrt.debug") as me:
-            me.sees("nothing is stopped yet", PROMPT)
-            me.child.send("li")
-            program.types("")
-            me.sees("2 ranks of late stopped at script.py:5 (halt)")
-            me.child.send("st\r")
-            me.sees("| late ", PROMPT)
-            me.types("c")
-            me.sees("2 ranks of late (0-1): resumed")
-        program.ends()
-        assert program.code == 0
 
 
 def test_it_opens_again_at_the_next_stop(tmp_path: Path) -> None:
@@ -232,75 +231,72 @@ def test_aborting_many_asks_first(waiting: Path) -> None:
 
 
 def test_completion_knows_actors_dims_and_the_names_of_a_frame(waiting: Path) -> None:
-    with screen(str(waiting), MESHRT_DEBUG_AUTO="0") as program:
-        program.sees("stopped at")
-        with screen("-m", "meshrt.debug") as me:
-            me.sees(PROMPT)
-            me.child.send("att\t")
-            me.sees("attach")
-            me.child.send("deb\t")
-            me.sees("debugee")
-            me.types("2")
-            me.sees("(debugee 2 hosts=1,gpus=0)")
-            me.child.send("p tot\t")
-            me.sees("p total")
-            me.types("")
-            me.sees("50", "(debugee 2")
-            me.child.send("p self.to_d\t")
-            me.sees("self.to_debug")
-            me.types("")
-            me.sees("to_debug", "(debugee 2")
-            me.types("detach")
-            me.sees(PROMPT)
-            me.child.send("cast debugee ranks(hos\t")
-            me.sees("ranks(hosts=")
-            me.types("1) p rank")
-            me.sees("[2] 2\n[3] 3\n", PROMPT)
-            me.child.send("postm\t")
-            me.sees("ortem")
-            me.child.send("du\t")
-            me.sees("mp")
-            me.child.sendintr()
-            me.sees(PROMPT)
-            me.child.send("\x1b[A")  # the last line of the history
-            me.sees("cast debugee ranks(hosts=1) p rank")
-            me.types("")
-            me.sees("[2] 2\n[3] 3\n", PROMPT)
-            me.types("c")
-            me.sees("resumed")
+    with beside(waiting) as (program, me):
+        me.child.send("att\t")
+        me.sees("attach")
+        me.child.send("deb\t")
+        me.sees("debugee")
+        me.types("2")
+        me.sees("(debugee 2 hosts=1,gpus=0)")
+        me.child.send("p tot\t")
+        me.sees("p total")
+        me.types("")
+        me.sees("50", "(debugee 2")
+        me.child.send("p self.to_d\t")
+        me.sees("self.to_debug")
+        me.types("")
+        me.sees("to_debug", "(debugee 2")
+        me.types("detach")
+        me.sees(PROMPT)
+        me.child.send("cast debugee ranks(hos\t")
+        me.sees("ranks(hosts=")
+        me.types("1) p rank")
+        me.sees("[2] 2\n[3] 3\n", PROMPT)
+        me.child.send("postm\t")
+        me.sees("ortem")
+        me.child.send("du\t")
+        me.sees("mp")
+        me.child.sendintr()
+        me.sees(PROMPT)
+        me.child.send("\x1b[A")  # the last line of the history
+        me.sees("cast debugee ranks(hosts=1) p rank")
+        me.types("")
+        me.sees("[2] 2\n[3] 3\n", PROMPT)
+        me.types("c")
+        me.sees("resumed")
         program.ends()
 
 
 def test_ranks_that_do_not_answer_are_left(waiting: Path) -> None:
-    with screen(str(waiting), MESHRT_DEBUG_AUTO="0") as program:
-        program.sees("stopped at")
-        with screen("-m", "meshrt.debug") as me:
-            me.sees(PROMPT)
-            me.types("cast debugee ranks(1:3) import time; time.sleep(1000)")
-            me.sees("0/2 answered, waiting for 1-2; Ctrl-C to leave them")
-            me.child.sendintr()
-            me.sees("they are left to themselves, their next stop will be announced", PROMPT)
-            me.types("where")
-            me.sees("4 ranks of", "debugee", PROMPT)
-            me.types("p debugee rank")
-            me.sees("[0] 0\n[3] 3\n2 ranks of debugee (1-2): not asked (still at", PROMPT)
-            me.types("list")
-            me.sees("at work on 'import time; time.sleep(1000)': debugee 1-2", PROMPT)
-            me.types("quit")
-            me.ends()
+    with beside(waiting) as (program, me):
+        me.types("cast debugee ranks(1:3) import time; time.sleep(1000)")
+        me.sees("0/2 answered, waiting for 1-2; Ctrl-C to leave them")
+        me.child.sendintr()
+        me.sees("they are left to themselves, their next stop will be announced", PROMPT)
+        me.types("where")
+        me.sees("4 ranks of", "debugee", PROMPT)
+        me.types("p debugee rank")
+        me.sees("[0] 0\n[3] 3\n2 ranks of debugee (1-2): not asked (still at", PROMPT)
+        me.types("list")
+        me.sees("at work on 'import time; time.sleep(1000)': debugee 1-2", PROMPT)
+        me.types("quit")
+        me.ends()
         program.child.sendintr()
 
 
-def test_help_of_everything(waiting: Path) -> None:
-    with screen(str(waiting)) as me:
-        me.sees(PROMPT)
-        me.types("help")
-        me.sees("list ", "where ", "interrupt ", "postmortem ", "quit ", "`help COMMAND`", PROMPT)
-        me.types("help where")
-        me.sees("where [-v] [ACTOR] [ranks(...)]", "Nobody is interrupted", PROMPT)
-        me.types("wehre")
-        me.sees("no command 'wehre'; did you mean 'where'?", PROMPT)
-        me.types("p debugge rank")
-        me.sees("no actor 'debugge'; did you mean 'debugee'?", PROMPT)
-        me.types("c")
-        me.sees("resumed")
+def test_help_of_everything() -> None:
+    proc_mesh(gpus=1)
+    with person() as me:
+        overview = me("help")
+        assert "`help COMMAND`" in overview
+        for command in COMMANDS:
+            assert re.search(rf"^{command.name} +{re.escape(command.summary)}$", overview, re.MULTILINE), command.name
+            shown = me(f"help {command.name}")
+            assert shown.startswith(f"{command.usage}{'  (also: ' if command.aliases else ''}"), command.name
+            assert shown.splitlines()[1:] == [command.summary, *command.details.splitlines()]
+            for alias in command.aliases:
+                assert alias in shown.splitlines()[0]
+                assert me(f"? {alias}") == shown
+        assert "no command 'wehre'; did you mean 'where'?" in me("wehre")
+        assert "no command 'wehre'; did you mean 'where'?" in me("help wehre")
+        assert "no actor 'debugge'" in me("p debugge rank")
