@@ -30,6 +30,7 @@ class ConcurrentCalls:
         self._executor = executor
         self._callers = callers
         self._running: dict[Any, Execution] = {}
+        self._links: dict[Any, Link] = {}
         #: What is cancelled must be answered: nothing else will tell its callers.
         self._rank_lives = False
         #: The number of the next call, by endpoint: names of tasks that a person can tell apart.
@@ -49,7 +50,11 @@ class ConcurrentCalls:
         name = f"{endpoint}-{next(self._numbers[endpoint])}"
         task = loop.create_task(self._run(link, execution), name=name)
         self._running[task] = execution
-        task.add_done_callback(self._running.pop)
+        self._links[task] = link
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: Any) -> None:
+        del self._running[task], self._links[task]
 
     async def _run(self, link: Link, execution: Execution) -> None:
         answer = await self._executor.run_async(execution)
@@ -57,12 +62,7 @@ class ConcurrentCalls:
             answer = self._executor.cancelled(execution)
         if answer:
             self._callers.answer(link, answer)
-            self.keep_backlogs()
-
-    def keep_backlogs(self) -> None:
-        """Copy what has not been written of answers, as user code runs at any time."""
-        if self._running:
-            self._callers.keep_backlogs()
+            self._callers.keep_backlogs()  # the other tasks may change what was returned
 
     def cancel(self) -> None:
         """Cancel all of them: the grace has ended."""
@@ -88,3 +88,9 @@ class ConcurrentCalls:
             self._rank_lives = True
             self.cancel()
             await asyncio.wait(self.running, timeout=_CANCELLED)
+        for task, execution in self.running.items():
+            # It does not mind being cancelled. Its caller is told all the same, and nothing afterwards.
+            answer = self._executor.cancelled(execution)
+            execution.no_reply = True
+            if answer:
+                self._callers.answer(self._links[task], answer)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from meshrt.actor.callers import Callers, Message
@@ -220,7 +220,7 @@ class Mailbox:
             while True:
                 while not callers.queue and self._ending is None:
                     arrived.clear()
-                    await arrived.wait()
+                    await self._undisturbed(arrived.wait)
                 message = self._take()
                 if message is None:
                     break
@@ -231,19 +231,30 @@ class Mailbox:
                 if message[1].kind == INIT:
                     callers.init_done()
                 # Let tasks that the actor started have their turn even if messages keep coming.
-                await asyncio.sleep(0)
-            await (self.concurrent.finish_soon() if self.stopped else self.concurrent.finish())
+                await self._undisturbed(lambda: asyncio.sleep(0))
+            await self._undisturbed(self.concurrent.finish_soon if self.stopped else self.concurrent.finish)
             await self._step_async(None, self.executor.cleanup_execution())
         finally:
             loop.remove_reader(callers.fileno())
             await self._end_tasks()
         self._end()
 
+    async def _undisturbed(self, wait: Callable[[], Awaitable[object]]) -> None:
+        """Wait, although user code cancels every task that it finds on the loop: this one serves the actor."""
+        import asyncio  # start-up: only actors with async endpoints pay for it
+
+        while True:
+            try:
+                await wait()
+                return
+            except asyncio.CancelledError:
+                self.task.uncancel()
+
     async def _step_async(self, link: Link | None, work: Execution | Parts | None) -> None:
         """Like `_step`; a coroutine is awaited."""
         if not (isinstance(work, Execution) and work.is_async):
             self._step(link, work)
-            self.concurrent.keep_backlogs()
+            self.callers.keep_backlogs()  # the actor's tasks may change what was returned
             return
         self.callers.keep_backlogs()
         if work.is_concurrent and link is not None:
@@ -258,7 +269,7 @@ class Mailbox:
                 self.task.uncancel()
         if link is not None and answer:
             self.callers.answer(link, answer)
-            self.concurrent.keep_backlogs()
+            self.callers.keep_backlogs()
 
     def _cancel_running(self) -> None:
         # On the loop's thread, between two steps of its tasks: what runs are coroutines that wait.

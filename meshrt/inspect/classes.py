@@ -93,12 +93,12 @@ class Tree:
     def outliers(self) -> list[tuple[Node, Leaf]]:
         """Return the classes of an actor that are much smaller than its largest one, in the order of their ranks."""
         classes = self.root.classes()
-        if self.kind != "actor" or not classes:
+        largest = max((len(leaf.ranks) for _, leaf in classes), default=0)
+        if self.kind != "actor":
             return []
-        most, largest = max(classes, key=lambda each: len(each[1].ranks))
-        # Whoever was stopped where the others are is where the others are.
-        others = [(node, leaf) for node, leaf in classes if node is not most or leaf.state != "stopped"]
-        few = [(node, leaf) for node, leaf in others if len(leaf.ranks) * _OUTLIER <= len(largest.ranks)]
+        # Whoever stands in the debugger was stopped there; after an exception, that is told.
+        suspects = [(node, leaf) for node, leaf in classes if leaf.state != "stopped" or leaf.holder]
+        few = [(node, leaf) for node, leaf in suspects if len(leaf.ranks) * _OUTLIER <= largest]
         return sorted(few, key=lambda each: min(each[1].ranks))
 
 

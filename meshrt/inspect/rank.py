@@ -30,6 +30,10 @@ GAP = 0.008
 BREATH = 0.001
 
 
+#: States that are told; of the others only that one of these is over.
+_STANDING = ("blocked", "stopped")
+
+
 class RankInspector:
     """Looks at the threads of this rank."""
 
@@ -72,7 +76,7 @@ class RankInspector:
         marks = self._sampler.pulse(actors)
         for name in self._told.keys() - {actor.name for actor in actors}:
             self._standing.pop(name, None)
-            if self._told.pop(name)[0] == "blocked":
+            if self._told.pop(name)[0] in _STANDING:
                 self._notify(name, "", "running", 0.0)
         for actor in actors:
             call, mark = marks.get(actor.name, (None, None))
@@ -81,9 +85,14 @@ class RankInspector:
                 state, where = ("blocked", mark.where) if mark.stands() else ("running", None)
             told = self._told.get(actor.name, ("", None, 0.0))
             since = mark.since if mark is not None and where is not None else 0.0
-            if told != (state, where, since) and (state == "blocked" or told[0] == "blocked"):
-                self._tell(actor, call, state, mark)
-            self._told[actor.name] = (state, where, since)
+            place: Sequence[Any] = ("", 0, "")
+            if state == "blocked" and told != (state, where, since):
+                # One that a person has let go waits where it waited before.
+                state, place = self._place_of(actor)
+            now = (state, where, since)
+            if now != told and (state in _STANDING or told[0] in _STANDING):
+                self._tell(actor.name, call, state, mark, place)
+            self._told[actor.name] = now
         self._mind_exits()
 
     def _mind_exits(self) -> None:
@@ -100,22 +109,21 @@ class RankInspector:
             self._told.pop(call.actor, None)
             self._notify(call.actor, "", "running", 0.0)
 
-    def _tell(self, actor: ActorState, call: EndpointCall | None, state: str, mark: Mark | None) -> None:
-        place = ["", 0, ""]
-        if state == "blocked":
-            records = self._sampler.records([actor], actor=actor.name)
-            record = records[0] if records else None
-            if record is not None:
-                if record.state == "stopped":
-                    state = "stopped"
-                if record.stack:
-                    entry = record.stack[own_index([entry.file for entry in record.stack])]
-                    place = [entry.file, entry.line, entry.code.co_name]
-        ago = time.monotonic() - mark.since if mark is not None and state != "running" else 0.0
-        self._standing.pop(actor.name, None)
+    def _place_of(self, actor: ActorState) -> tuple[str, Sequence[Any]]:
+        """Return whether an actor that stands is blocked, or was stopped in the debugger, and where."""
+        record = next(iter(self._sampler.records([actor], actor=actor.name)), None)
+        if record is None or not record.stack:
+            return "blocked", ("", 0, "")
+        entry = record.stack[own_index([entry.file for entry in record.stack])]
+        state = "stopped" if record.state == "stopped" else "blocked"
+        return state, (entry.file, entry.line, entry.code.co_name)
+
+    def _tell(self, actor: str, call: EndpointCall | None, state: str, mark: Mark | None, place: Sequence[Any]) -> None:
+        ago = time.monotonic() - mark.since if mark is not None and state in _STANDING else 0.0
+        self._standing.pop(actor, None)
         if call is not None and state == "blocked":
-            self._standing[actor.name] = call
-        self._notify(actor.name, call.endpoint if call is not None else "", state, ago, place)
+            self._standing[actor] = call
+        self._notify(actor, call.endpoint if call is not None else "", state, ago, place)
 
     def _notify(self, actor: str, endpoint: str, state: str, ago: float, place: Sequence[Any] = ("", 0, "")) -> None:
         since = time.time_ns() / 1e9 - ago

@@ -30,7 +30,7 @@ _SEND_BUFFER = 1 << 20
 class Link:
     """A connected socket that speaks frames."""
 
-    __slots__ = ("_decoder", "_fd", "_lock", "backlog", "backlog_bytes", "closed", "reader_gone", "sock")
+    __slots__ = ("_borrowed", "_decoder", "_fd", "_lock", "backlog", "backlog_bytes", "closed", "reader_gone", "sock")
 
     def __init__(self, sock: socket.socket, decoder: FrameDecoder | None = None) -> None:
         sock.setblocking(False)
@@ -41,6 +41,8 @@ class Link:
         self._lock = threading.Lock()
         self.backlog: deque[memoryview | bytes] = deque()
         self.backlog_bytes = 0
+        #: How many of the last ones in it belong to whoever sent them, who may change them.
+        self._borrowed = 0
         self.closed = False
         #: The peer does not read any more; what is sent is dropped, what it sent before can still be read.
         self.reader_gone = False
@@ -67,20 +69,23 @@ class Link:
                     if sent == len(data):
                         return True
                     parts = [memoryview(data)[sent:]]
-                self.backlog.extend(memoryview(part) for part in parts)
-                self.backlog_bytes += sum(len(part) for part in parts)
+                self._queue(parts)
                 return self._flush()
-            self.backlog.extend(memoryview(part) for part in parts)
-            self.backlog_bytes += sum(len(part) for part in parts)
+            self._queue(parts)
             return False
+
+    def _queue(self, parts: list[bytes | bytearray | memoryview]) -> None:
+        self.backlog.extend(memoryview(part) for part in parts)
+        self.backlog_bytes += sum(len(part) for part in parts)
+        self._borrowed += len(parts)
 
     def keep_backlog(self) -> None:
         """Copy what is queued, so that its owners may change their buffers."""
         with self._lock:
-            if self.backlog:
-                joined = b"".join(self.backlog)
-                self.backlog.clear()
-                self.backlog.append(memoryview(joined))
+            borrowed = [self.backlog.pop() for _ in range(min(self._borrowed, len(self.backlog)))]
+            if borrowed:
+                self.backlog.append(memoryview(b"".join(reversed(borrowed))))
+            self._borrowed = 0
 
     def flush(self) -> bool:
         """Write what is queued as far as the socket takes it. Returns True when nothing is left."""

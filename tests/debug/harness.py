@@ -38,6 +38,9 @@ class Recorder:
     def wake(self) -> None:
         pass
 
+    def forget_typed(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

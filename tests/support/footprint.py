@@ -72,5 +72,6 @@ def _title(pid: int) -> str:
 
 def _files() -> list[str]:
     runtime = Path(os.environ["MESHRT_RUNTIME_DIR"])
-    sockets = [f"file {path}" for path in runtime.rglob("*")] if runtime.exists() else []
+    # Not `rglob`: what ends just now takes its folder away under one's feet.
+    sockets = [f"file {Path(folder, name)}" for folder, names, files in os.walk(runtime) for name in (*names, *files)]
     return sockets + [f"segment {name}" for name in os.listdir("/dev/shm") if "meshrt" in name]

@@ -32,6 +32,9 @@ class Silent:
     def wake(self) -> None:
         pass
 
+    def forget_typed(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

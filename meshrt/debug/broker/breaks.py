@@ -147,7 +147,8 @@ class Breaks:
             await self._push(added.holds)
             reason = "; ".join(f"{state} ({states[state]})" for state in problems)
             raise UsageError(f"no breakpoint at {added.place}: {reason}")
-        return {**added.described(), "states": states, "price": price, "lines": lines}
+        near = {str(group.same["near"].get(str(added.id), "")) for group in answers if group.kind == "answered"}
+        return {**added.described(), "states": states, "price": price, "lines": lines, "near": sorted(near - {""})}
 
     @staticmethod
     def _place(place: str, actor: str) -> tuple[str, int, str]:
@@ -156,6 +157,8 @@ class Breaks:
             if int(match[2]) < 1:
                 raise UsageError("lines count from 1")
             return match[1], int(match[2]), ""
+        if place.endswith(".py"):
+            raise UsageError(f"the line is missing; expected {place}:LINE")
         match = _ENDPOINT.fullmatch(place)
         if match is None or not (match[1] or actor):
             raise UsageError(f"{place!r} is no place; expected FILE:LINE, for instance train.py:41, or ACTOR.ENDPOINT")
@@ -179,8 +182,12 @@ class Breaks:
     async def show(self, client: ToolClient, body: Body) -> Body:
         """Return the breakpoints, with how often each was hit on which ranks."""
         if not self._breaks:
-            return {"breaks": []}
-        groups = await gather_all(self._services, self._everybody(), HITS, {}, _CONFIRM_SECONDS)
+            return {"breaks": [], "problems": {}}
+        concerned = {
+            mesh_id: [rank for rank in ranks if any(one.holds(mesh_id, rank) for one in self._breaks.values())]
+            for mesh_id, ranks in self._everybody().items()
+        }
+        groups = await gather_all(self._services, concerned, HITS, {}, _CONFIRM_SECONDS)
         rows = []
         for shown in self._breaks.values():
             hits: dict[int, list[int]] = {}
@@ -189,7 +196,7 @@ class Breaks:
                 if count:
                     hits.setdefault(count, []).extend(group.ranks)
             rows.append({**shown.described(), "hits": {str(n): fold_ranks(r) for n, r in sorted(hits.items())}})
-        return {"breaks": rows}
+        return {"breaks": rows, "problems": texts_of(groups)}
 
     async def post_mortem(self, client: ToolClient, body: Body) -> Body:
         """Say what ranks do when an endpoint raises: ``{mode, actor}``; without a mode, tell."""

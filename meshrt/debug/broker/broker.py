@@ -197,7 +197,7 @@ class Broker:
             self._forget(session, description)
         self._table.rank_gone(mesh_id, rank)
         if not seen:
-            self._notices.happened(mesh_id, rank, f"gone: {description}", are=True)
+            self._notices.happened(mesh_id, rank, f"is gone: {description}", f"are gone: {description}")
         self._touch()
 
     def _on_rank_silent(self, mesh_id: str, rank: int, state: str) -> None:
@@ -205,8 +205,11 @@ class Broker:
             self._silent[mesh_id, rank] = state
         else:
             self._silent.pop((mesh_id, rank), None)
-        text = f"does not answer: {silence(state)}" if state else "answers again"
-        self._notices.happened(mesh_id, rank, text)
+        if state:
+            why = silence(state)
+            self._notices.happened(mesh_id, rank, f"does not answer: {why}", f"do not answer: {why}")
+        else:
+            self._notices.happened(mesh_id, rank, "answers again", "answer again")
 
     def _forget(self, session: Session, why: str) -> None:
         self._table.remove(session)
@@ -271,7 +274,7 @@ class Broker:
         return {"actors": sorted(stopped), "dims": list(dims), "stopped": stopped}
 
     async def _status(self, client: ToolClient, body: Body) -> Body:
-        return status_of(self._targets, [client.pid for client in self._persons()])
+        return status_of(self._targets, [client.pid for client in self._persons()], client.pid)
 
     def _watched(self, operation: _Operation) -> _Operation:
         """Return ``operation`` with the other terminals told what was typed, once it is under way."""
@@ -325,8 +328,9 @@ class Broker:
         if session.state != STOPPED:
             raise UsageError(f"{session.name} rank {session.key.rank} is not at a prompt ({session.state})")
         line = body.get("line")
+        seq = session.seq
         self._lines.send(session, attachment, line=None if line is None else checked(str(line)))
-        return {}
+        return {"seq": seq}
 
     async def _complete(self, client: ToolClient, body: Body) -> Body:
         """Return what the last word of a line may become at the attached rank."""

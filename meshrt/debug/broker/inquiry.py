@@ -29,6 +29,7 @@ _ASK_SECONDS = 2.0
 _EXPLAIN_SECONDS = 0.5
 #: Lines that `logs` shows of each rank, and the most bytes it reads for that.
 _LOG_LINES = 10
+_MOST_LOG_LINES = 10_000
 _LOG_BYTES = 64 << 10
 
 
@@ -272,9 +273,9 @@ class Inquiry:
     async def logs(self, client: ToolClient, body: Body) -> Body:
         """Return the last ``lines`` lines that each rank has printed."""
         selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")))
-        count = int(body.get("lines") or _LOG_LINES)
-        if count < 1:
-            raise UsageError("the number of lines is at least 1")
+        count = body.get("lines") or _LOG_LINES
+        if type(count) is not int or not 1 <= count <= _MOST_LOG_LINES:
+            raise UsageError(f"the number of lines is from 1 to {_MOST_LOG_LINES}, not {count!r}")
         actor = selected.actor
         job = self._jobs.new(client, len(selected.ranks))
         files = {rank: self._services.log_file(actor.mesh.mesh_id, rank) for rank in selected.ranks}

@@ -187,6 +187,7 @@ class Attachment:
             text=text,
             prompt=session.prompt,
             reason=session.reason,
+            seq=session.seq,
             failed=bool(session.error),
         )
         return True

@@ -94,7 +94,7 @@ def _code(place: Place) -> str:
     return lines[place.line - 1].strip() if 0 < place.line <= len(lines) else ""
 
 
-def status_of(targets: Targets, terminals: list[int]) -> Body:
+def status_of(targets: Targets, terminals: list[int], own: int) -> Body:
     """Return the state of everything in few lines: meshes; of each actor its ranks by state and place."""
     meshes = [
         {
@@ -128,7 +128,7 @@ def status_of(targets: Targets, terminals: list[int]) -> Body:
                     "since": min(states[rank].since for rank in ranks),
                 }
             )
-    return {"meshes": meshes, "groups": groups, "terminals": terminals}
+    return {"meshes": meshes, "groups": groups, "terminals": terminals, "own": own}
 
 
 def _by(pairs: Iterable[tuple[K, int]]) -> dict[K, list[int]]:
@@ -141,7 +141,7 @@ def _by(pairs: Iterable[tuple[K, int]]) -> dict[K, list[int]]:
 def coordinates(session: Session | None, whole: Shape, rank: int) -> dict[str, int]:
     """Return the coordinates of a rank: of the view through which the call came."""
     for shape in (session.view if session is not None else None, whole):
-        if shape is not None:
+        if shape is not None and shape.labels:  # a view of one rank has no coordinates of its own
             try:
                 return shape.coordinates(rank)
             except ValueError:

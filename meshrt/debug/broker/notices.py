@@ -49,7 +49,7 @@ class Notices:
         self._on_wave = on_wave
         self._own_pid = own_pid
         self._stopped: dict[Session, None] = {}
-        self._happened: dict[tuple[str, str, bool], list[int]] = {}
+        self._happened: dict[tuple[str, str, str], list[int]] = {}
         #: What the ranks of a mesh are called, in this wave.
         self._names: dict[str, str] = {}
         self._quiet = True  # nothing has happened since the last tick
@@ -62,11 +62,11 @@ class Notices:
         self._stopped[session] = None
         self._event()
 
-    def happened(self, mesh_id: str, rank: int, text: str, *, are: bool = False, actor: str = "") -> None:
+    def happened(self, mesh_id: str, rank: int, one: str, many: str = "", *, actor: str = "") -> None:
         """Something became of a rank, or of an actor of it. Not told of a mesh that is being stopped.
 
         Args:
-            are: The text wants an "is".
+            one, many: What is said of one rank (``"is gone"``), and of several ("": the same).
             actor: As it is written.
         """
         name = self._names.get(mesh_id)
@@ -74,7 +74,7 @@ class Notices:
             name = self._names[mesh_id] = self._targets.name_of_rank(mesh_id)
         name = name and (actor or name)
         if name:
-            self._happened.setdefault((name, text, are), []).append(rank)
+            self._happened.setdefault((name, one, many or one), []).append(rank)
             self._event()
 
     def said(self, text: str) -> None:
@@ -105,10 +105,10 @@ class Notices:
         stops = [session for session in self._stopped if session.state == STOPPED]
         self._stopped.clear()
         # Without a debugger there, the program's own terminal learns it from the runtime, or by the call's error.
-        for (name, text, are), ranks in self._happened.items():
-            verb = ("is " if len(ranks) == 1 else "are ") if are else ""
+        for (name, one, many), ranks in self._happened.items():
+            text = one if len(ranks) == 1 else many
             for client in self._audience():
-                client.push("debug.notice", {"text": f"{_ranks_of(name, ranks)} {verb}{text}"})
+                client.push("debug.notice", {"text": f"{_ranks_of(name, ranks)} {text}"})
         self._happened.clear()
         self._names.clear()
         self._publish(summarize(stops, self._targets.actors()))
@@ -168,6 +168,7 @@ def _line(label: str, verb: str, sessions: list[Session], size: int) -> str:
     by_place: dict[str, list[int]] = {}
     for session in sessions:
         number = f" by breakpoint {session.breakpoint}" if session.breakpoint else ""
+        number += f" ({session.error})" if session.breakpoint and session.error else ""
         by_place.setdefault(f"at {session.place}{number}", []).append(session.key.rank)
     (first, ranks), *others = sorted(by_place.items(), key=lambda item: -len(item[1]))
     text = f"{_ranks_of(label, ranks, size)} {verb} {first}"

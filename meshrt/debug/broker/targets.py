@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from meshrt.debug.broker.sessions import Session, SessionTable
 from meshrt.debug.broker.states import Activity, Facts, State, state_of
-from meshrt.debug.protocol import SessionKey, address
+from meshrt.debug.protocol import RUNNING, SessionKey, address
 from meshrt.errors import SelectionError, UsageError
 from meshrt.hooks import RootServices
-from meshrt.selection import Selection, Shape, names_dimensions, near_miss, parse, resolve
+from meshrt.selection import STATE_WORDS, Selection, Shape, names_dimensions, near_miss, parse, resolve
 
 __all__ = ["Actor", "MeshFacts", "Selected", "Targets"]
 
@@ -271,12 +271,13 @@ class Targets:
 
     def one(self, name: str, text: str) -> Session:
         """Return the one session that ``attach name text`` means."""
-        selected = self.select(name, text)
+        selected = self.select(name, text, any_thread=True)
         if len(selected.ranks) != 1:
             raise UsageError(f"attach takes one rank, {text!r} are {len(selected.ranks)}")
         rank = selected.ranks[0]
-        if rank in selected.sessions:
-            return selected.sessions[rank]
+        session = selected.sessions.get(rank)
+        if session is not None and session.state != RUNNING:
+            return session
         mesh = selected.actor.mesh
         label = selected.actor.label
         if rank in mesh.gone:
@@ -288,7 +289,8 @@ class Targets:
         ]
         other = f"; a thread of it is: attach {threads[0]} {rank}" if threads else ""
         raise UsageError(
-            f"{label} rank {rank} is not stopped{other or f'; to stop it: interrupt {label} ranks({rank})'}"
+            f"{label} rank {rank} {'runs since it was resumed' if session is not None else 'is not stopped'}"
+            + (other or f"; to stop it: interrupt {label} ranks({rank})")
         )
 
 
@@ -300,7 +302,8 @@ def _unknown(text: str, actors: Sequence[Actor]) -> str:
     labels = [actor.label for actor in actors]
     if not labels:
         return f"no actor {text!r}: nothing runs"
-    return f"no actor {text!r}{near_miss(text, labels) or ';'} there are: {', '.join(sorted(labels))}"
+    near = near_miss(text, [*labels, *STATE_WORDS])
+    return f"no actor {text!r}{near or ';'} there are: {', '.join(sorted(labels))}"
 
 
 def _mesh_name(mesh: MeshFacts, meshes: Sequence[MeshFacts]) -> str:

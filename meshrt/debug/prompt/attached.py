@@ -37,8 +37,12 @@ class Attached:
         self._endpoint = str(snapshot["endpoint"])
         self._prompt = str(snapshot["prompt"])
         self._reason = str(snapshot["reason"])
+        #: The number of the prompt that the last line was for: what stands at an earlier one is no answer to it.
+        self._seq = 0
         #: False once the prompt is the mesh's again.
         self.here = True
+        #: It is, and not because the person wanted that: what was typed meanwhile was meant for the rank.
+        self.pushed_out = False
         self._said = ""
         #: Something was wrong with the last line.
         self._failed = False
@@ -124,9 +128,12 @@ class Attached:
 
     def _send(self, line: str | None) -> bool:
         try:
-            self._client.ask("debug.send", line=line)
+            self._seq = int(self._client.ask("debug.send", line=line)["seq"])
         except MeshError as error:
             self._say(clean(str(error)) + "\n")
+            return False
+        except KeyboardInterrupt:
+            self._leave_it()
             return False
         self._follow(COMMAND_SECONDS)
         return not self._failed
@@ -158,18 +165,22 @@ class Attached:
                         hinted = True
                         self._say(f"[{self.name} is at work; Ctrl-C returns to the mesh's prompt]\n")
                         continue
+                    self.pushed_out = True
                     self.leave(f"{self.name} is running; its next stop will be announced")
                     return
                 kind = self._take(body)
-                if kind == STOPPED:
+                if kind == STOPPED and body is not None and int(body["seq"]) > self._seq:
                     return
                 if kind == "resumed" and body is not None and body.get("how") == "continue":
                     limit = time.monotonic() + CONTINUE_SECONDS
                 elif kind == "resumed":
                     limit = time.monotonic() + COMMAND_SECONDS
         except KeyboardInterrupt:
-            self._say("\n")
-            self.leave(f"left {self.name} as it is")
+            self._leave_it()
+
+    def _leave_it(self) -> None:
+        self._say("\n")
+        self.leave(f"left {self.name} as it is")
 
     def _take(self, body: Body | None) -> str:
         """Take in one event; returns its kind."""
@@ -190,7 +201,7 @@ class Attached:
             self._how = str(body.get("how", ""))
             self._text(text, "")
         else:
-            self.here = False
+            self.here, self.pushed_out = False, True
             if kind == "ended" and self._how == "quit":
                 self._say(f"{self._endpoint} has ended on {self.name} after it was asked to abort\n")
             elif kind == "ended" and self._reason == "post-mortem":

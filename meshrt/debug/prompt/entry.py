@@ -46,8 +46,10 @@ def _greet(terminal: Terminal, client: Client, *, empty: str = "") -> None:
             terminal.notice(line)
 
 
-def _farewell(terminal: Terminal, client: Client) -> None:
-    if client.standing and not client.closed():
+def _farewell(terminal: Terminal, client: Client, *, over: bool = False) -> None:
+    if client.standing and not client.closed() and over:
+        terminal.write("what the script waited for is over, and it goes on now: if it ends, so do the stopped ranks\n")
+    elif client.standing and not client.closed():
         terminal.write(
             "ranks stay stopped, the program goes on without them; python -m meshrt.debug opens this again\n"
         )
@@ -142,7 +144,7 @@ def enter_here(waited: Waited) -> None:
     try:
         _greet(terminal, client)
         repl.run()
-        _farewell(terminal, client)
+        _farewell(terminal, client, over=waited.done())
     finally:
         client.mute()
         client.close()

@@ -124,7 +124,8 @@ def status(body: Body) -> str:
     elif not any(group["state"] in ("stopped", "post-mortem") for group in groups):
         lines.append("nothing is stopped")
     if len(body["terminals"]) > 1:
-        lines.append(f"terminals: processes {', '.join(map(str, body['terminals']))}")
+        named = [f"{pid} (this one)" if pid == body["own"] else str(pid) for pid in body["terminals"]]
+        lines.append(f"terminals: processes {', '.join(named)}")
     return clean("\n".join(lines))
 
 

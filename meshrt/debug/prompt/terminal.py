@@ -10,6 +10,7 @@ import contextlib
 import os
 import select
 import sys
+import termios
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -46,6 +47,10 @@ class Terminal(Protocol):
 
     def notice(self, text: str) -> None:
         """Print a line above the one that is being typed. Any thread."""
+        ...
+
+    def forget_typed(self) -> None:
+        """Drop what a person has typed that was not read yet: it was meant for another prompt. Only who reads."""
         ...
 
     def wake(self) -> None:
@@ -142,6 +147,11 @@ class LineTerminal:
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode("utf-8", "replace").rstrip("\r")
 
+    def forget_typed(self) -> None:
+        if self.interactive:
+            self._buffer = b""
+            _flush(self._stdin)
+
     def _heed_bell(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._bell)
@@ -200,6 +210,12 @@ class PromptTerminal:
                 self._active = None
                 self._woken = False
 
+    def forget_typed(self) -> None:
+        from prompt_toolkit.input.typeahead import clear_typeahead  # start-up: only at a terminal
+
+        clear_typeahead(self._session.input)
+        _flush(sys.stdin.fileno())
+
     def _began(self) -> None:
         with self._lock:
             self._active = self._session.app
@@ -230,6 +246,11 @@ class PromptTerminal:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def _flush(descriptor: int) -> None:
+    with contextlib.suppress(termios.error):  # no terminal any more
+        termios.tcflush(descriptor, termios.TCIFLUSH)
 
 
 def make_terminal(complete: Completer) -> Terminal:

@@ -11,7 +11,10 @@ Pure bookkeeping: who looks at the lines is `meshrt.debug.rank.monitoring` (3.12
 
 from __future__ import annotations
 
+import difflib
 import inspect
+import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType, FrameType
@@ -191,6 +194,15 @@ class BreakTable:
             if row.file and found and row.line not in found:
                 moved[row.id] = min(found)
         return moved
+
+    def near(self) -> dict[int, str]:
+        """Return the loaded file whose name is like that of a breakpoint for which no file is loaded."""
+        pending = [row for row in self._now.rows.values() if row.file and row.state == "pending"]
+        if not pending:
+            return {}
+        names = {os.path.basename(getattr(module, "__file__", None) or "") for module in list(sys.modules.values())}
+        found = {row.id: difflib.get_close_matches(os.path.basename(row.file), names, n=1) for row in pending}
+        return {number: close[0] for number, close in found.items() if close}
 
     def bind_endpoints(self, actors: Sequence[ActorState]) -> bool:
         """Look again for endpoints of actors that were not there; returns whether something is new."""

@@ -231,6 +231,7 @@ class RankDebugger:
             "same": {
                 "bound": {str(number): state for number, state in states.items()},
                 "lines": {str(number): line for number, line in self._table.lines().items()},
+                "near": {str(number): name for number, name in self._table.near().items()},
                 "price": price,
             }
         }

@@ -86,6 +86,10 @@ class Evaluator:
         finally:
             self._quiet.discard(threading.get_ident())
             self._ended()
+        if actor.loop is not None:
+            with contextlib.suppress(RuntimeError):  # closed meanwhile
+                # What it waits for may be there now; nothing that another thread does wakes it.
+                actor.loop.call_soon_threadsafe(_nothing)
         answer({"same": {"text": cap(output.text + text, limit), "error": error}, "per": facts}, "")
 
     def _show(self, actor: ActorState, command: str, expression: str) -> tuple[str, Body | None]:
@@ -97,11 +101,12 @@ class Evaluator:
         if inspect.iscoroutine(value):
             value.close()
         if command == "source":
-            code = getattr(inspect.unwrap(value), "__code__", None) if callable(value) else None
-            if isinstance(code, types.CodeType):
-                self._sources.ensure(code.co_filename)
-            return inspect.getsource(value), None
+            return self._sources.source_of(value), None
         return _COMMANDS[command](value)
+
+
+def _nothing() -> None:
+    pass
 
 
 class _Output(io.StringIO):

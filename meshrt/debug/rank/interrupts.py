@@ -175,8 +175,8 @@ class Interrupts:
                 f"thread {ask.thread!r} is" if ask.thread else f"actor {ask.actor!r} is not the first one of its rank:"
             )
             raise MeshError(
-                f"{what} a thread that Python 3.11 cannot stop from outside (Python 3.12 can); breakpoint() and "
-                "breakpoints stop it"
+                f"{what} a thread that Python 3.11 cannot stop from outside (Python 3.12 can); a breakpoint() in its "
+                "code does"
             )
         self._asked[ident] = ask
         try:

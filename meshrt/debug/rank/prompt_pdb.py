@@ -230,6 +230,12 @@ class PromptPdb(_Pdb):
         else:
             super().do_pp(arg)
 
+    def do_source(self, arg: str) -> None:
+        if self._owner.brief:
+            self._describe(arg, lambda value: (self._owner.sources.source_of(value), None))
+        else:
+            super().do_source(arg)
+
     def _describe(self, arg: str, how: Callable[[Any], tuple[str, Body | None]]) -> None:
         try:
             value = self._getval(arg)

@@ -6,11 +6,13 @@ text is fetched from the root once per session and put into `linecache`, where p
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import os
 import sys
 from collections.abc import Iterable
-from types import FrameType
+from types import CodeType, FrameType
+from typing import Any
 
 from meshrt.debug.protocol import names_file
 from meshrt.errors import MeshError
@@ -63,6 +65,13 @@ class SourceFetcher:
             return None
         text = answer.get("text")
         return text if isinstance(text, str) else None
+
+    def source_of(self, value: Any) -> str:
+        """Return the source of a function, class or module. Raises what `inspect.getsource` does."""
+        code = getattr(inspect.unwrap(value), "__code__", None) if callable(value) else None
+        if isinstance(code, CodeType):
+            self.ensure(code.co_filename)
+        return inspect.getsource(value)
 
     def find(self, name: str, stack: Iterable[tuple[FrameType, int]]) -> str | None:
         """Return the full file name that a person means by ``name`` (``"train.py"``, ``"pkg.train"``), or None."""

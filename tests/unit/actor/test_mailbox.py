@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import array
 import asyncio
+import contextlib
 import fcntl
+import pickle
 import socket
 import sys
 import termios
@@ -338,6 +340,32 @@ class Waiting(Notes):
     async def wait_beside(self, how: str) -> str:
         return await self.wait(how)
 
+    @concurrent_endpoint
+    async def stubborn(self) -> None:
+        for _ in range(12):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.05)
+
+    @endpoint
+    async def cancel_all(self) -> None:
+        for task in asyncio.all_tasks():
+            task.cancel()
+
+    @concurrent_endpoint
+    async def cancel_all_beside(self) -> None:
+        await self.cancel_all()
+
+    @endpoint
+    async def changing(self, size: int) -> pickle.PickleBuffer:
+        data = bytearray(b"x" * size)
+
+        async def change() -> None:
+            data[:] = b"y" * size
+            Waiting.noted.append("changed")
+
+        self.task = asyncio.create_task(change())
+        return pickle.PickleBuffer(data)
+
     @endpoint
     async def start_task(self, code: object) -> None:
         async def end() -> None:
@@ -397,6 +425,37 @@ def test_a_stopped_actor_gives_its_concurrent_calls_some_time(
     served.thread.join(20)
     assert waiting.answers(4)[1:] == [(4, "on"), (1, "error cancelled"), (2, "swallowed")]
     assert Waiting.noted == ["finally"] * 3 and Notes.cleaned == [None]
+
+
+def test_a_call_that_does_not_mind_being_cancelled_is_answered(
+    served: Served, waiting: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("meshrt.actor.concurrent._GRACE", 0.1)
+    monkeypatch.setattr("meshrt.actor.concurrent._CANCELLED", 0.1)
+    waiting.call(1, "stubborn")
+    waiting.stop(2)
+    served.thread.join(20)
+    assert waiting.answers(2)[1:] == [(1, "error cancelled")]
+    assert Notes.cleaned == [None]
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_user_code_that_cancels_every_task_leaves_the_actor_alive(
+    served: Served, waiting: Caller, beside: bool
+) -> None:
+    waiting.call(1, "cancel_all_beside" if beside else "cancel_all")
+    waiting.call(2, "tell", "on")
+    assert dict(waiting.answers(3)[1:])[2] == "on"
+    waiting.call(3, "tell", "and on")
+    assert waiting.answers(4)[3] == (3, "and on")
+
+
+def test_what_an_async_endpoint_returned_may_be_changed_by_a_task(served: Served, waiting: Caller) -> None:
+    waiting.answers(1)
+    waiting.call(1, "changing", 8 << 20)
+    wait_until(lambda: Waiting.noted == ["changed"], 20)
+    ((_, value),) = waiting.answers(2)[1:]
+    assert bytes(value) == b"x" * (8 << 20)
 
 
 @pytest.mark.parametrize("code", [3, "in words"])

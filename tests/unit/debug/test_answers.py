@@ -184,7 +184,7 @@ def test_status_is_one_screen_however_many_places_there_are() -> None:
     groups.append({**common, "state": "stopped", "place": "b.py:1 (g)", "ranks": "60"})
     gone = {f"exited with code {n}": str(n) for n in range(9)}
     mesh = {"mesh": "m1", "name": "m", "sizes": [["gpus", 64]], "alive": 61, "actors": ["trainer"], "gone": gone}
-    lines = status({"meshes": [mesh], "groups": groups, "terminals": []}).splitlines()
+    lines = status({"meshes": [mesh], "groups": groups, "terminals": [], "own": 1}).splitlines()
     assert len(lines) == 1 + 6 + 1 + 1 + 6 + 1
     assert lines[7] == "  and in 3 more ways; `list dead` shows every one"
     assert lines[-1] == "trainer: 54 more blocked, at 54 places; `list blocked trainer` shows every one"

@@ -18,7 +18,7 @@ def _parse_attach(words: Words) -> Arguments:
     steal = bool(words.options({"--steal": ""}))
     actor, rank = words.actor(), words.rest()
     if not rank:
-        raise UsageError(f"the rank is missing; {words.usage()}")
+        raise UsageError(f"the {'actor' if actor.isdigit() else 'rank'} is missing; {words.usage()}")
     return {"actor": actor, "rank": rank, "steal": steal}
 
 

@@ -27,7 +27,10 @@ def _parse_break(words: Words) -> Arguments:
         actor, place, text = place, following, rest
     if not place:
         raise UsageError(f"the place is missing; {words.usage()}")
-    condition, ranks = _condition_and_ranks(text)
+    try:
+        condition, ranks = _condition_and_ranks(text)
+    except SelectionError as problem:
+        raise words.blame(problem) from None
     if condition.startswith(","):
         condition = condition[1:].strip()
     elif condition:
@@ -68,7 +71,8 @@ def _told(body: Body) -> str:
     lines = [f"breakpoint {breakpoints([body])}"]
     for state, ranks in body["states"].items():
         if state == "pending":
-            lines.append(f"[{ranks}] pending: nothing like that is loaded there yet; it is set when it is")
+            near = f" (did you mean {', '.join(body['near'])}?)" if body["near"] else ""
+            lines.append(f"[{ranks}] pending: nothing like that is loaded there yet{near}; it is set when it is")
         elif state != "bound":
             lines.append(f"[{ranks}] {state}")
     lines += [f"[{ranks}] no code at that line: it is set at line {line}" for line, ranks in body["lines"].items()]
@@ -98,7 +102,8 @@ def _clear(prompt: Prompt, arguments: Arguments) -> Outcome:
 
 def _breaks(prompt: Prompt, arguments: Arguments) -> Outcome:
     body = prompt.client.ask("debug.breaks")
-    return Outcome(breakpoints(body["breaks"]), body)
+    lines = [breakpoints(body["breaks"]), *(f"[{ranks}] {text}" for text, ranks in body["problems"].items())]
+    return Outcome("\n".join(lines), body)
 
 
 def _parse_post_mortem(words: Words) -> Arguments:
@@ -115,8 +120,8 @@ def _post_mortem(prompt: Prompt, arguments: Arguments) -> Outcome:
     modes = body["modes"]
     lines = [f"{actor or 'all actors'}: {mode}" for actor, mode in modes.items()]
     if modes.get("", "default") == "default":  # what the program has set holds
-        own = body["own"]
-        lines += [f"[{ranks}] {mode}: {_MEANING[mode]}" for mode, ranks in own.items()] or [_MEANING["default"]]
+        own, others = body["own"], "others: " if any(modes) else ""
+        lines += [f"[{ranks}] {others}{mode}: {_MEANING[mode]}" for mode, ranks in own.items()] or [_MEANING["default"]]
     lines += [f"[{ranks}] {text}" for text, ranks in body["problems"].items()]
     return Outcome("\n".join(lines), body)
 
@@ -131,8 +136,9 @@ _BREAK_DETAILS = (
     "Without a breakpoint() in the code: ranks that run are reached too, ranks and meshes that come later as well.\n"
     "  break train.py:88                         break trainer.step\n"
     "  break train.py:88, loss != loss           break train.py:88, step > 10 ranks(hosts=1:)\n"
-    "FILE is the end of a path. With ranks(...) and several actors, name the actor first: break trainer train.py:88\n"
-    "ranks(0). On Python 3.12 and later a rank runs at full speed until it comes to the line."
+    "FILE is the end of a path. With ranks(...) and several actors, the actor comes first:\n"
+    "  break trainer train.py:88 ranks(0)\n"
+    "On Python 3.12 and later a rank runs at full speed until it comes to the line."
 )
 
 COMMANDS = (

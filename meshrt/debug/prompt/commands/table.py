@@ -94,10 +94,8 @@ def find(word: str) -> Command:
         return command
     if word in PDB_WORDS or word.startswith("!"):
         raise UsageError(f"{word!r} is a command of pdb: attach to a rank first, or: cast ACTOR ranks(...) {word}")
-    known = ", ".join(command.name for command in COMMANDS)
-    raise UsageError(
-        f"no command {word!r}{near_miss(word, [command.name for command in COMMANDS]) or ';'} there are: {known}"
-    )
+    names = [command.name for command in COMMANDS]
+    raise UsageError(f"no command {word!r}" + (near_miss(word, names) or f"; there are: {', '.join(names)}"))
 
 
 def parse_line(line: str) -> Invocation:

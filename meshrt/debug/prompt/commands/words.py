@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from meshrt.errors import UsageError
+from meshrt.errors import SelectionError, UsageError
 from meshrt.selection import near_miss, parse_prefix
 
 __all__ = ["Words", "parse_nothing"]
@@ -83,10 +83,21 @@ class Words:
         self._at = len(self._line)
         return text
 
+    def blame(self, problem: SelectionError) -> SelectionError:
+        """Return a problem with a text that ends the line as one that points into the line."""
+        before = len(self._line) - len(problem.text)
+        start, end = problem.span
+        span = (start + before, end + before)
+        return SelectionError(problem.problem, text=self._line, span=span, expected=problem.expected)
+
     def end(self) -> None:
         """Nothing may be left."""
         if self._at < len(self._line):
-            raise UsageError(f"{self._line[self._at :]!r} does not belong there; {self.usage()}")
+            rest = self._line[self._at :]
+            numbers = re.fullmatch(r"[\d:,-]+", rest) and "ranks(" in self._usage
+            raise UsageError(
+                f"ranks are written ranks({rest})" if numbers else f"{rest!r} does not belong there; {self.usage()}"
+            )
 
     def usage(self) -> str:
         """Return how the command is written."""
