@@ -285,7 +285,7 @@ class Targets:
         threads = [
             session.name
             for session in self._table.of_rank(mesh.mesh_id, rank)
-            if session.key.actor == selected.actor.name
+            if session.key.actor == selected.actor.name and session.key.thread and session.state != RUNNING
         ]
         other = f"; a thread of it is: attach {threads[0]} {rank}" if threads else ""
         raise UsageError(

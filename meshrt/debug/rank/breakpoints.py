@@ -51,6 +51,9 @@ class MeshBreaks(Protocol):
     def marks(self, frame: FrameType) -> bool:
         """Whether the line of ``frame`` is looked at once more, by other means than a trace function."""
 
+    def local(self, frame: FrameType) -> Any:
+        """Return the local trace function that looks for them in ``frame``, which is of another call; or None."""
+
     def follow(self, frame: FrameType | None) -> Any:
         """Look for them on this thread again, after a session has used its trace function; returns the local one."""
 

@@ -26,6 +26,7 @@ from meshrt.debug.rank.session import RankSession
 from meshrt.debug.rank.sessions import RankSessions
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.rank.tracing import Tracer
+from meshrt.debug.rank.users_trace import UsersTrace
 from meshrt.debug.stepping import caller_frame
 from meshrt.errors import MeshError
 from meshrt.hooks import Body, EndpointCall, RankServices, hooks
@@ -113,7 +114,7 @@ class RankDebugger:
         """Show where it failed, or write it down, before the caller gets the exception."""
         if self._closing:
             return
-        if self._post_mortem.stops(call, exception, self._sessions.current()):
+        if self._post_mortem.stops(call, exception, self._sessions.exactly(call)):
             self.open(call).failed(exception)
 
     def signalled(self, frame: FrameType | None) -> None:
@@ -155,10 +156,20 @@ class RankDebugger:
     def follow(self, frame: FrameType | None) -> Any:
         """See `MeshBreaks`."""
         stepping = self._sessions.tracing()
-        if stepping is None:
-            return self._tracer.follow(frame)
-        sys.settrace(stepping.debugger.trace_dispatch)  # of a concurrent call, whose turn comes
-        return None
+        if stepping is not None:
+            sys.settrace(stepping.debugger.trace_dispatch)  # of a concurrent call, whose turn comes
+            return None
+        if self._sessions.users_trace(get_ident()).put_back():
+            return None
+        return self._tracer.follow(frame)
+
+    def local(self, frame: FrameType) -> Any:
+        """See `MeshBreaks`."""
+        return self._tracer.local(frame)
+
+    def adopt(self, users_trace: UsersTrace) -> None:
+        """See `Sessions`."""
+        self._sessions.adopt(users_trace)
 
     def _reached(self, frame: FrameType) -> None:
         """A line with a breakpoint is about to run."""

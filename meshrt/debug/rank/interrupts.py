@@ -54,6 +54,9 @@ class Sessions(Protocol):
     def open(self, call: EndpointCall | None = None) -> RankSession:
         """Return the session of the calling thread, which works for ``call``; a new one if need be."""
 
+    def adopt(self, users_trace: UsersTrace) -> None:
+        """What the user traces the calling thread with was put aside for a request."""
+
 
 class _Ask:
     """One request that has not been obeyed yet."""
@@ -325,7 +328,7 @@ class Interrupts:
         try:
             session = self._sessions.open(ask.owner)
             if ask.users_trace:
-                session.users_trace = ask.users_trace
+                self._sessions.adopt(ask.users_trace)
         except SHORTAGES as error:
             self._obeyed(ident, ask)
             ask.users_trace.put_back()

@@ -39,7 +39,10 @@ Stack = list[tuple[FrameType, int]]
 class Owner(PromptOwner, Protocol):
     """What a debugger needs of its session."""
 
-    users_trace: UsersTrace
+    @property
+    def users_trace(self) -> UsersTrace: ...
+
+    def whose_turn(self, debugger: RankPdb, /) -> RankPdb | None: ...
 
     @property
     def mesh_breaks(self) -> MeshBreaks: ...
@@ -76,6 +79,8 @@ class RankPdb(PromptPdb):
         super().__init__(session, readrc=parent is None)
         self.session = session
         self.parent = parent
+        #: The outermost frame of the user's, below which it steps; None: it has not stopped yet, or stepped out of it.
+        self.botframe = None
         #: A line is being read or obeyed. False while the debugged code runs.
         self.at_prompt = False
         self.post_mortem = False
@@ -142,8 +147,7 @@ class RankPdb(PromptPdb):
         elif self.goes_on() and not self.breaks:
             for frame, _ in stack:
                 del frame.f_trace
-            if not self.session.users_trace.put_back():
-                self.session.mesh_breaks.follow(None)
+            self.session.mesh_breaks.follow(None)
         else:
             if self.stopframe is None:
                 self.set_next(innermost)  # what the loop does meanwhile is not this coroutine's
@@ -168,7 +172,7 @@ class RankPdb(PromptPdb):
             # From 3.13 on, pdb takes the exception and can show the chain of its causes.
             self.interaction(None, exception if sys.version_info >= (3, 13) else exception.__traceback__)
         finally:
-            self.session.users_trace.put_back()
+            self.session.mesh_breaks.follow(None)
 
     def goes_on(self) -> bool:
         """Whether the last command was ``continue``: the next stop, if any, is a breakpoint."""
@@ -180,18 +184,20 @@ class RankPdb(PromptPdb):
         running = self.botframe is not None and not self.at_prompt and not self.post_mortem
         return running and (bool(self.breaks) or not self.goes_on())
 
-    def untrace(self, frame: FrameType | None) -> None:
-        """Let the calling thread run at full speed, as far as this session is concerned."""
+    def untrace(self, frame: FrameType | None) -> Any:
+        """Let the calling thread run at full speed, as far as this session is concerned.
+
+        Returns the local trace function that ``frame`` has from now on, which is the innermost one of the user's.
+        """
         sys.settrace(None)
-        start = frame
-        while frame is not None:
-            if frame.f_trace is not None:
-                del frame.f_trace
-            if frame is self.botframe:
+        walker = frame
+        while walker is not None:
+            if walker.f_trace is not None:
+                del walker.f_trace
+            if walker is self.botframe:
                 break
-            frame = frame.f_back
-        if not self.session.users_trace.put_back():
-            self.session.mesh_breaks.follow(start)
+            walker = walker.f_back
+        return self.session.mesh_breaks.follow(frame)
 
     def _trace_from(self, frame: FrameType) -> None:
         walker: FrameType | None = frame
@@ -214,6 +220,13 @@ class RankPdb(PromptPdb):
     # -- tracing -------------------------------------------------------------------------------------------------------
 
     def trace_dispatch(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "call":
+            # On a thread whose calls take turns, this may be another one's.
+            debugger = self.session.whose_turn(self)
+            if debugger is None:
+                return self.session.mesh_breaks.local(frame)
+            if debugger is not self:
+                return debugger.trace_dispatch(frame, event, arg)
         if is_hidden(frame) or (is_plumbing(frame) and not self.break_anywhere(frame)):
             caller = frame.f_back
             stepping = event == "call" and self.stopframe is None and not self.quitting
@@ -229,7 +242,7 @@ class RankPdb(PromptPdb):
                     local = super().trace_dispatch(frame, event, arg)
             if self.breaks or not self.goes_on():
                 return local
-            return None if self.session.users_trace.put_back() else self.session.mesh_breaks.follow(frame)
+            return self.untrace(frame)
         except bdb.BdbQuit:
             raise bdb.BdbQuit(self._quit_because) from None
         finally:
@@ -273,11 +286,18 @@ class RankPdb(PromptPdb):
         if frame is self.botframe:
             sys.settrace(None)  # stepped out of the endpoint
             self.botframe = None
-            if not self.session.users_trace.put_back():
-                self.session.mesh_breaks.follow(None)
+            self.session.mesh_breaks.follow(None)
             self.session.left_tracing()
             return None
         return self.trace_dispatch
+
+    def dispatch_exception(self, frame: FrameType, arg: Any) -> Any:
+        # bdb shows the StopIteration with which a generator that is stepped ends, in whoever asked it. Of coroutines,
+        # which `dispatch_return` sees end, that is any other one on the event loop.
+        stepped = self.stopframe
+        if stepped is not None and frame is not stepped and is_awaitable(stepped) and issubclass(arg[0], StopIteration):
+            return self.trace_dispatch
+        return super().dispatch_exception(frame, arg)
 
     def set_return(self, frame: FrameType) -> None:
         if is_awaitable(frame):

@@ -35,6 +35,12 @@ class Siblings(Protocol):
     def turn_of(self, session: RankSession) -> str:
         """Return the name of the call that ``session`` is of, if other calls of its thread have sessions too; or ""."""
 
+    def exactly(self, call: EndpointCall | None) -> RankSession | None:
+        """Return the session of a call on the calling thread; None: of the thread itself."""
+
+    def users_trace(self, ident: int) -> UsersTrace:
+        """Return what the user traces a thread with, as it was put aside."""
+
 
 class RankSession:
     """The stops of one thread during one endpoint call.
@@ -80,8 +86,6 @@ class RankSession:
         self._closed = False
         #: The line at which a trace function has just stopped, if it is going to be reported once more.
         self._mark: tuple[int, int] | None = None
-        #: What the thread was traced with before.
-        self.users_trace = UsersTrace()
         #: After an exception: what is told of it.
         self._raised: Body = {}
         #: A line is being obeyed, which a person may want to break.
@@ -99,6 +103,24 @@ class RankSession:
     def stopped(self) -> bool:
         """Whether a person works at a prompt of it, or a command of theirs is obeyed. Any thread."""
         return any(debugger.at_prompt for debugger in tuple(self._stack))
+
+    @property
+    def users_trace(self) -> UsersTrace:
+        """What the thread was traced with before any session."""
+        return self._siblings.users_trace(self.ident)
+
+    def whose_turn(self, debugger: RankPdb) -> RankPdb | None:
+        """Return the debugger for what the thread runs now: ``debugger``, which is of this session, or of another call.
+
+        None: no session traces that.
+        """
+        call = self._services.current_call()
+        if call is self.call or (self.thread and call is None):
+            return debugger
+        other = self._siblings.exactly(call)
+        if other is self:
+            return debugger
+        return other.debugger if other is not None and other.debugger.wants_trace else None
 
     @property
     def stepping(self) -> bool:
@@ -157,8 +179,7 @@ class RankSession:
         if isinstance(getattr(displayhook, "__self__", None), RankPdb):
             sys.displayhook = sys.__displayhook__
         self._siblings.forget(self)
-        if not self.users_trace.put_back():
-            self.mesh_breaks.follow(None)
+        self.mesh_breaks.follow(None)
         if self._seq and self._siblings.named(self.call.actor, self.thread) is None:
             self._services.notify("debug.ended", self._key())
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from threading import get_ident
 
 from meshrt.debug.rank.session import RankSession
+from meshrt.debug.rank.users_trace import UsersTrace
 from meshrt.hooks import EndpointCall, RankServices
 
 __all__ = ["RankSessions", "typed_name"]
@@ -35,6 +36,8 @@ class RankSessions:
         self._last_call: EndpointCall | None = None
         #: By thread, and the call's identity: equal calls are not the same call. No call: 0.
         self._table: dict[tuple[int, int], RankSession] = {}
+        #: By thread: its sessions come and go, and the user's trace function belongs to none of them.
+        self._users_traces: dict[int, UsersTrace] = {}
 
     def __iter__(self) -> Iterator[RankSession]:
         return iter(list(self._table.values()))
@@ -52,7 +55,8 @@ class RankSessions:
         """
         ident = get_ident()
         for session in self:
-            if session.ident == ident and not session.thread and not self._runs(session.call):
+            ended = session.ident == ident and not session.thread and not self._runs(session.call)
+            if ended and not session.debugger.wants_trace:
                 session.end()  # of something that ended without being an endpoint, such as the loading of a class
         current = self._services.current_call()
         if current is not None and (call is None or self._runs(current)):
@@ -66,10 +70,22 @@ class RankSessions:
         session = self._table[key] = self._make(call, thread)
         return session, True
 
+    def exactly(self, call: EndpointCall | None) -> RankSession | None:
+        """Return the session of a call on the calling thread; None: of the thread itself."""
+        return self._table.get(self._key(get_ident(), call))
+
+    def users_trace(self, ident: int) -> UsersTrace:
+        """Return what the user traces a thread with, as it was put aside."""
+        return self._users_traces.setdefault(ident, UsersTrace())
+
+    def adopt(self, users_trace: UsersTrace) -> None:
+        """What the user traces the calling thread with was put aside by somebody else."""
+        self._users_traces[get_ident()] = users_trace
+
     def current(self) -> RankSession | None:
         """Return the session of what the calling thread runs, if it has one."""
         ident = get_ident()
-        return self._table.get(self._key(ident, self._services.current_call())) or self.of_thread(ident)
+        return self.exactly(self._services.current_call()) or self.of_thread(ident)
 
     def end(self, call: EndpointCall) -> None:
         """End the session of a call that has ended on the calling thread, if it had one."""
@@ -82,6 +98,8 @@ class RankSessions:
         for key, known in list(self._table.items()):
             if known is session:
                 del self._table[key]
+        if not self._users_traces.get(session.ident) and self.of_thread(session.ident) is None:
+            self._users_traces.pop(session.ident, None)
 
     def turn_of(self, session: RankSession) -> str:
         """Return the name of the call that ``session`` is of, if other calls of its thread have sessions too; or ""."""
@@ -147,3 +165,4 @@ class RankSessions:
     def clear(self) -> None:
         """Forget everything: this process is a forked child."""
         self._table.clear()
+        self._users_traces.clear()

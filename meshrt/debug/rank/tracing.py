@@ -77,6 +77,10 @@ class Tracer:
         sys.settrace(self._on_call)
         return local
 
+    def local(self, frame: FrameType) -> Any:
+        """Return the local trace function for a frame that begins, or goes on, while another one traces its thread."""
+        return self._on_line if self.wanted and self._table.lines_in(frame.f_code) else None
+
     def leave(self) -> None:
         """Follow the calling thread no more."""
         self._armed.discard(get_ident())
