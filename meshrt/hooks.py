@@ -257,8 +257,8 @@ class RootServices(Protocol):
 
     def meshes(self) -> Sequence[Mapping[str, Any]]:
         """Return what runs: ``{"mesh_id", "name", "shape" (wire form), "host": {rank: name}, "pid": {rank: pid},
-        "alive": [ranks], "started": epoch seconds, "gone": {rank: [how, epoch seconds]}, "silent": {rank: state},
-        "stopping": bool, "actors": [{"name"}]}`` of each mesh."""
+        "alive": [ranks], "started": epoch seconds, "gone": {rank: [how, epoch seconds]}, "silent": {rank:
+        [state, epoch seconds]}, "stopping": bool, "actors": [{"name"}]}`` of each mesh."""
 
     def request_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> Awaitable[Body]:
         """Run a control operation on a rank. Raises SupervisionError at once if the rank is gone."""

@@ -317,6 +317,7 @@ class ControlThread:
             services = self._services
             deferred = services.deferred_operations if services is not None else {}
             if name not in self._operations and name not in deferred and services is not None:
+                reply.begins()
                 hooks.load(plugin_of(name), services, in_root=False)
             if name in deferred:
                 deferred[name](message["body"], reply)

@@ -44,6 +44,11 @@ class Reply:
         except ProtocolError as error:
             self._send({"t": "no", "id": self._number, "why": str(error)})
 
+    def begins(self) -> None:
+        """What has to be loaded first may take a while: the host agent is told at once that nothing is wrong."""
+        if self._number < 0:
+            self._say_later()
+
     def wait(self, call_later: Callable[[float, Callable[[], None]], None]) -> None:
         """The answer is left for later."""
         if not self.given and self._number < 0:

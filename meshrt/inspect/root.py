@@ -39,8 +39,8 @@ class Activity:
         self._back: dict[tuple[str, int], float] = {}
         self._actors: dict[tuple[str, int], dict[int, str]] = {}
         for mesh in services.meshes():
-            for rank, state in mesh.get("silent", {}).items():
-                self.silent(mesh["mesh_id"], rank, state)
+            for rank, (state, since) in mesh.get("silent", {}).items():
+                self._silent[mesh["mesh_id"], rank] = (state, since)
 
     def get(self, mesh_id: str, rank: int, actor: str) -> ActivityRow | None:
         """Return what an actor does; None when it was never seen to stand still."""

@@ -140,8 +140,8 @@ def _is_thread(record: Mapping[str, Any], name: str) -> bool:
 
 def innermost(
     group: Group, rank: int, actor: str, thread: str = "", actors: Mapping[int, str] = MappingProxyType({})
-) -> tuple[str, float]:
-    """Return where an actor of a rank is, by one group of answers, and for how many seconds.
+) -> tuple[str, float, str]:
+    """Return where an actor of a rank is, by one group of answers, for how many seconds, and its state.
 
     The text says in which call it stands, if that is known: ``"sock.recv at receive chan.py:77"``. It is empty where it
     is in no user code, or nothing is known.
@@ -166,5 +166,5 @@ def innermost(
             file, line, function, _ = shown[own_index([frame[0] for frame in shown])]
             since = _of({rank: group.per[rank]}, "since", index) if rank in group.per else []
             inside = f"{record['holder']} at " if record["holder"] else ""
-            return f"{inside}{function} {short_path(file)}:{line}", since[0] if since else 0.0
-    return "", 0.0
+            return f"{inside}{function} {short_path(file)}:{line}", since[0] if since else 0.0, record["state"]
+    return "", 0.0, ""

@@ -5,6 +5,7 @@ A rank: ``asked -> born -> gone`` (`meshrt.mesh.registry`); while it lives it ma
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -110,7 +111,7 @@ class Lifecycle:
             hooks.run(self._services.rank_silent, record.mesh_id, rank, "")
             self._services.announce(f"{where} answers again")
             return
-        record.silent[rank] = state
+        record.silent[rank] = (state, time.clock_gettime(time.CLOCK_REALTIME))
         hooks.run(self._services.rank_silent, record.mesh_id, rank, state)
         if state == "stopped":
             self._services.announce(

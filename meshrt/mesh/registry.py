@@ -36,8 +36,8 @@ class MeshRecord:
         #: When the mesh was asked for, and when each rank ended (seconds since the epoch, wall clock).
         self.started = time.time_ns() / 1e9
         self.ended: dict[int, float] = {}
-        #: Ranks that live but do not answer: "stopped" or "busy".
-        self.silent: dict[int, str] = {}
+        #: Ranks that live but do not answer: "stopped" or "busy", and since when.
+        self.silent: dict[int, tuple[str, float]] = {}
         #: Every actor that there was, the first one first: whether it lives, by the ranks that have had it.
         self.actors: dict[str, dict[int, bool]] = {}
         self.initialized: Settled[None] = Settled(

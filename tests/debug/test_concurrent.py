@@ -115,3 +115,129 @@ def test_the_other_actors_of_the_rank_go_on() -> None:
         gate = turns.let_in.call_one(1)
         me("continue")
     assert gate.get(WAIT) is None and result.get(WAIT) == 2
+
+
+def test_a_breakpoint_of_one_call_leaves_the_step_of_another() -> None:
+    turns = spawn(gpus=1)
+    first = turns.take.call_one(1)
+    with person() as me:
+        me.wait("turns")
+        second = turns.take.call_one(10)
+        me("attach turns 0")
+        me("n")
+        assert me("n").startswith("--take-2--")  # the first one waits
+        me(f"b {line_of('result')}")
+        opened = turns.let_in.call_one(1)
+        me("c")
+        me.wait("turns")
+        # The first one has made its step: neither its breakpoint nor its name is the second one's.
+        assert f"({line_of('woken')})take()" in me("cast turns ranks(0) bt")
+        assert me("cast turns ranks(0) p number") == "[0] 1\n"
+        me("continue")
+        assert first.get(WAIT) == 2
+        opened_too = turns.let_in.call_one(10)
+        me.wait("turns")
+        assert f"({line_of('result')})take()" in me("cast turns ranks(0) bt")
+        assert me("cast turns ranks(0) p number") == "[0] 10\n"
+        me("continue")
+    assert second.get(WAIT) == 11 and opened.get(WAIT) is opened_too.get(WAIT) is None
+
+
+def test_a_breakpoint_is_hit_while_another_call_steps() -> None:
+    turns = spawn(gpus=1)
+    first = turns.help.call_one(1)
+    with person() as me:
+        me.wait("turns")
+        me("attach turns 0")
+        me(f"b turns.py:{line_of('helper')}")
+        second = turns.take.call_one(10)
+        me("c")
+        me.wait("turns")
+        me("attach turns 0")
+        me("n")
+        opened = turns.let_in.call_one(1)
+        assert f"({line_of('helper')})helper()" in me(
+            "n"
+        )  # the second one waits; the first one comes to its breakpoint
+        assert me("p number") == "1\n"
+        me("c")
+        last = turns.let_in.call_one(10)
+        me.wait("turns")
+        assert f"({line_of('woken')})take()" in me("cast turns ranks(0) bt")
+        me("continue")
+    assert (first.get(WAIT), second.get(WAIT)) == (2, 11) and opened.get(WAIT) is last.get(WAIT) is None
+
+
+def test_only_a_call_that_was_stopped_stops_where_it_raises() -> None:
+    turns = spawn(gpus=1)
+    stopped = turns.take.call_one(1)
+    with person() as me:
+        me.wait("turns")
+        me("continue")
+        with pytest.raises(ActorError, match="of this call only"):
+            turns.fail.call_one().get(WAIT)
+        assert me("list") == "nothing is stopped\n"
+    turns.let_in.call_one(1).get(WAIT)
+    assert stopped.get(WAIT) == 2
+
+
+def test_the_users_trace_function_outlives_the_sessions_of_other_calls() -> None:
+    turns = spawn(gpus=1)
+    traced = turns.traced.call_one(5)
+    first, second = turns.take.call_one(1), turns.take.call_one(10)
+    with person() as me:
+        me.wait("turns")
+        me("attach turns 0")
+        for _ in range(3):
+            me("n")  # both have stepped, the second one waits
+        opened = [turns.let_in.call_one(1)]
+        me("n")
+        assert me("p number") == "1\n"
+        me("c")
+        assert first.get(WAIT) == 2
+        opened.append(turns.let_in.call_one(10))
+        me.wait("turns")
+        me("continue")
+        assert second.get(WAIT) == 11
+        opened.append(turns.let_in.call_one(5))
+        me.wait("turns")
+        me("continue")
+    assert traced.get(WAIT) is True
+    assert [future.get(WAIT) for future in opened] == [None] * 3
+
+
+def test_a_task_that_outlives_its_call_keeps_its_step() -> None:
+    turns = spawn(gpus=1)
+    turns.start_task.call_one().get(WAIT)
+    with person() as me:
+        me.wait("turns")
+        me("attach turns 0")
+        other = turns.take.call_one(1)
+        me("n")
+        me("n")  # the task waits, the other call stops
+        assert me("p number") == "1\n"
+        opened = turns.let_in.call_one(0)
+        me("c")
+        me.wait("turns")
+        assert f"({line_of('outlived')})outlive()" in me("cast turns ranks(0) bt")
+        me("continue")
+        turns.let_in.call_one(1).get(WAIT)
+    assert other.get(WAIT) == 2 and opened.get(WAIT) is None
+
+
+def test_the_parts_of_one_call_are_not_taken_for_each_other() -> None:
+    turns = spawn(gpus=1)
+    both = turns.both.call_one()
+    with person() as me:
+        me.wait("turns")
+        me("attach turns 0")
+        me("n")
+        me("n")  # the first part waits, the second one stops
+        assert me("p number") == "2\n"
+        assert f"({line_of('part')})part()" in me("n")
+        opened = [turns.let_in.call_one(number) for number in (2, 1)]
+        shown = me("n")
+        assert "Internal StopIteration" not in shown and f"({line_of('parted')})part()" in shown
+        assert me("p number") == "2\n"
+        me("c")
+    assert both.get(WAIT) == [1, 2] and [future.get(WAIT) for future in opened] == [None] * 2

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from types import FrameType
+from typing import Any
 
 from meshrt import Actor, concurrent_endpoint, endpoint
 from tests.support.markers import marked_line
@@ -13,6 +16,14 @@ __all__ = ["Turns", "line_of"]
 def line_of(name: str) -> int:
     """Return the number of the line marked ``# @name``."""
     return marked_line(__file__, name)
+
+
+def helper(number: int) -> int:
+    return number + 1  # @helper
+
+
+def users_own(frame: FrameType, event: str, arg: Any) -> Any:
+    return users_own
 
 
 class Turns(Actor):
@@ -28,7 +39,7 @@ class Turns(Actor):
         breakpoint()  # @take
         await self.gate(number).wait()  # @wait
         result = number + 1  # @woken
-        return result
+        return result  # @result
 
     @concurrent_endpoint
     async def plain(self, number: int) -> int:
@@ -42,6 +53,39 @@ class Turns(Actor):
             rounds += 1  # @round
             await asyncio.sleep(0.001)
         return min(1, rounds)
+
+    @concurrent_endpoint
+    async def help(self, number: int) -> int:
+        breakpoint()
+        await self.gate(number).wait()
+        return helper(number)
+
+    @concurrent_endpoint
+    async def traced(self, number: int) -> bool:
+        sys.settrace(users_own)
+        await self.gate(number).wait()
+        breakpoint()
+        same = sys.gettrace() is users_own
+        sys.settrace(None)
+        return same
+
+    @concurrent_endpoint
+    async def start_task(self) -> None:
+        self.task = asyncio.create_task(self.outlive())
+
+    async def outlive(self) -> None:
+        breakpoint()
+        await self.gate(0).wait()
+        self.going = False  # @outlived
+
+    @concurrent_endpoint
+    async def both(self) -> list[int]:
+        return list(await asyncio.gather(self.part(1), self.part(2)))
+
+    async def part(self, number: int) -> int:
+        breakpoint()
+        await self.gate(number).wait()  # @part
+        return number  # @parted
 
     @concurrent_endpoint
     async def fail(self) -> None:

@@ -256,12 +256,13 @@ class Inquiry:
         # Its stop is announced like any other when it comes.
         self._give_up(key, job)
         self._late.add(key)
-        place, seconds = innermost(group, key.rank, key.actor, key.thread, self._actors(key.mesh_id, key.rank))
+        place, seconds, state = innermost(group, key.rank, key.actor, key.thread, self._actors(key.mesh_id, key.rank))
         why = why_silent(group.same) if group.kind == "silent" else str(group.same)
         if place:
             duration = f", for {since(0, seconds)}" if seconds >= 1 else ""
             silent = "" if group.kind == "answered" else f"; {why}"
-            job.answer(key, "blocked", f"in C code: {place}{duration}{silent}")
+            in_c = "" if state == "running" else "in C code: "  # it may be in Python code that is not reached
+            job.answer(key, "blocked", f"{in_c}{place}{duration}{silent}")
         elif group.kind == "answered":
             job.answer(key, "idle", "")  # its endpoint ended first
             self._late.discard(key)

@@ -67,7 +67,7 @@ def state_of(
         return State("dead", when, Place(), how)
     if rank in mesh.silent:
         note = silence(mesh.silent[rank])
-        since = activity.since if activity is not None else 0.0
+        since = mesh.silent_since[rank]
         place = session.place if session is not None else activity.place if activity is not None else Place()
         return State("not-answering", since, place, note)
     if session is not None and session.state not in (RUNNING, STEPPING):

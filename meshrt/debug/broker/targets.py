@@ -39,6 +39,7 @@ class MeshFacts:
     gone: Mapping[int, tuple[str, float]] = field(default_factory=dict)
     #: Ranks that live but do not answer: "stopped" or "busy".
     silent: Mapping[int, str] = field(default_factory=dict)
+    silent_since: Mapping[int, float] = field(default_factory=dict)
     stopping: bool = False
 
 
@@ -106,7 +107,8 @@ class Targets:
                 actors=tuple(str(actor["name"]) for actor in mesh["actors"]),
                 started=float(mesh["started"]),
                 gone={rank: (str(how), float(when)) for rank, (how, when) in mesh["gone"].items()},
-                silent=dict(mesh["silent"]),
+                silent={rank: state for rank, (state, _) in mesh["silent"].items()},
+                silent_since={rank: float(since) for rank, (_, since) in mesh["silent"].items()},
                 stopping=bool(mesh["stopping"]),
             )
             for mesh in self._services.meshes()

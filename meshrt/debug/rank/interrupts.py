@@ -138,6 +138,8 @@ class Interrupts:
         frame, _ = user_frame(sys._current_frames().get(ident)) if ident is not None else (None, True)
         waits = actor.loop is not None and actor.serves is not None and not thread
         if ident is None or (frame is None and not waits):
+            if thread:
+                raise MeshError(f"thread {thread!r} runs no Python code of the user's now")
             return {"state": "idle", "text": "it waits for messages"}
         where = f"at {frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})" if frame else "in an await"
         pending = self._asked.get(ident)
@@ -291,7 +293,7 @@ class Interrupts:
         """An endpoint of the calling thread has ended: so has what was asked of it."""
         ask = self._asked.get(ident)
         if ask is not None and not ask.taken and (ask.call is None or ask.call is call):
-            self._miss(ident, ask)
+            self._miss_call(ident, ask, call)
         cancelled = self._cancelled.get(ident)
         if cancelled is not None and cancelled[0] is call:
             del self._cancelled[ident]
@@ -362,6 +364,18 @@ class Interrupts:
 
     def _state(self, ask: _Ask) -> ActorState | None:
         return next((actor for actor in self._services.actors() if actor.name == ask.actor), None)
+
+    def _miss_call(self, ident: int, ask: _Ask, ended: EndpointCall) -> None:
+        """The call that was to be stopped has ended; if the actor is at work on another one, that is meant as well."""
+        state = self._state(ask)
+        others = (state.call, *state.concurrent.values()) if state is not None else ()
+        other = next((call for call in others if call is not None and call is not ended), None)
+        if state is None or other is None:
+            self._miss(ident, ask)
+            return
+        ask.call = ask.owner = other
+        if ask.on_loop:
+            state.loop.call_soon_threadsafe(self._on_loop, ask)
 
     def _miss(self, ident: int, ask: _Ask) -> None:
         self._forget(ident)

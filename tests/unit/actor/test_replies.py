@@ -61,3 +61,10 @@ def test_a_host_agent_is_told_that_it_takes_a_while() -> None:
     assert tree.sent == [{"t": "ok", "id": -2, "body": {}}, {"t": "later", "id": -1}]
     slow({}, "")
     assert tree.sent[-1] == {"t": "ok", "id": -1, "body": {}}
+
+
+def test_a_host_agent_is_told_at_once_of_what_has_to_be_loaded_first() -> None:
+    tree = Tree()
+    for number in (-1, 0, 3):
+        Reply(number, tree.send).begins()
+    assert tree.sent == [{"t": "later", "id": -1}] and not tree.later

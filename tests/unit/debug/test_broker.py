@@ -472,7 +472,13 @@ def test_interrupts(root: FakeRoot) -> None:
     root.advance(0.6)
     stacks = {
         "threads": [
-            {"kind": "actor", "actor": "debugee", "holder": "mutex.lock", "frames": [["/x/y.py", 7, "f", False]]}
+            {
+                "kind": "actor",
+                "actor": "debugee",
+                "holder": "mutex.lock",
+                "state": "blocked",
+                "frames": [["/x/y.py", 7, "f", False]],
+            }
         ]
     }
     root.answer("inspect.stacks", Group("m1", (3,), "answered", stacks, {3: {"since": [12.0], "cpu": [0.0]}}))

@@ -33,11 +33,11 @@ def test_what_ranks_tell() -> None:
 
 
 def test_silence_covers_what_was_known() -> None:
-    services = fake_root(silent={2: "busy"})
+    services = fake_root(silent={2: ("busy", 3.0)})
     load(services)
     table: Activity = services.tables["inspect.activity"]
     busy = table.get("m", 2, "a")
-    assert busy is not None and (busy.state, busy.place) == ("busy", ("", 0, ""))
+    assert busy is not None and (busy.state, busy.since, busy.place) == ("busy", 3.0, ("", 0, ""))
     table.progress("m", 1, blocked())
     services.rank_silent[0]("m", 1, "stopped")
     row = table.get("m", 1, "a")

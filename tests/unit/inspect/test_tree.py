@@ -410,12 +410,12 @@ def test_the_documentation_names_every_key() -> None:
 def test_the_innermost_place_of_an_actor() -> None:
     idle = record(state="idle", actor="other")
     group = answered([3, 4], idle, record(TRAIN, RECV))
-    assert innermost(group, 4, "trainer") == ("recv me/chan.py:77", 43.4)
-    assert innermost(group, 4, "other") == ("", 0.0)
+    assert innermost(group, 4, "trainer") == ("recv me/chan.py:77", 43.4, "blocked")
+    assert innermost(group, 4, "other") == ("", 0.0, "")
     dump = 'Thread 0x1 (most recent call first):\n  File "/home/me/tok.py", line 9 in encode\n'
     silent = Group("m", (1,), "silent", {"state": "busy", "stack": dump}, {})
-    assert innermost(silent, 1, "trainer") == ("encode me/tok.py:9", 0.0)
-    assert innermost(Group("m", (1,), "gone", "was stopped", {}), 1, "trainer") == ("", 0.0)
+    assert innermost(silent, 1, "trainer") == ("encode me/tok.py:9", 0.0, "busy")
+    assert innermost(Group("m", (1,), "gone", "was stopped", {}), 1, "trainer") == ("", 0.0, "")
 
 
 def test_c_code_of_a_further_actor_is_told_by_its_thread() -> None:
@@ -429,8 +429,8 @@ def test_c_code_of_a_further_actor_is_told_by_its_thread() -> None:
     made.add(group)
     labels = {(tree.kind, tree.label): sorted(tree.root.ranks) for tree in made.meshes["m"].trees.values()}
     assert labels == {("thread", "without a name"): [0], ("actor", "main thread"): [0, 1], ("actor", "tokens"): [1]}
-    assert innermost(group, 1, "tokens", actors={7: "tokens"}) == ("encode me/tok.py:9", 0.0)
-    assert innermost(group, 1, "first", actors={7: "tokens"}) == ("step me/train.py:4", 0.0)
+    assert innermost(group, 1, "tokens", actors={7: "tokens"}) == ("encode me/tok.py:9", 0.0, "busy")
+    assert innermost(group, 1, "first", actors={7: "tokens"}) == ("step me/train.py:4", 0.0, "busy")
 
 
 def test_what_is_known_better_stands_instead_of_one_actors_answer() -> None:
