@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from meshrt.debug.prompt.numbers import array_difference, number_in, summary
+from meshrt.debug.prompt.numbers import array_difference, dict_difference, number_in, summary
 from meshrt.debug.prompt.text import clean
 from meshrt.hooks import Body
 from meshrt.selection import fold_ranks, group_by_value, parse_folded
@@ -163,13 +163,16 @@ def _diff(prefix: str, members: Sequence[_Answer], against: int) -> list[str]:
     for ranks, text in _alike(members):
         others = [rank for rank in ranks if rank != against]
         who = prefix + fold_ranks(others)
+        facts = next(answer.facts for answer in members if answer.rank == ranks[0])
+        items = dict_difference(facts, reference.facts)
         if _ADDRESS.sub("", text) == _ADDRESS.sub("", reference.text):
             lines += [f"[{who}] the same"] if others else []
+        elif items is not None:
+            lines += [f"[{who}] {len(items)} of its items differ", *(f"  {item}" for item in items)]
         elif "\n" in text or "\n" in reference.text:
             changes = difflib.unified_diff(reference.text.splitlines(), text.splitlines(), n=1, lineterm="")
             lines += [f"[{who}]", *(change for change in changes if not change.startswith(("---", "+++")))]
         else:
-            facts = next(answer.facts for answer in members if answer.rank == ranks[0])
             number, other = number_in(text, facts), number_in(reference.text, reference.facts)
             delta = f"{number - other:+.6g}" if number is not None and other is not None else ""
             delta = delta or array_difference(facts, reference.facts)

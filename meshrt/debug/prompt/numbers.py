@@ -9,7 +9,7 @@ from typing import Any
 
 from meshrt.selection import fold_ranks, group_by_value
 
-__all__ = ["array_difference", "number_in", "outliers", "summary"]
+__all__ = ["array_difference", "dict_difference", "number_in", "outliers", "summary"]
 
 #: How many times further from the median than half of the ranks are: then a rank is an outlier.
 _FAR = 5.0
@@ -70,6 +70,16 @@ def array_difference(facts: Any, other: Any) -> str:
         if value != before and isinstance(value, int | float) and isinstance(before, int | float):
             parts.append(f"{name} {value - before:+.6g}")
     return ", ".join(parts)
+
+
+def dict_difference(facts: Any, other: Any) -> list[str] | None:
+    """Return the items that differ between a dict and another one, by their facts; None where one is none."""
+    if any(not isinstance(each, Mapping) or each.get("kind") != "dict" for each in (facts, other)):
+        return None
+    items, before = facts["items"], other["items"]
+    lines = [f"{key}: {text}  (not there)" for key, text in items.items() if key not in before]
+    lines += [f"{key}: {items[key]}  ({text})" for key, text in before.items() if items.get(key, text) != text]
+    return lines + [f"{key}: not there  ({text})" for key, text in before.items() if key not in items]
 
 
 def _short(value: Any) -> str:

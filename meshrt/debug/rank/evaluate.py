@@ -18,7 +18,7 @@ from meshrt.debug.protocol import TEXT_LIMIT, cap
 from meshrt.debug.rank import awaiting
 from meshrt.debug.rank.console import routed
 from meshrt.debug.rank.sources import SourceFetcher
-from meshrt.debug.rank.values import describe, describe_pretty, safe_text
+from meshrt.debug.rank.values import describe, describe_pretty, safe_text, within
 from meshrt.errors import MeshError
 from meshrt.hooks import ActorState, Answer, Body, RankServices
 
@@ -83,6 +83,8 @@ class Evaluator:
                 text, facts = self._show(actor, command, expression)
         except BaseException as problem:  # sys.exit() in an expression ends the expression
             text, error = f"{type(problem).__name__}: {safe_text(problem, str)}", True
+            if type(problem) is NameError:
+                text += f" (it runs: `self` and its module's names are known; for locals: interrupt {actor.name})"
         finally:
             self._quiet.discard(threading.get_ident())
             self._ended()
@@ -90,7 +92,7 @@ class Evaluator:
             with contextlib.suppress(RuntimeError):  # closed meanwhile
                 # What it waits for may be there now; nothing that another thread does wakes it.
                 actor.loop.call_soon_threadsafe(_nothing)
-        answer({"same": {"text": cap(output.text + text, limit), "error": error}, "per": facts}, "")
+        answer({"same": {"text": cap(output.text + text, limit), "error": error}, "per": within(facts, limit)}, "")
 
     def _show(self, actor: ActorState, command: str, expression: str) -> tuple[str, Body | None]:
         namespace = namespace_of(actor)

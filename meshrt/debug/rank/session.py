@@ -18,6 +18,7 @@ from meshrt.debug.rank.rank_pdb import RankPdb, Stack
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.rank.suspended import may_break
 from meshrt.debug.rank.users_trace import UsersTrace, is_ours
+from meshrt.debug.rank.values import within
 from meshrt.hooks import Body, EndpointCall, RankServices
 
 __all__ = ["RankSession"]
@@ -310,7 +311,7 @@ class RankSession:
                 "seq": self._seq,
                 "prompt": cap(prompt, 2000),
                 "text": cap(text, self.limit),
-                "facts": facts,
+                "facts": within(facts, self.limit),
                 "error": cap(error, 2000),
                 "breakpoint": self.hit,
                 **(self._raised if self._reason == "post-mortem" else {}),

@@ -17,7 +17,7 @@ from meshrt.debug.protocol import cap
 from meshrt.debug.rank.console import DEBUGGERS_OWN
 from meshrt.hooks import Body
 
-__all__ = ["class_name", "describe", "describe_pretty", "is_array", "safe_text", "stored"]
+__all__ = ["class_name", "describe", "describe_pretty", "is_array", "safe_text", "stored", "within"]
 
 #: Elements of an array that is shown in full.
 _SMALL = 8
@@ -25,6 +25,9 @@ _ARRAYS = ("ndarray", "Tensor")
 #: Kinds of numpy's types that have no place on a line: complex, text, bytes, times and durations.
 _NOT_NUMBERS = ("c", "U", "S", "M", "m")
 _DTYPE_MAX = 200
+#: Items of a dict that are told one by one.
+_MOST_ITEMS = 200
+_ITEM_MAX = 200
 
 
 def describe(value: Any) -> tuple[str, Body | None]:
@@ -32,7 +35,7 @@ def describe(value: Any) -> tuple[str, Body | None]:
 
     A number: ``{"kind": "number", "value": float}``. An array: ``{"kind": "array", "type", "shape", "dtype", "device",
     "min", "max", "mean", "nan"}``; the statistics leave NaN out and are None where there are none. A masked array also
-    has ``"masked"``: so many elements count for nothing.
+    has ``"masked"``: so many elements count for nothing. A small dict: ``{"kind": "dict", "items": {key: text}}``.
     """
     return _describe(value, repr)
 
@@ -47,7 +50,7 @@ def _describe(value: Any, shown: Callable[[Any], str]) -> tuple[str, Body | None
     if kind:
         with _PassedOver():  # what only looks like an array is shown as any other value
             return _describe_array(value, kind)
-    return safe_text(value, shown), _number(value)
+    return safe_text(value, shown), _number(value) or _items(value)
 
 
 def safe_text(value: Any, shown: Callable[[Any], str] = repr) -> str:
@@ -103,6 +106,24 @@ def _message(error: BaseException) -> str:
         raise
     except BaseException:
         return "(and its text cannot be shown)"
+
+
+def _items(value: Any) -> Body | None:
+    if type(value) is not dict or not 0 < len(value) <= _MOST_ITEMS:
+        return None
+    return {"kind": "dict", "items": {_item_text(key): _item_text(item) for key, item in list(value.items())}}
+
+
+def _item_text(value: Any) -> str:
+    text = describe(value)[0] if is_array(value) else safe_text(value)
+    return cap(text, _ITEM_MAX)
+
+
+def within(facts: Body | None, limit: int) -> Body | None:
+    """Return ``facts`` if they have no more characters than an answer may have."""
+    items = facts.get("items") if facts is not None else None
+    too_many = items is not None and sum(len(key) + len(text) for key, text in items.items()) > limit
+    return None if too_many else facts
 
 
 def _number(value: Any) -> Body | None:

@@ -70,6 +70,27 @@ def test_difference_of_arrays() -> None:
     assert answers.text(against=0).splitlines()[1] == "[9] B  (shape 2x3 -> 3, max +3, nan +2)"
 
 
+def test_difference_of_dicts_is_told_item_by_item() -> None:
+    def facts(**items: str) -> Body:
+        return {"kind": "dict", "items": items}
+
+    answers = answered("{...}", facts=facts(lr="0.1", step="7", old="x"))
+    other = {
+        "actor": "a",
+        "kind": "answered",
+        "ranks": "9",
+        "text": "{,,,}",
+        "facts": facts(lr="0.3", step="7", new="y"),
+    }
+    answers.add({"answers": [other], "waiting": {}, "done": True})
+    assert answers.text(against=0).splitlines()[1:] == [
+        "[9] 3 of its items differ",
+        "  new: y  (not there)",
+        "  lr: 0.3  (0.1)",
+        "  old: not there  (x)",
+    ]
+
+
 def test_difference_from_one_rank() -> None:
     assert answered("3", "3", "7.5").text(against=0) == "[0] 3\n[1] the same\n[2] 7.5  (+4.5)"
     lines = answered("a\nb\nc", "a\nB\nc", "a\nb\nc").text(against=2).splitlines()

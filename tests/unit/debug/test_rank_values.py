@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from meshrt.debug.protocol import TEXT_LIMIT
-from meshrt.debug.rank.values import describe, describe_pretty
+from meshrt.debug.rank.values import describe, describe_pretty, within
 
 
 class Tensor:
@@ -85,6 +85,17 @@ def test_numbers(value: Any, number: float) -> None:
 @pytest.mark.parametrize("value", [True, "text", None, [1, 2], 10**400])
 def test_what_is_no_number(value: Any) -> None:
     assert describe(value) == (repr(value), None)
+
+
+def test_a_small_dict_tells_its_items() -> None:
+    ring: dict[str, Any] = {"lr": 0.1, "weights": numpy.arange(100.0)}
+    ring["itself"] = ring
+    text, facts = describe(ring)
+    assert text == repr(ring) and facts is not None
+    assert facts["kind"] == "dict" and facts["items"]["'lr'"] == "0.1"
+    assert facts["items"]["'weights'"] == describe(ring["weights"])[0]
+    assert within(facts, 10) is None and within(facts, 10_000) is facts and within(None, 1) is None
+    assert describe(dict.fromkeys(range(1000)))[1] is None and describe({})[1] is None
 
 
 def test_a_big_array_is_one_line() -> None:

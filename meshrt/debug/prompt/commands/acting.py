@@ -118,7 +118,7 @@ COMMANDS = (
     Command(
         "wait",
         "wait ACTOR [ranks(...)] [SECONDS]",
-        "wait until these ranks are stopped",
+        "wait until these ranks are stopped (60 seconds, unless said)",
         _parse_wait,
         _wait,
         details=(

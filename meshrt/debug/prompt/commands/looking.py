@@ -19,7 +19,9 @@ def told(answers: Answers, arguments: Arguments, *, late: str = "") -> Outcome:
     if answers.unanswered and (late or answers.lost):
         text += ("\n" if text else "") + f"{answers.pending()}: {'the program is gone' if answers.lost else late}"
     failed = answers.ranks("gone", "silent", "refused", "held", "busy", "blocked") or answers.errors()
-    return Outcome(text, answers.data(), ok=bool(answers.sent) and answers.done and not failed)
+    # A rank that was to be stopped and stands already is as it should be.
+    reached = bool(answers.sent) or bool(answers.ranks("standing"))
+    return Outcome(text, answers.data(), ok=reached and answers.done and not failed)
 
 
 def reference(words: Words, options: dict[str, str]) -> int | None:

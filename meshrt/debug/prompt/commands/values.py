@@ -35,6 +35,8 @@ def _parse_print(words: Words) -> Arguments:
         raise UsageError(f"options stand directly behind the command; {words.usage()}")
     if not arguments["ranks"] and re.match(r"\d+\s+[\w(]", expression):
         raise UsageError(f"ranks are written ranks({expression.split()[0]}); {words.usage()}")
+    if not arguments["ranks"] and re.match(r"rank\s*\([^)]*\)\s*[\w\"'([{]", expression):
+        raise UsageError(f"did you mean ranks{expression[4:]!s}?")
     return arguments
 
 
