@@ -23,6 +23,8 @@ class Recorder:
     def __init__(self) -> None:
         self.shown = ""
         self.notices: list[str] = []
+        #: How often what was typed ahead was dropped.
+        self.forgotten = 0
         self.answers: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def read(self, prompt: str) -> str:
@@ -39,7 +41,7 @@ class Recorder:
         pass
 
     def forget_typed(self) -> None:
-        pass
+        self.forgotten += 1
 
     def close(self) -> None:
         pass

@@ -307,3 +307,18 @@ def test_a_person_at_a_plain_terminal_sees_the_prompt() -> None:
     terminal.close()
     os.close(reading)
     os.close(writing)
+
+
+def test_what_was_typed_ahead_is_forgotten() -> None:
+    keyboard, ours = os.openpty()
+    terminal = LineTerminal(ours, io.StringIO(), person=True)
+    try:
+        os.write(keyboard, b"one\ntwo\n")
+        assert terminal.read("") == "one"
+        terminal.forget_typed()
+        os.write(keyboard, b"three\n")
+        assert terminal.read("") == "three"
+    finally:
+        terminal.close()
+        os.close(keyboard)
+        os.close(ours)
