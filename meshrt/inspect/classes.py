@@ -93,12 +93,14 @@ class Tree:
     def outliers(self) -> list[tuple[Node, Leaf]]:
         """Return the classes of an actor that are much smaller than its largest one, in the order of their ranks."""
         classes = self.root.classes()
-        largest = max((len(leaf.ranks) for _, leaf in classes), default=0)
-        if self.kind != "actor":
+        if self.kind != "actor" or not classes:
             return []
-        # Whoever stands in the debugger was stopped there; after an exception, that is told.
-        suspects = [(node, leaf) for node, leaf in classes if leaf.state != "stopped" or leaf.holder]
-        few = [(node, leaf) for node, leaf in suspects if len(leaf.ranks) * _OUTLIER <= largest]
+        _, most = max(classes, key=lambda each: len(each[1].ranks))
+        # Whoever stands in the debugger, as most do not, was stopped there by a person; an exception is another matter.
+        suspects = [
+            (node, leaf) for node, leaf in classes if leaf.state != "stopped" or leaf.holder or most.state == "stopped"
+        ]
+        few = [(node, leaf) for node, leaf in suspects if len(leaf.ranks) * _OUTLIER <= len(most.ranks)]
         return sorted(few, key=lambda each: min(each[1].ranks))
 
 
