@@ -10,7 +10,7 @@ from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.repl import Repl
 from meshrt.hooks import Body
 from meshrt.transport import tools
-from tests.support.waiting import wait_until
+from tests.support.waiting import holds_within, wait_until
 
 __all__ = ["Person", "person"]
 
@@ -40,8 +40,9 @@ class Recorder:
     def wake(self) -> None:
         pass
 
-    def forget_typed(self) -> None:
+    def forget_typed(self) -> bool:
         self.forgotten += 1
+        return False
 
     def close(self) -> None:
         pass
@@ -69,6 +70,12 @@ class Person:
         """Type ``line``; return what is shown for it."""
         self.terminal.shown = ""
         self.ok = self.repl.execute(line)
+        return self.terminal.shown
+
+    def until(self, line: str, *texts: str) -> str:
+        """Repeat a line that only looks until all of ``texts`` are in what it shows; return that."""
+        found = holds_within(20, lambda: all(text in self(line) for text in texts))
+        assert found, f"{line}: {texts} not in {self.terminal.shown}"
         return self.terminal.shown
 
     def wait(self, actor: str, ranks: str = "", seconds: float = 20) -> None:

@@ -8,27 +8,14 @@ import pytest
 
 from meshrt import ActorError, ActorMesh, proc_mesh
 from tests.debug.actors import Debugee
-from tests.debug.harness import Person, person
+from tests.debug.harness import person
 from tests.debug.turns import Turns, line_of
-from tests.support.waiting import wait_until
 
 WAIT = 20
 
 
 def spawn(**sizes: Any) -> ActorMesh[Turns]:
     return proc_mesh(**sizes).spawn("turns", Turns).get(WAIT)
-
-
-def until(me: Person, line: str, text: str) -> str:
-    shown = ""
-
-    def found() -> bool:
-        nonlocal shown
-        shown = me(line)
-        return text in shown
-
-    wait_until(found, WAIT, text)
-    return shown
 
 
 def test_two_calls_are_stepped_in_turns() -> None:
@@ -75,14 +62,14 @@ def test_where_shows_every_call_and_interrupt_the_oldest() -> None:
     turns = spawn(gpus=2)
     waiting = [turns.plain.call(number) for number in (1, 2)]
     with person() as me:
-        shown = until(me, "where turns", f"turns.py:{line_of('plain')}")
+        shown = me.until("where turns", f"turns.py:{line_of('plain')}")
         assert shown.count(f"turns.py:{line_of('plain')}") == 2
-        until(me, "list blocked", "(plain)")
+        me.until("list blocked", "(plain)")
         assert f"({line_of('plain')})plain()" in me("interrupt turns ranks(:)")
         assert me("cast turns ranks(:) p number") == "[0-1] 1\n"
         assert "stopped in the debugger" in me("where turns")
         me("continue")
-        until(me, "list blocked", "(plain)")
+        me.until("list blocked", "(plain)")
     for number in (1, 2):
         turns.let_in.call(number).get(WAIT)
     assert [future.get(WAIT).values() for future in waiting] == [[-1, -1], [-2, -2]]

@@ -7,9 +7,8 @@ import asyncio
 import pytest
 
 from meshrt import Actor, ActorMesh, concurrent_endpoint, endpoint, proc_mesh
-from tests.debug.harness import Person, person
+from tests.debug.harness import person
 from tests.support.markers import marked_line
-from tests.support.waiting import wait_until
 
 WAIT = 20
 
@@ -48,18 +47,6 @@ def tired() -> ActorMesh[Tired]:
     return proc_mesh(gpus=2).spawn("tired", Tired).get(WAIT)
 
 
-def until(me: Person, line: str, text: str) -> str:
-    shown = ""
-
-    def found() -> bool:
-        nonlocal shown
-        shown = me(line)
-        return text in shown
-
-    wait_until(found, WAIT, text)
-    return shown
-
-
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -88,12 +75,12 @@ def test_a_rank_that_was_let_go_is_not_attached_to(tired: ActorMesh[Tired]) -> N
         assert me("interrupt tired") == "2 ranks of tired (0-1): stopped already\n" and me.ok
         me("continue tired ranks(1)")
         assert "rank 1 runs since it was resumed; to stop it: interrupt tired ranks(1)" in me("attach tired 1")
-        until(me, "list blocked", f"test_hints.py:{line_of('wait')}")
+        me.until("list blocked", f"test_hints.py:{line_of('wait')}")
         # What an expression has done is seen by the event loop, which waits for nothing else.
-        until(me, "p tired ranks(1) self.answer is not None", "True")
+        me.until("p tired ranks(1) self.answer is not None", "True")
         me("p tired ranks(1) self.answer.set_result('told')")
         me("continue")
-        until(me, "p tired ranks(0) self.answer is not None", "True")
+        me.until("p tired ranks(0) self.answer is not None", "True")
         me("p tired ranks(0) self.answer.set_result('told')")
     assert result.get(WAIT).values() == ["told", "told"]
 
@@ -101,12 +88,12 @@ def test_a_rank_that_was_let_go_is_not_attached_to(tired: ActorMesh[Tired]) -> N
 def test_a_resumed_rank_that_waits_where_it_was_stopped_is_blocked_again(tired: ActorMesh[Tired]) -> None:
     result = tired.wait.call()
     with person() as me:
-        until(me, "list blocked", "(wait)")
+        me.until("list blocked", "(wait)")
         me("interrupt tired ranks(0)")
-        until(me, "status", "tired 0: stopped")
+        me.until("status", "tired 0: stopped")
         me("continue")
-        until(me, "status", "tired 0-1: blocked")
-        until(me, "p tired self.answer.set_result('x') or 1", "[0-1] 1")
+        me.until("status", "tired 0-1: blocked")
+        me.until("p tired self.answer.set_result('x') or 1", "[0-1] 1")
     assert result.get(WAIT).values() == ["x", "x"]
 
 
@@ -125,7 +112,7 @@ def test_what_was_typed_for_a_rank_does_not_reach_the_mesh(
         me("detach")
         assert me.terminal.forgotten == 1
         me("continue")
-        until(me, "p tired self.answer.set_result('x') or 1", "[0-1] 1")
+        me.until("p tired self.answer.set_result('x') or 1", "[0-1] 1")
         me.wait("tired", "ranks(1)")  # its step has come to an end
         me("continue")
     assert result.get(WAIT).values() == ["x", "x"]
@@ -150,7 +137,7 @@ def test_a_rank_alone_is_shown_with_the_coordinates_of_its_mesh(tired: ActorMesh
         me("attach tired 1")
         assert me.prompt == "(tired 1 gpus=1) "
         me("c")
-        until(me, "p tired ranks(1) self.answer.set_result('x') or 1", "[1] 1")
+        me.until("p tired ranks(1) self.answer.set_result('x') or 1", "[1] 1")
     assert result.get(WAIT) == "x"
 
 

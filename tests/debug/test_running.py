@@ -25,18 +25,12 @@ def spawn(**sizes: Any) -> ActorMesh[Worker]:
     return proc_mesh(**sizes).spawn("worker", Worker).get(WAIT)
 
 
-def until(me: Person, line: str, *texts: str) -> str:
-    """Repeat a line that only looks, until ``texts`` are in what it shows."""
-    wait_until(lambda: all(text in me(line) for text in texts), 15, f"{line}: {texts} not in {me(line)}")
-    return me.terminal.shown
-
-
 @contextmanager
 def receiving(odd: tuple[int, ...] = (), **sizes: Any) -> Iterator[tuple[Person, Future[Any]]]:
     """Ranks that wait in recv (the odd ones for a queue), until the person leaves."""
     result = spawn(**sizes).receive.call(odd)
     with person() as me:
-        until(me, "where", f"working.py:{line_of('recv')}")
+        me.until("where", f"working.py:{line_of('recv')}")
         yield me, result
         me("p worker self.pair[1].send(b'x'), self.queue.put(1)")
         assert result.get(WAIT).values() == [1] * len(result.get(WAIT))
@@ -81,7 +75,7 @@ def test_some_stand_and_some_run() -> None:
 
 def test_where_merges_stacks_and_names_the_odd_rank() -> None:
     with receiving((5,), hosts=2, gpus=4) as (me, _):
-        text = until(me, "where", f"working.py:{line_of('recv')}", f"working.py:{line_of('queue')}", "7/8")
+        text = me.until("where", f"working.py:{line_of('recv')}", f"working.py:{line_of('queue')}", "7/8")
         assert text.index("recv") < text.index("queue")
         assert "1/8" in text
         assert text.splitlines()[-1] == "  likely culprits: 5 (hosts=1, gpus=1) (not where the other 7 are)"
@@ -95,7 +89,7 @@ def test_interrupt_a_loop_and_let_it_end() -> None:
     mesh = spawn(gpus=2)
     result = mesh.spin.call()
     with person() as me:
-        until(me, "where", "_train")
+        me.until("where", "_train")
         assert "_train()" in me("interrupt worker")
         assert [row["function"] for row in me.rows()] == ["_train", "_train"]
         assert "working.py" in me("cast worker ranks(:) n")
@@ -120,7 +114,7 @@ def test_interrupt_a_further_actor_of_a_rank() -> None:
     second = procs.spawn("second", Worker).get(WAIT)
     result = second.spin.call_one()
     with person() as me:
-        until(me, "where second", "_train")
+        me.until("where second", "_train")
         shown = me("interrupt second")
         assert shown.startswith("rank 0 of second: cannot be done (")
         assert "Python 3.11 cannot stop" in shown
@@ -143,10 +137,10 @@ def test_states_of_all_ranks() -> None:
     result = mesh.receive.call()
     pids = mesh.slice(gpus=0)
     with person() as me:
-        until(me, "where", "recv")
+        me.until("where", "recv")
         rows = me.client.ask("debug.list", state="all", actor="", ranks="")["rows"]
         os.kill(rows[2]["pid"], signal.SIGKILL)
-        until(me, "list dead", "SIGKILL")
+        me.until("list dead", "SIGKILL")
         (row,) = [row for row in me("list dead").splitlines() if "| worker " in row]
         _, name, rank, coords, _, state, since, place, _ = (cell.strip() for cell in row.split("|"))
         assert (name, rank, coords, place) == ("worker", "2", "{'gpus': 2}", "")
@@ -155,8 +149,8 @@ def test_states_of_all_ranks() -> None:
         assert me("list running").count("| worker ") == 3
         assert me("list worker").count("| worker ") == 4
         assert me("list worker ranks(0:2)").count("| worker ") == 2
-        until(me, "list blocked", f"working.py:{line_of('recv')} (receive)")
-        status = until(me, "status", "worker 0-1,3: blocked at working.py")
+        me.until("list blocked", f"working.py:{line_of('recv')} (receive)")
+        status = me.until("status", "worker 0-1,3: blocked at working.py")
         assert "gone: 2 (was killed by SIGKILL" in status
         assert "rank 2 of worker: gone (was killed by SIGKILL" in me("p worker self.rank")
         assert not me.ok
@@ -172,7 +166,7 @@ def test_output_of_ranks() -> None:
     mesh = spawn(gpus=3)
     mesh.say.call(["one", "two"]).get(WAIT)
     with person() as me:
-        text = until(me, "logs worker", "mine is 1", "[0,2]\none\ntwo\nmine is common")
+        text = me.until("logs worker", "mine is 1", "[0,2]\none\ntwo\nmine is common")
         assert text == "[0,2]\none\ntwo\nmine is common\n[1]\none\ntwo\nmine is 1\n"
         assert me("logs -n 1 worker") == "[0,2] mine is common\n[1] mine is 1\n"
         assert me("logs --diff 0 -n 1 worker ranks(:2)") == "[0] mine is common\n[1] mine is 1\n"
@@ -218,7 +212,7 @@ def test_breakpoint_reaches_a_loop_that_runs() -> None:
     mesh = spawn(gpus=2)
     result = mesh.spin.call()
     with person() as me:
-        until(me, "where", "_train")
+        me.until("where", "_train")
         me(f"break working.py:{line_of('spin')}")
         me.wait("worker")
         me("clear")

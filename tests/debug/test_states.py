@@ -18,12 +18,6 @@ WAIT = 20
 STOPPED_BY_A_SIGNAL = "its process was stopped by a signal (SIGCONT resumes it)"
 
 
-def until(me: Person, line: str, *texts: str) -> str:
-    """Repeat a line that only looks, until ``texts`` are in what it shows."""
-    wait_until(lambda: all(text in me(line) for text in texts), 15, f"{line}: {texts} not in {me(line)}")
-    return me.terminal.shown
-
-
 def pid_of(me: Person, rank: int) -> int:
     rows = me.client.ask("debug.list", state="all", actor="", ranks="")["rows"]
     return next(int(row["pid"]) for row in rows if row["rank"] == rank)
@@ -42,8 +36,8 @@ def test_looking_interrupts_nobody() -> None:
     result = mesh.polled.call()
     place = f"waits.py:{line_of('poll')}"
     with person() as me:
-        until(me, "where", place, "4/4")
-        until(me, "list blocked", f"{place} (polled)")
+        me.until("where", place, "4/4")
+        me.until("list blocked", f"{place} (polled)")
         for line in ("where", "where -v w ranks(1:)", "list all", "status", "p w self.rank", "logs w", "whatis w self"):
             me(line)
             assert me.ok, line
@@ -51,7 +45,7 @@ def test_looking_interrupts_nobody() -> None:
         me("interrupt w ranks(2)")
         assert f"waits.py({line_of('poll')})polled()" in me.terminal.shown
         me("continue")
-        until(me, "p w self.polls", "[2] [-1]")  # and an interrupt is seen there, as it must be
+        me.until("p w self.polls", "[2] [-1]")  # and an interrupt is seen there, as it must be
         assert me.terminal.shown == "[0-1,3] []\n[2] [-1]\n"
         me("p w self.go.set()")
         assert me("interrupt w").startswith("[0-3]\n> ")  # wakes them all
@@ -64,7 +58,7 @@ def test_ranks_that_stand_run_and_do_not_answer() -> None:
     result = mesh.wait.call()
     place = f"waits.py:{line_of('wait')} (wait)"
     with person() as me:
-        until(me, "where", place.partition(" ")[0], "5/5")
+        me.until("where", place.partition(" ")[0], "5/5")
         me("interrupt w ranks(1,4)")
         pids = pid_of(me, 2), pid_of(me, 4)
         for pid in pids:
@@ -75,7 +69,7 @@ def test_ranks_that_stand_run_and_do_not_answer() -> None:
             me.heard(f"not answer: {STOPPED_BY_A_SIGNAL}")
             assert place in me("list not-answering")
             assert [row[0] for row in rows_of(me, "running")] == [0, 3]
-            status = until(me, "status", "w 0,3: blocked at waits.py")
+            status = me.until("status", "w 0,3: blocked at waits.py")
             assert "w 2: not-answering" in status
             assert f"w 4: not-answering at {place}" in status
             assert f"w 1: stopped at {place}" in status
@@ -114,7 +108,7 @@ def test_a_rank_that_exits_and_the_others() -> None:
     mesh = proc_mesh(gpus=3).spawn("worker", Worker).get(WAIT)
     result: Any = mesh.spin.call()
     with person() as me, person() as other:
-        until(me, "where", "_train", "3/3")
+        me.until("where", "_train", "3/3")
         me("interrupt worker ranks(0:2)")
         me.wait("worker", "ranks(0:2)")
         assert me("continue worker ranks(0)") == "rank 0 of worker: resumed\n"
@@ -134,4 +128,4 @@ def test_a_rank_that_exits_and_the_others() -> None:
         assert "worker 1 is running" in me("c")
         assert [row[:2] for row in rows_of(me, "running")] == [(0, "running"), (1, "running")]
         me("p worker ranks(running) setattr(self, 'stop', True)")
-        until(me, "where worker", "2/3  gpus=0:2  waits for messages", "2 (gpus=2): exited with code 7")
+        me.until("where worker", "2/3  gpus=0:2  waits for messages", "2 (gpus=2): exited with code 7")

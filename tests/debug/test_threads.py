@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from meshrt import Actor, ActorError, endpoint, proc_mesh
-from tests.debug.harness import Person, person
+from tests.debug.harness import person
 from tests.support.markers import marked_line
 from tests.support.waiting import wait_until
 
@@ -60,24 +60,11 @@ def line_of(name: str) -> int:
     return marked_line(__file__, name)
 
 
-def until(me: Person, line: str, *texts: str) -> str:
-    """Type ``line`` until all of ``texts`` are shown."""
-    shown = ""
-
-    def found() -> bool:
-        nonlocal shown
-        shown = me(line)
-        return all(text in shown for text in texts)
-
-    wait_until(found, WAIT, f"{texts} of {line!r}")
-    return shown
-
-
 def test_a_thread_is_interrupted_by_its_name() -> None:
     busy = proc_mesh(gpus=2).spawn("busy", Busy).get(WAIT)
     busy.begin.call().get(WAIT)
     with person() as me:
-        shown = until(me, "where busy/Counter", "counting")
+        shown = me.until("where busy/Counter", "counting")
         assert "thread Counter" in shown and "2/2" in shown
         assert "no thread 'Nobody' on this rank; it has" in me("interrupt busy/Nobody ranks(0)")
         shown = me("interrupt busy/Counter ranks(1)")
@@ -88,7 +75,7 @@ def test_a_thread_is_interrupted_by_its_name() -> None:
             assert me("cast busy/Counter ranks(1) p count > 0") == "[1] True\n"
             assert "stopped in the debugger" in me("where busy/Counter")
             me("continue")
-            until(me, "where busy/Counter", "2/2  all  counting")
+            me.until("where busy/Counter", "2/2  all  counting")
     busy.finish.call().get(WAIT)
 
 
@@ -103,7 +90,7 @@ def test_an_interrupt_that_comes_to_nothing_is_told(fifo: Path) -> None:
     busy = proc_mesh(gpus=1).spawn("busy", Busy).get(WAIT)
     result = busy.hold.call_one(str(fifo))
     with person() as me:
-        until(me, "where", f"test_threads.py:{line_of('hold')}")
+        me.until("where", f"test_threads.py:{line_of('hold')}")
         shown = me("interrupt busy ranks(0)")
         assert f"in C code: hold debug/test_threads.py:{line_of('hold')}; C code holds its GIL" in shown
         fifo.write_bytes(b"x")
@@ -119,7 +106,7 @@ def test_c_code_of_a_second_actor_is_shown_under_its_name(fifo: Path) -> None:
     def named() -> bool:
         """Which thread is its own is known from the rank's first pulse on."""
         result = second.hold.call_one(str(fifo))
-        shown = until(me, "where", f"test_threads.py:{line_of('hold')}")
+        shown = me.until("where", f"test_threads.py:{line_of('hold')}")
         fifo.write_bytes(b"x")
         assert result.get(WAIT) is True
         return "\nsecond\n" in shown
@@ -138,7 +125,7 @@ def test_where_keeps_the_other_actors_of_a_rank_that_stands_after_an_exception()
         three.wait.broadcast()
         for name in names[:2]:
             me.wait(name)
-        shown = until(me, "where", f"test_threads.py:{line_of('wait')}")
+        shown = me.until("where", f"test_threads.py:{line_of('wait')}")
         assert shown.count("post-mortem: ValueError: of this actor") == 2
         for name in names:
             assert f"\n{name}\n" in shown

@@ -32,8 +32,8 @@ class Silent:
     def wake(self) -> None:
         pass
 
-    def forget_typed(self) -> None:
-        pass
+    def forget_typed(self) -> bool:
+        return False
 
     def close(self) -> None:
         pass

@@ -146,8 +146,8 @@ class Repl:
 
     def _mind_attached(self) -> None:
         if self._attached is not None and not self._attached.here:
-            if self._attached.pushed_out:
-                self.terminal.forget_typed()
+            if self._attached.pushed_out and self.terminal.forget_typed():
+                self._say("what was typed meanwhile was meant for that rank, and is dropped")
             self._attached = None
         if self._attached is None:
             while not self.client.attached.empty():

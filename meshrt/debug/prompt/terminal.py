@@ -6,7 +6,9 @@ at what has changed. It may also hand in a `notice`, which is printed above the 
 
 from __future__ import annotations
 
+import array
 import contextlib
+import fcntl
 import os
 import select
 import sys
@@ -49,8 +51,11 @@ class Terminal(Protocol):
         """Print a line above the one that is being typed. Any thread."""
         ...
 
-    def forget_typed(self) -> None:
-        """Drop what a person has typed that was not read yet: it was meant for another prompt. Only who reads."""
+    def forget_typed(self) -> bool:
+        """Drop what a person has typed that was not read yet: it was meant for another prompt. Only who reads.
+
+        Returns whether there was a whole line of it.
+        """
         ...
 
     def wake(self) -> None:
@@ -147,10 +152,11 @@ class LineTerminal:
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode("utf-8", "replace").rstrip("\r")
 
-    def forget_typed(self) -> None:
-        if self.interactive:
-            self._buffer = b""
-            _flush(self._stdin)
+    def forget_typed(self) -> bool:
+        if not self.interactive:
+            return False
+        buffered, self._buffer = self._buffer, b""
+        return _flush(self._stdin) or bool(buffered)
 
     def _heed_bell(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -210,11 +216,11 @@ class PromptTerminal:
                 self._active = None
                 self._woken = False
 
-    def forget_typed(self) -> None:
-        from prompt_toolkit.input.typeahead import clear_typeahead  # start-up: only at a terminal
+    def forget_typed(self) -> bool:
+        from prompt_toolkit.input import typeahead  # start-up: only at a terminal
 
-        clear_typeahead(self._session.input)
-        _flush(sys.stdin.fileno())
+        ahead = typeahead.get_typeahead(self._session.input)
+        return _flush(sys.stdin.fileno()) or bool(ahead)
 
     def _began(self) -> None:
         with self._lock:
@@ -248,9 +254,12 @@ class PromptTerminal:
         """Nothing is held open."""
 
 
-def _flush(descriptor: int) -> None:
-    with contextlib.suppress(termios.error):  # no terminal any more
+def _flush(descriptor: int) -> bool:
+    waiting = array.array("i", [0])
+    with contextlib.suppress(OSError, termios.error):  # no terminal any more
+        fcntl.ioctl(descriptor, termios.FIONREAD, waiting)
         termios.tcflush(descriptor, termios.TCIFLUSH)
+    return waiting[0] > 0
 
 
 def make_terminal(complete: Completer) -> Terminal:
