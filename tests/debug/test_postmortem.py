@@ -215,7 +215,8 @@ def test_expressions_in_running_actors() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Busy).get(WAIT)
     answer = worker.tight.call_one()
     with desk() as root:
-        assert questions(root, "self.state") == {"same": {"text": "{'turns': 0}", "error": False}, "per": None}
+        state = {"kind": "dict", "items": {"'turns'": "0"}}
+        assert questions(root, "self.state") == {"same": {"text": "{'turns': 0}", "error": False}, "per": state}
         assert questions(root, "1 / 8") == {
             "same": {"text": "0.125", "error": False},
             "per": {"kind": "number", "value": 0.125},
