@@ -100,14 +100,15 @@ def test_a_resumed_rank_that_waits_where_it_was_stopped_is_blocked_again(tired: 
 def test_what_was_typed_for_a_rank_does_not_reach_the_mesh(
     tired: ActorMesh[Tired], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("meshrt.debug.prompt.attached.COMMAND_SECONDS", 0.3)
     result = tired.stop_and_wait.call()
     with person() as me:
         me.wait("tired")
         me("attach tired 1")
         me("n")
+        monkeypatch.setattr("meshrt.debug.prompt.attached.COMMAND_SECONDS", 0.3)
         assert "tired 1 is running; its next stop will be announced" in me("n")  # over a wait that does not end
         assert me.prompt == "meshrt_dbg> " and me.terminal.forgotten == 1
+        monkeypatch.undo()
         me("attach tired 0")
         me("detach")
         assert me.terminal.forgotten == 1
