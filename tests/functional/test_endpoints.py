@@ -246,7 +246,7 @@ def test_what_is_no_endpoint_says_so() -> None:
 def test_the_error_of_a_rank_is_caught_by_its_own_type() -> None:
     failing = proc_mesh(n=2).spawn("raising", Raising)
     with pytest.raises(OSError, match="raised on rank 0") as caught:
-        failing.raise_os.call().get(20)
+        failing.slice(n=0).raise_os.call_one().get(20)
     assert (caught.value.errno, caught.value.filename) == (2, "/data/x")
     with pytest.raises(BadBatch) as bad:
         failing.slice(n=1).raise_own.call_one().get(20)
