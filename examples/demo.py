@@ -25,6 +25,7 @@ SECONDS_PER_STEP = 60.0
 
 #: What is typed, what must come back (in this order), and the prompt that must follow.
 SESSION: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("wait debugee", ("stopped: 16 ranks: 0-15",), PROMPT),
     ("list", ("Actor Name", "Coords", *(f"debugee      |     {rank:2} |" for rank in range(16))), PROMPT),
     ("attach debugee 13", ("my_actors.py(16)to_debug()", "-> breakpoint()"), AT_13),
     ("n", ("-> share = share_of(total, rank)",), AT_13),
@@ -110,7 +111,7 @@ def main() -> int:
     print("$ python debugging.py", flush=True)
     typist = Typist(sys.executable, "debugging.py", cwd=Path(__file__).resolve().parent)
     try:
-        typist.expect("16 ranks of debugee stopped at my_actors.py:16 (to_debug)", PROMPT)
+        typist.expect("stopped at my_actors.py:16 (to_debug)", PROMPT)
         for line, shown, prompt in SESSION:
             typist.type(line)
             typist.expect(*shown, *([prompt] if prompt else []))

@@ -19,7 +19,7 @@ from meshrt.selection import fold_ranks
 __all__ = ["HOW_TO", "Notices", "summarize"]
 
 HOW_TO = "python -m meshrt.debug"
-QUIET_SECONDS = 0.05
+QUIET_SECONDS = 0.1
 LONGEST_TICKS = 16
 FIRST_REMINDER_SECONDS = 30.0
 LONGEST_REMINDER_SECONDS = 600.0
