@@ -36,9 +36,6 @@ class ConcurrentCalls:
         #: The number of the next call, by endpoint: names of tasks that a person can tell apart.
         self._numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: itertools.count(1))
 
-    def __bool__(self) -> bool:
-        return bool(self._running)
-
     @property
     def running(self) -> dict[Any, Execution]:
         """Return what runs, by its asyncio task, in the order in which it began. Any thread."""

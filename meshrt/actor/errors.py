@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import traceback
-from typing import Any
 
 from meshrt.errors import RUNTIME_FILES, RemoteException
-from meshrt.wire.codec import describe, text_of
+from meshrt.wire.codec import describe, own_attribute, text_of
 
 __all__ = ["describe_exception", "type_name"]
 
@@ -30,10 +29,10 @@ def describe_exception(error: BaseException) -> RemoteException:
 
 
 def _describe(error: BaseException, text: str, depth: int) -> RemoteException:
-    cause = _own(error, "__cause__")
-    if cause is None and not _own(error, "__suppress_context__"):
-        cause = _own(error, "__context__")
-    notes = dict.get(_own(error, "__dict__"), "__notes__")
+    cause = own_attribute(error, "__cause__")
+    if cause is None and not own_attribute(error, "__suppress_context__"):
+        cause = own_attribute(error, "__context__")
+    notes = dict.get(own_attribute(error, "__dict__"), "__notes__")
     return RemoteException(
         type_name(error),
         _cut(text_of(error)),
@@ -41,11 +40,6 @@ def _describe(error: BaseException, text: str, depth: int) -> RemoteException:
         tuple(text_of(note) for note in notes) if type(notes) is list else (),
         _describe(cause, "", depth + 1) if cause is not None and depth < 20 else None,
     )
-
-
-def _own(error: BaseException, name: str) -> Any:
-    # Around the class, whose attributes of these names, and whose attribute access, may run any code.
-    return BaseException.__dict__[name].__get__(error)
 
 
 def _cut(text: str) -> str:

@@ -16,6 +16,7 @@ from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
 from meshrt.errors import ActorError, MeshError, RankPlace, RemoteException
+from meshrt.wire.codec import own_attribute
 
 __all__ = ["actor_error"]
 
@@ -35,13 +36,15 @@ def actor_error(
     cls = ActorError if kind is None else _class_for(kind)
     original = exception if type(exception) is kind else None
     try:
-        error: ActorError = _builtin(cls).__new__(cls, *(_own(original, "args") if original is not None else ()))
+        error: ActorError = _builtin(cls).__new__(
+            cls, *(own_attribute(original, "args") if original is not None else ())
+        )
     except Exception:  # such as that of a group without its exceptions
         original = None
         error = ActorError.__new__(ActorError)
     facts = _facts(error, original) if original is not None and type(error) is not ActorError else {}
     error.args = (str(place), endpoint, remote.type, remote.message)
-    _own(error, "__dict__").update(facts, place=place, endpoint=endpoint, remote=remote, exception=exception)
+    own_attribute(error, "__dict__").update(facts, place=place, endpoint=endpoint, remote=remote, exception=exception)
     return error
 
 
@@ -104,11 +107,7 @@ def _facts(error: ActorError, exception: BaseException) -> dict[str, Any]:
                 with contextlib.suppress(AttributeError, TypeError):
                     setattr(error, name, member.__get__(exception))
     # Notes are part of the data, which has them already.
-    return {name: value for name, value in _own(exception, "__dict__").items() if name != "__notes__"}
-
-
-def _own(exception: BaseException, name: str) -> Any:
-    return BaseException.__dict__[name].__get__(exception)
+    return {name: value for name, value in own_attribute(exception, "__dict__").items() if name != "__notes__"}
 
 
 def _reduce(error: ActorError) -> tuple[Any, ...]:

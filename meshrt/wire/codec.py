@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from meshrt.wire import source
 
-__all__ = ["EncodeError", "decode", "describe", "encode", "ship_by_value", "text_of", "warm_up"]
+__all__ = ["EncodeError", "decode", "describe", "encode", "own_attribute", "ship_by_value", "text_of", "warm_up"]
 
 Part = bytes | memoryview
 
@@ -83,6 +83,11 @@ def decode(payload: memoryview | bytes, lengths: list[int]) -> Any:
         buffers.append(view[position : position + length])
         position += length + -length % _ALIGN
     return pickle.loads(buffers[0], buffers=buffers[1:])
+
+
+def own_attribute(error: BaseException, name: str) -> Any:
+    """Return an attribute of an exception that Python keeps: around its class, which may run any code for that name."""
+    return BaseException.__dict__[name].__get__(error)
 
 
 def describe(value: Any) -> str:

@@ -258,6 +258,8 @@ class Inquiry:
         self._late.add(key)
         place, seconds, state = innermost(group, key.rank, key.actor, key.thread, self._actors(key.mesh_id, key.rank))
         why = why_silent(group.same) if group.kind == "silent" else str(group.same)
+        if group.kind == "silent":
+            seconds = self._targets.silent_for(key.mesh_id, key.rank)
         if place:
             duration = f", for {since(0, seconds)}" if seconds >= 1 else ""
             silent = "" if group.kind == "answered" else f"; {why}"

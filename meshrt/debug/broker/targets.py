@@ -7,6 +7,7 @@ numbers are base ranks, dims are those of the view, and those of the whole mesh 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -113,6 +114,13 @@ class Targets:
             )
             for mesh in self._services.meshes()
         ]
+
+    def silent_for(self, mesh_id: str, rank: int) -> float:
+        """Return for how many seconds a rank is known not to answer; 0: it is not known yet."""
+        for mesh in self.meshes():
+            if mesh.mesh_id == mesh_id and rank in mesh.silent_since:
+                return time.time_ns() / 1e9 - mesh.silent_since[rank]
+        return 0.0
 
     def actors(self) -> list[Actor]:
         """Return every actor that can be named, those with a stopped thread of their own included."""

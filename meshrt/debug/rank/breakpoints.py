@@ -55,7 +55,10 @@ class MeshBreaks(Protocol):
         """Return the local trace function that looks for them in ``frame``, which is of another call; or None."""
 
     def follow(self, frame: FrameType | None) -> Any:
-        """Look for them on this thread again, after a session has used its trace function; returns the local one."""
+        """Give the thread back after a session has traced it: to a call that steps, the user, or what looks for them.
+
+        Returns the local trace function for ``frame``.
+        """
 
 
 class _Breakpoint:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from meshrt.debug.stepping import is_hidden
+from meshrt.wire.codec import own_attribute
 
 __all__ = ["Linked", "chain_of", "frames_of"]
 
@@ -28,10 +29,10 @@ def chain_of(exception: BaseException, *, suppressed: bool = False) -> Iterator[
     seen = {id(exception)}  # user code may have closed the chain to a ring
     current = exception
     while True:
-        cause = _own(current, "__cause__")
+        cause = own_attribute(current, "__cause__")
         following = cause
-        if cause is None and (suppressed or not _own(current, "__suppress_context__")):
-            following = _own(current, "__context__")
+        if cause is None and (suppressed or not own_attribute(current, "__suppress_context__")):
+            following = own_attribute(current, "__context__")
         if not issubclass(type(following), BaseException) or id(following) in seen:
             return
         seen.add(id(following))
@@ -46,13 +47,9 @@ def frames_of(exception: BaseException, most: int) -> list[tuple[FrameType, int]
         most: Frames that are wanted; of a longer stack the middle is left out.
     """
     entries = []
-    walker = _own(exception, "__traceback__")
+    walker = own_attribute(exception, "__traceback__")
     while walker is not None:
         if not is_hidden(walker.tb_frame):
             entries.append((walker.tb_frame, walker.tb_lineno or 0))
         walker = walker.tb_next
     return entries if len(entries) <= most else entries[: most // 2] + entries[-most // 2 :]
-
-
-def _own(exception: BaseException, name: str) -> Any:
-    return BaseException.__dict__[name].__get__(exception)

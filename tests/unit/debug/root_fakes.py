@@ -47,6 +47,7 @@ class FakeRoot:
         self.rank_born: list[Callable[[str, int], None]] = []
         self.rank_gone: list[Callable[[str, int, str], None]] = []
         self.unhandled: list[Callable[[str, int, str], None]] = []
+        self.unanswering: dict[int, tuple[str, float]] = {}
         self.rank_silent: list[Callable[[str, int, str], None]] = []
         self.closing: list[Callable[[], None]] = []
         self.tables: dict[str, Any] = {}
@@ -83,7 +84,7 @@ class FakeRoot:
                     "alive": [rank for rank in ranks if (mesh_id, rank) not in self.ended],
                     "started": 100.0,
                     "gone": {rank: [how, 200.0] for (mesh, rank), how in self.ended.items() if mesh == mesh_id},
-                    "silent": {},
+                    "silent": dict(self.unanswering),
                     "stopping": False,
                     "actors": [{"name": actor} for actor in actors],
                 }

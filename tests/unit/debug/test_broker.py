@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -389,6 +390,18 @@ def test_since_when_a_rank_runs(root: FakeRoot) -> None:
     assert resumed > before
     root.event("ended", 0)
     assert since() == resumed
+
+
+def test_c_code_that_holds_the_gil_is_named_with_place_and_time(root: FakeRoot) -> None:
+    me = root.terminal()
+    root.unanswering[2] = ("busy", time.time_ns() / 1e9 - 12)
+    root.ask(me, "debug.interrupt", actor="debugee", ranks="ranks(2)")
+    dump = 'Thread 0x1 (most recent call first):\n  File "/x/tok.py", line 9 in encode\n'
+    root.answer("debug.interrupt", Group("m1", (2,), "silent", {"state": "busy", "stack": dump}, {}))
+    root.advance(0.1)
+    ((answer,),) = [body["answers"] for body in me.of("debug.report")]
+    assert answer["kind"] == "blocked"
+    assert answer["text"] == "in C code: encode x/tok.py:9, for 12 s; C code holds its GIL"
 
 
 def test_an_interrupt_that_comes_to_nothing(root: FakeRoot) -> None:
