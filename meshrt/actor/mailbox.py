@@ -59,6 +59,8 @@ class Mailbox:
         self.stopped = False
         self._exiting = exiting
         self._ending: bool | None = None
+        #: What ran at the end of the grace has been ended; what runs since is the actor's ``__cleanup__``.
+        self._interrupted = False
         self._loop: Any = None
         #: The asyncio task that serves, of an actor with a loop.
         self.task: Any = None
@@ -89,6 +91,8 @@ class Mailbox:
         """Serve no further message, and raise in the user code that runs. In a signal handler of the serving thread."""
         self._ending = False
         if self.in_user_code():
+            if self._current_task is None or self._current_task() is self.task:
+                self._interrupted = True
             raise StopInterrupt("this rank is stopping")
 
     @property
@@ -274,8 +278,8 @@ class Mailbox:
     def _cancel_running(self) -> None:
         # On the loop's thread, between two steps of its tasks: what runs are coroutines that wait.
         self.concurrent.cancel()
-        if self.running is not None and not self.running.interrupted:
-            self.running.interrupted = True
+        if self.running is not None and not self._interrupted:
+            self._interrupted = self.running.interrupted = True
             self.task.cancel()
 
     @staticmethod

@@ -7,7 +7,6 @@ CONTROL frame with address nil (all others are passed on between root and rank):
       hello    secret, run_id, directory, run_directory, sys_path, argv, host, root_pid
       spawn    mesh, name, ranks, labels, sizes, env {rank: {..}} or {}, common_env, preload
       stop     mesh, grace (seconds), drain (finish what was sent before?)
-      kill     mesh, ranks, signal
       ping                          answered with pong
       bye                           the program ends: end everything; the root cleans up the directory itself
     agent -> root

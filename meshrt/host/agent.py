@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import select
 import selectors
 import signal
 import socket
@@ -73,7 +72,6 @@ class Agent:
             "bye": self._on_bye,
             "spawn": self._on_spawn,
             "stop": self._on_stop,
-            "kill": self._on_kill,
             "ping": lambda _message: self._root.tell({"t": "pong"}),
             "gather": self._gathers.begin,
             "ungather": self._gathers.leave,
@@ -83,7 +81,6 @@ class Agent:
         self._timers: list[tuple[float, Callable[[], None]]] = []
         self._facts: dict[str, Any] = {}
         self._root_pidfd = -1
-        self._root_exit = select.poll()
         #: Did the root say goodbye? Then it cleans up behind itself.
         self._root_lives = False
         self._selector.register(self._strays.fileno(), selectors.EVENT_READ, self._sweep_next)
@@ -93,8 +90,9 @@ class Agent:
         self._tick()
         try:
             while True:
-                for key, events in self._selector.select(self._next_timer()):
+                for key, events in self._selector.select(0 if self._starter.waits else self._next_timer()):
                     key.data(events)
+                self._starter.go_on()
                 self._run_timers()
                 if self._unswept:
                     self._sweep()
@@ -118,7 +116,6 @@ class Agent:
         sys.argv[:] = message["argv"]
         self._root_pidfd = os.pidfd_open(message["root_pid"])
         self._selector.register(self._root_pidfd, selectors.EVENT_READ, self._on_root_exit)
-        self._root_exit.register(self._root_pidfd, select.POLLIN)
 
     def _on_bye(self, _message: dict[str, Any]) -> None:
         self._root_lives = True
@@ -146,8 +143,6 @@ class Agent:
     def _births(self, message: dict[str, Any]) -> Iterator[Birth]:
         facts = self._facts
         for rank in message["ranks"]:
-            if self._root_exit.poll(0):  # many ranks take a while to fork, which nobody needs then
-                raise RootGoneError
             yield Birth(
                 message["mesh"],
                 message["name"],
@@ -186,10 +181,12 @@ class Agent:
             register(stream.fd, selectors.EVENT_READ, lambda _events, s=stream: self._on_output(child, s))
         self._root.tell({"t": "started", "mesh": address[0], "rank": address[1], "pid": pid})
         if address[0] in self._stopping:
+            self._stopping[address[0]].add(child.birth.family)
             self._send_rank(child, control_frame({"t": "stop", "drain": True}))
 
     def _not_started(self, birth: Birth, reason: str) -> None:
-        fate = Fate("unborn", host=birth.host, hint=reason)
+        kind = "stopped" if birth.mesh_id in self._stopping else "unborn"
+        fate = Fate(kind, host=birth.host, hint=reason)
         self._gathers.forget((birth.mesh_id, birth.rank))
         self._root.tell({"t": "gone", "mesh": birth.mesh_id, "rank": birth.rank, "fate": fate.to_wire()})
         self._unswept = True
@@ -313,7 +310,7 @@ class Agent:
         self._unswept = False
         ending = self._strays.sweep(self._children.values(), self._starter.zygotes.keys())
         for mesh, families in tuple(self._stopping.items()):
-            if not families & ending and not self._of(mesh):
+            if not families & ending and not self._of(mesh) and not self._starter.is_to_start(mesh):
                 del self._stopping[mesh]
                 self._root.tell({"t": "stopped", "mesh": mesh})
 
@@ -344,25 +341,18 @@ class Agent:
             self._later(grace, lambda: self._signal(mesh, signal.SIGTERM))
         self._later(grace + _KILL_AFTER, lambda: self._signal(mesh, signal.SIGKILL))
         if grace <= 0:
-            self._starter.kill_zygotes(mesh)
+            self._starter.give_up(mesh)
         self._unswept = True
 
     def _of(self, mesh: str) -> list[Child]:
         return [child for (owner, _), child in self._children.items() if owner == mesh]
 
     def _signal(self, mesh: str, number: int) -> None:
-        self._starter.kill_zygotes(mesh)
+        self._starter.give_up(mesh)
         for child in self._of(mesh):
             if child.pidfd >= 0:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(child.pidfd, number)
-
-    def _on_kill(self, message: dict[str, Any]) -> None:
-        for rank in message["ranks"]:
-            child = self._children.get((message["mesh"], rank))
-            if child is not None and child.pidfd >= 0:
-                with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(child.pidfd, message["signal"])
 
     def _kill_everything(self) -> None:
         """Leave nothing: ranks, their descendants, and strays with the mark of this program."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import selectors
+import time
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from meshrt.host.child import Birth, Child, Plumbing, become_rank
@@ -12,6 +14,9 @@ from meshrt.transport.directories import log_path
 from meshrt.wire.messages import Address
 
 __all__ = ["Starter"]
+
+#: Seconds of forking between two looks at everything else: a large mesh takes some to fork.
+_AT_A_TIME = 0.02
 
 
 class Starter:
@@ -43,11 +48,27 @@ class Starter:
         self._warn = warn
         #: Processes that preload modules, by pid.
         self.zygotes: dict[int, Zygote] = {}
+        #: Ranks to be forked, with their log directory. They have no descriptors yet.
+        self._waiting: deque[tuple[Birth, str]] = deque()
 
     def start(self, births: Iterable[Birth], log_directory: str) -> None:
-        """Fork the ranks one by one."""
-        for birth in births:
-            prepared = self._prepare(birth, log_directory)
+        """Have the ranks forked one by one, by `go_on`."""
+        self._waiting.extend((birth, log_directory) for birth in births)
+
+    @property
+    def waits(self) -> bool:
+        """Is there more to be done by `go_on`?"""
+        return bool(self._waiting)
+
+    def is_to_start(self, mesh: str) -> bool:
+        """Do ranks of the mesh wait to be forked?"""
+        return any(birth.mesh_id == mesh for birth, _ in self._waiting)
+
+    def go_on(self) -> None:
+        """Fork some of those that wait."""
+        until = time.monotonic() + _AT_A_TIME
+        while self._waiting and time.monotonic() < until:
+            prepared = self._prepare(*self._waiting.popleft())
             if prepared is not None:
                 self._fork(*prepared)
 
@@ -112,8 +133,12 @@ class Starter:
             if not child.pid:
                 self._give_up(child, reason)
 
-    def kill_zygotes(self, mesh: str) -> None:
-        """Kill those of a mesh: the ranks that they have not forked yet do not start."""
+    def give_up(self, mesh: str) -> None:
+        """The ranks of a mesh that have not been forked yet do not start; its zygotes are killed."""
+        left = [birth for birth, _ in self._waiting if birth.mesh_id == mesh]
+        self._waiting = deque(both for both in self._waiting if both[0].mesh_id != mesh)
+        for birth in left:
+            self._failed(birth, "its mesh was stopped first")
         for zygote in self.zygotes.values():
             if zygote.mesh_id == mesh:
                 zygote.kill()

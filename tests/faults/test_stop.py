@@ -147,8 +147,8 @@ def test_from_many_threads_at_once() -> None:
 
 
 def test_while_the_ranks_start() -> None:
-    for grace in (0.0, 5.0):
-        mesh = proc_mesh(n=8)
+    for grace, count in ((0.0, 8), (5.0, 8), (0.0, 64)):
+        mesh = proc_mesh(n=count)
         victims = mesh.spawn("victim", Victim)
         mesh.stop(grace)
         assert isinstance(victims.initialized.exception(LONG), MeshStopped | None)

@@ -413,6 +413,32 @@ def test_cancel_hits_only_the_call_that_runs(served: Served, waiting: Caller) ->
     assert waiting.answers(4)[1:] == [(1, "swallowed"), (2, "error "), (3, "on")]
 
 
+class Interrupted(Notes):
+    """Is interrupted in its endpoint, and cancelled for the same reason while it cleans up."""
+
+    mailbox: Mailbox
+
+    @endpoint
+    async def hold_the_loop(self) -> None:
+        Interrupted.mailbox.interrupt()  # what a signal handler does, on top of this frame
+
+    async def __cleanup__(self, exc: object) -> None:  # type: ignore[override]  # both are allowed
+        Interrupted.mailbox.cancel()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        Notes.cleaned.append(exc)
+
+
+def test_what_is_interrupted_cleans_up_undisturbed(served: Served) -> None:
+    Interrupted.mailbox = served.mailbox
+    served.start()
+    caller = served.caller()
+    caller.init(Interrupted)
+    caller.call(1, "hold_the_loop")
+    served.thread.join(20)
+    assert Notes.cleaned == [None]
+
+
 def test_a_stopped_actor_gives_its_concurrent_calls_some_time(
     served: Served, waiting: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
