@@ -37,13 +37,9 @@ __all__ = [
     "RUNNING",
     "STEPPING",
     "STOPPED",
-    "TEXT_BYTES",
-    "TEXT_LIMIT",
     "Place",
     "SessionKey",
     "address",
-    "cap",
-    "left_out",
     "names_file",
     "since",
 ]
@@ -69,11 +65,6 @@ BUSY = "busy"  # got a line, has not answered yet
 STEPPING = "stepping"  # resumed by a stepping command: expected back
 RUNNING = "running"  # resumed by continue: may never stop again
 ENDED = "ended"
-
-#: The most text of one prompt that crosses the control plane, in characters.
-TEXT_LIMIT = 200_000
-#: ... and in bytes, as a message is limited in bytes.
-TEXT_BYTES = 600_000
 
 #: pdb's words that abort an endpoint: a person is asked before they are sent.
 QUITS = ("q", "quit", "exit")
@@ -130,30 +121,6 @@ def names_file(wanted: str, filename: str) -> bool:
     if filename == wanted or filename.endswith("/" + wanted.lstrip("/")):
         return True
     return os.path.isabs(wanted) and os.path.realpath(filename) == os.path.realpath(wanted)
-
-
-def cap(text: str, limit: int = TEXT_LIMIT) -> str:
-    """Return ``text`` as it can be sent: lone surrogates escaped, its middle left out above ``limit`` characters.
-
-    It has at most `TEXT_BYTES` bytes, without the line that says what was left out.
-    """
-    gone = max(0, len(text) - 2 * limit)  # escaped, a text is longer: this much is not looked at
-    if gone:
-        text = text[:limit] + text[len(text) - limit :]
-    encoded = text.encode("utf-8", "backslashreplace")
-    if not text.isascii():
-        text = encoded.decode("utf-8")
-    if not gone and len(text) <= limit and len(encoded) <= TEXT_BYTES:
-        return text
-    half = limit // 2
-    head = text[:half].encode()[: TEXT_BYTES // 2].decode("utf-8", "ignore")
-    tail = text[len(text) - half :].encode()[-TEXT_BYTES // 2 :].decode("utf-8", "ignore")
-    return f"{head}{left_out(gone + len(text) - len(head) - len(tail))}{tail}"
-
-
-def left_out(characters: int) -> str:
-    """Return the line that stands for text that is not there."""
-    return f"\n... {characters} characters left out ...\n"
 
 
 def since(start: float, now: float | None = None) -> str:

@@ -73,7 +73,7 @@ class Agent:
             "spawn": self._on_spawn,
             "stop": self._on_stop,
             "ping": lambda _message: self._root.tell({"t": "pong"}),
-            "gather": self._gathers.begin,
+            "gather": self._on_gather,
             "ungather": self._gathers.leave,
         }
         #: Requests to start ranks of which the last message is still to come, by mesh.
@@ -193,9 +193,14 @@ class Agent:
 
     # -- ranks
 
+    def _on_gather(self, message: dict[str, Any]) -> None:
+        self._starter.hurry({(mesh, rank) for mesh, ranks in message["targets"].items() for rank in ranks})
+        self._gathers.begin(message)
+
     def _to_rank(self, address: Address, frame: Frame) -> None:
+        self._starter.hurry((address,))
         child = self._children.get(address)
-        if child is not None and child.pid:
+        if child is not None:
             self._send_rank(child, control_frame(unpack_control(frame.payload)))
 
     def _send_rank(self, child: Child, data: bytes) -> None:

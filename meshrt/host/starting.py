@@ -6,7 +6,7 @@ import os
 import selectors
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from meshrt.host.child import Birth, Child, Plumbing, become_rank
 from meshrt.host.zygote import Zygote
@@ -68,9 +68,22 @@ class Starter:
         """Fork some of those that wait."""
         until = time.monotonic() + _AT_A_TIME
         while self._waiting and time.monotonic() < until:
-            prepared = self._prepare(*self._waiting.popleft())
-            if prepared is not None:
-                self._fork(*prepared)
+            self._begin(*self._waiting.popleft())
+
+    def hurry(self, wanted: Container[Address]) -> None:
+        """Fork these now if they wait: something is to be sent to them."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, deque()
+            for birth, log_directory in waiting:
+                if (birth.mesh_id, birth.rank) in wanted:
+                    self._begin(birth, log_directory)
+                else:
+                    self._waiting.append((birth, log_directory))
+
+    def _begin(self, birth: Birth, log_directory: str) -> None:
+        prepared = self._prepare(birth, log_directory)
+        if prepared is not None:
+            self._fork(*prepared)
 
     def start_preloaded(
         self, mesh: str, births: Iterable[Birth], log_directory: str, modules: list[str], env: dict[str, str]

@@ -47,6 +47,14 @@ def test_equal_answers_are_one_group(engine: LocalEngine) -> None:
     assert question.reports[-1].done
 
 
+@pytest.mark.parametrize("preload", [[], ["json"]])
+def test_ranks_that_are_not_forked_yet_answer_too(preload: list[str]) -> None:
+    mesh = proc_mesh(n=48, preload=preload)
+    groups = Question("ping", targets={mesh.mesh_id: range(48)}).wait()
+    assert {group.kind for group in groups} == {"answered"}
+    assert sorted(rank for group in groups for rank in group.ranks) == list(range(48))
+
+
 def test_several_meshes_and_parts_of_them() -> None:
     started(3)
     started(4)

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from meshrt.debug.broker.sessions import Session
-from meshrt.debug.protocol import PDB_PROMPT, SessionKey, cap
+from meshrt.debug.protocol import PDB_PROMPT, SessionKey
 from meshrt.hooks import Body, RootServices, ToolClient
+from meshrt.inspect.capping import cap
 from meshrt.selection import fold_ranks
 
 __all__ = ["Attachment", "Job", "Jobs"]

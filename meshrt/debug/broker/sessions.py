@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from meshrt.debug.protocol import BUSY, ENDED, RUNNING, STEPPING, STOPPED, TEXT_LIMIT, Place, SessionKey, address, cap
+from meshrt.debug.protocol import BUSY, ENDED, RUNNING, STEPPING, STOPPED, Place, SessionKey, address
 from meshrt.hooks import Body, ToolClient
+from meshrt.inspect.capping import TEXT_LIMIT, cap
 from meshrt.selection import Shape
 
 __all__ = ["Session", "SessionTable", "Waiter", "key_of"]

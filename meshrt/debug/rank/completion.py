@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import MemberDescriptorType, ModuleType
 from typing import Any
 
-from meshrt.debug.rank.values import stored
+from meshrt.inspect.values import stored
 
 __all__ = ["complete"]
 

@@ -19,8 +19,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from meshrt.debug.protocol import left_out
 from meshrt.debug.rank.stand_in import StandIn, unwrapped
+from meshrt.inspect.capping import left_out
+from meshrt.inspect.values import PASSED_ON
 
 __all__ = [
     "DEBUGGERS_OWN",
@@ -61,6 +62,7 @@ class Released(BaseException):
 
 #: What may leave a prompt; whatever else is raised there is shown.
 DEBUGGERS_OWN = (Released, bdb.BdbQuit)
+PASSED_ON.extend(DEBUGGERS_OWN)
 
 
 class Console:

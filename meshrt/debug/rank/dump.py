@@ -11,33 +11,30 @@ import inspect
 import json
 import linecache
 import re
-import reprlib
 import sys
 import threading
 import time
 import traceback
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
 
 from meshrt.debug.dumpfile import FORMAT, VERSION, write_dump
-from meshrt.debug.protocol import cap
-from meshrt.debug.rank.exceptions import chain_of, frames_of
 from meshrt.debug.rank.sources import SourceFetcher
-from meshrt.debug.rank.values import class_name, describe, is_array, safe_text, stored
 from meshrt.hooks import Body, EndpointCall, RankServices
+from meshrt.inspect.capping import cap
+from meshrt.inspect.exceptions import chain_of, frames_of
+from meshrt.inspect.values import class_name, module_name, safe_text
+from meshrt.inspect.variables import Variables
 from meshrt.selection import Shape
 
 __all__ = ["Dumper"]
 
 #: Files that one rank writes: a rank that fails all the time must not fill the disk.
 _MOST_FILES = 20
-#: Characters of one value, of all values of a file, and of the traceback as text.
-_VALUE_MAX = 2000
+#: Characters of all values of a file, and of the traceback as text.
 _VALUES_MAX = 1_000_000
 _TRACEBACK_MAX = 200_000
 _MOST_FRAMES = 100
-_MOST_ATTRIBUTES = 100
 _SOURCE_LINES_MAX = 400
 
 
@@ -101,12 +98,12 @@ class Dumper:
 
     def _frames(self, exception: BaseException) -> list[Body]:
         entries = frames_of(exception, _MOST_FRAMES)
-        values = _Values()
+        values = Variables(_VALUES_MAX)
         # The innermost ones first: if something has to be left out, it is not theirs.
         frames = [self._frame(frame, line, values) for frame, line in reversed(entries)]
         return frames[::-1]
 
-    def _frame(self, frame: FrameType, line: int, values: _Values) -> Body:
+    def _frame(self, frame: FrameType, line: int, values: Variables) -> Body:
         code = frame.f_code
         self._sources.ensure(code.co_filename)
         first, source = _source(code, line)
@@ -118,62 +115,6 @@ class Dumper:
             "source": source,
             "locals": values.of(frame),
         }
-
-
-class _Values(reprlib.Repr):
-    """Texts of local variables: bounded in depth and length, one by one and together."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxlevel = 4
-        self.maxstring = self.maxlong = self.maxother = 400
-        self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = self.maxdeque = self.maxarray = 20
-        self.maxdict = 20
-        self._left = _VALUES_MAX
-
-    def of(self, frame: FrameType) -> Body:
-        """Return the local variables of ``frame``, by name."""
-        texts: Body = {}
-        for name, value in list(frame.f_locals.items()):
-            self._add(texts, str(name), value)
-            # The default repr of an object says nothing: its attributes do.
-            if stored(type(value), "__repr__") is object.__repr__:
-                for attribute, inner in _attributes(value):
-                    self._add(texts, f"{name}.{attribute}", inner)
-        return texts
-
-    def _add(self, texts: Body, name: str, value: Any) -> None:
-        if self._left <= 0:
-            texts["..."] = "more was left out"
-            return
-        texts[name] = self._text(value)
-        self._left -= len(texts[name])
-
-    def _text(self, value: Any) -> str:
-        try:
-            return cap(self.repr(value), _VALUE_MAX)
-        except BaseException as error:  # whatever a __repr__ does must not change what the program raised
-            return f"*** {class_name(value)}.__repr__ raised {class_name(error)}"
-
-    def repr1(self, x: Any, level: int) -> str:
-        # reprlib goes by the name of the class: a user's own `list` is not ours to look into.
-        if is_array(x):
-            return describe(x)[0]
-        if _module(type(x)) not in ("builtins", "collections", "array"):
-            return self.repr_instance(x, level)
-        return super().repr1(x, level)
-
-    def repr_instance(self, x: Any, level: int) -> str:
-        return cap(safe_text(x), self.maxother)
-
-
-def _attributes(value: Any) -> list[tuple[str, Any]]:
-    """Return the instance variables of ``value``, without asking its class for them."""
-    try:
-        found = object.__getattribute__(value, "__dict__")
-        return [(str(name), inner) for name, inner in list(found.items())[:_MOST_ATTRIBUTES]]
-    except BaseException:
-        return []  # slots, or a property of that name
 
 
 def _exception(exception: BaseException) -> Body:
@@ -190,17 +131,9 @@ def _exception(exception: BaseException) -> Body:
 
 def _named(exception: BaseException) -> Body:
     cls = type(exception)
-    module, name = _module(cls), str(type.__dict__["__qualname__"].__get__(cls))
+    module, name = module_name(cls), str(type.__dict__["__qualname__"].__get__(cls))
     full = name if module == "builtins" else f"{module}.{name}"
     return {"type": full, "message": cap(safe_text(exception, str), 10_000)}
-
-
-def _module(cls: type) -> str:
-    """Return the module of ``cls``, without asking its metaclass."""
-    try:
-        return str(type.__dict__["__module__"].__get__(cls))
-    except BaseException:
-        return "?"
 
 
 def _coordinates(call: EndpointCall) -> Body:

@@ -14,13 +14,13 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from meshrt.debug.protocol import TEXT_LIMIT, cap
 from meshrt.debug.rank import awaiting
 from meshrt.debug.rank.console import routed
 from meshrt.debug.rank.sources import SourceFetcher
-from meshrt.debug.rank.values import describe, describe_pretty, safe_text, within
 from meshrt.errors import MeshError
 from meshrt.hooks import ActorState, Answer, Body, RankServices
+from meshrt.inspect.capping import TEXT_LIMIT, cap
+from meshrt.inspect.values import describe, describe_pretty, safe_text, within
 
 __all__ = ["Evaluator", "limit_of", "namespace_of"]
 

@@ -8,14 +8,15 @@ import traceback
 from collections.abc import Mapping
 
 from meshrt.actor.errors import type_name
-from meshrt.debug.protocol import MODES, cap
+from meshrt.debug.protocol import MODES
 from meshrt.debug.rank.dump import Dumper
-from meshrt.debug.rank.exceptions import chain_of, frames_of
 from meshrt.debug.rank.sources import SourceFetcher
-from meshrt.debug.rank.values import safe_text
 from meshrt.debug.stepping import visible
 from meshrt.errors import MeshError
 from meshrt.hooks import POST_MORTEM_VALUES, Body, EndpointCall, RankServices
+from meshrt.inspect.capping import cap
+from meshrt.inspect.exceptions import chain_of, frames_of
+from meshrt.inspect.values import safe_text
 
 __all__ = ["PostMortem", "aborted", "exception_facts", "exception_text"]
 

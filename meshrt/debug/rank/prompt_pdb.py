@@ -31,9 +31,9 @@ from meshrt.debug.rank.console import (
     standard_out,
 )
 from meshrt.debug.rank.sources import SourceFetcher
-from meshrt.debug.rank.values import class_name, describe, describe_pretty, safe_text
 from meshrt.debug.rank.variables import assigned, changed, left_alone
 from meshrt.hooks import Body
+from meshrt.inspect.values import class_name, describe, describe_pretty, safe_text
 
 __all__ = ["PromptOwner", "PromptPdb"]
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Protocol
 
-from meshrt.debug.protocol import TEXT_LIMIT, cap
 from meshrt.debug.rank.breakpoints import MeshBreaks
 from meshrt.debug.rank.console import Console
 from meshrt.debug.rank.postmortem import exception_facts
@@ -18,8 +17,9 @@ from meshrt.debug.rank.rank_pdb import RankPdb, Stack
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.rank.suspended import may_break
 from meshrt.debug.rank.users_trace import UsersTrace, is_ours
-from meshrt.debug.rank.values import within
 from meshrt.hooks import Body, EndpointCall, RankServices
+from meshrt.inspect.capping import TEXT_LIMIT, cap
+from meshrt.inspect.values import within
 
 __all__ = ["RankSession"]
 

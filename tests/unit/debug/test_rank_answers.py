@@ -9,10 +9,10 @@ from typing import Any
 import msgpack
 import pytest
 
-from meshrt.debug.protocol import TEXT_BYTES, TEXT_LIMIT, cap
 from meshrt.debug.rank.evaluate import _HANGING_MAX
 from meshrt.errors import MeshError
 from meshrt.hooks import Body
+from meshrt.inspect.capping import TEXT_BYTES, TEXT_LIMIT, cap
 from tests.unit.debug import endpoints
 from tests.unit.debug.endpoints import line_of
 from tests.unit.debug.fakes import WAIT, FakeRank

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from meshrt.debug.rank.exceptions import chain_of, frames_of
 from meshrt.debug.rank.postmortem import PostMortem, aborted, exception_facts, exception_text
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.hooks import Hooks
+from meshrt.inspect.exceptions import chain_of, frames_of
 from tests.unit.debug import endpoints
 from tests.unit.debug.endpoints import line_of
 from tests.unit.debug.fakes import FakeRank, FakeRankServices

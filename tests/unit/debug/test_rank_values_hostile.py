@@ -17,8 +17,8 @@ from meshrt.debug.dumpfile import read_dump
 from meshrt.debug.rank.console import Released
 from meshrt.debug.rank.dump import Dumper
 from meshrt.debug.rank.sources import SourceFetcher
-from meshrt.debug.rank.values import class_name, describe, describe_pretty, is_array, safe_text
 from meshrt.hooks import EndpointCall
+from meshrt.inspect.values import class_name, describe, describe_pretty, is_array, safe_text
 from tests.unit.debug.fakes import FakeRank, FakeRankServices
 
 CALL = EndpointCall("m1", "trainer", 2, "step", [["gpus"], 0, [4], [1]])

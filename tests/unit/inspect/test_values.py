@@ -9,8 +9,8 @@ from typing import Any
 import numpy
 import pytest
 
-from meshrt.debug.protocol import TEXT_LIMIT
-from meshrt.debug.rank.values import describe, describe_pretty, within
+from meshrt.inspect.capping import TEXT_LIMIT
+from meshrt.inspect.values import describe, describe_pretty, within
 
 
 class Tensor:

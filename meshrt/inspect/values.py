@@ -13,12 +13,23 @@ import sys
 from collections.abc import Callable
 from typing import Any, cast
 
-from meshrt.debug.protocol import cap
-from meshrt.debug.rank.console import DEBUGGERS_OWN
 from meshrt.hooks import Body
+from meshrt.inspect.capping import cap
 
-__all__ = ["class_name", "describe", "describe_pretty", "is_array", "safe_text", "stored", "within"]
+__all__ = [
+    "PASSED_ON",
+    "class_name",
+    "describe",
+    "describe_pretty",
+    "is_array",
+    "module_name",
+    "safe_text",
+    "stored",
+    "within",
+]
 
+#: What a value's own code cannot have raised: the debugger ends it so, and adds here what it uses for that.
+PASSED_ON: list[type[BaseException]] = []
 #: Elements of an array that is shown in full.
 _SMALL = 8
 _ARRAYS = ("ndarray", "Tensor")
@@ -57,7 +68,7 @@ def safe_text(value: Any, shown: Callable[[Any], str] = repr) -> str:
     """Return ``shown(value)``, or what its ``__repr__`` raised, whatever that is."""
     try:
         return cap("".join([shown(value)]))  # a plain str, not one of the user's
-    except DEBUGGERS_OWN:
+    except tuple(PASSED_ON):
         raise
     except BaseException as error:
         return f"*** {class_name(value)}.__repr__ raised {class_name(error)}: {_message(error)}"
@@ -66,6 +77,14 @@ def safe_text(value: Any, shown: Callable[[Any], str] = repr) -> str:
 def class_name(value: Any) -> str:
     """Return the name of the class of ``value``, without running code of the class or of its metaclass."""
     return str(type.__dict__["__name__"].__get__(type(value)))
+
+
+def module_name(cls: type) -> str:
+    """Return the module of ``cls``, without asking its metaclass."""
+    try:
+        return str(type.__dict__["__module__"].__get__(cls))
+    except BaseException:
+        return "?"
 
 
 def stored(cls: type, name: str) -> Any:
@@ -88,7 +107,7 @@ class _PassedOver:
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
-        return kind is not None and not issubclass(kind, DEBUGGERS_OWN)
+        return kind is not None and not issubclass(kind, tuple(PASSED_ON))
 
 
 def _bases(cls: type) -> tuple[type, ...]:
@@ -102,7 +121,7 @@ def _names(value: Any) -> list[str]:
 def _message(error: BaseException) -> str:
     try:
         return cap("".join([str(error)]), 500)
-    except DEBUGGERS_OWN:
+    except tuple(PASSED_ON):
         raise
     except BaseException:
         return "(and its text cannot be shown)"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import NamedTuple
 
-from meshrt.debug.stepping import is_hidden
+from meshrt.inspect.visibility import is_hidden
 from meshrt.wire.codec import own_attribute
 
 __all__ = ["Linked", "chain_of", "frames_of"]

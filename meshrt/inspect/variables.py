@@ -1,0 +1,73 @@
+"""Local variables of a stack frame as text, whatever they are."""
+
+from __future__ import annotations
+
+import reprlib
+from types import FrameType
+from typing import Any
+
+from meshrt.hooks import Body
+from meshrt.inspect.capping import cap
+from meshrt.inspect.values import class_name, describe, is_array, module_name, safe_text, stored
+
+__all__ = ["Variables"]
+
+#: Characters of one value.
+_VALUE_MAX = 2000
+_MOST_ATTRIBUTES = 100
+
+
+class Variables(reprlib.Repr):
+    """Texts of local variables: bounded in depth and length, one by one and together."""
+
+    def __init__(self, total: int) -> None:
+        super().__init__()
+        self.maxlevel = 4
+        self.maxstring = self.maxlong = self.maxother = 400
+        self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = self.maxdeque = self.maxarray = 20
+        self.maxdict = 20
+        self._left = total
+
+    def of(self, frame: FrameType) -> Body:
+        """Return the local variables of ``frame``, by name."""
+        texts: Body = {}
+        for name, value in list(frame.f_locals.items()):
+            self._add(texts, str(name), value)
+            # The default repr of an object says nothing: its attributes do.
+            if stored(type(value), "__repr__") is object.__repr__:
+                for attribute, inner in _attributes(value):
+                    self._add(texts, f"{name}.{attribute}", inner)
+        return texts
+
+    def _add(self, texts: Body, name: str, value: Any) -> None:
+        if self._left <= 0:
+            texts["..."] = "more was left out"
+            return
+        texts[name] = self._text(value)
+        self._left -= len(texts[name])
+
+    def _text(self, value: Any) -> str:
+        try:
+            return cap(self.repr(value), _VALUE_MAX)
+        except BaseException as error:  # whatever a __repr__ does must not change what the program raised
+            return f"*** {class_name(value)}.__repr__ raised {class_name(error)}"
+
+    def repr1(self, x: Any, level: int) -> str:
+        # reprlib goes by the name of the class: a user's own `list` is not ours to look into.
+        if is_array(x):
+            return describe(x)[0]
+        if module_name(type(x)) not in ("builtins", "collections", "array"):
+            return self.repr_instance(x, level)
+        return super().repr1(x, level)
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        return cap(safe_text(x), self.maxother)
+
+
+def _attributes(value: Any) -> list[tuple[str, Any]]:
+    """Return the instance variables of ``value``, without asking its class for them."""
+    try:
+        found = object.__getattribute__(value, "__dict__")
+        return [(str(name), inner) for name, inner in list(found.items())[:_MOST_ATTRIBUTES]]
+    except BaseException:
+        return []  # slots, or a property of that name
