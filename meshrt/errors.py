@@ -55,6 +55,7 @@ __all__ = [
     "SupervisionError",
     "UsageError",
     "describe_exit",
+    "one_line",
     "user_stack",
 ]
 
@@ -98,6 +99,8 @@ class RemoteException:
     traceback: str
     notes: tuple[str, ...] = ()
     cause: RemoteException | None = None
+    #: The number of the failure in its program; "" where nobody counted it.
+    failure: str = ""
 
 
 def _rebuild(cls: type[MeshError], args: tuple[Any, ...], state: dict[str, Any]) -> MeshError:
@@ -171,7 +174,12 @@ class ActorError(MeshError):
         endpoint: ``"step"``, ``"__init__"`` ...
         remote: The exception as data, always there.
         exception: The exception object itself, or None where it could not be pickled.
+        others: Those of the further ranks that had raised by then, as data; in the order of the ranks.
     """
+
+    others: tuple[ActorError, ...] = ()
+    #: What they raised, in a few lines.
+    others_text: str = ""
 
     def __init__(
         self, place: RankPlace, endpoint: str, remote: RemoteException, exception: BaseException | None = None
@@ -193,7 +201,8 @@ class ActorError(MeshError):
 
     def __str__(self) -> str:
         head = f"{self.place.actor or 'actor'}.{self.endpoint}() raised on {self.place.where}: {_headline(self.remote)}"
-        return f"{head}\n\n{self.remote.traceback.rstrip()}" if self.remote.traceback else head
+        text = f"{head}\n\n{self.remote.traceback.rstrip()}" if self.remote.traceback else head
+        return f"{text}\n\n{self.others_text}" if self.others_text else text
 
 
 def _headline(remote: RemoteException) -> str:
@@ -301,6 +310,16 @@ def user_stack(stack: str) -> str:
     frames = [line for line in lines[1:] if RUNTIME_FILES not in line]
     what = head.partition("\n")[0] if head.startswith("Fatal") else "stack"
     return "\n".join([f"{what} (most recent call first):", *(frames or lines[1:])])
+
+
+def one_line(text: str, most: int) -> str:
+    """Return ``text`` in one line that cannot act on a terminal; its end is left out if it is long."""
+    shown = text.strip()[: 2 * most]
+    line = "".join(
+        each if each.isprintable() else " " if each in "\n\t" else each.encode("unicode_escape").decode("ascii")
+        for each in shown
+    )
+    return line if len(line) <= most else line[: most - 4] + " ..."
 
 
 def describe_exit(exit_code: int | None, signal: int | None) -> str:

@@ -12,6 +12,7 @@ message to each host agent; the agents ask their ranks, group equal answers, ask
 a signal, and send up what they have in few messages.
 
 Hooks of a rank: ``proc_ready`` (once, when it serves), ``endpoint_enter`` / ``endpoint_exit`` / ``endpoint_error``,
+``raised`` (whatever user code let out, in threads and tasks too),
 ``pulse`` (on the control thread, at each ping of the host agent, about once a second), ``proc_closing``. In any
 process: ``hold_changed`` (deadlines begin or cease to stand still). The plug-ins in `PULSE_PLUGINS` live by the pulse:
 they are loaded at the first ping of a rank instead of on first use.
@@ -37,6 +38,7 @@ __all__ = [
     "PLUGINS",
     "POST_MORTEM_VALUES",
     "PULSE_PLUGINS",
+    "UNRAISABLE",
     "ActorState",
     "Answer",
     "Body",
@@ -44,6 +46,7 @@ __all__ = [
     "Gathered",
     "Group",
     "Hooks",
+    "Raised",
     "RankServices",
     "RootServices",
     "ToolClient",
@@ -63,6 +66,7 @@ Answer = Callable[[Body | None, str], None]
 PLUGINS: dict[str, tuple[str, str]] = {
     "debug": ("meshrt.debug.rank.debugger", "meshrt.debug.broker.broker"),
     "inspect": ("meshrt.inspect.rank", "meshrt.inspect.root"),
+    "failure": ("meshrt.failure.rank", "meshrt.failure.root"),
 }
 
 #: Plug-ins that a rank loads at its first ping. Host agents import them, so that ranks are forked with them.
@@ -79,6 +83,28 @@ class EndpointCall:
     endpoint: str
     #: The view through which the call came: ``[labels, offset, sizes, strides]`` (`Shape.from_wire`).
     view: list[Any]
+
+
+#: Where an exception was raised that Python could only print: in ``__del__``, or in a callback of C code.
+UNRAISABLE = "code that cannot raise"
+
+
+@dataclass(slots=True)
+class Raised:
+    """An exception that user code has let out of an endpoint, a thread or a task.
+
+    Attributes:
+        failure: Its number in the program; the error that a caller gets has it too.
+        call: The endpoint; for a task, the actor that it belongs to; None for a thread.
+        what: Where it was let out, if that was no endpoint: ``"a task"``, ``"thread 'loader'"``.
+        waited_for: Whether a caller is told.
+    """
+
+    failure: str
+    error: BaseException
+    call: EndpointCall | None
+    what: str = ""
+    waited_for: bool = False
 
 
 #: What the environment variable ``MESHRT_POST_MORTEM`` may say, and what ranks do then when an endpoint raises.
@@ -230,6 +256,8 @@ class RootServices(Protocol):
     """What a plug-in finds in the root. On the root's loop, unless said otherwise."""
 
     run_id: str
+    #: Where files for a person to read afterwards go.
+    run_directory: Path
     #: name -> coroutine function (client, body) -> body, for requests of terminals.
     tool_operations: dict[str, Callable[[ToolClient, Body], Awaitable[Body | None]]]
     #: name -> function (mesh id, base rank, body), for events sent with `RankServices.notify`.
@@ -245,6 +273,9 @@ class RootServices(Protocol):
     rank_born: list[Callable[[str, int], None]]
     #: called as ``fn(mesh id, base rank, description)`` when a rank's process has ended ("was killed by SIGKILL").
     rank_gone: list[Callable[[str, int, str], None]]
+    #: called as ``fn(mesh id, base rank, fate)`` when a rank has ended that nobody stopped; ``fate`` says how, as plain
+    #: data (`meshrt.transport.fate.Fate`, and ``waited_for``: whether callers are told).
+    rank_lost: list[Callable[[str, int, Body], None]]
     #: called as ``fn(mesh id, base rank, state)`` when a rank ceases to answer (``"stopped"`` by a signal, or
     #: ``"busy"`` in C), and when it answers again (``""``).
     rank_silent: list[Callable[[str, int, str], None]]
@@ -325,6 +356,11 @@ class Hooks:
         self.endpoint_enter: list[Callable[[EndpointCall], None]] = []
         self.endpoint_exit: list[Callable[[EndpointCall], None]] = []
         self.endpoint_error: list[Callable[[EndpointCall, BaseException], None]] = []
+        #: Rank side, on the thread that raised, behind `endpoint_error`.
+        self.raised: list[Callable[[Raised], None]] = []
+        #: Root side, on a thread of the script: a block that owns the mesh ends with an exception, which is about to
+        #: stop it; or the script itself does ("" for the mesh). May take a while.
+        self.script_failed: list[Callable[[str, BaseException], None]] = []
         #: Rank side, on the control thread.
         self.proc_closing: list[Callable[[], None]] = []
         #: Rank side, on the control thread, about once a second; must not block.
@@ -362,6 +398,8 @@ class Hooks:
             self.endpoint_enter,
             self.endpoint_exit,
             self.endpoint_error,
+            self.raised,
+            self.script_failed,
             self.proc_closing,
             self.pulse,
             self.signalled,

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import traceback
 
 from meshrt.errors import RUNTIME_FILES, RemoteException
+from meshrt.hooks import EndpointCall, Raised, hooks
 from meshrt.wire.codec import describe, own_attribute, text_of
 
-__all__ = ["describe_exception", "type_name"]
+__all__ = ["describe_exception", "tell_raised", "type_name"]
 
 _TEXT_MAX = 1 << 18
+_numbers = itertools.count(1)
 
 
 def type_name(error: BaseException) -> str:
     """Return the name of an exception's type as a traceback shows it. Never raises, and runs no user code."""
     return describe(error).removeprefix("builtins.").removeprefix("__main__.")
+
+
+def tell_raised(error: BaseException, call: EndpointCall | None, what: str = "", *, waited_for: bool = False) -> str:
+    """Tell the hooks of an exception that user code let out; returns the number of this failure, "" without hooks."""
+    if not hooks.raised:
+        return ""
+    failure = f"{os.getpid():x}.{next(_numbers)}"
+    hooks.run(hooks.raised, Raised(failure, error, call, what, waited_for))
+    return failure
 
 
 def describe_exception(error: BaseException) -> RemoteException:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgpack
@@ -16,13 +17,13 @@ import msgpack
 from meshrt.actor.context import ActorInstance, CallContext, enter, leave
 from meshrt.actor.ending import StopInterrupt, end_forked_child
 from meshrt.actor.endpoint import endpoints_of
-from meshrt.actor.errors import describe_exception
+from meshrt.actor.errors import describe_exception, tell_raised
 from meshrt.errors import ProtocolError, RemoteException
 from meshrt.hooks import hooks
 from meshrt.selection import Shape
 from meshrt.wire import codec
 from meshrt.wire.frames import Frame, pack_header, split_frames
-from meshrt.wire.messages import ERROR, NO_REPLY, RESULT, error_to_wire
+from meshrt.wire.messages import ERROR, NO_ERROR, NO_REPLY, RESULT, error_to_wire
 
 __all__ = ["Execution", "Executor", "Parts"]
 
@@ -42,6 +43,7 @@ class Execution:
         "args",
         "call_id",
         "context",
+        "failure",
         "interrupted",
         "is_async",
         "is_concurrent",
@@ -73,6 +75,8 @@ class Execution:
         self.is_concurrent = False
         #: Cancelled by the end of the rank.
         self.interrupted = False
+        #: The number of its failure, once it has raised.
+        self.failure = ""
 
 
 class Executor:
@@ -256,8 +260,10 @@ class Executor:
             return None  # the rank ends: its fate, which says why, is what the caller is told
         if self._before_error:
             hooks.run(self._before_error)
+        call = execution.context.call
         if hooks.endpoint_error:
-            hooks.run(hooks.endpoint_error, execution.context.call, error)
+            hooks.run(hooks.endpoint_error, call, error)
+        execution.failure = tell_raised(error, call, waited_for=not execution.no_reply)
         if execution.context.endpoint == "__init__" and self.state == "new":
             return self.init_failed(execution, error)
         return self.failed(execution, error)
@@ -289,7 +295,7 @@ class Executor:
 
     def failed(self, execution: Execution, error: BaseException, kind: str = "") -> Parts | None:
         """Return the ERROR for an exception; without a caller it is reported to the root."""
-        remote = describe_exception(error)
+        remote = replace(describe_exception(error), failure=execution.failure)
         if execution.no_reply:
             self._unhandled(execution.context, remote)
             return None
@@ -307,7 +313,7 @@ class Executor:
         """Return the ERROR for a call that had not ended when its actor was stopped."""
         if execution.no_reply:
             return None
-        return split_frames(ERROR, [execution.call_id, [["", "", "", []]], [], "cancelled"], [])
+        return split_frames(ERROR, [execution.call_id, NO_ERROR, [], "cancelled"], [])
 
     def init_failed(self, execution: Execution, error: BaseException) -> Parts:
         """Return the ERROR for a failed INIT; later calls are told the same."""
@@ -328,7 +334,10 @@ class Executor:
 
     def report(self, what: str, error: BaseException) -> None:
         """Report an error of this actor that no caller waits for."""
-        self._unhandled(self._lone(what), describe_exception(error))
+        hooks.run(self._before_error)
+        context = self._lone(what)
+        failure = tell_raised(error, context.call, what)
+        self._unhandled(context, replace(describe_exception(error), failure=failure))
 
     def _lone(self, what: str) -> CallContext:
         instance = self.instance or ActorInstance(self.name, "", self.mesh_id, Shape.unity().extent.point(0))

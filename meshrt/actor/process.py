@@ -31,14 +31,14 @@ from meshrt.actor.actors import ActorHost
 from meshrt.actor.context import current_call
 from meshrt.actor.control import ControlThread
 from meshrt.actor.ending import exit_code
-from meshrt.actor.errors import type_name
+from meshrt.actor.errors import tell_raised, type_name
 from meshrt.actor.execute import Executor
 from meshrt.actor.forking import hold_sigterm_in_forks
 from meshrt.actor.headroom import SHORTAGES, headroom, say_unavailable
 from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.output import LineOutput, install_output
 from meshrt.errors import MeshError
-from meshrt.hooks import ActorState, Answer, Body, EndpointCall, hooks
+from meshrt.hooks import UNRAISABLE, ActorState, Answer, Body, EndpointCall, hooks
 from meshrt.host.child import Birth, Plumbing
 from meshrt.host.pulse import STACK_SIGNAL
 from meshrt.transport.fate import Fate
@@ -134,9 +134,11 @@ class RankProcess:
         signal.signal(_MAIN_SIGNAL, self._on_main_signal)
         if os.environ.get("MESHRT_POST_MORTEM", "0") not in ("", "0"):
             self.host.before_error.append(self._load_debugger)
+        self.host.before_error.append(self._load_failures)
         sys.breakpointhook = self._breakpointhook
         pdbhook.install()
         threading.excepthook = self._thread_excepthook
+        sys.unraisablehook = self._unraisablehook
 
     def _send(self, message: dict[str, Any]) -> None:
         self.control.send(message)
@@ -202,7 +204,20 @@ class RankProcess:
     def _thread_excepthook(self, args: Any) -> None:
         if self._stopping and args.exc_type.__name__ == "BdbQuit":
             return  # let go from a breakpoint because the mesh stops: nothing went wrong
+        if args.exc_value is not None and not issubclass(args.exc_type, SystemExit) and not self._stopping:
+            name = args.thread.name if args.thread is not None else "?"
+            self._tell_stray(args.exc_value, f"thread {name!r}")
         threading.__excepthook__(args)
+
+    def _unraisablehook(self, args: Any) -> None:
+        if args.exc_value is not None and not self._stopping:
+            self._tell_stray(args.exc_value, UNRAISABLE)
+        sys.__unraisablehook__(args)
+
+    def _tell_stray(self, error: BaseException, what: str) -> None:
+        """Tell of an exception that no endpoint let out; what Python prints of it is printed as well."""
+        hooks.run(self.host.before_error)
+        tell_raised(error, None, what)
 
     def _breakpointhook(self, *args: Any, **kwargs: Any) -> Any:
         """The first ``breakpoint()`` loads the debugger, which takes this hook over."""
@@ -220,6 +235,10 @@ class RankProcess:
         No hook itself: loading takes a while, and whatever else raises meanwhile has to find the debugger's hooks too.
         """
         hooks.load("debug", self, in_root=False)
+
+    def _load_failures(self) -> None:
+        """The first exception that user code lets out loads what writes them down."""
+        hooks.load("failure", self, in_root=False)
 
     def _on_main_signal(self, _number: int, frame: types.FrameType | None) -> None:
         # Not through `hooks.run`: what a hook raises here is meant for the code that was interrupted.

@@ -16,7 +16,7 @@ from meshrt.actor.callers import Message
 from meshrt.errors import ProtocolError
 from meshrt.transport.link import Link
 from meshrt.wire.frames import Frame, pack_header, split_frames
-from meshrt.wire.messages import CALL, ERROR, INIT, NO_REPLY, RESULT, STATE, STOP
+from meshrt.wire.messages import CALL, ERROR, INIT, NO_ERROR, NO_REPLY, RESULT, STATE, STOP
 
 __all__ = ["StoppedActors"]
 
@@ -120,7 +120,7 @@ def _answer_to(frame: Frame) -> list[Any] | None:
     try:
         if frame.kind == CALL:
             call_id, _, _, _, flags = frame.header
-            return None if flags & NO_REPLY else split_frames(ERROR, [call_id, [["", "", "", []]], [], "stopped"], [])
+            return None if flags & NO_REPLY else split_frames(ERROR, [call_id, NO_ERROR, [], "stopped"], [])
         if frame.kind == STOP:
             (call_id,) = frame.header
             return [pack_header(RESULT, [call_id, None])]

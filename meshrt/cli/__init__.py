@@ -10,6 +10,7 @@ __all__ = ["main"]
 #: Command -> (module with ``main(arguments) -> exit code``, what it does). Loaded by name: only the asked one.
 _COMMANDS = {
     "debug": ("meshrt.debug.__main__", "look into a running program"),
+    "postmortem": ("meshrt.failure.postmortem", "show why a program failed"),
 }
 
 

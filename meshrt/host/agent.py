@@ -24,11 +24,13 @@ from meshrt.host import osutil
 from meshrt.host.child import Birth, Child
 from meshrt.host.dumps import Dumps
 from meshrt.host.gather import Gathers
+from meshrt.host.oom import OutOfMemory
 from meshrt.host.output import Stream
 from meshrt.host.pulse import STACK_SIGNAL, Pulse
 from meshrt.host.rootlink import RootGoneError, RootLink
 from meshrt.host.starting import Starter
 from meshrt.host.strays import Strays
+from meshrt.host.waking import Waking
 from meshrt.transport.fate import Fate
 from meshrt.wire.frames import Frame
 from meshrt.wire.messages import Address, control_frame, unpack_control
@@ -78,6 +80,8 @@ class Agent:
         }
         #: Requests to start ranks of which the last message is still to come, by mesh.
         self._incomplete: dict[str, list[dict[str, Any]]] = {}
+        self._out_of_memory = OutOfMemory()
+        self._waking = Waking()
         self._timers: list[tuple[float, Callable[[], None]]] = []
         self._facts: dict[str, Any] = {}
         self._root_pidfd = -1
@@ -90,7 +94,10 @@ class Agent:
         self._tick()
         try:
             while True:
-                for key, events in self._selector.select(0 if self._starter.waits else self._next_timer()):
+                self._waking.begin()
+                ready = self._selector.select(0 if self._starter.waits else self._next_timer())
+                self._waking.woken()
+                for key, events in ready:
                     key.data(events)
                 self._starter.go_on()
                 self._run_timers()
@@ -264,6 +271,9 @@ class Agent:
         self._last_output(child)
         status = self._reap(child.pid)
         os.close(child.pidfd)
+        low, high = self._waking.span()
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+            child.hint = child.hint or self._out_of_memory.evidence()
         fate = Fate(
             "died",
             host=child.birth.host,
@@ -273,6 +283,8 @@ class Agent:
             stack=child.crash_text(),
             log_tail=_last_lines(child.log.tail),
             hint=child.hint,
+            low=low,
+            high=high,
         )
         if child.birth.mesh_id in self._stopping:
             fate = Fate("stopped", host=child.birth.host, pid=child.pid, exit_code=fate.exit_code, signal=fate.signal)

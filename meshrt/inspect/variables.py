@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Container
 from types import FrameType
 from typing import Any
 
@@ -28,16 +29,22 @@ class Variables(reprlib.Repr):
         self.maxdict = 20
         self._left = total
 
-    def of(self, frame: FrameType) -> Body:
-        """Return the local variables of ``frame``, by name."""
+    def of(self, frame: FrameType, hidden: Container[str] = ()) -> Body:
+        """Return the local variables of ``frame``, by name; those in ``hidden`` without what they hold."""
         texts: Body = {}
         for name, value in list(frame.f_locals.items()):
+            if name in hidden:
+                texts[str(name)] = ""
+                continue
             self._add(texts, str(name), value)
-            # The default repr of an object says nothing: its attributes do.
-            if stored(type(value), "__repr__") is object.__repr__:
+            if self.opens(value):
                 for attribute, inner in _attributes(value):
                     self._add(texts, f"{name}.{attribute}", inner)
         return texts
+
+    def opens(self, value: Any) -> bool:
+        """Whether the attributes of an object are told as well: its default repr says nothing."""
+        return stored(type(value), "__repr__") is object.__repr__
 
     def _add(self, texts: Body, name: str, value: Any) -> None:
         if self._left <= 0:

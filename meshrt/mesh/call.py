@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar, cast
 import msgpack
 
 from meshrt.errors import (
+    ActorError,
     ArgumentNotSerializable,
     CallTimeout,
     MeshError,
@@ -19,7 +20,7 @@ from meshrt.errors import (
     UsageError,
 )
 from meshrt.mesh.future import Future
-from meshrt.mesh.remote_errors import actor_error
+from meshrt.mesh.remote_errors import actor_error, add_others
 from meshrt.mesh.target import Target
 from meshrt.mesh.value_mesh import ValueMesh
 from meshrt.selection import fold_ranks
@@ -50,7 +51,8 @@ class _Answers(Future[T]):
         self._endpoint = endpoint
         self._left = len(target.shape)
         self._frames: list[Frame | None] = [None] * self._left
-        self._failed: tuple[int, Frame] | None = None
+        #: Those that have raised, the first one first.
+        self._failed: list[tuple[int, Frame]] = []
         self._lost: list[tuple[int, Fate, bool]] = []
 
     def deliver(self, position: int, frame: Frame) -> None:
@@ -60,8 +62,8 @@ class _Answers(Future[T]):
             self._left -= 1
             if not self._left:
                 self.finish()
-        elif self._failed is None and not self.finished:
-            self._failed = (position, frame)
+        else:
+            self._failed.append((position, frame))
             self.finish()
 
     def lose(self, position: int, fate: Fate, sent: bool) -> None:
@@ -71,9 +73,13 @@ class _Answers(Future[T]):
 
     def _check(self) -> None:
         """Raise the failure, if there is one."""
-        if self._failed is not None:
-            position, frame = self._failed
-            raise remote_error(self._target.place(position), self._endpoint, frame)
+        if self._failed:
+            (position, frame), *others = self._failed
+            error = remote_error(self._target.place(position), self._endpoint, frame)
+            if isinstance(error, ActorError):
+                also = ((self._target.place(other), frame) for other, frame in sorted(others, key=lambda each: each[0]))
+                add_others(error, also)
+            raise error
         if self._lost:
             # In the order of the ranks, whatever the order in which they were found dead.
             lost = sorted(self._lost, key=lambda entry: entry[0])

@@ -77,7 +77,7 @@ class Lifecycle:
             # Many ranks may end together: tell the callers once, so that their error can name all of them.
             self._executing = True
             self._post(self._execute)
-        self._services.on_gone(mesh_id, rank, fate)
+        self._services.on_gone(mesh_id, rank, fate, waited_for=bool(waited_for))
         if rank not in record.pids:
             if mesh_id in self.progress:
                 self.progress[mesh_id].update(len(record.shape))

@@ -33,6 +33,7 @@ class MeshOwner(Protocol):
     def name_of(self, mesh_id: str) -> str: ...
     def initialized(self, mesh_id: str) -> Future[None]: ...
     def check_whole(self, mesh_id: str, shape: Shape) -> None: ...
+    def failed(self, mesh_id: str, error: BaseException) -> None: ...
     def stop(self, mesh_id: str, grace: float) -> Future[None]: ...
 
 
@@ -84,6 +85,9 @@ class RankOwner:
         """Raise UsageError if ``shape`` is a part of the mesh only."""
         if len(shape) != self._sizes[mesh_id]:
             raise UsageError(f"{self._names[mesh_id]} is stopped as a whole, this is a slice of it ({shape})")
+
+    def failed(self, mesh_id: str, error: BaseException) -> None:
+        """The root hears of it by the error that this rank itself ends with."""
 
     def stop(self, mesh_id: str, grace: float) -> Future[None]:
         """Ask the root to end the mesh, behind the calls that this rank has sent."""

@@ -119,13 +119,19 @@ class HostMesh(MeshTrait):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
+        self._tell_failed(error)
         self.stop(_grace(kind))
+
+    def _tell_failed(self, error: BaseException | None) -> None:
+        for mesh in self._started:
+            mesh._tell_failed(error)
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
+        self._tell_failed(error)
         for future in self.stop(_grace(kind)):
             await future
 
@@ -239,13 +245,20 @@ class ProcMesh(MeshTrait):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
+        self._tell_failed(error)
         self._begin_stop(_grace(kind)).get()
+
+    def _tell_failed(self, error: BaseException | None) -> None:
+        """The block ends: what belongs to its error is looked at while the ranks still are there."""
+        if error is not None and not self._has_stopped():
+            self._owner().failed(self._mesh_id, error)
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
+        self._tell_failed(error)
         await self._begin_stop(_grace(kind))
 
     def get(self, timeout: float | None = None) -> Self:

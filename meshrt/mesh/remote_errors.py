@@ -11,15 +11,21 @@ import builtins
 import contextlib
 import functools
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any
 
-from meshrt.errors import ActorError, MeshError, RankPlace, RemoteException
+from meshrt.errors import ActorError, MeshError, RankPlace, RemoteException, one_line
+from meshrt.selection import fold_ranks
 from meshrt.wire.codec import own_attribute
+from meshrt.wire.frames import Frame
+from meshrt.wire.messages import error_from_wire
 
-__all__ = ["actor_error"]
+__all__ = ["actor_error", "add_others"]
 
+#: Kinds of further errors that are told, and characters of a message of theirs.
+_KINDS = 5
+_MESSAGE = 200
 #: Types that mean something to whoever raises them: the end of an iteration, or a rank of the call itself.
 _NEVER = (MeshError, StopIteration, StopAsyncIteration)
 
@@ -46,6 +52,28 @@ def actor_error(
     error.args = (str(place), endpoint, remote.type, remote.message)
     own_attribute(error, "__dict__").update(facts, place=place, endpoint=endpoint, remote=remote, exception=exception)
     return error
+
+
+def add_others(error: ActorError, others: Iterable[tuple[RankPlace, Frame]]) -> None:
+    """Tell in ``error`` what further ranks have answered with errors of their own."""
+    found = []
+    for place, frame in others:
+        _, chain, _, kind = frame.header
+        if kind in ("", "init"):
+            found.append(ActorError(place, error.endpoint, error_from_wire(chain)))
+    groups: dict[str, list[ActorError]] = {}
+    for other in found:
+        groups.setdefault(other.remote.type, []).append(other)
+    lines = []
+    for name, members in list(groups.items())[:_KINDS]:
+        ranks = fold_ranks(member.rank for member in members)
+        word = "rank" if len(members) == 1 else "ranks"
+        message = one_line(members[0].remote.message, _MESSAGE)
+        more = ": " + message + (", ..." if len(members) > 1 else "") if message else ""
+        lines.append(f"{word} {ranks} raised too: {name}{more}")
+    if len(groups) > _KINDS:
+        lines.append(f"and {sum(map(len, list(groups.values())[_KINDS:]))} ranks raised something else")
+    error.others, error.others_text = tuple(found), "\n".join(lines)
 
 
 def _kind_of(remote: RemoteException, exception: BaseException | None) -> type[Exception] | None:

@@ -35,6 +35,7 @@ from meshrt.mesh.progress import Progress
 from meshrt.mesh.registry import MeshRecord, Registry
 from meshrt.mesh.requests import RankRequests
 from meshrt.mesh.roottree import RootTree
+from meshrt.mesh.script import Script
 from meshrt.mesh.services import Services
 from meshrt.mesh.spec import MeshSpec, check_limits
 from meshrt.mesh.terminal import Terminal
@@ -73,6 +74,7 @@ class Root:
         self.registry = Registry()
         self.terminal = Terminal()
         self.services = Services(self.run_id, self.run_directory, self.registry, self.driver, self.terminal)
+        self.script = Script(self.services, self.terminal)
         self.lifecycle = Lifecycle(self.registry, self.driver, self.services, self.terminal, self.post, self.stop)
         self.services.deferred_operations.update(RankRequests(self).operations)
         self._placement = Placement(
@@ -89,10 +91,13 @@ class Root:
         #: Why the loop ended before its time.
         self._failure = ""
         self.closed = False
+        #: The interpreter is on its way out.
+        self.at_exit = False
         self._last: list[Callable[[], object]] = []
         self._thread = threading.Thread(target=self._run, name="meshrt-root", daemon=True)
         raise_file_limit()
         self.driver.shield.install()
+        self.script.install()
         set_runtime(self.runtime, on_fork=self._in_forked_child)
 
     # -- meshes
@@ -157,6 +162,10 @@ class Root:
                 f"{record.name} is stopped as a whole: this is a slice of it ({shape} of {record.shape}); "
                 "stop an actor on a slice with its own stop()"
             )
+
+    def failed(self, mesh_id: str, error: BaseException) -> None:
+        """A block that owns the mesh ends with an exception, and the mesh with it."""
+        self.script.failed(mesh_id, error)
 
     def stop(self, mesh_id: str, grace: float) -> Future[None]:
         """End a mesh; the same future for everybody who asks."""
@@ -378,8 +387,11 @@ class Root:
                 record.initialized.get(_START_MAX)
 
     def _finish(self) -> None:
+        if self.at_exit:
+            self.script.at_end()
         for function in self._last:
             function()
+        self.script.uninstall()
         if self._thread.is_alive():
             self.post(lambda: self._end.set())
             self._thread.join(5.0)
@@ -450,6 +462,8 @@ def owner_of(mesh_id: str) -> Root | None:
 def _at_exit() -> None:
     global _ended
     _ended = True
+    if _root is not None:
+        _root.at_exit = True
     shutdown(0.5 if sys.exc_info()[0] is None and not hasattr(sys, "last_type") else 0.0)
 
 

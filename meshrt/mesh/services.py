@@ -15,6 +15,7 @@ from meshrt.hooks import Body, ToolClient, Waited, hooks, plugin_of
 from meshrt.mesh.gather import Gathers
 from meshrt.mesh.registry import MeshRecord, Registry
 from meshrt.mesh.terminal import Terminal
+from meshrt.mesh.unhandled import Unhandled
 from meshrt.transport.directories import log_path
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
@@ -61,6 +62,7 @@ class Services:
         self.at_birth: list[Callable[[], Sequence[tuple[str, Body]]]] = []
         self.rank_born: list[Callable[[str, int], None]] = []
         self.rank_gone: list[Callable[[str, int, str], None]] = []
+        self.rank_lost: list[Callable[[str, int, Body], None]] = []
         self.rank_silent: list[Callable[[str, int, str], None]] = []
         self.tables: dict[str, Any] = {}
         self.closing: list[Callable[[], None]] = []
@@ -73,6 +75,7 @@ class Services:
         self._request_id = 0
         self._holds: dict[Address, int] = {}
         self.gathers = Gathers(registry, self.call_later)
+        self._unhandled = Unhandled(self.announce, self.call_later)
         #: See `meshrt.hooks.RootServices`.
         self.gather = self.gathers.begin
         self.leave_gather = self.gathers.leave
@@ -245,13 +248,12 @@ class Services:
         host = record.agent_of[rank].host if record is not None else ""
         pid = record.pids.get(rank, 0) if record is not None else 0
         place = RankPlace(mesh_id, body["actor"], rank, coords, host, pid)
-        call = f"{body['actor']}.{body['endpoint']}()"
-        text = f"{call} raised on {place.where}, and nobody waits for it\n{remote.traceback.rstrip()}"
-        self.announce(text)
-        hooks.run(self.unhandled, mesh_id, rank, text)
+        endpoint = body["endpoint"]
+        call = f"{body['actor']}.{endpoint}()" if endpoint.isidentifier() else f"{endpoint} of {body['actor']}"
+        hooks.run(self.unhandled, mesh_id, rank, self._unhandled.say(place, call, remote))
 
-    def on_gone(self, mesh_id: str, rank: int, fate: Fate) -> None:
-        """A rank has ended: nothing waits for it any more."""
+    def on_gone(self, mesh_id: str, rank: int, fate: Fate, *, waited_for: bool) -> None:
+        """A rank has ended: nothing waits for it any more. ``waited_for``: callers are told."""
         before = bool(self._holds)
         self._holds.pop((mesh_id, rank), None)
         self._holds_changed(before)
@@ -260,3 +262,6 @@ class Services:
                 answer.set_exception(fate.error(RankPlace(mesh_id, "", rank), "", may_have_run=True))
         self.gathers.gone(mesh_id, rank, str(fate))
         hooks.run(self.rank_gone, mesh_id, rank, str(fate))
+        if fate.kind != "stopped":
+            self._load("failure")
+            hooks.run(self.rank_lost, mesh_id, rank, {"waited_for": waited_for, **fate.to_wire()})

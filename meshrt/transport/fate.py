@@ -28,6 +28,9 @@ class Fate:
     stack: str = ""
     hint: str = ""
     log_tail: Sequence[str] = ()
+    #: When the process ended: surely not before, surely not after; monotonic ns of its host.
+    low: int = 0
+    high: int = 0
 
     def to_wire(self) -> dict[str, Any]:
         """Return plain data."""

@@ -38,6 +38,7 @@ __all__ = [
     "CONTROL",
     "ERROR",
     "INIT",
+    "NO_ERROR",
     "NO_REPLY",
     "RESULT",
     "STATE",
@@ -59,6 +60,9 @@ RESULT = 4
 ERROR = 5
 STATE = 6
 CONTROL = 16
+
+#: The error of an ERROR whose kind says it all.
+NO_ERROR: list[Any] = [["", "", "", [], ""]]
 
 #: Flag of a CALL whose answer nobody wants (`broadcast`).
 NO_REPLY = 1
@@ -130,7 +134,8 @@ def error_to_wire(remote: RemoteException, *, brief: bool = False) -> list[Any]:
     wire = []
     for item in chain:
         noted = [_cut(note, message // 16) for note in item.notes[:notes]]
-        wire.append([_cut(item.type, 1000), _cut(item.message, message), _cut(item.traceback, traceback), noted])
+        texts = [_cut(item.type, 1000), _cut(item.message, message), _cut(item.traceback, traceback)]
+        wire.append([*texts, noted, item.failure])
         # The causes stand in the traceback of the first one as well.
         message, traceback, notes = (_BRIEF // 16, 0, 0) if brief else (message, traceback, notes)
     return wire
@@ -149,8 +154,9 @@ def error_from_wire(chain: list[Any]) -> RemoteException:
     """Inverse of `error_to_wire`. Raises ProtocolError for foreign data."""
     remote: RemoteException | None = None
     try:
-        for type_name, message, traceback, notes in reversed(chain):
-            remote = RemoteException(str(type_name), str(message), str(traceback), tuple(map(str, notes)), remote)
+        for type_name, message, traceback, notes, failure in reversed(chain):
+            texts = (str(type_name), str(message), str(traceback), tuple(map(str, notes)))
+            remote = RemoteException(*texts, remote, str(failure))
     except (TypeError, ValueError):
         remote = None
     if remote is None:

@@ -25,7 +25,7 @@ BEGUN = (STATE, [0, False])
 
 
 def refused(call_id: int) -> tuple[int, list[Any]]:
-    return ERROR, [call_id, [["", "", "", []]], [], "stopped"]
+    return ERROR, [call_id, [["", "", "", [], ""]], [], "stopped"]
 
 
 class Bench:

@@ -1,0 +1,18 @@
+"""Why a program failed: records of every way to end, the causes between them, and one report.
+
+::
+
+    rank       an exception -> capture -> event ``failure.record``        (`meshrt.failure.rank`)
+    agent      a process that ended -> its fate                           (`meshrt.host`)
+    root       records -> incident -> verdict -> report and file          (`meshrt.failure.root`)
+    afterwards ``meshrt postmortem``                                      (`meshrt.failure.postmortem`)
+
+An incident: ``(nothing) -> open`` with the first record, when it asks the other ranks for their stacks; ``open ->
+closed`` when nothing has come for a while. Its file is written as soon as the stacks are there, and again with what
+comes later.
+
+`meshrt.failure.causes` decides what caused what, and is pure; so are the groups and the text of the report. This is a
+plug-in: the runtime loads it by name when something has failed.
+"""
+
+__all__: list[str] = []

@@ -1,0 +1,192 @@
+"""An exception of user code as a record: its chain, its stack frames, and what their variables held.
+
+Nothing here asks an exception's own class for anything that user code may have overridden without being ready for
+whatever comes of it: the record is a courtesy, the exception goes on its way.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
+from typing import Any
+
+from meshrt.actor.errors import type_name
+from meshrt.errors import MeshError
+from meshrt.failure.record import ExceptionFacts, Frame, Reference
+from meshrt.inspect.capping import cap
+from meshrt.inspect.exceptions import chain_of, frames_of
+from meshrt.inspect.values import class_name, is_array, module_name, stored
+from meshrt.inspect.variables import Variables
+from meshrt.inspect.visibility import is_library_file, visible
+from meshrt.wire.codec import own_attribute, text_of
+
+__all__ = ["MASK", "capture", "masked"]
+
+#: Frames of one stack; exceptions of one chain or group; depth of groups in groups.
+_MOST_FRAMES = 60
+_MOST_LINKED = 10
+_DEEPEST = 4
+#: Frames of the user's own whose variables are kept: the innermost ones; and characters of all of them.
+_WITH_LOCALS = 4
+_LOCALS_MAX = 12_000
+_LOCAL_MAX = 400
+_MESSAGE_MAX = 8_000
+_NOTES = 10
+_LINE_MAX = 300
+
+_BUILTIN = ("builtins", "array", "_collections")
+#: What a frame has for its names, and nobody looks for.
+_NO_VALUES = (ModuleType, FunctionType, BuiltinFunctionType, type)
+#: What stands for a value that looks like a secret.
+MASK = "<masked>"
+_SECRET = re.compile(
+    r"pass(word|wd|phrase)?$|secret|token|credential|private_?key|api_?key|access_?key|auth(orization)?$|cookie", re.I
+)
+
+
+def masked(name: str) -> bool:
+    """Whether a variable of this name probably holds a secret."""
+    return _SECRET.search(name) is not None
+
+
+class _Untouched(Variables):
+    """Values as they lie there. No code of the user's is run for them: it might hang, on a device that is lost."""
+
+    def opens(self, value: Any) -> bool:
+        kind = type(value)
+        return not (is_array(value) or module_name(kind) in _BUILTIN or issubclass(kind, dict) or _is_of_python(kind))
+
+    def repr1(self, x: Any, level: int) -> str:
+        kind = type(x)
+        if is_array(x):
+            return _array(x)
+        if module_name(kind) in _BUILTIN:
+            return super().repr1(x, level)
+        if issubclass(kind, dict):
+            return self.repr_dict(x, level)
+        if _is_of_python(kind):
+            return cap(repr(x), self.maxother)
+        return f"<{module_name(kind)}.{class_name(x)}>".replace("<__main__.", "<")
+
+
+def _array(value: Any) -> str:
+    facts = [class_name(value), "x".join(map(str, tuple(value.shape))) or "scalar", str(value.dtype)]
+    device = str(getattr(value, "device", "cpu"))
+    return " ".join(fact for fact in (*facts, "" if device == "cpu" else device) if fact)
+
+
+def _is_of_python(kind: type) -> bool:
+    """Whether what shows a value of this class is the standard library's: ``Path``, ``datetime``, ``Enum`` ..."""
+    shown: Any = stored(kind, "__repr__")
+    module = getattr(shown, "__module__", None) or module_name(getattr(shown, "__objclass__", kind))
+    # These show what they hold.
+    return module.partition(".")[0] in sys.stdlib_module_names - {"builtins", "collections", "types", "functools"}
+
+
+def capture(error: BaseException) -> ExceptionFacts:
+    """Return what is known of ``error``. Never raises an Exception; at most about 100 kB as plain data."""
+    return _facts(error, _Untouched(_LOCALS_MAX), "", 0, [_MOST_LINKED])
+
+
+def _facts(error: BaseException, variables: Variables, relation: str, depth: int, left: list[int]) -> ExceptionFacts:
+    left[0] -= 1
+    linked = []
+    if depth < _DEEPEST:
+        nearest = next(chain_of(error), None) if depth < _MOST_LINKED else None
+        if nearest is not None and left[0] > 0:
+            how = "cause" if nearest.explicit else "context"
+            linked.append(_facts(nearest.exception, variables, how, depth + 1, left))
+        members = (member for member in _members(error) if left[0] > 0)
+        linked += [_facts(member, variables, "member", depth + 1, left) for member in members]
+    return ExceptionFacts(
+        type=type_name(error),
+        message=cap(_message(error), _MESSAGE_MAX),
+        bases=_bases(error),
+        notes=_notes(error),
+        frames=_frames(error, variables if depth == 0 else None),
+        relation=relation,
+        linked=tuple(linked),
+        about=reference(error),
+    )
+
+
+def _members(error: BaseException) -> tuple[BaseException, ...]:
+    if not issubclass(type(error), BaseExceptionGroup):
+        return ()
+    members: tuple[BaseException, ...] = BaseExceptionGroup.__dict__["exceptions"].__get__(error)
+    return members
+
+
+def _message(error: BaseException) -> str:
+    if issubclass(type(error), MeshError):
+        # The first line says what happened; what follows is told by the record that this one refers to.
+        return text_of(error).partition("\n")[0]
+    return text_of(error)
+
+
+def _bases(error: BaseException) -> tuple[str, ...]:
+    mro = type.__dict__["__mro__"].__get__(type(error))
+    return tuple(cls.__name__ for cls in mro if cls.__module__ == "builtins" and cls is not object)
+
+
+def _notes(error: BaseException) -> tuple[str, ...]:
+    notes = dict.get(own_attribute(error, "__dict__"), "__notes__")
+    return tuple(cap(text_of(note), _MESSAGE_MAX) for note in notes[:_NOTES]) if type(notes) is list else ()
+
+
+def reference(error: BaseException) -> Reference | None:
+    """Return whom an exception of meshrt is about."""
+    if not issubclass(type(error), MeshError):
+        return None
+    facts: dict[str, Any] = own_attribute(error, "__dict__")
+    place, remote = facts.get("place"), facts.get("remote")
+    if place is None:
+        missing = facts.get("missing") or ()
+        place = missing[0] if missing else None
+    if place is None:
+        return None
+    return Reference(str(getattr(remote, "failure", "")), place.mesh_id, place.rank)
+
+
+def _frames(error: BaseException, variables: Variables | None) -> tuple[Frame, ...]:
+    entries = frames_of(error, _MOST_FRAMES)
+    entries = visible(entries) or entries
+    own = [index for index, (frame, _) in enumerate(entries) if not is_library_file(frame.f_code.co_filename)]
+    kept = set(own[-_WITH_LOCALS:]) if variables is not None else set()
+    frames = []
+    # The innermost ones first: if something has to be left out, it is not theirs.
+    for index in range(len(entries) - 1, -1, -1):
+        frame, line = entries[index]
+        code = frame.f_code
+        texts = _locals(frame, variables) if variables is not None and index in kept else {}
+        source = linecache.getline(code.co_filename, line).strip()
+        frames.append(Frame(cap(code.co_filename, _LINE_MAX), line, code.co_name, cap(source, _LINE_MAX), texts))
+    return tuple(reversed(frames))
+
+
+def _locals(frame: FrameType, variables: Variables) -> dict[str, str]:
+    if frame.f_locals is frame.f_globals:
+        return {}  # of a module: what it has imported and defined
+    hidden = {
+        name for name, value in frame.f_locals.items() if masked(str(name)) or issubclass(type(value), _NO_VALUES)
+    }
+    texts = variables.of(frame, hidden)
+    return {
+        cap(name, _LINE_MAX): MASK if masked(name) else cap(_without_secrets(text), _LOCAL_MAX)
+        for name, text in texts.items()
+        if text or masked(name)
+    }
+
+
+#: A key that names a secret, and its value, in the text of a dict, a dataclass or a query.
+_PAIR = re.compile(
+    r"""(?P<key>['"]?\w*(?:passw(?:or)?d|secret|token|credential|private_?key|api_?key|access_?key)\w*['"]?\s*[:=]\s*)"""
+    r"""(?P<value>'[^']*'|"[^"]*"|[^\s,;)}\]]+)""",
+    re.I,
+)
+
+
+def _without_secrets(text: str) -> str:
+    return _PAIR.sub(lambda match: match["key"] + MASK, text)

@@ -1,0 +1,247 @@
+"""What caused what, and which failure is the root of all: pure.
+
+A failure is a victim if there is evidence that another one came before it, the strongest first:
+
+1. *carried*: its exception is, or came from, an error of meshrt that is about the other one;
+2. *own*: the process ended just after its own code had raised;
+3. *inferred*: what it raised is what a rank gets whose peer is gone (a closed connection, a time-out), and the other
+   one is no such thing.
+
+What is left are roots. Those that are alike count as one. Several are put in order by time, where their times do not
+overlap: the first one is the root, and that nothing links the others to it is said. Where their times overlap, nobody
+knows: AMBIGUOUS, with all candidates.
+
+Times: a process that ended, and an exception that passed clean-up code before anybody could note it, have happened
+within a span (`FailureRecord.low`, `high`). Source of the idea: cause before time, as in TorchElastic's reports the
+first of equal seconds wins, which names victims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from meshrt.failure.groups import alike
+from meshrt.failure.record import FailureRecord, Reference
+
+__all__ = ["Cause", "Verdict", "judge"]
+
+#: Exceptions that a rank gets because another one is gone.
+_CONSEQUENCES = frozenset(
+    {"ConnectionError", "EOFError", "TimeoutError", "BrokenBarrierError", "IncompleteReadError", "DistBackendError",
+     "DistNetworkError", "BrokenProcessPool", "BrokenExecutor", "SSLEOFError"}
+)  # fmt: skip
+#: ... and what is in the text of others that say the same.
+_CONSEQUENCE_TEXTS = (
+    "connection closed by peer", "connection reset by peer", "connection refused", "broken pipe", "socket closed",
+    "connection was closed", "connection lost", "remote process exited", "nccl error", "watchdog caught collective",
+)  # fmt: skip
+_SIGPIPE = 13
+#: Whoever cleans up before its exception is noted may be seen so much later than its victims, ns.
+_LATE = 1_000_000_000
+#: A consequence comes so much later at most; one that is a time-out may take its time; ns.
+_WITHIN = 30_000_000_000
+_TIME_OUT_WITHIN = 2 * 3600 * 1_000_000_000
+#: The end of a process comes so soon after the exception that ended it, ns.
+_JUST_AFTER = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a failure is a victim of another.
+
+    Attributes:
+        evidence: ``"carried"``, ``"own"``, ``"inferred"``, or ``"later"``: nothing links it to the root.
+        why: In words.
+        record: The other one; None where no record of it has come.
+        about: Whom the evidence names, where no record has come.
+    """
+
+    evidence: str
+    why: str
+    record: FailureRecord | None
+    about: Reference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is known of an incident.
+
+    Attributes:
+        roots: The root cause, with those that failed alike; or all candidates, if it is ambiguous.
+        ambiguous: Whether there are several candidates that nothing decides between.
+        certainty: How sure that is, in words.
+        causes: Why each of the others is none, by position.
+        records: All, in the order in which they failed.
+    """
+
+    roots: tuple[FailureRecord, ...]
+    ambiguous: bool
+    certainty: str
+    causes: dict[int, Cause]
+    records: tuple[FailureRecord, ...] = ()
+    unknown: tuple[Reference, ...] = field(default=())
+
+    def cause_of(self, record: FailureRecord) -> Cause | None:
+        """Return why ``record`` is a victim; None for a root."""
+        return next(
+            (self.causes[i] for i, each in enumerate(self.records) if each is record and i in self.causes), None
+        )
+
+
+def judge(given: Sequence[FailureRecord]) -> Verdict:
+    """Find the root cause."""
+    records = sorted(given, key=lambda record: (record.high, record.mesh_id, record.rank))
+    causes: dict[int, Cause] = {}
+    for index, record in enumerate(records):
+        cause = _carried(record, records) or _own(record, records)
+        if cause is not None and not _leads_back(record, cause, records, causes):
+            causes[index] = cause
+    free = [records[index] for index in range(len(records)) if index not in causes]
+    active = [record for record in free if not _is_consequence(record)]
+    for index, record in enumerate(records):
+        if index not in causes and _is_consequence(record):
+            cause = _inferred(record, active)
+            if cause is not None:
+                causes[index] = cause
+    roots = [index for index in range(len(records)) if index not in causes]
+    return _decided(records, roots, causes)
+
+
+def _carried(record: FailureRecord, records: Sequence[FailureRecord]) -> Cause | None:
+    if record.exception is None:
+        return None
+    found = None
+    for facts in record.exception.all():
+        about = facts.about
+        if about is None or about.rank < 0:
+            continue
+        other = _meant(about, record, records)
+        why = f"its {facts.type.rpartition('.')[2]} is about {_whom(other, about)}"
+        found = Cause("carried", why, other, about)
+    return found  # the innermost one: the others are on the way
+
+
+def _meant(about: Reference, record: FailureRecord, records: Sequence[FailureRecord]) -> FailureRecord | None:
+    of_rank = [
+        other
+        for other in records
+        if other is not record
+        and other.mesh_id == about.mesh_id
+        and (other.rank == about.rank or about.rank in other.ranks)
+        and other.low <= record.high
+    ]
+    exact = [other for other in of_rank if about.failure and other.id == about.failure]
+    if exact or about.failure:
+        return exact[0] if exact else None
+    ended = [other for other in of_rank if other.kind != "exception"]
+    found = ended or of_rank
+    return found[-1] if found else None
+
+
+def _whom(other: FailureRecord | None, about: Reference) -> str:
+    if other is not None and other.kind == "host":
+        return f"host {other.host}"
+    return f"rank {about.rank}" + (f" of {other.mesh}" if other is not None else "")
+
+
+def _own(record: FailureRecord, records: Sequence[FailureRecord]) -> Cause | None:
+    if record.kind not in ("exit", "signal"):
+        return None
+    before = [
+        other
+        for other in records
+        if other.address == record.address
+        and other.pid == record.pid
+        and other.kind == "exception"
+        and not other.waited_for
+        and record.high - _JUST_AFTER <= other.high <= record.high
+    ]
+    return Cause("own", "its own code had raised just before", before[-1]) if before else None
+
+
+def _leads_back(
+    record: FailureRecord, cause: Cause, records: Sequence[FailureRecord], causes: dict[int, Cause]
+) -> bool:
+    """Whether ``record`` would be its own cause."""
+    other, seen = cause.record, 0
+    while other is not None and seen <= len(records):
+        if other is record:
+            return True
+        index = next(i for i, each in enumerate(records) if each is other)
+        further = causes.get(index)
+        other = further.record if further is not None else None
+        seen += 1
+    return seen > len(records)
+
+
+def _is_consequence(record: FailureRecord) -> bool:
+    if record.signal == _SIGPIPE:
+        return True
+    if record.exception is None:
+        return False
+    for facts in record.exception.all():
+        names = {facts.type.rpartition(".")[2], *facts.bases}
+        if names & _CONSEQUENCES or any(text in facts.message.lower() for text in _CONSEQUENCE_TEXTS):
+            return True
+    return False
+
+
+def _is_time_out(record: FailureRecord) -> bool:
+    names = (
+        {name for facts in record.exception.all() for name in (facts.type, *facts.bases)} if record.exception else ()
+    )
+    return "TimeoutError" in names
+
+
+def _inferred(record: FailureRecord, active: Sequence[FailureRecord]) -> Cause | None:
+    within = _TIME_OUT_WITHIN if _is_time_out(record) else _WITHIN
+    possible = [
+        other
+        for other in active
+        if other.address != record.address and record.low - within <= other.high and other.low <= record.high + _LATE
+    ]
+    if not possible:
+        return None
+    first = possible[0]
+    assert record.exception is not None or record.signal is not None
+    what = record.exception.type.rpartition(".")[2] if record.exception is not None else "SIGPIPE"
+    return Cause("inferred", f"{what} is what a rank gets whose peer has failed", first)
+
+
+def _decided(records: list[FailureRecord], roots: list[int], causes: dict[int, Cause]) -> Verdict:
+    groups: dict[object, list[int]] = {}
+    for index in roots:
+        groups.setdefault(alike(records[index]), []).append(index)
+    # Of a group that failed alike, the first one counts.
+    spans = [
+        (min(records[index].high for index in group), min(records[index].low for index in group), group)
+        for group in groups.values()
+    ]
+    spans.sort(key=lambda span: span[0])
+    missing = {
+        (cause.about.mesh_id, cause.about.rank): cause.about
+        for cause in causes.values()
+        if cause.record is None and cause.about is not None
+    }
+    unknown = tuple(missing.values())
+    if not spans:
+        return Verdict((), bool(unknown), "no record of it has come", causes, tuple(records), unknown)
+    first_high = spans[0][0]
+    candidates = [group for _, low, group in spans if low <= first_high]
+    ambiguous = len(candidates) > 1 or bool(unknown)
+    for _, low, group in spans:
+        if low > first_high:
+            for index in group:
+                causes[index] = Cause("later", "nothing links it to the root but time", records[spans[0][2][0]])
+    chosen = sorted(index for group in candidates for index in group)
+    evidence = {cause.evidence for cause in causes.values()}
+    if ambiguous:
+        certainty = "nothing decides between them"
+    elif "later" in evidence:
+        certainty = "the first by time"
+    elif "inferred" in evidence:
+        certainty = "inferred: see below what speaks for it"
+    else:
+        certainty = "certain: no other failure comes from elsewhere"
+    return Verdict(tuple(records[index] for index in chosen), ambiguous, certainty, causes, tuple(records), unknown)

@@ -1,0 +1,87 @@
+"""The file about an incident: ``failure-<n>.json`` in the run directory, the latest ones only.
+
+One JSON document: ``{"format", "version", "verdict": {"roots", "ambiguous", "certainty"}, "report", **incident}``, the
+incident as `meshrt.failure.incident.Incident` has it, without what has its default. Written in one piece: a reader
+sees all of it or the one before, and it is on the disk when the program goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from meshrt.errors import UsageError
+from meshrt.failure.causes import judge
+from meshrt.failure.incident import Incident
+from meshrt.failure.report import render
+from meshrt.transport.directories import write_atomic
+
+__all__ = ["files_of", "path_of", "read", "write"]
+
+FORMAT = "meshrt failure"
+VERSION = 1
+#: Files of one program that are kept.
+KEPT = 10
+_LARGEST = 256 << 20
+_NAME = re.compile(r"failure-(\d{1,9})\.json")
+
+
+def path_of(run_directory: Path, number: int) -> Path:
+    """Return the file of an incident."""
+    return run_directory / f"failure-{number}.json"
+
+
+def files_of(run_directory: Path) -> list[Path]:
+    """Return the files of a run, the oldest first; none if there is no such directory."""
+    try:
+        found = [(int(match[1]), path) for path in run_directory.iterdir() if (match := _NAME.fullmatch(path.name))]
+    except OSError:
+        return []
+    return [path for _, path in sorted(found)]
+
+
+def write(run_directory: Path, incident: Incident) -> Path:
+    """Write the file of an incident, and remove the oldest ones. Raises OSError."""
+    verdict = judge(incident.records)
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "verdict": {
+            "roots": [[root.mesh_id, root.rank, root.id] for root in verdict.roots],
+            "ambiguous": verdict.ambiguous,
+            "certainty": verdict.certainty,
+        },
+        "report": render(incident, verdict),
+        **incident.to_plain(),
+    }
+    path = path_of(run_directory, incident.number)
+    write_atomic(path, json.dumps(document, ensure_ascii=True))
+    for old in files_of(run_directory)[:-KEPT]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def read(path: Path) -> Incident:
+    """Read a file back. Raises UsageError: it cannot be read, is cut off, or is something else."""
+    document = _document(path)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise UsageError(f"{path} is no failure file of meshrt")
+    if document.get("version") != VERSION:
+        raise UsageError(f"{path} has version {document.get('version')!r}; this meshrt reads version {VERSION}")
+    return Incident.from_plain(document)
+
+
+def _document(path: Path) -> Any:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise UsageError(f"{path} is too large for a failure file of meshrt")
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise UsageError(f"{path} cannot be read: {reason}") from None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is cut off or damaged: {error}") from None

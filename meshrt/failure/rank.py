@@ -1,0 +1,130 @@
+"""The rank's side: whatever user code lets out is written down and sent to the root (event ``failure.record``).
+
+On the thread that raised. A rank that fails all the time sends a few records in full, and then only counts.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from types import CodeType, TracebackType
+
+from meshrt.actor.errors import type_name
+from meshrt.failure.capture import capture
+from meshrt.failure.record import ExceptionFacts, FailureRecord
+from meshrt.hooks import EndpointCall, Raised, RankServices, hooks
+from meshrt.inspect.visibility import is_hidden_file
+from meshrt.selection import Shape
+from meshrt.wire.codec import own_attribute, text_of
+
+__all__ = ["Recorder", "load"]
+
+#: Records in a row that are sent in full; one more is allowed every so many seconds.
+_IN_A_ROW = 20
+_ONE_MORE = 2.0
+#: An exception that passed clean-up code (``with``, ``finally``) was raised at most so long before, ns.
+_CLEAN_UP = 1_000_000_000
+
+
+class Recorder:
+    """Writes the records of this rank."""
+
+    def __init__(self, services: RankServices) -> None:
+        self._services = services
+        self._lock = threading.Lock()
+        self._credit = float(_IN_A_ROW)
+        self._counted = time.monotonic()
+        self._left_out = 0
+
+    def raised(self, raised: Raised) -> None:
+        """Send a record."""
+        now = time.monotonic_ns()
+        with self._lock:
+            seconds = time.monotonic()
+            self._credit = min(_IN_A_ROW, self._credit + (seconds - self._counted) / _ONE_MORE)
+            self._counted = seconds
+            full = self._credit >= 1
+            if not full:
+                self._left_out += 1
+                return
+            self._credit -= 1
+            left_out, self._left_out = self._left_out, 0
+        self._services.notify("failure.record", self._record(raised, now, left_out).to_plain())
+
+    def _record(self, raised: Raised, now: int, left_out: int) -> FailureRecord:
+        services, call, error = self._services, raised.call, raised.error
+        try:
+            facts = capture(error)
+        except Exception as failure:  # the record must not keep the exception from its way
+            facts = ExceptionFacts(type_name(error), text_of(error)[:1000], notes=(f"no more: {text_of(failure)}",))
+        thread = threading.current_thread()
+        return FailureRecord(
+            id=raised.failure,
+            blame="platform" if "MemoryError" in facts.bases else "user",
+            mesh_id=services.mesh_id,
+            mesh=services.mesh_name,
+            actor=call.actor if call is not None else "",
+            rank=services.rank,
+            coordinates=_coordinates(call),
+            host=services.host_name,
+            pid=services.pid,
+            endpoint=call.endpoint if call is not None and not raised.what else "",
+            what=raised.what,
+            waited_for=raised.waited_for,
+            thread="" if thread is threading.main_thread() else thread.name,
+            exception=facts,
+            low=now - (_CLEAN_UP if _has_cleaned_up(error) else 0),
+            high=now,
+            time=time.time_ns() / 1e9,
+            copies=left_out,
+        )
+
+
+def _coordinates(call: EndpointCall | None) -> dict[str, int]:
+    if call is None or not call.view:
+        return {}
+    shape = Shape.from_wire(call.view)
+    return dict(shape.extent.point(shape.ndslice.index(call.rank)))
+
+
+def _has_cleaned_up(error: BaseException) -> bool:
+    """Whether the exception has passed a ``with``, ``finally`` or ``except``, which may have taken time."""
+    walker: TracebackType | None = own_attribute(error, "__traceback__")
+    while walker is not None:
+        code = walker.tb_frame.f_code
+        if not is_hidden_file(code.co_filename) and _covered(code, walker.tb_lasti):
+            return True
+        walker = walker.tb_next
+    return False
+
+
+def _covered(code: CodeType, offset: int) -> bool:
+    """Whether an exception handler of ``code`` covers an instruction.
+
+    Source of the format: Objects/exception_handling_notes.txt of CPython (3.11 and later).
+    """
+    numbers = _varints(code.co_exceptiontable)
+    whole = code.co_flags & 0x2A0  # generators and coroutines are covered by a handler of Python's own
+    for start, length, _target, depth_lasti in zip(*[iter(numbers)] * 4, strict=False):
+        own = whole and sys.version_info >= (3, 12) and depth_lasti == 1
+        if not own and start * 2 <= offset < (start + length) * 2:
+            return True
+    return False
+
+
+def _varints(table: bytes) -> list[int]:
+    numbers, value = [], 0
+    for byte in table:
+        if byte & 0x80:
+            value = 0  # an entry begins
+        value = (value << 6) | (byte & 0x3F)
+        if not byte & 0x40:
+            numbers.append(value)
+            value = 0
+    return numbers
+
+
+def load(services: RankServices) -> None:
+    """Write records from now on: called once, by the first exception."""
+    hooks.raised.append(Recorder(services).raised)

@@ -1,0 +1,220 @@
+"""What is known of one failure, as data that can be written to a file and read back.
+
+Reading is tolerant: a file may be cut off, or of another version. What is missing has its default, and what is of the
+wrong type is left out, so that a broken record is shown as what it is and never breaks the reporter.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from meshrt.errors import RankPlace, describe_exit
+
+__all__ = ["ExceptionFacts", "FailureRecord", "Frame", "Plain", "Reference"]
+
+
+class Plain:
+    """A dataclass that is written as a map of plain data."""
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return plain data; what has its default is left out."""
+        plain = {}
+        for each in dataclasses.fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
+            value = getattr(self, each.name)
+            default = {} if each.default is dataclasses.MISSING else each.default
+            if value != default:
+                plain[each.name] = _to_plain(value)
+        return plain
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> Self:
+        """Inverse of `to_plain`; never raises."""
+        kinds = _kinds(cls)
+        given = plain if isinstance(plain, dict) else {}
+        found = {name: _from_plain(kinds[name], value) for name, value in given.items() if name in kinds}
+        return cls(**{name: value for name, value in found.items() if value is not _WRONG})
+
+
+_WRONG: Any = object()
+
+
+_hints: dict[type, dict[str, Any]] = {}
+
+
+def _kinds(cls: type) -> dict[str, Any]:
+    if cls not in _hints:
+        _hints[cls] = typing.get_type_hints(cls)
+    return _hints[cls]
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, Plain):
+        return value.to_plain()
+    if isinstance(value, list | tuple):
+        return [_to_plain(item) for item in value]
+    return value
+
+
+def _from_plain(kind: Any, value: Any) -> Any:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        if value is None:
+            return None
+        return _from_plain(arguments[0], value)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            return _WRONG
+        items = [_from_plain(arguments[0], item) for item in value]
+        return tuple(item for item in items if item is not _WRONG)
+    if origin is dict:
+        if not isinstance(value, dict):
+            return _WRONG
+        items = [(str(key), _from_plain(arguments[1], item)) for key, item in value.items()]
+        return {key: item for key, item in items if item is not _WRONG}
+    if isinstance(kind, type) and issubclass(kind, Plain):
+        return kind.from_plain(value) if isinstance(value, dict) else _WRONG
+    if kind is Any:
+        return value
+    if kind is float and type(value) is int:
+        return float(value)
+    return value if type(value) is kind else _WRONG
+
+
+@dataclass(frozen=True, slots=True)
+class Frame(Plain):
+    """One stack frame of user code, or of a library that it called."""
+
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    #: The text of the line.
+    source: str = ""
+    #: Local variables as text, by name; only of frames that the user wrote.
+    locals: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference(Plain):
+    """An exception of meshrt in a chain names whom it is about: a failure (``failure``), or else a rank."""
+
+    failure: str = ""
+    mesh_id: str = ""
+    #: Base rank; -1 where it is about no single rank.
+    rank: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ExceptionFacts(Plain):
+    """An exception, and what it came from.
+
+    Attributes:
+        type: As a traceback names it.
+        bases: Names of its classes of Python's own, the nearest first: what ``except`` would catch it.
+        frames: Outermost first; without the runtime's own.
+        relation: To the one that holds it: ``"cause"``, ``"context"`` or ``"member"`` (of a group).
+        linked: The cause or context, and the members of a group.
+        about: Whom it is about, if it is one of meshrt's.
+    """
+
+    type: str = ""
+    message: str = ""
+    bases: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    frames: tuple[Frame, ...] = ()
+    relation: str = ""
+    linked: tuple[ExceptionFacts, ...] = ()
+    about: Reference | None = None
+
+    def all(self) -> Iterator[ExceptionFacts]:
+        """Go through this one and all that it came from, the nearest first."""
+        yield self
+        for other in self.linked:
+            yield from other.all()
+
+    @property
+    def headline(self) -> str:
+        """The last line of a traceback: type and message."""
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRecord(Plain):
+    """One failure.
+
+    Attributes:
+        id: ``"<mesh id>.<rank>.<n>"``; unique in the program.
+        kind: ``"exception"``, ``"exit"``, ``"signal"``, ``"unborn"`` (it could not be started), ``"host"`` (its host
+            agent ended), ``"silent"`` (it does not answer) or ``"stopped"`` (by meshrt, while it was healthy).
+        blame: Whose matter it probably is: ``"user"`` (the program's code), ``"worker"`` (its process), ``"platform"``
+            (memory, signals of others), ``"infra"`` (a host).
+        what: What raised, where it was no endpoint: ``"a thread"``, ``"a task"``; or "".
+        waited_for: Whether somebody waits for the call, and is told by its error.
+        exit_code, signal: How the process ended.
+        hint: Further evidence, such as that of the kernel's out-of-memory killer.
+        stack: What faulthandler wrote.
+        log_tail: The last lines that the rank printed.
+        ranks: Those that are gone with a host; of this mesh.
+        low, high: When it happened, on the root's monotonic clock, ns: surely not before, and surely not after. On one
+            host both are the same moment, but for ends of processes, which are seen a little later.
+        time: Seconds since the epoch, for people.
+        copies: Further failures of the same kind on this rank, of which only the number is known.
+    """
+
+    id: str = ""
+    kind: str = "exception"
+    blame: str = "user"
+    mesh_id: str = ""
+    mesh: str = ""
+    actor: str = ""
+    rank: int = -1
+    coordinates: dict[str, int] = field(default_factory=dict)
+    host: str = ""
+    pid: int = 0
+    incarnation: int = 0
+    endpoint: str = ""
+    what: str = ""
+    waited_for: bool = False
+    thread: str = ""
+    exception: ExceptionFacts | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    hint: str = ""
+    stack: str = ""
+    log_tail: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+    low: int = 0
+    high: int = 0
+    time: float = 0.0
+    copies: int = 0
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The rank that failed."""
+        return self.mesh_id, self.rank
+
+    @property
+    def place(self) -> RankPlace:
+        """The rank that failed, for people."""
+        coordinates = tuple(self.coordinates.items())
+        return RankPlace(self.mesh_id, self.actor, self.rank, coordinates, self.host, self.pid)
+
+    @property
+    def headline(self) -> str:
+        """What happened, in one line."""
+        match self.kind:
+            case "exception":
+                return self.exception.headline if self.exception is not None else "raised what is not known"
+            case "exit" | "signal":
+                return describe_exit(self.exit_code, self.signal) + (f" ({self.hint})" if self.hint else "")
+            case "unborn":
+                return f"could not be started: {self.hint}"
+            case "host":
+                return f"host {self.host or '?'} was lost, and its {len(self.ranks)} ranks"
+            case "silent":
+                return f"does not answer: {self.hint}"
+        return "was stopped"

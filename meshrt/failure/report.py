@@ -1,0 +1,308 @@
+"""The report of an incident as text: what followed, who stood where, and last the root cause.
+
+Whoever looks at the end of a log finds what matters. Whatever a program has put into its messages is shown so that it
+cannot act on the terminal, and cut; the file has it in full.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+from meshrt.errors import one_line, user_stack
+from meshrt.failure.causes import Cause, Verdict, judge
+from meshrt.failure.groups import grouped
+from meshrt.failure.incident import Incident, MeshFacts
+from meshrt.failure.record import ExceptionFacts, FailureRecord, Frame
+from meshrt.inspect import render_stacks
+from meshrt.selection import Extent, Shape, fold_coordinates, fold_ranks
+
+__all__ = ["render", "render_record", "shown"]
+
+_WIDTH = 78
+#: Characters of a line; of one that is the matter itself.
+_LINE = 160
+_HEADLINE = 500
+#: How much of the root cause is shown: frames, exceptions that it came from, variables, printed lines.
+_FRAMES = 6
+_LINKED = 3
+_LOCALS = 6
+_LOG_LINES = 4
+_STACK_LINES = 12
+#: Groups of victims, lines of stacks, candidates.
+_GROUPS = 6
+_HEALTHY_LINES = 12
+_CANDIDATES = 3
+
+
+def render(incident: Incident, verdict: Verdict | None = None) -> str:
+    """Return the report; it ends with a newline."""
+    return "\n".join(_Report(incident, verdict or judge(incident.records)).lines()) + "\n"
+
+
+def shown(text: str, most: int = _LINE) -> str:
+    """Return ``text`` as one line of the report."""
+    return one_line(text, most)
+
+
+class _Report:
+    """The lines of one report."""
+
+    def __init__(self, incident: Incident, verdict: Verdict) -> None:
+        self._incident = incident
+        self._verdict = verdict
+        self._root_high = min((root.high for root in verdict.roots), default=0)
+
+    def lines(self) -> Iterator[str]:
+        yield "=" * _WIDTH
+        yield self._head()
+        victims = [record for index, record in enumerate(self._verdict.records) if index in self._verdict.causes]
+        if victims:
+            yield "-" * _WIDTH
+            yield from self._followed(victims)
+        healthy = list(self._healthy())
+        if healthy:
+            yield "-" * _WIDTH
+            yield from healthy
+        yield "-" * _WIDTH
+        yield from self._roots()
+        yield "=" * _WIDTH
+
+    def _head(self) -> str:
+        failed = {(record.mesh_id, rank) for record in self._verdict.records for rank in record.ranks or (record.rank,)}
+        words = []
+        for mesh in self._incident.meshes:
+            ranks = [rank for mesh_id, rank in failed if mesh_id == mesh.mesh_id and rank >= 0]
+            if ranks:
+                sizes = ", ".join(f"{label}={size}" for label, size in mesh.sizes.items())
+                after = self._incident.began - mesh.started
+                words.append(f"{len(ranks)} of {_count(_total(mesh), 'rank')} of {mesh.name} ({sizes}), {_ago(after)}")
+        return shown("meshrt: FAILED " + ("; ".join(words) or "in the program"))
+
+    # -- what followed
+
+    def _followed(self, victims: Sequence[FailureRecord]) -> Iterator[str]:
+        groups = grouped(victims)
+        linked = [group for group in groups if self._cause(group[0]).evidence != "later"]
+        later = [group for group in groups if self._cause(group[0]).evidence == "later"]
+        if linked:
+            yield f"FOLLOWED FROM IT  {_count(len({record.address for group in linked for record in group}), 'rank')}"
+            yield from self._groups(linked)
+        if later:
+            yield "FAILED LATER, and nothing links it to the root"
+            yield from self._groups(later)
+
+    def _groups(self, groups: Sequence[Sequence[FailureRecord]]) -> Iterator[str]:
+        for group in groups[:_GROUPS]:
+            first = group[0]
+            cause = self._cause(first)
+            yield f"  {len(group)} x {shown(first.headline)}"
+            after = (first.high - self._root_high) / 1e9
+            when = f"{_span(after)} after the root" if after >= 0 else f"noted {_span(-after)} before the root"
+            yield f"      {self._who(group)}, {when}{_in(first)}"
+            yield f"      because {shown(_why(cause))}"
+        if len(groups) > _GROUPS:
+            rest = [record for group in groups[_GROUPS:] for record in group]
+            yield f"  and {_count(len(groups) - _GROUPS, 'other kind')} on {self._who(rest)}"
+
+    def _cause(self, record: FailureRecord) -> Cause:
+        return self._verdict.cause_of(record) or Cause("later", "", None)
+
+    def _who(self, records: Iterable[FailureRecord]) -> str:
+        return _who(self._incident, records)
+
+    # -- who did not fail
+
+    def _healthy(self) -> Iterator[str]:
+        failed: dict[str, set[int]] = {}
+        for record in self._verdict.records:
+            failed.setdefault(record.mesh_id, set()).update(record.ranks or (record.rank,))
+        count = sum(len(set(mesh.alive) - failed.get(mesh.mesh_id, set())) for mesh in self._incident.meshes)
+        if not count:
+            return
+        yield f"DID NOT FAIL  {_count(count, 'rank')}; where they were then:"
+        if not self._incident.stacks:
+            yield f"  not known: {self._incident.stacks_why or 'they were not asked'}"
+            return
+        lines = [shown_line(line) for line in render_stacks(self._incident.stacks, source=_no_source).split("\n")]
+        yield from (f"  {line}" for line in lines[:_HEALTHY_LINES])
+        if len(lines) > _HEALTHY_LINES:
+            yield f"  ... {len(lines) - _HEALTHY_LINES} more lines: {self._command()}"
+
+    def _command(self) -> str:
+        return f"meshrt postmortem {self._incident.run_id}"
+
+    # -- the root
+
+    def _roots(self) -> Iterator[str]:
+        roots = grouped(self._verdict.roots)
+        if not roots:
+            names = ", ".join(f"rank {about.rank}" for about in self._verdict.unknown) or "unknown"
+            yield f"ROOT CAUSE  {names}, of which no record has come"
+            yield f"  more     {self._command()}"
+            return
+        if self._verdict.ambiguous:
+            yield f"ROOT CAUSE  AMBIGUOUS: one of {len(roots) + len(self._verdict.unknown)}; {self._verdict.certainty}"
+            for about in self._verdict.unknown:
+                yield f"  rank {about.rank}, of which no record has come"
+            for group in roots[:_CANDIDATES]:
+                yield from self._root(group, "CANDIDATE ")
+            if len(roots) > _CANDIDATES:
+                yield f"  and {len(roots) - _CANDIDATES} more candidates"
+        else:
+            yield from self._root(roots[0], "ROOT CAUSE", f"  [{self._verdict.certainty}]")
+        rank = roots[0][0].rank
+        yield f"  more     {self._command()}" + (f" --rank {rank}" if rank >= 0 else "")
+
+    def _root(self, group: Sequence[FailureRecord], title: str, note: str = "") -> Iterator[str]:
+        record = group[0]
+        if len(group) > 1:
+            yield f"{title}  {self._who(group)} failed alike{note}"
+            yield f"  first    {shown(str(record.place))}"
+        else:
+            yield shown(f"{title}  {_place(record)}{note}", _HEADLINE)
+        yield from details(record, self._incident.caller, self._incident.call)
+
+
+def details(record: FailureRecord, caller: str = "", call: str = "", *, full: bool = False) -> Iterator[str]:
+    """Return the lines about one failure; with ``full`` all of it."""
+    many = 1_000_000
+    yield f"  what     {shown(record.headline, many if full else _HEADLINE)}"
+    where = _in(record).removeprefix(", in ")
+    if not where and record.waited_for and call:
+        where = f"during {call}"
+    if where:
+        yield f"  where    {where}" + (f", called at {shown(caller)}" if record.waited_for and caller else "")
+    if record.time:
+        clock = time.strftime("%H:%M:%S", time.localtime(record.time)) + f".{int(record.time % 1 * 1000):03d}"
+        yield f"  when     {clock}" + ("" if record.waited_for else ", and nobody waited for it")
+    if record.exception is not None:
+        yield from _exception(record.exception, full)
+    elif record.stack:
+        lines = user_stack(record.stack).splitlines()
+        yield f"  stack    {shown(lines[0])}"
+        yield from (f"    {shown_line(line)}" for line in lines[1 : many if full else _STACK_LINES])
+    kept = record.log_tail if full else record.log_tail[-_LOG_LINES:]
+    if kept:
+        yield f"  printed  its last {_count(len(kept), 'line')}"
+        yield from (f"    | {shown(line)}" for line in kept)
+    if record.copies:
+        yield f"  and      {record.copies} more like it, which were only counted"
+
+
+def render_record(record: FailureRecord, incident: Incident, verdict: Verdict) -> str:
+    """Return everything about one failure, for ``meshrt postmortem --rank``."""
+    cause = verdict.cause_of(record)
+    role = "a root cause" if cause is None else f"because {_why(cause)}"
+    lines = [shown(f"{_place(record)}: {role}", _HEADLINE), *details(record, incident.caller, incident.call, full=True)]
+    return "\n".join(lines) + "\n"
+
+
+def _exception(error: ExceptionFacts, full: bool) -> Iterator[str]:
+    many = 1_000_000
+    frames = error.frames
+    if frames:
+        yield "  stack    (most recent call last)"
+        yield from _frames(frames, many if full else _FRAMES)
+    for linked in list(error.all())[1 : many if full else 1 + _LINKED]:
+        place = f"  at {_at(linked.frames[-1])}" if linked.frames else ""
+        word = {"cause": "caused by", "context": "while handling", "member": "with"}.get(linked.relation, "with")
+        yield f"  {word} {shown(linked.headline)}{place}"
+        if full:
+            yield from _frames(linked.frames, many)
+    for note in error.notes:
+        yield f"  note     {shown(note)}"
+    with_locals = [frame for frame in frames if frame.locals]
+    for frame in reversed(with_locals if full else with_locals[-1:]):
+        yield f"  locals   of {frame.function}"
+        names = list(frame.locals)
+        for name in names if full else names[:_LOCALS]:
+            yield f"    {shown(name)} = {shown(frame.locals[name])}"
+        if not full and len(names) > _LOCALS:
+            yield f"    ... {len(names) - _LOCALS} more"
+
+
+def _frames(frames: Sequence[Frame], most: int) -> Iterator[str]:
+    for frame in frames[-most:]:
+        yield f"    {_at(frame)} in {shown(frame.function)}"
+        if frame.source:
+            yield f"        {shown(frame.source)}"
+
+
+def _why(cause: Cause) -> str:
+    return cause.why + (" (inferred)" if cause.evidence == "inferred" else "")
+
+
+def _at(frame: Frame) -> str:
+    return f"{shown(frame.file)}:{frame.line}"
+
+
+def _place(record: FailureRecord) -> str:
+    if record.kind == "host":
+        return f"host {record.host or '?'}"
+    prefix = "" if record.actor else f"{record.mesh} "
+    return f"{prefix}{record.place}"
+
+
+def _in(record: FailureRecord) -> str:
+    if record.what:
+        return f", in {shown(record.what)}"
+    if record.endpoint:
+        return f", in {record.actor}.{record.endpoint}()"
+    return ""
+
+
+def _who(incident: Incident, records: Iterable[FailureRecord]) -> str:
+    ranks: dict[str, set[int]] = {}
+    for record in records:
+        ranks.setdefault(record.mesh_id, set()).update(record.ranks or (record.rank,))
+    words = []
+    for mesh_id, members in ranks.items():
+        mesh = incident.mesh(mesh_id)
+        name = f" of {mesh.name}" if len(incident.meshes) > 1 and mesh.name else ""
+        words.append(_set(mesh, members) + name)
+    return " and ".join(words)
+
+
+def _set(mesh: MeshFacts, members: set[int]) -> str:
+    known = {rank for rank in members if rank >= 0}
+    folded = fold_ranks(known)
+    if len(known) == _total(mesh) > 1:
+        return f"all {len(known)} ranks"
+    text = ""
+    if mesh.sizes and known and max(known) < _total(mesh):
+        extent = Extent(tuple(mesh.sizes), tuple(mesh.sizes.values()))
+        text = fold_coordinates(known, Shape.from_extent(extent))
+    return f"{'rank' if len(known) == 1 else 'ranks'} {folded}" + (f" ({text})" if text and text != folded else "")
+
+
+def _total(mesh: MeshFacts) -> int:
+    total = 1
+    for size in mesh.sizes.values():
+        total *= size
+    return total
+
+
+def shown_line(line: str) -> str:
+    """Like `shown`, with its indentation."""
+    indentation = len(line) - len(line.lstrip())
+    return " " * indentation + shown(line)
+
+
+def _no_source(_file: str, _line: int) -> str:
+    return ""
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "s")
+
+
+def _span(seconds: float) -> str:
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.0f} us"
+    return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def _ago(seconds: float) -> str:
+    minutes, rest = divmod(max(0, int(seconds)), 60)
+    return f"{minutes} min {rest} s after its start" if minutes else f"{max(0.0, seconds):.1f} s after its start"

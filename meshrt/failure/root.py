@@ -1,0 +1,343 @@
+"""The root's side: collects what failed, asks the others where they are, writes the file, and reports to the script.
+
+On the root's loop; what a thread of the script calls says so. An incident is open for `_OPEN` seconds after its last
+failure. Its file is written when the stacks are there, and again, a little later, when more has come.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from meshrt.errors import RUNTIME_FILES, ProtocolError
+from meshrt.failure import files
+from meshrt.failure.capture import capture
+from meshrt.failure.causes import judge
+from meshrt.failure.incident import Incident, MeshFacts
+from meshrt.failure.record import FailureRecord, Reference
+from meshrt.failure.report import render
+from meshrt.hooks import UNRAISABLE, Body, Gathered, Group, RootServices, hooks
+from meshrt.inspect import STACKS, Stacks
+from meshrt.selection import Extent, Shape
+from meshrt.transport.fate import Fate
+
+__all__ = ["Failures", "load"]
+
+_log = logging.getLogger("meshrt")
+
+#: Seconds that ranks have to say where they are; and those after which another incident may ask.
+_STACK_SECONDS = 0.8
+_ASK_AGAIN = 5.0
+#: Seconds without a failure after which the next one begins another incident.
+_OPEN = 2.0
+#: Seconds between a failure that comes late and the file with it.
+_WRITE_AGAIN = 0.1
+#: Seconds that the script's last words wait for the records of what it was told, and for the file.
+_PATIENCE = 1.0
+#: ... and for further records, until so long none has come.
+_QUIET = 0.05
+#: Failures of one incident that are kept in full, and at all.
+_FULL = 64
+_MOST = 2048
+
+
+class Failures:
+    """The failures of one program."""
+
+    def __init__(self, services: RootServices, run_directory: Path) -> None:
+        self._services = services
+        self._run_directory = run_directory
+        self._changed = threading.Condition()
+        self._incident: Incident | None = None
+        self._last = 0.0
+        self._asked = 0.0
+        #: The current incident's stacks are known, or will not be.
+        self._collected = False
+        #: What they have answered.
+        self._answers: list[Group] = []
+        self._writing = False
+        self._written = 0
+        self._warned = False
+        #: Failures that no caller was told of.
+        self.stray = 0
+
+    # -- what comes in
+
+    def record(self, mesh_id: str, rank: int, body: Body) -> None:
+        """A rank tells of an exception."""
+        record = FailureRecord.from_plain(body)
+        facts = self._facts(mesh_id)
+        if facts is not None and not record.coordinates:
+            record = replace(record, coordinates=_coordinates(facts, rank))
+        self._add(record)
+
+    def lost(self, mesh_id: str, rank: int, body: Body) -> None:
+        """A rank has ended that nobody stopped."""
+        waited_for = body["waited_for"]
+        fate = Fate.from_wire({name: value for name, value in body.items() if name != "waited_for"})
+        facts = self._facts(mesh_id)
+        incident = self._incident
+        if fate.kind == "host" and incident is not None:
+            for index, other in enumerate(incident.records):
+                if (other.kind, other.mesh_id, other.host) == ("host", mesh_id, fate.host):
+                    together = replace(other, ranks=(*other.ranks, rank))
+                    incident.records = (*incident.records[:index], together, *incident.records[index + 1 :])
+                    return
+        self._add(replace(_of_fate(mesh_id, rank, fate, facts or {}), waited_for=waited_for))
+
+    def _facts(self, mesh_id: str) -> dict[str, Any] | None:
+        found = (mesh for mesh in self._services.meshes() if mesh["mesh_id"] == mesh_id)
+        return next((dict(mesh) for mesh in found), None)
+
+    def _add(self, record: FailureRecord) -> None:
+        now = time.monotonic()
+        with self._changed:
+            incident = self._incident
+            new = incident is None or now - self._last > _OPEN
+            if incident is None or new:
+                incident = self._begin()
+            self._last = now
+            if not record.waited_for and record.what != UNRAISABLE:
+                self.stray += 1
+            if len(incident.records) >= _MOST:
+                incident.left_out += 1
+            else:
+                if len(incident.records) >= _FULL:
+                    record = _short(record)
+                incident.records = (*incident.records, record)
+            self._changed.notify_all()
+        if new:
+            self._collect(incident, now)
+        elif self._collected:
+            self._write_soon()
+
+    def _begin(self) -> Incident:
+        number = self._incident.number + 1 if self._incident is not None else 1
+        argv = tuple(sys.orig_argv)
+        incident = self._incident = Incident(number, self._services.run_id, argv, time.time_ns() / 1e9)
+        incident.meshes = tuple(_mesh_facts(mesh) for mesh in self._services.meshes())
+        self._collected = False
+        self._answers = []
+        return incident
+
+    # -- stacks and file
+
+    def _collect(self, incident: Incident, now: float) -> None:
+        """Ask everybody where they are, while they still are there."""
+        targets = {mesh.mesh_id: mesh.alive for mesh in incident.meshes if mesh.alive}
+        if not targets or (self._asked and now - self._asked < _ASK_AGAIN):
+            incident.stacks_why = "they had been asked just before" if targets else ""
+            self._done(incident)
+            return
+        self._asked = now
+        answers = self._answers = []
+
+        def report(gathered: Gathered) -> None:
+            answers.extend(gathered.groups)
+            if gathered.done:
+                self._done(incident)
+
+        try:
+            body = {"actor": "", "verbose": False}
+            self._services.gather(targets, STACKS, body, _STACK_SECONDS, report, stack_suffices=True)
+        except ProtocolError as error:
+            incident.stacks_why = str(error)
+            self._done(incident)
+
+    def _done(self, incident: Incident) -> None:
+        if incident is self._incident:
+            self._collected = True
+        self._write(incident)
+
+    def _write_soon(self) -> None:
+        if not self._writing:
+            self._writing = True
+            self._services.call_later(_WRITE_AGAIN, self._write_again)
+
+    def _write_again(self) -> None:
+        self._writing = False
+        if self._incident is not None:
+            self._write(self._incident)
+
+    def _write(self, incident: Incident) -> None:
+        """Write the file; any thread. What cannot be written is said once: the report goes to the terminal anyway."""
+        with self._changed:
+            if incident is self._incident and self._answers:
+                incident.stacks = _healthy(incident, self._answers)
+            try:
+                files.write(self._run_directory, incident)
+                self._written = len(incident.records)
+            except OSError as error:
+                if not self._warned:
+                    self._warned = True
+                    self._services.announce(f"the failure could not be written to a file: {error.strerror}")
+            self._changed.notify_all()
+
+    # -- the script's last words
+
+    def script_failed(self, _mesh_id: str, error: BaseException) -> None:
+        """Wait for what belongs to ``error``, before its mesh is stopped. A thread of the script."""
+        wanted = list(_references(error))
+        if not wanted:
+            return
+
+        def complete() -> bool:
+            incident = self._incident
+            return incident is not None and self._collected and all(_known(each, incident) for each in wanted)
+
+        with self._changed:
+            deadline = time.monotonic() + _PATIENCE
+            self._changed.wait_for(complete, _PATIENCE)
+            # What fails alike does so at about the same time.
+            while (quiet := self._last + _QUIET - time.monotonic()) > 0 and time.monotonic() < deadline:
+                self._changed.wait(quiet)
+            incident = self._incident
+            if incident is not None and any(_known(each, incident) for each in wanted):
+                incident.caller = _caller(error) or incident.caller
+                incident.call = _call(error) or incident.call
+                incident.error = str(error).partition("\n")[0][:2000]
+
+    def report(self, error: BaseException | None) -> str:
+        """Return the report about ``error``, or about what nobody was told of; "" if there is none. Any thread."""
+        if error is not None:
+            self.script_failed("", error)
+        with self._changed:
+            incident = self._incident
+            if incident is None:
+                return ""
+            if error is not None and not any(_known(each, incident) for each in _references(error)):
+                return ""
+            if error is None:
+                self._changed.wait_for(lambda: self._collected, _PATIENCE)
+            self._write(incident)
+            return render(incident, judge(incident.records))
+
+    def find(self, failure: str, mesh_id: str, rank: int) -> FailureRecord | None:
+        """Return a record of the current incident. Any thread."""
+        incident = self._incident
+        if incident is None:
+            return None
+        return _find(Reference(failure, mesh_id, rank), incident)
+
+
+def _find(wanted: Reference, incident: Incident) -> FailureRecord | None:
+    for record in reversed(incident.records):
+        here = record.mesh_id == wanted.mesh_id and (record.rank == wanted.rank or wanted.rank in record.ranks)
+        if here and (record.id == wanted.failure if wanted.failure else True):
+            return record
+    return None
+
+
+def _known(wanted: Reference, incident: Incident) -> bool:
+    return _find(wanted, incident) is not None
+
+
+def _references(error: BaseException) -> Iterator[Reference]:
+    for facts in capture(error).all():
+        if facts.about is not None and facts.about.rank >= 0:
+            yield facts.about
+
+
+def _call(error: BaseException) -> str:
+    """Return the call that the error is about."""
+    endpoint, place = getattr(error, "endpoint", ""), getattr(error, "place", None)
+    return f"{place.actor}.{endpoint}()" if endpoint and place is not None and place.actor else ""
+
+
+def _caller(error: BaseException) -> str:
+    """Return the innermost line of the script that the error has passed."""
+    found = ""
+    walker = error.__traceback__
+    while walker is not None:
+        code = walker.tb_frame.f_code
+        if not code.co_filename.startswith(RUNTIME_FILES):
+            name = "" if code.co_name == "<module>" else f" in {code.co_name}"
+            found = f"{code.co_filename}:{walker.tb_lineno}{name}"
+        walker = walker.tb_next
+    return found
+
+
+def _healthy(incident: Incident, answers: list[Group]) -> dict[str, Any]:
+    """Return the stacks of those that have not failed."""
+    failed = {(record.mesh_id, rank) for record in incident.records for rank in record.ranks or (record.rank,)}
+    stacks = Stacks()
+    for mesh in incident.meshes:
+        shape = Shape.from_extent(Extent(tuple(mesh.sizes), tuple(mesh.sizes.values())))
+        expected = [rank for rank in mesh.alive if (mesh.mesh_id, rank) not in failed]
+        if expected:
+            stacks.expect(mesh.mesh_id, mesh.name, shape, expected)
+    for group in answers:
+        ranks = tuple(rank for rank in group.ranks if (group.mesh_id, rank) not in failed)
+        if ranks:
+            stacks.add(replace(group, ranks=ranks))
+    wire = stacks.to_wire()
+    for mesh in wire["meshes"]:
+        mesh["culprits"] = {"count": 0, "ranks": "", "text": ""}  # it is known who failed
+    return wire
+
+
+def _short(record: FailureRecord) -> FailureRecord:
+    """Return a record without what takes room."""
+    error = record.exception
+    if error is not None:
+        frames = tuple(replace(frame, locals={}) for frame in error.frames)
+        error = replace(error, frames=frames)
+    return replace(record, exception=error, log_tail=record.log_tail[-4:])
+
+
+def _mesh_facts(mesh: Any) -> MeshFacts:
+    shape = Shape.from_wire(mesh["shape"])
+    alive = () if mesh["stopping"] else tuple(mesh["alive"])
+    return MeshFacts(mesh["mesh_id"], mesh["name"], dict(shape.extent), mesh["started"], alive)
+
+
+def _coordinates(mesh: dict[str, Any], rank: int) -> dict[str, int]:
+    return dict(Shape.from_wire(mesh["shape"]).coordinates(rank))
+
+
+def _of_fate(mesh_id: str, rank: int, fate: Fate, mesh: dict[str, Any]) -> FailureRecord:
+    kind, blame = "exit", "worker"
+    if fate.kind == "host":
+        kind, blame = "host", "infra"
+    elif fate.kind == "unborn":
+        kind, blame = "unborn", "platform"
+    elif fate.signal is not None:
+        kind = "signal"
+        blame = "platform" if fate.hint.startswith("out of memory") else "worker"
+    now = time.monotonic_ns()
+    names = [actor["name"] for actor in mesh.get("actors", ())]
+    return FailureRecord(
+        kind=kind,
+        blame=blame,
+        mesh_id=mesh_id,
+        mesh=mesh.get("name", ""),
+        actor=names[0] if len(names) == 1 and kind != "host" else "",
+        rank=-1 if kind == "host" else rank,
+        ranks=(rank,) if kind == "host" else (),
+        coordinates=_coordinates(mesh, rank) if mesh and kind != "host" else {},
+        host=fate.host,
+        pid=fate.pid,
+        exit_code=fate.exit_code,
+        signal=fate.signal,
+        hint=fate.hint,
+        stack=fate.stack,
+        log_tail=tuple(fate.log_tail)[-50:],
+        low=fate.low or now,
+        high=fate.high or now,
+        time=time.time_ns() / 1e9,
+    )
+
+
+def load(services: RootServices) -> None:
+    """Collect failures from now on: called once, by the first."""
+    failures = Failures(services, services.run_directory)
+    services.tables["failure"] = failures
+    services.rank_events["failure.record"] = failures.record
+    services.rank_lost.append(failures.lost)
+    hooks.script_failed.append(failures.script_failed)

@@ -1,0 +1,47 @@
+"""When what woke the agent up has happened: it may have had to wait for a processor since."""
+
+from __future__ import annotations
+
+import os
+import time
+
+__all__ = ["Waking"]
+
+#: The kernel closes the files of a process, which its peers see, so long before it tells of its end, at most; ns.
+_TEARDOWN = 5_000_000
+
+
+class Waking:
+    """Around every wait for events: `begin`, the wait, `woken`."""
+
+    def __init__(self) -> None:
+        try:
+            self._schedstat = os.open("/proc/self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # a kernel without scheduler statistics
+            self._schedstat = -1
+        self._delayed = 0
+        self._begin = self._woken = self._before = time.monotonic_ns()
+
+    def begin(self) -> None:
+        """A wait begins."""
+        self._before = self._woken
+        self._delayed = self._delay()
+        self._begin = time.monotonic_ns()
+
+    def woken(self) -> None:
+        """It has ended."""
+        self._woken = time.monotonic_ns()
+
+    def span(self) -> tuple[int, int]:
+        """Return when a process ended whose end this wait has brought: not before, not after; monotonic ns."""
+        delay = self._delay() - self._delayed
+        if self._schedstat < 0 or self._woken - self._begin < 50_000:
+            # It did not wait: the process may have ended at any time since the last look.
+            return self._before - _TEARDOWN, self._woken
+        return max(self._before, self._woken - max(0, delay)) - _TEARDOWN, self._woken
+
+    def _delay(self) -> int:
+        """Return for how long this thread has waited for a processor so far, ns (proc(5), ``schedstat``)."""
+        if self._schedstat < 0:
+            return 0
+        return int(os.pread(self._schedstat, 100, 0).split()[1])

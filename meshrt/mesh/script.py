@@ -1,0 +1,172 @@
+"""How the script ends: what is printed when an exception ends it, and with which status it exits.
+
+An exception that came from a rank is shown with the script's own frames only, in one line, and the report of the
+failure follows. Ctrl-C is one line. A failure that nobody was told of (in a thread, a task, a ``broadcast``) is
+reported at the end, and the exit status is not 0.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from meshrt.errors import RUNTIME_FILES, MeshError, one_line
+from meshrt.hooks import hooks
+from meshrt.mesh.terminal import Terminal
+
+if TYPE_CHECKING:
+    from meshrt.mesh.services import Services
+
+__all__ = ["Script"]
+
+#: Characters of the line that says what came from a rank.
+_HEADLINE = 500
+_HEAD = "Traceback (most recent call last):\n"
+_CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
+_CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+
+class Reporter(Protocol):
+    """What the plug-in for failures leaves in ``RootServices.tables["failure"]``."""
+
+    #: Failures that no caller was told of.
+    stray: int
+
+    def report(self, error: BaseException | None) -> str:
+        """Return the report about ``error``, or about what nobody was told of."""
+
+
+class Script:
+    """The end of the script of one root. On threads of the script."""
+
+    def __init__(self, services: Services, terminal: Terminal) -> None:
+        self._services = services
+        self._terminal = terminal
+        self._pid = os.getpid()
+        self._before: Any = None
+        self._hook = self._excepthook  # one object: whoever is here now can be asked for
+        self._reported = False
+
+    def install(self) -> None:
+        """Take over what Python does with an exception that ends the script."""
+        self._before = sys.excepthook
+        sys.excepthook = self._hook
+
+    def uninstall(self) -> None:
+        """Undo `install`, unless somebody has taken over since."""
+        if sys.excepthook is self._hook:
+            sys.excepthook = self._before
+
+    def failed(self, mesh_id: str, error: BaseException) -> None:
+        """A block that owns a mesh ends with an exception: what belongs to it is collected before the mesh ends."""
+        if _is_of_a_rank(error):
+            hooks.load("failure", self._services, in_root=True)
+            hooks.run(hooks.script_failed, mesh_id, error)
+
+    def at_end(self) -> None:
+        """Report what nobody was told of. The interpreter's last."""
+        reporter: Reporter | None = self._services.tables.get("failure")
+        if reporter is None or not reporter.stray:
+            return
+        if not self._reported:
+            self._print("\n" + reporter.report(None))
+        _exit_with(1)
+
+    def _excepthook(self, kind: type[BaseException], error: BaseException, walker: TracebackType | None) -> None:
+        if os.getpid() != self._pid or self._before is not sys.__excepthook__:
+            self._before(kind, error, walker)
+            return
+        if issubclass(kind, KeyboardInterrupt):
+            self._print(f"meshrt: interrupted{_place(walker)}\n")
+        elif not _is_of_a_rank(error):
+            self._before(kind, error, walker)
+        else:
+            hooks.load("failure", self._services, in_root=True)
+            self._reported = True
+            reporter: Reporter = self._services.tables["failure"]
+            report = reporter.report(error)
+            text = "".join(_folded(traceback.TracebackException.from_exception(error), error, brief=bool(report)))
+            self._print(text + (f"\n{report}" if report else ""))
+
+    def _print(self, text: str) -> None:
+        self._terminal.flush()
+        try:
+            sys.stderr.write(text.encode(errors="backslashreplace").decode())
+            sys.stderr.flush()
+        except (OSError, ValueError, AttributeError):
+            pass  # nobody reads it; the file has it
+
+
+def _is_of_a_rank(error: BaseException | None) -> bool:
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        current = waiting.pop()
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        if isinstance(current, MeshError) and (hasattr(current, "place") or hasattr(current, "missing")):
+            return True
+        waiting += [current.__cause__, current.__context__]
+        if isinstance(current, BaseExceptionGroup):
+            waiting += current.exceptions
+    return False
+
+
+def _folded(shown: Any, error: BaseException, *, brief: bool) -> Iterator[str]:
+    """Make the text of a traceback without the runtime's frames.
+
+    Args:
+        brief: Of what came from a rank, only the first line: the report says the rest.
+    """
+    if error.__cause__ is not None and shown.__cause__ is not None:
+        yield from _folded(shown.__cause__, error.__cause__, brief=brief)
+        yield _CAUSE
+    elif error.__context__ is not None and shown.__context__ is not None and not error.__suppress_context__:
+        yield from _folded(shown.__context__, error.__context__, brief=brief)
+        yield _CONTEXT
+    if isinstance(error, BaseExceptionGroup) and not isinstance(error, MeshError):
+        yield from shown.format(chain=False)
+        return
+    frames = [frame for frame in shown.stack if not frame.filename.startswith(RUNTIME_FILES)]
+    if frames:
+        yield _HEAD
+        yield from traceback.StackSummary.from_list(frames).format()
+    text = "".join(shown.format_exception_only())
+    yield one_line(text.partition("\n")[0], _HEADLINE) + "\n" if brief and isinstance(error, MeshError) else text
+
+
+def _place(walker: TracebackType | None) -> str:
+    """Return the innermost line of the script."""
+    found = ""
+    while walker is not None:
+        code = walker.tb_frame.f_code
+        if not code.co_filename.startswith(RUNTIME_FILES):
+            found = f" at {code.co_filename}:{walker.tb_lineno}, in {code.co_name}"
+        walker = walker.tb_next
+    return found
+
+
+def _exit_with(status: int) -> None:
+    """Have this process exit with ``status``.
+
+    An interpreter that is on its way out cannot change its status any more; ``os._exit`` could, but would leave out
+    what others have registered with `atexit`. So it is left to the C library: what is registered there runs behind the
+    interpreter's own end.
+    """
+    import ctypes  # start-up: only where something has failed
+
+    try:
+        library = ctypes.CDLL(None)
+        register = library.__cxa_atexit
+        functions = [ctypes.cast(function, ctypes.c_void_p) for function in (library._exit, library.fflush)]
+    except (OSError, AttributeError):  # another C library
+        return
+    register.argtypes = [ctypes.c_void_p] * 3
+    # The last one that is registered runs first.
+    register(functions[0], status, None)
+    register(functions[1], None, None)
