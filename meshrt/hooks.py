@@ -329,6 +329,9 @@ class RootServices(Protocol):
     def leave_gather(self, number: int) -> None:
         """Want no more reports of a gather; a no-op when it is done."""
 
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Run ``function`` on the root's loop. Any thread."""
+
     def call_later(self, seconds: float, function: Callable[[], None]) -> None:
         """Run ``function`` on the root's loop after ``seconds``."""
 

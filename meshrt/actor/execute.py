@@ -172,7 +172,8 @@ class Executor:
             raise ProtocolError(f"an INIT that cannot be read: {error}") from None
         if self.state == "ready":
             text = f"an actor named {self.name!r} runs on this mesh already; give the second one another name"
-            return split_frames(ERROR, [call_id, [["meshrt.errors.UsageError", text, "", []]], [], "exists"], [])
+            taken = error_to_wire(RemoteException("meshrt.errors.UsageError", text, ""))
+            return split_frames(ERROR, [call_id, taken, [], "exists"], [])
         self.instance = ActorInstance(self.name, class_name, self.mesh_id, point)
         self.state = "new"
         context = CallContext(self.instance, "__init__", shape, self.rank)

@@ -128,7 +128,8 @@ def _message(error: BaseException) -> str:
 
 def _bases(error: BaseException) -> tuple[str, ...]:
     mro = type.__dict__["__mro__"].__get__(type(error))
-    return tuple(cls.__name__ for cls in mro if cls.__module__ == "builtins" and cls is not object)
+    name = type.__dict__["__name__"].__get__
+    return tuple(name(cls) for cls in mro if module_name(cls) == "builtins" and cls is not object)
 
 
 def _notes(error: BaseException) -> tuple[str, ...]:

@@ -204,7 +204,6 @@ def _inferred(record: FailureRecord, active: Sequence[FailureRecord]) -> Cause |
     if not possible:
         return None
     first = possible[0]
-    assert record.exception is not None or record.signal is not None
     what = record.exception.type.rpartition(".")[2] if record.exception is not None else "SIGPIPE"
     return Cause("inferred", f"{what} is what a rank gets whose peer has failed", first)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import CodeType, TracebackType
 
 from meshrt.actor.errors import type_name
@@ -18,7 +20,7 @@ from meshrt.inspect.visibility import is_hidden_file
 from meshrt.selection import Shape
 from meshrt.wire.codec import own_attribute, text_of
 
-__all__ = ["Recorder", "load"]
+__all__ = ["Origin", "Recorder", "load"]
 
 #: Records in a row that are sent in full; one more is allowed every so many seconds.
 _IN_A_ROW = 20
@@ -27,11 +29,28 @@ _ONE_MORE = 2.0
 _CLEAN_UP = 1_000_000_000
 
 
-class Recorder:
-    """Writes the records of this rank."""
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The process that records are written in."""
 
-    def __init__(self, services: RankServices) -> None:
-        self._services = services
+    mesh_id: str
+    mesh: str
+    rank: int
+    host: str
+    pid: int
+
+
+class Recorder:
+    """Writes the records of this process.
+
+    Args:
+        origin: Which one it is.
+        send: Takes a record; on the thread that raised.
+    """
+
+    def __init__(self, origin: Origin, send: Callable[[FailureRecord], None]) -> None:
+        self._origin = origin
+        self._send = send
         self._lock = threading.Lock()
         self._credit = float(_IN_A_ROW)
         self._counted = time.monotonic()
@@ -50,25 +69,25 @@ class Recorder:
                 return
             self._credit -= 1
             left_out, self._left_out = self._left_out, 0
-        self._services.notify("failure.record", self._record(raised, now, left_out).to_plain())
+        self._send(self._record(raised, now, left_out))
 
     def _record(self, raised: Raised, now: int, left_out: int) -> FailureRecord:
-        services, call, error = self._services, raised.call, raised.error
+        origin, call, error = self._origin, raised.call, raised.error
         try:
             facts = capture(error)
-        except Exception as failure:  # the record must not keep the exception from its way
+        except BaseException as failure:  # the record must not keep the exception from its way
             facts = ExceptionFacts(type_name(error), text_of(error)[:1000], notes=(f"no more: {text_of(failure)}",))
         thread = threading.current_thread()
         return FailureRecord(
             id=raised.failure,
             blame="platform" if "MemoryError" in facts.bases else "user",
-            mesh_id=services.mesh_id,
-            mesh=services.mesh_name,
+            mesh_id=call.mesh_id if call is not None else origin.mesh_id,
+            mesh=origin.mesh,
             actor=call.actor if call is not None else "",
-            rank=services.rank,
+            rank=origin.rank,
             coordinates=_coordinates(call),
-            host=services.host_name,
-            pid=services.pid,
+            host=origin.host,
+            pid=origin.pid,
             endpoint=call.endpoint if call is not None and not raised.what else "",
             what=raised.what,
             waited_for=raised.waited_for,
@@ -127,4 +146,5 @@ def _varints(table: bytes) -> list[int]:
 
 def load(services: RankServices) -> None:
     """Write records from now on: called once, by the first exception."""
-    hooks.raised.append(Recorder(services).raised)
+    origin = Origin(services.mesh_id, services.mesh_name, services.rank, services.host_name, services.pid)
+    hooks.raised.append(Recorder(origin, lambda record: services.notify("failure.record", record.to_plain())).raised)

@@ -205,7 +205,7 @@ def _exception(error: ExceptionFacts, full: bool) -> Iterator[str]:
         yield "  stack    (most recent call last)"
         yield from _frames(frames, many if full else _FRAMES)
     for linked in list(error.all())[1 : many if full else 1 + _LINKED]:
-        place = f"  at {_at(linked.frames[-1])}" if linked.frames else ""
+        place = f"  ({_at(linked.frames[-1])})" if linked.frames else ""
         word = {"cause": "caused by", "context": "while handling", "member": "with"}.get(linked.relation, "with")
         yield f"  {word} {shown(linked.headline)}{place}"
         if full:
@@ -224,9 +224,9 @@ def _exception(error: ExceptionFacts, full: bool) -> Iterator[str]:
 
 def _frames(frames: Sequence[Frame], most: int) -> Iterator[str]:
     for frame in frames[-most:]:
-        yield f"    {_at(frame)} in {shown(frame.function)}"
+        yield f"    {_at(frame)}, in {shown(frame.function)}"
         if frame.source:
-            yield f"        {shown(frame.source)}"
+            yield f"      {shown(frame.source)}"
 
 
 def _why(cause: Cause) -> str:
@@ -234,7 +234,7 @@ def _why(cause: Cause) -> str:
 
 
 def _at(frame: Frame) -> str:
-    return f"{shown(frame.file)}:{frame.line}"
+    return f'File "{shown(frame.file)}", line {frame.line}'
 
 
 def _place(record: FailureRecord) -> str:

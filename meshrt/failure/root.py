@@ -6,7 +6,9 @@ failure. Its file is written when the stacks are there, and again, a little late
 
 from __future__ import annotations
 
+import linecache
 import logging
+import os
 import sys
 import threading
 import time
@@ -20,7 +22,8 @@ from meshrt.failure import files
 from meshrt.failure.capture import capture
 from meshrt.failure.causes import judge
 from meshrt.failure.incident import Incident, MeshFacts
-from meshrt.failure.record import FailureRecord, Reference
+from meshrt.failure.rank import Origin, Recorder
+from meshrt.failure.record import ExceptionFacts, FailureRecord, Reference
 from meshrt.failure.report import render
 from meshrt.hooks import UNRAISABLE, Body, Gathered, Group, RootServices, hooks
 from meshrt.inspect import STACKS, Stacks
@@ -75,7 +78,13 @@ class Failures:
         facts = self._facts(mesh_id)
         if facts is not None and not record.coordinates:
             record = replace(record, coordinates=_coordinates(facts, rank))
+        if record.exception is not None:
+            record = replace(record, exception=_with_source(record.exception))
         self._add(record)
+
+    def own(self, record: FailureRecord) -> None:
+        """An actor in the script's own process has raised. Its thread."""
+        self._services.call_soon(lambda: self._add(record))
 
     def lost(self, mesh_id: str, rank: int, body: Body) -> None:
         """A rank has ended that nobody stopped."""
@@ -103,7 +112,7 @@ class Failures:
             if incident is None or new:
                 incident = self._begin()
             self._last = now
-            if not record.waited_for and record.what != UNRAISABLE:
+            if not record.waited_for and record.what != UNRAISABLE and record.kind != "unborn":
                 self.stray += 1
             if len(incident.records) >= _MOST:
                 incident.left_out += 1
@@ -282,6 +291,15 @@ def _healthy(incident: Incident, answers: list[Group]) -> dict[str, Any]:
     return wire
 
 
+def _with_source(error: ExceptionFacts) -> ExceptionFacts:
+    """Fill in lines that a rank could not read: those of the script are known here."""
+    frames = tuple(
+        frame if frame.source else replace(frame, source=linecache.getline(frame.file, frame.line).strip()[:300])
+        for frame in error.frames
+    )
+    return replace(error, frames=frames, linked=tuple(map(_with_source, error.linked)))
+
+
 def _short(record: FailureRecord) -> FailureRecord:
     """Return a record without what takes room."""
     error = record.exception
@@ -341,3 +359,5 @@ def load(services: RootServices) -> None:
     services.rank_events["failure.record"] = failures.record
     services.rank_lost.append(failures.lost)
     hooks.script_failed.append(failures.script_failed)
+    origin = Origin("", "this_proc", 0, os.uname().nodename, os.getpid())
+    hooks.raised.append(Recorder(origin, failures.own).raised)

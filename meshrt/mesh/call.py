@@ -74,10 +74,12 @@ class _Answers(Future[T]):
     def _check(self) -> None:
         """Raise the failure, if there is one."""
         if self._failed:
-            (position, frame), *others = self._failed
+            (position, frame), *further = self._failed
             error = remote_error(self._target.place(position), self._endpoint, frame)
             if isinstance(error, ActorError):
-                also = ((self._target.place(other), frame) for other, frame in sorted(others, key=lambda each: each[0]))
+                also = (
+                    (self._target.place(other), frame) for other, frame in sorted(further, key=lambda each: each[0])
+                )
                 add_others(error, also)
             raise error
         if self._lost:

@@ -61,10 +61,14 @@ class Script:
         if sys.excepthook is self._hook:
             sys.excepthook = self._before
 
+    def load_failures(self) -> None:
+        """Load what collects failures."""
+        hooks.load("failure", self._services, in_root=True)
+
     def failed(self, mesh_id: str, error: BaseException) -> None:
         """A block that owns a mesh ends with an exception: what belongs to it is collected before the mesh ends."""
         if _is_of_a_rank(error):
-            hooks.load("failure", self._services, in_root=True)
+            self.load_failures()
             hooks.run(hooks.script_failed, mesh_id, error)
 
     def at_end(self) -> None:
@@ -85,7 +89,7 @@ class Script:
         elif not _is_of_a_rank(error):
             self._before(kind, error, walker)
         else:
-            hooks.load("failure", self._services, in_root=True)
+            self.load_failures()
             self._reported = True
             reporter: Reporter = self._services.tables["failure"]
             report = reporter.report(error)

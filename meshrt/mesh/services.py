@@ -115,6 +115,10 @@ class Services:
     def _send(record: MeshRecord, rank: int, message: dict[str, Any]) -> None:
         record.agent_of[rank].send(message, (record.mesh_id, rank))
 
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Run ``function`` on the loop. Any thread."""
+        self._loop.call_soon_threadsafe(function)
+
     def call_later(self, seconds: float, function: Callable[[], None]) -> None:
         """Run ``function`` on the loop after ``seconds``."""
         self._loop.call_later(seconds, function)

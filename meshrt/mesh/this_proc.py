@@ -55,6 +55,7 @@ def _of_root(root: Root) -> ProcMesh:
             {},
         )
         host.attach(control)
+        host.before_error.append(root.script.load_failures)
         control.start(None, root.driver)
         root.at_end(host.interrupt)
         root.at_end(control.close)

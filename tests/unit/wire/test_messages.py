@@ -68,7 +68,9 @@ def test_a_chain_of_causes_is_cut() -> None:
     assert len(chain) == 20 and chain[0][0] == "E99"
 
 
-@pytest.mark.parametrize("chain", [[], [1], [["a"]], [["a", "b", "c", 3]], [None], [["a", "b", "c", [], 5]]])
+@pytest.mark.parametrize(
+    "chain", [[], [1], [["a"]], [["a", "b", "c", 3, ""]], [None], [["a", "b", "c", []]], [["a", "b", "c", [], "", 5]]]
+)
 def test_a_foreign_error_is_refused(chain: list[Any]) -> None:
     with pytest.raises(ProtocolError):
         error_from_wire(chain)
