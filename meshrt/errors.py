@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import os as _os
 import signal as _signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,6 +117,25 @@ class MeshError(Exception):
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
+#: Finds the record of a failure: by its number (or ""), mesh id and base rank. Set in the process of the script.
+find_record: Callable[[str, str, int], Any] | None = None
+
+
+class _OfRank:
+    """An error that is about one rank."""
+
+    place: RankPlace
+
+    @property
+    def record(self) -> Any:
+        """All that is known of the failure (`meshrt.failure.record.FailureRecord`); None where nothing is.
+
+        In the script only. Waits for up to a second: the record takes another way than the error.
+        """
+        number = getattr(getattr(self, "remote", None), "failure", "")
+        return find_record(number, self.place.mesh_id, self.place.rank) if find_record is not None else None
+
+
 class UsageError(MeshError):
     """The caller asked for something that cannot be; nothing was sent."""
 
@@ -166,7 +185,7 @@ def _one_of(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]
 
 
-class ActorError(MeshError):
+class ActorError(_OfRank, MeshError):
     """An endpoint, an ``__init__`` or a set-up function raised on a rank.
 
     Attributes:
@@ -217,7 +236,7 @@ class ResultNotSerializable(ActorError, TypeError):
         return f"{call} ran on {self.place.where}, but its result could not be sent: {_headline(self.remote)}"
 
 
-class SupervisionError(MeshError, RuntimeError):
+class SupervisionError(_OfRank, MeshError, RuntimeError):
     """A rank cannot answer any more.
 
     Attributes:

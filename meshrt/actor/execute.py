@@ -20,7 +20,7 @@ from meshrt.actor.endpoint import endpoints_of
 from meshrt.actor.errors import describe_exception, tell_raised
 from meshrt.errors import ProtocolError, RemoteException
 from meshrt.hooks import hooks
-from meshrt.selection import Shape
+from meshrt.selection import Shape, Slice
 from meshrt.wire import codec
 from meshrt.wire.frames import Frame, pack_header, split_frames
 from meshrt.wire.messages import ERROR, NO_ERROR, NO_REPLY, RESULT, error_to_wire
@@ -342,7 +342,8 @@ class Executor:
 
     def _lone(self, what: str) -> CallContext:
         instance = self.instance or ActorInstance(self.name, "", self.mesh_id, Shape.unity().extent.point(0))
-        return CallContext(instance, what, Shape.unity(), self.rank)
+        alone = Shape((), Slice(offset=self.rank, sizes=(), strides=()))
+        return CallContext(instance, what, alone, self.rank)
 
     def ended(self) -> None:
         """The actor has ended: it is free to go."""

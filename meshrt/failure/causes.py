@@ -91,7 +91,7 @@ class Verdict:
 
 def judge(given: Sequence[FailureRecord]) -> Verdict:
     """Find the root cause."""
-    records = sorted(given, key=lambda record: (record.high, record.mesh_id, record.rank))
+    records = sorted(given, key=_order)
     causes: dict[int, Cause] = {}
     for index, record in enumerate(records):
         cause = _carried(record, records) or _own(record, records)
@@ -106,6 +106,12 @@ def judge(given: Sequence[FailureRecord]) -> Verdict:
                 causes[index] = cause
     roots = [index for index in range(len(records)) if index not in causes]
     return _decided(records, roots, causes)
+
+
+def _order(record: FailureRecord) -> tuple[object, ...]:
+    """By time; and always the same, whoever came first."""
+    about = next((facts.about for facts in record.exception.all() if facts.about), None) if record.exception else None
+    return record.high, record.mesh_id, record.rank, record.low, record.kind, record.id, record.headline, repr(about)
 
 
 def _carried(record: FailureRecord, records: Sequence[FailureRecord]) -> Cause | None:
@@ -129,13 +135,12 @@ def _meant(about: Reference, record: FailureRecord, records: Sequence[FailureRec
         if other is not record
         and other.mesh_id == about.mesh_id
         and (other.rank == about.rank or about.rank in other.ranks)
-        and other.low <= record.high
     ]
-    exact = [other for other in of_rank if about.failure and other.id == about.failure]
-    if exact or about.failure:
-        return exact[0] if exact else None
-    ended = [other for other in of_rank if other.kind != "exception"]
-    found = ended or of_rank
+    if about.failure:
+        return next((other for other in of_rank if other.id == about.failure), None)
+    before = [other for other in of_rank if other.low <= record.high]
+    ended = [other for other in before if other.kind != "exception"]
+    found = ended or before
     return found[-1] if found else None
 
 
@@ -237,6 +242,8 @@ def _decided(records: list[FailureRecord], roots: list[int], causes: dict[int, C
     evidence = {cause.evidence for cause in causes.values()}
     if ambiguous:
         certainty = "nothing decides between them"
+    elif all(_is_consequence(records[index]) for index in chosen):
+        certainty = "the first that is known, though it looks like the consequence of another"
     elif "later" in evidence:
         certainty = "the first by time"
     elif "inferred" in evidence:

@@ -156,11 +156,12 @@ class _Report:
 
     def _root(self, group: Sequence[FailureRecord], title: str, note: str = "") -> Iterator[str]:
         record = group[0]
-        if len(group) > 1:
+        if len({other.address for other in group}) > 1:
             yield f"{title}  {self._who(group)} failed alike{note}"
             yield f"  first    {shown(str(record.place))}"
         else:
-            yield shown(f"{title}  {_place(record)}{note}", _HEADLINE)
+            times = f", {len(group)} times" if len(group) > 1 else ""
+            yield shown(f"{title}  {_place(record)}{times}{note}", _HEADLINE)
         yield from details(record, self._incident.caller, self._incident.call)
 
 

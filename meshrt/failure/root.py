@@ -44,7 +44,7 @@ _WRITE_AGAIN = 0.1
 #: Seconds that the script's last words wait for the records of what it was told, and for the file.
 _PATIENCE = 1.0
 #: ... and for further records, until so long none has come.
-_QUIET = 0.05
+_QUIET = 0.2
 #: Failures of one incident that are kept in full, and at all.
 _FULL = 64
 _MOST = 2048
@@ -65,7 +65,8 @@ class Failures:
         #: What they have answered.
         self._answers: list[Group] = []
         self._writing = False
-        self._written = 0
+        #: The incident, and how many of its failures, that are in the file.
+        self._written = (0, 0)
         self._warned = False
         #: Failures that no caller was told of.
         self.stray = 0
@@ -174,6 +175,12 @@ class Failures:
         if self._incident is not None:
             self._write(self._incident)
 
+    def finish(self) -> None:
+        """The program ends: write what has come since the file was written."""
+        incident = self._incident
+        if incident is not None and self._written != (incident.number, len(incident.records)):
+            self._write(incident)
+
     def _write(self, incident: Incident) -> None:
         """Write the file; any thread. What cannot be written is said once: the report goes to the terminal anyway."""
         with self._changed:
@@ -181,7 +188,7 @@ class Failures:
                 incident.stacks = _healthy(incident, self._answers)
             try:
                 files.write(self._run_directory, incident)
-                self._written = len(incident.records)
+                self._written = (incident.number, len(incident.records))
             except OSError as error:
                 if not self._warned:
                     self._warned = True
@@ -228,11 +235,11 @@ class Failures:
             return render(incident, judge(incident.records))
 
     def find(self, failure: str, mesh_id: str, rank: int) -> FailureRecord | None:
-        """Return a record of the current incident. Any thread."""
-        incident = self._incident
-        if incident is None:
-            return None
-        return _find(Reference(failure, mesh_id, rank), incident)
+        """Return a record of the latest incident; waits for it. Any thread but the loop's."""
+        wanted = Reference(failure, mesh_id, rank)
+        with self._changed:
+            self._changed.wait_for(lambda: self._incident is not None and _known(wanted, self._incident), _PATIENCE)
+            return _find(wanted, self._incident) if self._incident is not None else None
 
 
 def _find(wanted: Reference, incident: Incident) -> FailureRecord | None:
@@ -360,4 +367,13 @@ def load(services: RootServices) -> None:
     services.rank_lost.append(failures.lost)
     hooks.script_failed.append(failures.script_failed)
     origin = Origin("", "this_proc", 0, os.uname().nodename, os.getpid())
-    hooks.raised.append(Recorder(origin, failures.own).raised)
+    recorder = Recorder(origin, failures.own)
+    hooks.raised.append(recorder.raised)
+
+    def unload() -> None:
+        failures.finish()
+        # The hooks are this process's, which may make another root.
+        hooks.script_failed.remove(failures.script_failed)
+        hooks.raised.remove(recorder.raised)
+
+    services.closing.append(unload)

@@ -11,9 +11,6 @@ from meshrt.wire.messages import control_frame
 
 __all__ = ["spawn_frames"]
 
-#: Ranks in one message: the agent forks them in one go, and serves nobody meanwhile.
-_BATCH = 64
-
 
 def spawn_frames(
     common: Mapping[str, Any], ranks: Sequence[int], rank_env: Mapping[int, Mapping[str, str]]
@@ -29,8 +26,7 @@ def spawn_frames(
     Raises:
         UsageError: What a single rank is told does not fit.
     """
-    size = len(ranks) if common["preload"] else _BATCH
-    parts = [ranks[start : start + size] for start in range(0, len(ranks), size)]
+    parts = [ranks] if ranks else []
     frames: list[bytes] = []
     while parts:
         part = parts.pop(0)

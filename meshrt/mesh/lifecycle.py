@@ -6,7 +6,7 @@ A rank: ``asked -> born -> gone`` (`meshrt.mesh.registry`); while it lives it ma
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from meshrt.errors import RankPlace, SpawnError, user_stack
@@ -88,7 +88,7 @@ class Lifecycle:
             )
         elif fate.kind == "died" and record.stopped is None and not waited_for:
             self._services.announce(f"{record.name} {record.place(rank)} {fate}")
-        for owned in self._owned.pop((mesh_id, rank), ()):
+        for owned in self._known(self._owned.pop((mesh_id, rank), ())):
             self._stop(owned, 0.0)
 
     def own(self, owner: Address, mesh_id: str) -> None:
@@ -97,7 +97,11 @@ class Lifecycle:
         if record is None or owner[1] in record.fates:
             self._stop(mesh_id, 0.0)
         else:
-            self._owned.setdefault(owner, []).append(mesh_id)
+            self._owned[owner] = [*self._known(self._owned.get(owner, ())), mesh_id]
+
+    def _known(self, meshes: Iterable[str]) -> list[str]:
+        """Return those that did not end so long ago that they are forgotten."""
+        return [mesh_id for mesh_id in meshes if mesh_id in self._registry.meshes]
 
     def pulse(self, message: dict[str, Any]) -> None:
         """A rank does not answer, or answers again."""

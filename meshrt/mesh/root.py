@@ -382,9 +382,10 @@ class Root:
 
     def _let_start(self) -> None:
         """Wait for meshes that are starting: what was sent to them has not left yet; the grace is for serving it."""
+        deadline = time.monotonic() + _START_MAX
         for record in self.registry.running():
             with contextlib.suppress(MeshError, TimeoutError):
-                record.initialized.get(_START_MAX)
+                record.initialized.get(max(0.0, deadline - time.monotonic()))
 
     def _finish(self) -> None:
         if self.at_exit:

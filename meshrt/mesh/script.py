@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from meshrt import errors
 from meshrt.errors import RUNTIME_FILES, MeshError, one_line
 from meshrt.hooks import hooks
 from meshrt.mesh.terminal import Terminal
@@ -39,6 +40,9 @@ class Reporter(Protocol):
     def report(self, error: BaseException | None) -> str:
         """Return the report about ``error``, or about what nobody was told of."""
 
+    def find(self, failure: str, mesh_id: str, rank: int) -> Any:
+        """Return the record of a failure, or None."""
+
 
 class Script:
     """The end of the script of one root. On threads of the script."""
@@ -55,11 +59,19 @@ class Script:
         """Take over what Python does with an exception that ends the script."""
         self._before = sys.excepthook
         sys.excepthook = self._hook
+        errors.find_record = self._find
 
     def uninstall(self) -> None:
         """Undo `install`, unless somebody has taken over since."""
         if sys.excepthook is self._hook:
             sys.excepthook = self._before
+        if errors.find_record == self._find:
+            errors.find_record = None
+
+    def _find(self, failure: str, mesh_id: str, rank: int) -> Any:
+        self.load_failures()
+        reporter: Reporter = self._services.tables["failure"]
+        return reporter.find(failure, mesh_id, rank)
 
     def load_failures(self) -> None:
         """Load what collects failures."""

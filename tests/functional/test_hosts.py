@@ -11,6 +11,7 @@ from meshrt import Actor, HostMesh, UsageError, current_rank, endpoint, proc_mes
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.root import start_root
 from tests.support.actors import Clock, Echo
+from tests.support.waiting import wait_until
 
 
 class Nested(Actor):
@@ -103,3 +104,26 @@ def test_this_proc_inside_a_rank_is_that_rank() -> None:
     answers = nested.spawn_beside.call().get(30).values()
     assert [pid for pid, _, _ in answers] == pids
     assert all(greeted for _, _, greeted in answers)
+
+
+class Maker(Actor):
+    """Makes meshes of its own, and stops all but the last one."""
+
+    @endpoint
+    def make(self, count: int) -> str:
+        for _ in range(count):
+            self.mesh = proc_mesh(n=1).get(20)
+            self.mesh.stop()
+        self.mesh = proc_mesh(n=1, name="living").get(20)
+        return self.mesh.mesh_id
+
+
+def test_a_rank_whose_meshes_are_forgotten_ends_those_that_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Registry, "KEPT", 2)
+    mesh = proc_mesh(n=1)
+    living = mesh.spawn("maker", Maker).make.call_one(6).get(60)
+    mesh.stop()
+    registry = start_root().registry
+    wait_until(lambda: registry.meshes[living].stopped is not None, 20)
+    registry.meshes[living].stopped.get(20)  # type: ignore[union-attr]  # it has just been waited for
+    assert registry.running() == []

@@ -35,8 +35,9 @@ def test_every_rank_is_asked_for_once_with_its_own_environment(count: int, size:
 
 def test_no_more_messages_than_it_takes() -> None:
     ranks = list(range(150))
-    assert [len(message["ranks"]) for message in asked(ranks, {})] == [64, 64, 22]
+    assert [len(message["ranks"]) for message in asked(ranks, {})] == [150]
     assert [len(message["ranks"]) for message in asked(ranks, {}, ("json",))] == [150]
+    assert asked([], {}) == []
 
 
 def test_one_process_preloads_for_all_so_the_last_message_is_marked() -> None:

@@ -1,0 +1,299 @@
+"""What a program says when ranks of it fail, as the person sees it who started it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from meshrt import Actor, ActorError, ProcessDied, endpoint, proc_mesh
+from meshrt.cli import main
+from meshrt.errors import RankPlace
+from meshrt.failure.files import files_of
+from meshrt.failure.record import FailureRecord
+from meshrt.mesh.root import start_root
+from tests.faults.watch import LONG, Program
+from tests.support.programs import environment, run_python
+from tests.support.waiting import wait_until
+
+PRELUDE = """\
+import asyncio, ctypes, os, signal, sys, threading, time
+from meshrt import Actor, ActorError, current_rank, endpoint, proc_mesh
+
+class Trainer(Actor):
+    @endpoint
+    def step(self, number):
+        if current_rank().rank == 2:
+            return self.forward({"ids": [1, 2]}, number)
+        time.sleep(60)
+
+    def forward(self, batch, number):
+        try:
+            return batch["labels"]
+        except KeyError as error:
+            raise ValueError(f"bad batch {number}") from error
+
+    @endpoint
+    def run(self, code):
+        if current_rank().rank == 2:
+            print("loading shard 2")
+            exec("import ctypes, os, signal, sys\\n" + code)
+            return
+        time.sleep(60)
+
+    @endpoint
+    def everywhere(self, code):
+        exec("import threading, time\\n" + code)
+
+    @endpoint
+    async def start_task(self):
+        async def work():
+            raise OSError("no disk")
+        self.task = asyncio.create_task(work())
+
+"""
+
+
+def program(tmp_path: Path, main: str, *, ranks: int = 4) -> subprocess.CompletedProcess[str]:
+    """Run a script with a mesh ``mesh`` and a ``trainer`` on it."""
+    body = "".join(f"        {line}\n" for line in main.splitlines())
+    script = tmp_path / "train.py"
+    script.write_text(
+        f"{PRELUDE}def main():\n    with proc_mesh(n={ranks}, name='train') as mesh:\n"
+        f"        trainer = mesh.spawn('trainer', Trainer)\n{body}\nmain()\n"
+    )
+    return run_python(str(script), env=environment(MESHRT_RUNS=str(tmp_path / "runs")))
+
+
+def sections(text: str) -> list[list[str]]:
+    """Return the parts of a report, from its first line on."""
+    lines = text.splitlines()
+    begin = next(index for index, line in enumerate(lines) if line.startswith("=" * 20))
+    parts: list[list[str]] = [[]]
+    for line in lines[begin + 1 :]:
+        if re.fullmatch(r"-+|=+", line):
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    return [part for part in parts if part]
+
+
+def test_one_rank_raises(tmp_path: Path) -> None:
+    done = program(tmp_path, "trainer.step.call(17).get()")
+    assert done.returncode == 1
+    traceback = done.stderr[: done.stderr.index("====")]
+    assert traceback.count("  File ") == 2 and "meshrt/mesh" not in traceback
+    assert "meshrt.errors.ActorError: trainer.step() raised on rank 2 (n=2)" in traceback
+    head, healthy, root = sections(done.stderr)
+    assert "FAILED 1 of 4 ranks of train (n=4)" in head[0]
+    assert healthy[0] == "DID NOT FAIL  3 ranks; where they were then:"
+    assert re.search(r"3/3  0-1,3  step  .*train\.py:9 +blocked .* in time\.sleep", "\n".join(healthy))
+    text = "\n".join(root)
+    assert text.startswith("ROOT CAUSE  trainer rank 2 (n=2) on ") and "[certain: " in root[0]
+    assert "what     ValueError: bad batch 17" in text and "trainer.step(), called at" in text
+    assert "caused by KeyError: 'labels'" in text and "batch = {'ids': [1, 2]}" in text
+    assert 'raise ValueError(f"bad batch {number}") from error' in text
+    assert done.stderr.rstrip().splitlines()[-2].startswith("  more     meshrt postmortem ")
+
+
+def test_64_ranks_fail_alike(tmp_path: Path) -> None:
+    code = "raise RuntimeError(f'no device {current_rank().rank}')"
+    done = program(tmp_path, f"trainer.everywhere.call({code!r}).get()", ranks=64)
+    *_, root = sections(done.stderr)
+    assert root[0].startswith("ROOT CAUSE  all 64 ranks failed alike")
+    assert len(done.stderr.splitlines()) <= 40
+
+
+@pytest.mark.parametrize(
+    ("code", "what", "more"),
+    [
+        ("os.kill(os.getpid(), signal.SIGKILL)", "was killed by SIGKILL", "    | loading shard 2"),
+        ("ctypes.string_at(0)", "was killed by SIGSEGV", "in run"),
+        ("os._exit(7)", "exited with code 7", "    | loading shard 2"),
+        ("sys.exit('no configuration')", "SystemExit: no configuration", "in run"),
+    ],
+)
+def test_a_process_ends(code: str, what: str, more: str, tmp_path: Path) -> None:
+    done = program(tmp_path, f"trainer.run.call({code!r}).get()")
+    assert done.returncode == 1
+    *_, root = sections(done.stderr)
+    text = "\n".join(root)
+    assert root[0].startswith("ROOT CAUSE  trainer rank 2 (n=2)") and f"what     {what}" in text and more in text
+    assert re.search(r"where    (during )?trainer\.run\(\), called at .*train\.py:\d+ in main", text)
+
+
+def test_a_rank_that_calls_another_is_its_victim(tmp_path: Path) -> None:
+    done = program(
+        tmp_path,
+        "class Caller(Actor):\n"
+        "    def __init__(self, trainer): self.trainer = trainer\n"
+        "    @endpoint\n"
+        "    def go(self): self.trainer.step.call(5).get()\n"
+        "with proc_mesh(n=2, name='eval') as other:\n"
+        "    other.spawn('caller', Caller, trainer).go.call().get()",
+    )
+    head, followed, *_, root = sections(done.stderr)
+    assert "1 of 4 ranks of train" in head[0] and "2 of 2 ranks of eval" in head[0]
+    assert (
+        followed[0] == "FOLLOWED FROM IT  2 ranks" and "because its ActorError is about rank 2 of train" in followed[3]
+    )
+    assert root[0].startswith("ROOT CAUSE  trainer rank 2") and "[certain" in root[0]
+    assert "ValueError: bad batch 5" in "\n".join(root)
+
+
+@pytest.mark.parametrize(
+    ("main", "what", "where"),
+    [
+        ("trainer.everywhere.broadcast('raise OSError(1)')", "OSError: 1", "trainer.everywhere()"),
+        (
+            "code = 'threading.Thread(target=lambda: 1 / 0, name=\"loader\").start()\\ntime.sleep(0.1)'\n"
+            "trainer.slice(n=1).everywhere.call_one(code).get()",
+            "ZeroDivisionError: division by zero",
+            "thread 'loader'",
+        ),
+        (
+            "trainer.slice(n=1).start_task.call_one().get()\nimport gc\n"
+            "trainer.slice(n=1).everywhere.call_one('self.task = None; import gc; gc.collect()').get()",
+            "OSError: no disk",
+            "a task",
+        ),
+    ],
+)
+def test_what_nobody_waits_for_is_reported_and_the_exit_status_is_not_0(
+    main: str, what: str, where: str, tmp_path: Path
+) -> None:
+    done = program(tmp_path, main)
+    assert done.returncode == 1
+    text = "\n".join(sections(done.stderr)[-1])
+    assert f"what     {what}" in text and f"where    {where}" in text and "nobody waited for it" in text
+
+
+def test_what_the_script_handles_is_none_of_its_failures(tmp_path: Path) -> None:
+    done = program(
+        tmp_path, "try:\n    trainer.step.call(1).get()\nexcept ValueError as error:\n    print('caught', error.rank)"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "caught 2\n", "")
+
+
+def test_an_error_of_the_script_itself_is_shown_as_ever(tmp_path: Path) -> None:
+    done = program(tmp_path, "trainer.initialized.get()\n1 / 0")
+    assert done.returncode == 1 and "ZeroDivisionError" in done.stderr and "ROOT CAUSE" not in done.stderr
+
+
+def test_a_message_cannot_act_on_the_terminal(tmp_path: Path) -> None:
+    code = "raise ValueError('\\x1b[31mred\\x00' + 'x' * 100_000)"
+    done = program(tmp_path, f"trainer.run.call({code!r}).get()")
+    assert "\x1b" not in done.stderr and "\x00" not in done.stderr and len(done.stderr) < 6000
+    assert "ValueError: \\x1b[31mred\\x00xxx" in done.stderr
+
+
+def test_the_file_is_there_although_the_script_is_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The script has handled the error, and goes on; nothing of what is known is lost with it."""
+    runs = tmp_path / "runs"
+    script = """
+        victims = proc_mesh(n=4).spawn("victim", Victim)
+        pid = victims.slice(n=1).pid.call_one().get()
+        call = victims.wait_for.call("/nowhere")
+        os.kill(pid, signal.SIGKILL)
+        try:
+            call.get()
+        except ProcessDied:
+            tell(died=True)
+        time.sleep(600)
+    """
+    with Program(script, tmp_path, env={"MESHRT_RUNS": str(runs)}) as started:
+        assert started.told("died")
+        wait_until(lambda: list(runs.glob("*/failure-1.json")), 5, "the file is written")
+        (path,) = runs.glob("*/failure-1.json")
+        os.kill(started.pid, signal.SIGKILL)
+    assert main_of("postmortem", str(path)) == 0
+    text = capsys.readouterr().out
+    assert "ROOT CAUSE  victim rank 1 (n=1)" in text and "was killed by SIGKILL" in text
+    assert "3/3  0,2-3" in text
+
+
+def main_of(*arguments: str) -> int:
+    """Run the ``meshrt`` command in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["meshrt", *arguments])
+        return main()
+
+
+def test_postmortem(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = tmp_path / "runs"
+    monkeypatch.setenv("MESHRT_RUNS", str(runs))
+    assert main_of("postmortem") == 1 and "has left a failure" in capsys.readouterr().err
+    done = program(tmp_path, "trainer.step.call(17).get()")
+    report = done.stderr[done.stderr.index("====") :]
+    (run,) = [entry.name for entry in runs.iterdir() if (entry / "failure-1.json").exists()]
+    capsys.readouterr()
+    for name in ([], [run[-8:]], [str(runs / run)], [str(runs / run / "failure-1.json")]):
+        assert main_of("postmortem", *name) == 0 and capsys.readouterr().out == report
+    assert main_of("postmortem", "--rank", "2") == 0
+    text = capsys.readouterr().out
+    assert text.startswith("trainer rank 2 (n=2)") and ": a root cause\n" in text and "number = 17" in text
+    assert main_of("postmortem", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["verdict"]["ambiguous"] is False and document["records"][0]["exception"]["type"] == "ValueError"
+    assert document["report"] == report
+    assert main_of("postmortem", "--list") == 0 and "root cause: trainer rank 2" in capsys.readouterr().out
+    assert main_of("postmortem", "--rank", "3") == 2
+    assert "rank 3 did not fail; expected one of those that did: 2" in capsys.readouterr().err
+    assert main_of("postmortem", "nosuch") == 1 and "no program 'nosuch'" in capsys.readouterr().err
+    (runs / run / "failure-1.json").write_text('{"format": "meshrt failure", "ver')
+    assert main_of("postmortem", run) == 1 and "is cut off or damaged" in capsys.readouterr().err
+
+
+def test_the_disk_is_full(tmp_path: Path) -> None:
+    """The file cannot be written: the report is printed all the same, and the reason is said once."""
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"
+    ignore = "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)"
+    done = program(tmp_path, f"trainer.initialized.get()\n{limit}\n{ignore}\ntrainer.step.call(17).get()")
+    assert done.returncode == 1 and "ROOT CAUSE  trainer rank 2" in done.stderr
+    assert done.stderr.count("the failure could not be written to a file: File too large") == 1
+
+
+class Failing(Actor):
+    @endpoint
+    def fail(self, kind: str) -> None:
+        if kind == "exit":
+            os._exit(3)
+        raise ValueError(kind)
+
+
+def test_an_error_has_its_record() -> None:
+    mesh = proc_mesh(n=3, name="train")
+    failing = mesh.spawn("failing", Failing).get(LONG)
+    with pytest.raises(ValueError, match="odd") as caught:
+        failing.slice(n=1).fail.call_one("odd").get(LONG)
+    assert isinstance(caught.value, ActorError)
+    record = caught.value.record
+    assert isinstance(record, FailureRecord) and (record.mesh, record.rank, record.coordinates) == (
+        "train",
+        1,
+        {"n": 1},
+    )
+    assert record.exception is not None and record.exception.frames[-1].locals["kind"] == "'odd'"
+    with pytest.raises(ProcessDied) as died:
+        failing.slice(n=2).fail.call_one("exit").get(LONG)
+    assert died.value.record.exit_code == 3 and died.value.record.kind == "exit"
+    wait_until(lambda: files_of(start_root().run_directory), 5, "the file is written")
+    assert ActorError(RankPlace("gone", "a", 0), "f", caught.value.remote).record is None
+
+
+def test_several_ranks_are_one_error() -> None:
+    failing = proc_mesh(n=6).spawn("failing", Failing).get(LONG)
+    call = failing.fail.call("together")
+    wait_until(lambda: len(getattr(call, "_failed", ())) == 6 or not call.done(), LONG)
+    with pytest.raises(ActorError) as caught:
+        call.get(LONG)
+    ranks = {caught.value.rank, *(other.rank for other in caught.value.others)}
+    assert len(ranks) == 1 + len(caught.value.others)
+    assert all(other.remote.message == "together" for other in caught.value.others)
+    if caught.value.others:
+        assert "raised too: ValueError: together" in str(caught.value)

@@ -1,0 +1,75 @@
+"""Records as ranks and agents make them, for tests of what is made of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshrt.failure.incident import Incident, MeshFacts
+from meshrt.failure.record import ExceptionFacts, FailureRecord, Frame, Reference
+
+__all__ = ["MS", "death", "incident", "raised"]
+
+MS = 1_000_000
+_BASES = {
+    "ValueError": ("ValueError", "Exception", "BaseException"),
+    "EOFError": ("EOFError", "Exception", "BaseException"),
+    "ConnectionResetError": ("ConnectionResetError", "ConnectionError", "OSError", "Exception", "BaseException"),
+    "TimeoutError": ("TimeoutError", "OSError", "Exception", "BaseException"),
+}
+
+
+def raised(
+    rank: int,
+    at: float,
+    kind: str = "ValueError",
+    message: str = "bad batch",
+    *,
+    about: Reference | None = None,
+    cleaned_up: float = 0.0,
+    **facts: Any,
+) -> FailureRecord:
+    """An exception of ``rank``, ``at`` milliseconds after the start; it may be ``cleaned_up`` ms older."""
+    frames = (Frame("train.py", 88, "step", "loss = model(batch)", {"batch": "[1, 2]"}),)
+    error = ExceptionFacts(kind, message, _BASES.get(kind, ("Exception", "BaseException")), frames=frames, about=about)
+    return FailureRecord(
+        id=f"a{rank}.1",
+        mesh_id="m",
+        mesh="train",
+        actor="trainer",
+        rank=rank,
+        coordinates={"n": rank},
+        host="node",
+        pid=100 + rank,
+        endpoint="step",
+        waited_for=facts.pop("waited_for", True),
+        exception=facts.pop("exception", error),
+        low=int((at - cleaned_up) * MS),
+        high=int(at * MS),
+        time=1_700_000_000.0 + at / 1e3,
+        **facts,
+    )
+
+
+def death(rank: int, at: float, *, signal: int | None = 9, seen_late: float = 0.0, **facts: Any) -> FailureRecord:
+    """The end of the process of ``rank``; it may have ended ``seen_late`` ms before."""
+    return FailureRecord(
+        kind="exit" if signal is None else "signal",
+        blame="worker",
+        mesh_id="m",
+        mesh="train",
+        rank=rank,
+        coordinates={"n": rank},
+        host="node",
+        pid=100 + rank,
+        signal=signal,
+        waited_for=True,
+        low=int((at - seen_late) * MS),
+        high=int(at * MS),
+        **facts,
+    )
+
+
+def incident(*records: FailureRecord, ranks: int = 4, **facts: Any) -> Incident:
+    """What the root knows of a mesh ``train`` of so many ranks."""
+    mesh = MeshFacts("m", "train", {"n": ranks}, 1_700_000_000.0 - 10, tuple(range(ranks)))
+    return Incident(1, "cafe0123", ("python", "train.py"), 1_700_000_000.0, (mesh,), records, **facts)

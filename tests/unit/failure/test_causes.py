@@ -1,0 +1,158 @@
+"""Which failure is the root of all."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshrt.failure.causes import judge
+from meshrt.failure.record import ExceptionFacts, FailureRecord, Reference
+from tests.unit.failure.records import MS, death, raised
+
+#: What rank 0 is told of rank 2.
+ABOUT_2 = Reference("a2.1", "m", 2)
+
+
+def roots(*records: FailureRecord) -> list[int]:
+    """Return the ranks of the root cause; the order in which records come does not matter."""
+    verdicts = []
+    for seed in range(3):
+        shuffled = list(records)
+        random.Random(seed).shuffle(shuffled)
+        verdicts.append(judge(shuffled))
+    assert all(verdict.roots == verdicts[0].roots and verdict.causes == verdicts[0].causes for verdict in verdicts)
+    if verdicts[0].ambiguous:
+        return [-1, *(root.rank for root in verdicts[0].roots)]
+    return [root.rank for root in verdicts[0].roots]
+
+
+def test_one_failure_is_certain() -> None:
+    verdict = judge([raised(2, 5)])
+    assert [root.rank for root in verdict.roots] == [2]
+    assert verdict.certainty.startswith("certain") and not verdict.ambiguous and not verdict.causes
+
+
+def test_what_carries_another_failure_is_its_victim_whatever_the_clock_says() -> None:
+    error = raised(0, 1, "ActorError", "about rank 2", about=ABOUT_2)
+    root = raised(2, 1.5, cleaned_up=10)
+    assert roots(error, root) == [2]
+    verdict = judge([error, root])
+    assert verdict.cause_of(error) is not None and verdict.cause_of(root) is None
+    assert verdict.causes[0].evidence == "carried" and "rank 2 of train" in verdict.causes[0].why
+
+
+def test_of_a_chain_of_calls_the_innermost_rank_is_the_root() -> None:
+    first = raised(2, 1)
+    second = raised(1, 2, "ActorError", about=Reference("a2.1", "m", 2))
+    third = raised(0, 3, "ActorError", about=Reference("a1.1", "m", 1))
+    assert roots(first, second, third) == [2]
+
+
+def test_a_failure_that_is_about_one_that_nobody_has_told() -> None:
+    verdict = judge([raised(0, 1, "ActorError", about=ABOUT_2)])
+    assert not verdict.roots and [about.rank for about in verdict.unknown] == [2]
+    assert roots(raised(0, 1, "ActorError", about=ABOUT_2), raised(3, 0.5)) == [-1, 3]
+
+
+def test_two_that_name_each_other_are_not_both_victims() -> None:
+    verdict = judge([raised(0, 1, about=Reference("a1.1", "m", 1)), raised(1, 2, about=Reference("a0.1", "m", 0))])
+    assert verdict.roots
+
+
+def test_a_death_is_found_by_the_rank_that_an_error_names() -> None:
+    told = raised(0, 3, "ProcessDied", "rank 2 was killed", about=Reference("", "m", 2))
+    assert roots(told, death(2, 3.5, seen_late=1)) == [2]
+    host = FailureRecord(kind="host", mesh_id="m", mesh="train", ranks=(2, 3), host="node", low=2 * MS, high=2 * MS)
+    assert judge([told, host]).roots == (host,)
+
+
+@pytest.mark.parametrize("kind", ["EOFError", "ConnectionResetError", "TimeoutError"])
+def test_what_a_rank_gets_whose_peer_is_gone(kind: str) -> None:
+    assert roots(raised(0, 1, kind), raised(2, 0.5)) == [2]
+    assert roots(raised(0, 1, kind), raised(1, 1, kind), death(2, 1.2, seen_late=0.5)) == [2]
+    # The cause itself cleaned up before anybody could note it.
+    assert roots(raised(0, 1, kind), raised(2, 300, cleaned_up=1000)) == [2]
+    wrapped = ExceptionFacts("RuntimeError", "all_reduce", linked=(ExceptionFacts(kind, "x", (kind,)),))
+    assert roots(raised(0, 1, exception=wrapped), raised(2, 0.5)) == [2]
+    assert judge([raised(0, 1, kind), raised(2, 0.5)]).certainty.startswith("inferred")
+
+
+def test_a_text_may_say_it_too() -> None:
+    gloo = raised(0, 1, "RuntimeError", "[../gloo/tcp/pair.cc:534] Connection closed by peer [10.0.0.3]:2934")
+    assert roots(gloo, raised(2, 0.9)) == [2]
+
+
+def test_a_consequence_long_after_has_another_cause() -> None:
+    assert roots(raised(2, 0), raised(0, 40_000, "EOFError")) == [2]
+    assert judge([raised(2, 0), raised(0, 40_000, "EOFError")]).causes[1].evidence == "later"
+    assert judge([raised(2, 0), raised(0, 40_000, "TimeoutError")]).causes[1].evidence == "inferred"
+
+
+def test_only_consequences_are_known() -> None:
+    verdict = judge([raised(0, 1, "EOFError"), raised(1, 2, "EOFError")])
+    assert [root.rank for root in verdict.roots] == [0, 1] and "consequence" in verdict.certainty
+
+
+def test_the_first_by_time_and_nothing_links_the_others() -> None:
+    verdict = judge([raised(0, 7, "KeyError"), raised(2, 5)])
+    assert [root.rank for root in verdict.roots] == [2] and verdict.certainty == "the first by time"
+    assert verdict.causes[1].evidence == "later"
+
+
+def test_times_that_overlap_are_ambiguous() -> None:
+    assert roots(raised(0, 7, "KeyError"), raised(2, 9, cleaned_up=5)) == [-1, 0, 2]
+    assert roots(death(0, 7, seen_late=3), raised(2, 5)) == [-1, 2, 0]
+    assert roots(death(0, 7, seen_late=1), raised(2, 5)) == [2]
+
+
+def test_failures_that_are_alike_count_as_one() -> None:
+    alike = [raised(rank, rank, message=f"no device {rank}") for rank in range(64)]
+    verdict = judge(alike)
+    assert len(verdict.roots) == 64 and not verdict.ambiguous and verdict.certainty.startswith("certain")
+    assert roots(*alike[1:], raised(0, 0.5, "KeyError")) == [0]
+
+
+def test_a_process_that_ended_after_its_own_exception() -> None:
+    stray = raised(2, 1, waited_for=False, what="thread 'loader'")
+    verdict = judge([stray, death(2, 3, signal=None, exit_code=1)])
+    assert verdict.roots == (stray,) and verdict.causes[1].evidence == "own"
+    assert judge([stray, replace(death(2, 3), pid=7)]).causes[1].evidence == "later"
+
+
+def test_nothing_has_failed() -> None:
+    assert not judge([]).roots
+
+
+REFERENCES = st.none() | st.builds(
+    Reference, st.sampled_from(["", "a0.1", "a1.1", "x"]), st.just("m"), st.integers(-1, 4)
+)
+RECORDS = st.one_of(
+    st.builds(
+        raised,
+        st.integers(0, 3),
+        st.floats(0, 1000),
+        st.sampled_from(["ValueError", "EOFError", "ActorError"]),
+        about=REFERENCES,
+        cleaned_up=st.sampled_from([0.0, 1000.0]),
+    ),
+    st.builds(death, st.integers(0, 3), st.floats(0, 1000), signal=st.sampled_from([9, 13, None])),
+)
+
+
+@given(st.lists(RECORDS, max_size=8), st.randoms())
+def test_whatever_failed_there_is_a_verdict_that_does_not_depend_on_the_order(
+    records: list[FailureRecord], draw: random.Random
+) -> None:
+    verdict = judge(records)
+    shuffled = list(records)
+    draw.shuffle(shuffled)
+    again = judge(shuffled)
+    assert (verdict.ambiguous, verdict.certainty) == (again.ambiguous, again.certainty)
+    assert sorted(map(repr, verdict.roots)) == sorted(map(repr, again.roots))
+    assert bool(verdict.roots or verdict.unknown) is bool(records)
+    # Everything is a root, a victim, or both candidates and victims of nobody.
+    assert len(verdict.roots) + len(verdict.causes) == len(records)
