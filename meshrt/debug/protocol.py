@@ -118,9 +118,9 @@ def address(actor: str, thread: str = "", mesh: str = "") -> str:
 def names_file(wanted: str, filename: str) -> bool:
     """Whether a person who writes ``wanted`` (``train.py``, ``pkg/train.py``, a whole path) means ``filename``."""
     wanted = wanted.removeprefix("./")
-    if filename == wanted or filename.endswith("/" + wanted.lstrip("/")):
-        return True
-    return os.path.isabs(wanted) and os.path.realpath(filename) == os.path.realpath(wanted)
+    if os.path.isabs(wanted):
+        return filename == wanted or os.path.realpath(filename) == os.path.realpath(wanted)
+    return filename == wanted or filename.endswith("/" + wanted)
 
 
 def since(start: float, now: float | None = None) -> str:

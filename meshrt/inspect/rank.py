@@ -4,7 +4,8 @@
   at the last pulse is looked at twice, `GAP` seconds apart; at once where a first look after `BREATH` sees it run.
 * event ``inspect.progress`` {actor, endpoint, state, since, place}: when an actor's endpoint has stood at one
   instruction between two pulses, and when it goes on, or is no more. Nothing is sent for one that runs as it should.
-* event ``inspect.placed`` {actor, ident}: the thread of an actor that is not on the main thread; once.
+* event ``inspect.placed`` {actors}: ``[ident, name]`` of every actor that is not on the main thread, whenever that has
+  changed. All of them: the ident of a thread that has ended is given to another one.
 
 On the control thread, but for `RankInspector._exited`.
 """
@@ -133,10 +134,9 @@ class RankInspector:
     def _tell_places(self, actors: Sequence[ActorState]) -> None:
         main = threading.main_thread().ident
         places = {actor.name: actor.thread for actor in actors if actor.thread not in (None, main)}
-        for name, ident in places.items():
-            if self._placed.get(name) != ident:
-                self._services.notify("inspect.placed", {"actor": name, "ident": ident})
-        self._placed = places
+        if places != self._placed:
+            self._services.notify("inspect.placed", {"actors": [[ident, name] for name, ident in places.items()]})
+            self._placed = places
 
 
 def _answer(records: list[Record]) -> Body:

@@ -66,11 +66,8 @@ class Activity:
         return self._actors.get((mesh_id, rank), {})
 
     def placed(self, mesh_id: str, rank: int, body: Body) -> None:
-        """A rank tells the thread of an actor that is not on its main thread."""
-        actors = self._actors.setdefault((mesh_id, rank), {})
-        for ident in [ident for ident, actor in actors.items() if actor == body["actor"]]:
-            del actors[ident]
-        actors[body["ident"]] = body["actor"]
+        """A rank tells the threads of all its actors that are not on its main thread."""
+        self._actors[mesh_id, rank] = dict(body["actors"])
 
     def silent(self, mesh_id: str, rank: int, state: str) -> None:
         """A rank does not answer, or answers again."""

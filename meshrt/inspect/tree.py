@@ -10,6 +10,7 @@ from typing import Any
 from meshrt.hooks import Group
 from meshrt.inspect.classes import Leaf, MeshStacks, Node, Tree
 from meshrt.inspect.faults import records_of, silence
+from meshrt.inspect.names import names_thread
 from meshrt.inspect.plain import to_wire
 from meshrt.inspect.text import short_path
 from meshrt.inspect.visibility import own_index
@@ -134,8 +135,8 @@ def _without_number(name: str) -> str:
 
 
 def _is_thread(record: Mapping[str, Any], name: str) -> bool:
-    """Whether a record is that of the thread that a person calls ``name``: without what Python adds to it."""
-    return record["kind"] == "thread" and name in (record["name"], record["name"].split(" ")[0])
+    """Whether a record is that of the thread that a person calls ``name``."""
+    return record["kind"] == "thread" and names_thread(name, record["name"])
 
 
 def innermost(

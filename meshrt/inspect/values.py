@@ -46,7 +46,8 @@ def describe(value: Any) -> tuple[str, Body | None]:
 
     A number: ``{"kind": "number", "value": float}``. An array: ``{"kind": "array", "type", "shape", "dtype", "device",
     "min", "max", "mean", "nan"}``; the statistics leave NaN out and are None where there are none. A masked array also
-    has ``"masked"``: so many elements count for nothing. A small dict: ``{"kind": "dict", "items": {key: text}}``.
+    has ``"masked"``: so many elements count for nothing. A small dict: ``{"kind": "dict", "items": {key: text}}``,
+    every item in full.
     """
     return _describe(value, repr)
 
@@ -130,10 +131,16 @@ def _message(error: BaseException) -> str:
 def _items(value: Any) -> Body | None:
     if type(value) is not dict or not 0 < len(value) <= _MOST_ITEMS:
         return None
-    return {"kind": "dict", "items": {_item_text(key): _item_text(item) for key, item in list(value.items())}}
+    texts = [(_item_text(key), _item_text(item)) for key, item in list(value.items())]
+    items = dict(texts)
+    # Texts without their middle, or items under one name, would say of what differs that it is equal.
+    if len(items) < len(texts) or any(len(text) > _ITEM_MAX for pair in texts for text in pair):
+        return None
+    return {"kind": "dict", "items": items}
 
 
 def _item_text(value: Any) -> str:
+    """Return an item's text; where it had to be cut, one that is longer than `_ITEM_MAX` by what says so."""
     text = describe(value)[0] if is_array(value) else safe_text(value)
     return cap(text, _ITEM_MAX)
 

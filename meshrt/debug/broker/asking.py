@@ -8,7 +8,6 @@ from typing import Any
 
 from meshrt.hooks import Body, Gathered, Group, RootServices
 from meshrt.inspect import silence
-from meshrt.selection import fold_ranks
 
 __all__ = ["gather_all", "texts_of", "why_silent"]
 
@@ -46,14 +45,14 @@ async def gather_all(
     return groups
 
 
-def texts_of(groups: Sequence[Group]) -> dict[str, str]:
-    """Return why ranks have not answered: text -> ranks; nothing for those that have."""
-    problems: dict[str, list[int]] = {}
+def texts_of(groups: Sequence[Group]) -> dict[str, list[tuple[str, int]]]:
+    """Return why ranks have not answered: text -> (mesh id, rank); nothing for those that have."""
+    problems: dict[str, list[tuple[str, int]]] = {}
     for group in groups:
         if group.kind != "answered":
             why = why_silent(group.same) if group.kind == "silent" else str(group.same)
-            problems.setdefault(why, []).extend(group.ranks)
-    return {text: fold_ranks(ranks) for text, ranks in problems.items()}
+            problems.setdefault(why, []).extend((group.mesh_id, rank) for rank in group.ranks)
+    return problems
 
 
 def why_silent(same: Any) -> str:

@@ -60,13 +60,12 @@ class AutoEntry:
 
     def _enter(self, waited: Waited) -> None:
         """On the script's main thread."""
-        from meshrt.debug.prompt.entry import enter_here  # start-up: prompt_toolkit and all that a terminal needs
-
         try:
-            if self._wanted and self._table.count(
-                STOPPED
-            ):  # the get() for which it was meant may have been an earlier one
+            # The get() for which it was meant may have been an earlier one.
+            if self._wanted and self._table.count(STOPPED):
                 self._wanted = False
+                from meshrt.debug.prompt.entry import enter_here  # start-up: prompt_toolkit and all a terminal needs
+
                 enter_here(waited)
         except Exception as error:  # what befalls the debugger is not the script's, which waits for something else
             self._services.announce(f"the debugger could not be opened here: {type(error).__name__}: {error}; {HOW_TO}")

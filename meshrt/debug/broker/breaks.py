@@ -190,13 +190,13 @@ class Breaks:
         groups = await gather_all(self._services, concerned, HITS, {}, _CONFIRM_SECONDS)
         rows = []
         for shown in self._breaks.values():
-            hits: dict[int, list[int]] = {}
+            hits: dict[int, list[tuple[str, int]]] = {}
             for group in groups:
                 count = group.same["hits"].get(str(shown.id), 0) if group.kind == "answered" else 0
                 if count:
-                    hits.setdefault(count, []).extend(group.ranks)
-            rows.append({**shown.described(), "hits": {str(n): fold_ranks(r) for n, r in sorted(hits.items())}})
-        return {"breaks": rows, "problems": texts_of(groups)}
+                    hits.setdefault(count, []).extend((group.mesh_id, rank) for rank in group.ranks)
+            rows.append({**shown.described(), "hits": self._all_folded({str(n): hits[n] for n in sorted(hits)})})
+        return {"breaks": rows, "problems": self._all_folded(texts_of(groups))}
 
     async def post_mortem(self, client: ToolClient, body: Body) -> Body:
         """Say what ranks do when an endpoint raises: ``{mode, actor}``; without a mode, tell."""
@@ -227,8 +227,8 @@ class Breaks:
                 own.setdefault(str(group.same["own"]), []).extend((group.mesh_id, rank) for rank in group.ranks)
         return {
             "modes": self._shown_modes(),
-            "own": {mode: self._folded(ranks) for mode, ranks in own.items()},
-            "problems": texts_of(groups),
+            "own": self._all_folded(own),
+            "problems": self._all_folded(texts_of(groups)),
         }
 
     def _modes_of(self, mesh_id: str) -> dict[str, str]:
@@ -295,19 +295,19 @@ class Breaks:
             else:
                 state = str(group.same)
             states.setdefault(state, []).extend(ranks)
-        return (
-            {state: self._folded(ranks) for state, ranks in states.items()},
-            price,
-            {line: self._folded(ranks) for line, ranks in lines.items()},
-        )
+        return self._all_folded(states), price, self._all_folded(lines)
+
+    def _all_folded(self, table: Mapping[str, Sequence[tuple[str, int]]]) -> dict[str, str]:
+        return {word: self._folded(ranks) for word, ranks in table.items()}
 
     def _folded(self, ranks: Sequence[tuple[str, int]]) -> str:
         """Return ranks as text, with their mesh where there are several."""
-        meshes = self._targets.meshes()
-        if len(meshes) == 1:
+        names = {mesh.mesh_id: mesh.name or mesh.mesh_id for mesh in self._targets.meshes()}
+        names.update({owner: owner for owner, _ in ranks if owner not in names})  # it has just ended
+        if len(names) == 1:
             return fold_ranks(rank for _, rank in ranks)
         return ", ".join(
-            f"{mesh.name or mesh.mesh_id} {fold_ranks(rank for owner, rank in ranks if owner == mesh.mesh_id)}"
-            for mesh in meshes
-            if any(owner == mesh.mesh_id for owner, _ in ranks)
+            f"{name} {fold_ranks(rank for owner, rank in ranks if owner == mesh_id)}"
+            for mesh_id, name in names.items()
+            if any(owner == mesh_id for owner, _ in ranks)
         )

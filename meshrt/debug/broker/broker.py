@@ -91,7 +91,13 @@ class Broker:
         self._touched = False
         self._auto = AutoEntry(services, self._table, lambda: bool(self._persons()))
         self._notices = Notices(
-            services, self._table, self._targets, self._audience, on_wave=self._auto.wave, own_pid=os.getpid()
+            services,
+            self._table,
+            self._targets,
+            self._audience,
+            self._persons,
+            on_wave=self._auto.wave,
+            own_pid=os.getpid(),
         )
 
     def serve(self) -> None:

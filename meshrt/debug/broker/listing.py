@@ -33,7 +33,8 @@ def rows_of(table: SessionTable, targets: Targets, state: str, name: str, ranks:
         known = ("all", *STATE_WORDS)
         raise UsageError(f"no state {state!r}{near_miss(state, known) or ';'} there are: {', '.join(known)}")
     rows: list[Body] = []
-    for selected in targets.everywhere(name, ranks):
+    # `list bloked`: what is no state was taken for an actor.
+    for selected in targets.everywhere(name, ranks, words=STATE_WORDS if state == "all" else ()):
         actor = selected.actor
         sessions = table.of_actor(actor.mesh.mesh_id, actor.name, actor.thread)
         states = targets.states(actor)

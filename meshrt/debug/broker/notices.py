@@ -1,8 +1,9 @@
 """Root side: what people are told without asking, once per wave and grouped.
 
 A wave ends when nothing has happened for `QUIET_SECONDS` or a little more, or after `LONGEST_TICKS` times as long. It
-becomes one line per actor, on the program's own terminal and in every terminal of the debugger. While ranks stand and
-nobody looks at them, a reminder is printed now and then.
+becomes one line per actor, on the program's own terminal, in every terminal of the debugger, and for every program that
+listens. While ranks stand and no person is at a terminal of the debugger, the lines say how to come there, and a
+reminder is printed now and then.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from meshrt.debug.broker.sessions import Session, SessionTable
 from meshrt.debug.broker.targets import Actor, Targets
 from meshrt.debug.protocol import STOPPED, since
 from meshrt.hooks import RootServices, ToolClient
+from meshrt.inspect.capping import cap
 from meshrt.selection import fold_ranks
 
 __all__ = ["HOW_TO", "Notices", "summarize"]
@@ -23,13 +25,16 @@ QUIET_SECONDS = 0.1
 LONGEST_TICKS = 16
 FIRST_REMINDER_SECONDS = 30.0
 LONGEST_REMINDER_SECONDS = 600.0
+#: Characters of user code's own words in one line.
+_WORDS_MAX = 200
 
 
 class Notices:
     """Gathers stops and deaths into waves.
 
     Args:
-        audience: returns the terminals of the debugger at which a person sits.
+        audience: returns who is told: the terminals of the debugger at which a person sits, and programs that listen.
+        persons: returns the former alone: only a person can do something for ranks that stand.
         on_wave: called after each wave in which ranks stopped.
     """
 
@@ -39,6 +44,7 @@ class Notices:
         table: SessionTable,
         targets: Targets,
         audience: Callable[[], Sequence[ToolClient]],
+        persons: Callable[[], Sequence[ToolClient]],
         on_wave: Callable[[], None],
         own_pid: int,
     ) -> None:
@@ -46,6 +52,7 @@ class Notices:
         self._table = table
         self._targets = targets
         self._audience = audience
+        self._persons = persons
         self._on_wave = on_wave
         self._own_pid = own_pid
         self._stopped: dict[Session, None] = {}
@@ -81,13 +88,13 @@ class Notices:
         """Pass on what the runtime has said on the program's own terminal."""
         for client in self._audience():
             if client.pid != self._own_pid:
-                client.push("debug.notice", {"text": text})
+                _push(client, text)
 
     def typed(self, client: ToolClient, text: str) -> None:
         """Tell the other terminals what somebody has typed at one."""
         for other in self._audience():
             if other.id != client.id:
-                other.push("debug.notice", {"text": text})
+                _push(other, text)
 
     def _event(self) -> None:
         self._quiet = False
@@ -103,27 +110,33 @@ class Notices:
             return
         self._ticks = 0
         stops = [session for session in self._stopped if session.state == STOPPED]
+        happened = [
+            f"{_ranks_of(name, ranks)} {one if len(ranks) == 1 else many}"
+            for (name, one, many), ranks in self._happened.items()
+        ]
         self._stopped.clear()
-        # Without a debugger there, the program's own terminal learns it from the runtime, or by the call's error.
-        for (name, one, many), ranks in self._happened.items():
-            text = one if len(ranks) == 1 else many
-            for client in self._audience():
-                client.push("debug.notice", {"text": f"{_ranks_of(name, ranks)} {text}"})
         self._happened.clear()
         self._names.clear()
-        self._publish(summarize(stops, self._targets.actors()))
-        if stops:
-            self._remind_later()
-            self._on_wave()
+        try:
+            # Without a debugger there, the program's own terminal learns it from the runtime, or by the call's error.
+            self._tell(happened)
+            self._publish(summarize(stops, self._targets.actors()))
+        finally:  # ranks that nobody could be told of stand all the same
+            if stops:
+                self._remind_later()
+                self._on_wave()
+
+    def _tell(self, lines: Sequence[str]) -> None:
+        for client in self._audience():
+            for line in lines:
+                _push(client, line)
 
     def _publish(self, lines: Sequence[str]) -> None:
-        audience = self._audience()
-        for client in audience:
+        self._tell(lines)
+        persons = self._persons()
+        if not any(client.pid == self._own_pid for client in persons):
             for line in lines:
-                client.push("debug.notice", {"text": line})
-        if not any(client.pid == self._own_pid for client in audience):
-            for line in lines:
-                self._services.announce(line if audience else f"{line}; {HOW_TO}")
+                self._services.announce(line if persons else f"{line}; {HOW_TO}")
 
     def _remind_later(self) -> None:
         self._reminder = FIRST_REMINDER_SECONDS
@@ -136,12 +149,16 @@ class Notices:
         self._reminding = bool(stopped)
         if not stopped:
             return
-        if not self._audience():
+        if not self._persons():
             longest = since(min(session.since for session in stopped))
             for line in summarize(stopped, self._targets.actors()):
                 self._services.announce(f"still: {line}, for {longest}; {HOW_TO}")
         self._reminder = min(2 * self._reminder, LONGEST_REMINDER_SECONDS)
         self._services.call_later(self._reminder, self._remind)
+
+
+def _push(client: ToolClient, text: str) -> None:
+    client.push("debug.notice", {"text": cap(text)})  # what is too long for a message would be lost as a whole
 
 
 def summarize(sessions: Iterable[Session], actors: Sequence[Actor]) -> list[str]:
@@ -165,17 +182,38 @@ def _label(group: tuple[tuple[str, str, int], list[Session]]) -> tuple[str, str]
 
 
 def _line(label: str, verb: str, sessions: list[Session], size: int) -> str:
-    by_place: dict[str, list[int]] = {}
+    by_place: dict[str, list[Session]] = {}
     for session in sessions:
         number = f" by breakpoint {session.breakpoint}" if session.breakpoint else ""
-        number += f" ({session.error})" if session.breakpoint and session.error else ""
-        by_place.setdefault(f"at {session.place}{number}", []).append(session.key.rank)
-    (first, ranks), *others = sorted(by_place.items(), key=lambda item: -len(item[1]))
-    text = f"{_ranks_of(label, ranks, size)} {verb} {first}"
-    for place, ranks in others:
-        text += f", {'rank' if len(ranks) == 1 else len(ranks)} {_braced(ranks)} {place}"
+        by_place.setdefault(f"at {session.place}{number}", []).append(session)
+    (first, members), *others = sorted(by_place.items(), key=lambda item: -len(item[1]))
+    text = f"{_ranks_of(label, _numbers(members), size)} {verb} {first}{_condition(members)}"
+    for place, members in others:
+        ranks = _numbers(members)
+        text += f", {'rank' if len(ranks) == 1 else len(ranks)} {_braced(ranks)} {place}{_condition(members)}"
     headlines = {session.headline for session in sessions} if verb == "failed" else {""}
-    return text + (f": {headlines.pop()[:200]}" if len(headlines) == 1 and headlines != {""} else "")
+    return text + (f": {headlines.pop()[:_WORDS_MAX]}" if len(headlines) == 1 and headlines != {""} else "")
+
+
+def _numbers(sessions: Iterable[Session]) -> list[int]:
+    return [session.key.rank for session in sessions]
+
+
+def _condition(sessions: Sequence[Session]) -> str:
+    """Return what was wrong with a breakpoint's condition: one error, as each rank may have words of its own."""
+    by_error: dict[str, list[int]] = {}
+    for session in sessions:
+        if session.breakpoint and session.error:
+            by_error.setdefault(session.error, []).append(session.key.rank)
+    if not by_error:
+        return ""
+    error, ranks = max(by_error.items(), key=lambda item: len(item[1]))
+    text = error if len(error) <= _WORDS_MAX else f"{error[:_WORDS_MAX]}..."
+    if len(ranks) < len(sessions):
+        text = f"{'rank' if len(ranks) == 1 else len(ranks)} {_braced(ranks)}: {text}"
+    others = sum(map(len, by_error.values())) - len(ranks)
+    more = f"; {others} other{'s differ' if others > 1 else ' differs'}" if others else ""
+    return f" ({text}{more})"
 
 
 def _ranks_of(label: str, ranks: Sequence[int], size: int = 0) -> str:

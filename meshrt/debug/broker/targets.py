@@ -16,7 +16,7 @@ from meshrt.debug.broker.states import Activity, Facts, State, state_of
 from meshrt.debug.protocol import RUNNING, SessionKey, address
 from meshrt.errors import SelectionError, UsageError
 from meshrt.hooks import RootServices
-from meshrt.selection import STATE_WORDS, Selection, Shape, names_dimensions, near_miss, parse, resolve
+from meshrt.selection import Selection, Shape, names_dimensions, near_miss, parse, resolve
 
 __all__ = ["Actor", "MeshFacts", "Selected", "Targets"]
 
@@ -163,11 +163,12 @@ class Targets:
                 return actor.label
         return address(key.actor, key.thread)
 
-    def actor(self, text: str, *, any_thread: bool = False) -> Actor:
+    def actor(self, text: str, *, any_thread: bool = False, words: Sequence[str] = ()) -> Actor:
         """Return the actor that ``text`` names; UsageError with what there is instead.
 
         Args:
             any_thread: The thread that it names need not have stopped: the ranks know which they have.
+            words: What else may have been meant.
         """
         match = _NAME.fullmatch(text)
         if match is None:
@@ -184,7 +185,7 @@ class Targets:
         if mesh:
             found = [actor for actor in found if mesh in (actor.mesh.mesh_id, actor.mesh.name)]
         if not found:
-            raise UsageError(_unknown(text, actors))
+            raise UsageError(_unknown(text, actors, words))
         if len(found) > 1:
             stopped = [a for a in found if self._table.of_actor(a.mesh.mesh_id, a.name, a.thread)]
             if len(stopped) != 1:
@@ -259,15 +260,21 @@ class Targets:
         found = {rank: sessions[rank] for rank in sorted(wanted)}
         return Selected(actor, tuple(sorted(wanted | (reached - set(sessions)))), found)
 
-    def everywhere(self, name: str, text: str, *, any_thread: bool = False) -> list[Selected]:
+    def everywhere(
+        self, name: str, text: str, *, any_thread: bool = False, words: Sequence[str] = ()
+    ) -> list[Selected]:
         """Return what ``text`` denotes on actor ``name``, or ("") on every actor that has such ranks.
+
+        Args:
+            any_thread, words: As in `actor`.
 
         Raises:
             UsageError: There is no such actor, or none at all.
             SelectionError: No actor has such ranks.
         """
         if name:
-            return [self.select(name, text, any_thread=any_thread)]
+            actor = self.actor(name, any_thread=any_thread, words=words)
+            return [self.select_of(actor, text, any_thread=any_thread)]
         found = []
         problem: SelectionError | None = None
         for actor in self.actors():
@@ -297,7 +304,7 @@ class Targets:
             for session in self._table.of_rank(mesh.mesh_id, rank)
             if session.key.actor == selected.actor.name and session.key.thread and session.state != RUNNING
         ]
-        other = f"; a thread of it is: attach {threads[0]} {rank}" if threads else ""
+        other = f"; a thread of it is stopped: attach {threads[0]} {rank}" if threads else ""
         raise UsageError(
             f"{label} rank {rank} {'runs since it was resumed' if session is not None else 'is not stopped'}"
             + (other or f"; to stop it: interrupt {label} ranks({rank})")
@@ -308,11 +315,11 @@ def _ranks(selection: Selection, view: Shape, whole: Shape, facts: Facts) -> Seq
     return resolve(selection, view, numbering=whole, facts=facts, allow_empty=True)
 
 
-def _unknown(text: str, actors: Sequence[Actor]) -> str:
+def _unknown(text: str, actors: Sequence[Actor], words: Sequence[str] = ()) -> str:
     labels = [actor.label for actor in actors]
     if not labels:
         return f"no actor {text!r}: nothing runs"
-    near = near_miss(text, [*labels, *STATE_WORDS])
+    near = near_miss(text, [*labels, *words])
     return f"no actor {text!r}{near or ';'} there are: {', '.join(sorted(labels))}"
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from meshrt.debug.prompt.numbers import array_difference, dict_difference, number_in, summary
-from meshrt.debug.prompt.text import clean
+from meshrt.debug.prompt.text import clean, without_addresses
 from meshrt.hooks import Body
 from meshrt.selection import fold_ranks, group_by_value, parse_folded
 
@@ -16,8 +15,6 @@ __all__ = ["Answers"]
 
 #: So many different numbers are not listed one by one, unless asked for.
 _MANY_NUMBERS = 16
-
-_ADDRESS = re.compile(r"\b0x(?:[0-9a-f]{6,}|\.\.\.)")
 
 #: Kinds of ranks that did not get the request.
 _NOT_ASKED = ("held", "busy", "running", "missing", "standing")
@@ -139,7 +136,7 @@ def _alike(members: Iterable[_Answer]) -> list[tuple[tuple[int, ...], str]]:
     """Like `_grouped`, but addresses of objects, which differ from rank to rank, make no difference."""
     texts = {answer.rank: answer.text for answer in members}
     groups = []
-    for ranks, text in group_by_value((rank, _ADDRESS.sub("0x...", text)) for rank, text in texts.items()):
+    for ranks, text in group_by_value((rank, without_addresses(text)) for rank, text in texts.items()):
         exact = {texts[rank] for rank in ranks}
         groups.append((ranks, exact.pop() if len(exact) == 1 else text))
     return groups
@@ -165,9 +162,9 @@ def _diff(prefix: str, members: Sequence[_Answer], against: int) -> list[str]:
         who = prefix + fold_ranks(others)
         facts = next(answer.facts for answer in members if answer.rank == ranks[0])
         items = dict_difference(facts, reference.facts)
-        if _ADDRESS.sub("", text) == _ADDRESS.sub("", reference.text):
+        if without_addresses(text) == without_addresses(reference.text):
             lines += [f"[{who}] the same"] if others else []
-        elif items is not None:
+        elif items:  # without any, they differ in their order, say
             lines += [f"[{who}] {len(items)} of its items differ", *(f"  {item}" for item in items)]
         elif "\n" in text or "\n" in reference.text:
             changes = difflib.unified_diff(reference.text.splitlines(), text.splitlines(), n=1, lineterm="")

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from meshrt.debug.prompt.text import without_addresses
 from meshrt.selection import fold_ranks, group_by_value
 
 __all__ = ["array_difference", "dict_difference", "number_in", "outliers", "summary"]
@@ -73,10 +74,18 @@ def array_difference(facts: Any, other: Any) -> str:
 
 
 def dict_difference(facts: Any, other: Any) -> list[str] | None:
-    """Return the items that differ between a dict and another one, by their facts; None where one is none."""
+    """Return the items that differ between a dict and another one, by their facts; None where one is none.
+
+    Addresses of objects make no difference; where keys differ in them alone, it is not known which key is which.
+    """
     if any(not isinstance(each, Mapping) or each.get("kind") != "dict" for each in (facts, other)):
         return None
-    items, before = facts["items"], other["items"]
+    items, before = (
+        {without_addresses(key): without_addresses(text) for key, text in each["items"].items()}
+        for each in (facts, other)
+    )
+    if len(items) < len(facts["items"]) or len(before) < len(other["items"]):
+        return None
     lines = [f"{key}: {text}  (not there)" for key, text in items.items() if key not in before]
     lines += [f"{key}: {items[key]}  ({text})" for key, text in before.items() if items.get(key, text) != text]
     return lines + [f"{key}: not there  ({text})" for key, text in before.items() if key not in items]

@@ -7,9 +7,16 @@ from collections.abc import Mapping, Sequence
 
 from meshrt.selection import fold_ranks
 
-__all__ = ["clean", "count_ranks", "prompt_of"]
+__all__ = ["clean", "count_ranks", "prompt_of", "without_addresses"]
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+_ADDRESS = re.compile(r"\b0x(?:[0-9a-f]{6,}|\.\.\.)")
+
+
+def without_addresses(text: str) -> str:
+    """Return ``text`` without the addresses of objects, which differ from rank to rank and say nothing."""
+    return _ADDRESS.sub("0x...", text)
 
 
 def clean(text: str) -> str:

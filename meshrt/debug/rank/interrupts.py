@@ -27,13 +27,13 @@ from typing import Any, Protocol
 from meshrt.actor.headroom import SHORTAGES, say_unavailable
 from meshrt.debug.rank.monitoring import Monitor
 from meshrt.debug.rank.session import RankSession
-from meshrt.debug.rank.sessions import typed_name
 from meshrt.debug.rank.suspended import await_chain, may_break
 from meshrt.debug.rank.tracing import Tracer
 from meshrt.debug.rank.users_trace import UsersTrace, above
 from meshrt.debug.stepping import user_frame
 from meshrt.errors import MeshError
 from meshrt.hooks import ActorState, Body, EndpointCall, RankServices
+from meshrt.inspect.names import names_thread, typed_name
 
 __all__ = ["Interrupts", "Sessions"]
 
@@ -157,7 +157,7 @@ class Interrupts:
         """Return the ident of a thread of the user's own by the name that a person types."""
         # Not `threading.enumerate`: a thread that stands at a breakpoint may hold its lock.
         known = dict(getattr(threading, "_active", {}))
-        found = [ident for ident, thread in known.items() if name in (thread.name, typed_name(thread.name))]
+        found = [ident for ident, thread in known.items() if names_thread(name, thread.name)]
         if len(found) == 1:
             return int(found[0])
         if found:

@@ -6,7 +6,6 @@ as a stop is a stop of the thread; a person names them all by the actor.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterator
 from threading import get_ident
@@ -14,13 +13,9 @@ from threading import get_ident
 from meshrt.debug.rank.session import RankSession
 from meshrt.debug.rank.users_trace import UsersTrace
 from meshrt.hooks import EndpointCall, RankServices
+from meshrt.inspect.names import typed_name
 
-__all__ = ["RankSessions", "typed_name"]
-
-
-def typed_name(name: str) -> str:
-    """Return the name of a thread as a person can type it."""
-    return re.sub(r"[^\w.-]+", "_", name.split(" ")[0]).strip("_") or "thread"
+__all__ = ["RankSessions"]
 
 
 class RankSessions:

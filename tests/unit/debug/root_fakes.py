@@ -46,6 +46,7 @@ class FakeRoot:
         self.at_birth: list[Callable[[], Sequence[tuple[str, Body]]]] = []
         self.rank_born: list[Callable[[str, int], None]] = []
         self.rank_gone: list[Callable[[str, int, str], None]] = []
+        self.rank_lost: list[Callable[[str, int, Body], None]] = []
         self.unhandled: list[Callable[[str, int, str], None]] = []
         self.unanswering: dict[int, tuple[str, float]] = {}
         self.rank_silent: list[Callable[[str, int, str], None]] = []
@@ -97,6 +98,9 @@ class FakeRoot:
     def send_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> None:
         assert operation == "debug.input"
         self.sent.append((mesh_id, rank, body))
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        self.call_later(0.0, function)
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> None:
         heapq.heappush(self._timers, (self.now + seconds, next(self._numbers), function))

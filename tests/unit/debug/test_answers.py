@@ -91,6 +91,34 @@ def test_difference_of_dicts_is_told_item_by_item() -> None:
     ]
 
 
+def differing(first: Body, second: Body) -> list[str]:
+    """Rank 0 answers ``first`` and rank 1 ``second``; return what is said of rank 1."""
+    answers = Answers()
+    rows = [
+        {"actor": "a", "kind": "answered", "ranks": str(rank), "text": str(items).replace('"', ""),
+         "facts": {"kind": "dict", "items": items}}
+        for rank, items in enumerate((first, second))
+    ]  # fmt: skip
+    answers.add({"answers": rows, "waiting": {}, "done": True})
+    return answers.text(against=0).splitlines()[1:]
+
+
+def test_addresses_of_items_make_no_difference() -> None:
+    net, other = "<Net object at 0x7f01aabbcc00>", "<Net object at 0x7f01aabbcc77>"
+    assert differing({"net": net, "lr": "1"}, {"net": other, "lr": "2"}) == [
+        "[1] 1 of its items differ",
+        "  lr: 2  (1)",
+    ]
+    assert differing({net: "1", "lr": "1"}, {other: "1", "lr": "2"}) == ["[1] 1 of its items differ", "  lr: 2  (1)"]
+    assert differing({net: "1"}, {other: "1"}) == ["[1] the same"]
+    # Which of two keys is which cannot be told.
+    assert differing({net: "1", other: "2"}, {net: "3", other: "2"})[0].startswith("[1] {'<Net object at 0x7f")
+
+
+def test_dicts_without_a_differing_item_are_compared_as_texts() -> None:
+    assert differing({"a": "1", "b": "2"}, {"b": "2", "a": "1"}) == ["[1] {'b': '2', 'a': '1'}"]
+
+
 def test_difference_from_one_rank() -> None:
     assert answered("3", "3", "7.5").text(against=0) == "[0] 3\n[1] the same\n[2] 7.5  (+4.5)"
     lines = answered("a\nb\nc", "a\nB\nc", "a\nb\nc").text(against=2).splitlines()

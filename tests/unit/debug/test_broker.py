@@ -238,11 +238,30 @@ def test_threads_are_sessions_of_their_own(root: FakeRoot) -> None:
     me = root.terminal()
     root.stop(0, thread="Helper")
     assert [row["actor"] for row in root.ask(me, "debug.list")["rows"]] == ["debugee/Helper"]
-    with pytest.raises(MeshError, match="a thread of it is: attach debugee/Helper 0"):
+    with pytest.raises(MeshError, match="a thread of it is stopped: attach debugee/Helper 0"):
         root.ask(me, "debug.attach", actor="debugee", rank="0")
     assert root.ask(me, "debug.attach", actor="debugee/Helper", rank="0")["rank"] == 0
     root.ask(me, "debug.send", line="c")
     assert root.sent[-1][2]["thread"] == "Helper"
+    root.stop(0)
+    root.event("resumed", 0, how="continue")
+    root.stop(0, thread="Helper")
+    said = "rank 0 runs since it was resumed; a thread of it is stopped: attach debugee/Helper 0"
+    with pytest.raises(MeshError, match=said):
+        root.ask(me, "debug.attach", actor="debugee", rank="0")
+
+
+def test_a_state_is_suggested_where_one_may_be_typed(root: FakeRoot) -> None:
+    me = root.terminal()
+    with pytest.raises(MeshError, match="no actor 'stoped'; did you mean 'stopped'"):
+        root.ask(me, "debug.list", state="all", actor="stoped")
+    for operation, facts in (
+        ("debug.print", {"command": "p", "expression": "x"}),
+        ("debug.list", {"state": "dead"}),
+        ("debug.break", {"place": "a.py:3"}),
+    ):
+        with pytest.raises(MeshError, match="no actor 'stoped'; there are: debugee"):
+            root.ask(me, operation, actor="stoped", **facts)
 
 
 def test_continue_is_one_action_for_all(root: FakeRoot) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import CodeType
 
 import pytest
@@ -112,7 +113,17 @@ def test_one_function_alone() -> None:
         ("/home/me/pkg/retrain.py", "train.py", False),
         ("/home/me/pkg/train.py", "other/train.py", False),
         ("<stdin>-3", "<stdin>-3", True),
+        ("/home/u/app/train.py", "/app/train.py", False),
+        ("/home/u/app/train.py", "/home/u/lib/../app/train.py", True),
+        ("train.py", "train.py", True),
     ],
 )
 def test_files_are_matched_by_their_last_parts(filename: str, wanted: str, fits: bool) -> None:
     assert names_file(wanted, filename) is fits
+
+
+def test_a_whole_path_may_lead_over_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    assert names_file(str(tmp_path / "link" / "train.py"), str(tmp_path / "real" / "train.py"))
+    assert not names_file(str(tmp_path / "link" / "train.py"), str(tmp_path / "other" / "train.py"))

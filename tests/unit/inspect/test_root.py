@@ -56,8 +56,12 @@ def test_the_threads_of_further_actors() -> None:
     load(services)
     table: Activity = services.tables["inspect.activity"]
     placed = services.rank_events["inspect.placed"]
-    placed("m", 1, {"actor": "b", "ident": 7})
-    placed("m", 1, {"actor": "b", "ident": 8})  # stopped, and spawned anew
-    assert table.actors("m", 1) == {8: "b"} and table.actors("m", 2) == {}
+    placed("m", 1, {"actors": [[7, "b"], [8, "c"]]})
+    assert table.actors("m", 1) == {7: "b", 8: "c"} and table.actors("m", 2) == {}
+    placed("m", 1, {"actors": [[7, "c"]]})  # b was stopped, and c spawned anew on a thread that has its ident
+    assert table.actors("m", 1) == {7: "c"}
+    placed("m", 1, {"actors": []})
+    assert table.actors("m", 1) == {}
+    placed("m", 1, {"actors": [[9, "b"]]})
     services.rank_gone[0]("m", 1, "was killed")
     assert table.actors("m", 1) == {}

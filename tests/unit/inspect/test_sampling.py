@@ -178,7 +178,7 @@ def test_only_changes_are_told() -> None:
         pulse_until(lambda: bool(events))
         (event,) = events
         assert (event["actor"], event["endpoint"], event["state"]) == ("worker", "step", "blocked")
-        assert [(body["actor"], body["ident"]) for body in services.placed] == [("worker", worker.actor().thread)]
+        assert services.placed == [{"actors": [[worker.actor().thread, "worker"]]}]
         assert event["place"] == [__file__, Worker.wait.__code__.co_firstlineno + 1, "wait"]
         assert abs(event["since"] - time.time_ns() / 1e9) < WAIT
         for _ in range(3):
@@ -205,6 +205,8 @@ def test_an_actor_that_is_stopped_is_not_blocked_any_more() -> None:
         worker.stopped = True
         inspector.pulse()
         assert [event["state"] for event in services.events] == ["blocked", "running"]
+        # Its thread may end now, and another one get its ident.
+        assert services.placed == [{"actors": [[worker.actor().thread, "worker"]]}, {"actors": []}]
 
 
 def test_loading_serves_the_operation_and_the_pulse() -> None:

@@ -418,6 +418,22 @@ def test_the_innermost_place_of_an_actor() -> None:
     assert innermost(Group("m", (1,), "gone", "was stopped", {}), 1, "trainer") == ("", 0.0, "")
 
 
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("loader#0", "loader_0"), ("worker:1", "worker_1"), ("Thread-3 (load)", "Thread-3"), ("plain", "plain")],
+)
+def test_a_thread_is_found_by_the_name_that_can_be_typed(name: str, wanted: str) -> None:
+    own = record(TRAIN, RECV, kind="thread", actor="", name=name)
+    group = answered([0], record(TRAIN), own, record(REDUCE, kind="thread", actor="", name="else"))
+    for written in (wanted, name):
+        made = Stacks(thread=written)
+        made.expect("m", "mesh1", Shape.from_extent({"gpus": 1}), range(1))
+        made.add(group)
+        assert len(made.meshes["m"].trees) == 1 and "recv  me/chan.py:77" in render_stacks(made.to_wire())
+        assert innermost(group, 0, "trainer", written) == ("recv me/chan.py:77", 43.0, "blocked")
+    assert innermost(group, 0, "trainer", "nobody") == ("", 0.0, "")
+
+
 def test_c_code_of_a_further_actor_is_told_by_its_thread() -> None:
     dump = (
         'Thread 0x7 (most recent call first):\n  File "/home/me/tok.py", line 9 in encode\n'

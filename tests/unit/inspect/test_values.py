@@ -88,7 +88,7 @@ def test_what_is_no_number(value: Any) -> None:
 
 
 def test_a_small_dict_tells_its_items() -> None:
-    ring: dict[str, Any] = {"lr": 0.1, "weights": numpy.arange(100.0)}
+    ring: dict[str, Any] = {"lr": 0.1, "weights": numpy.arange(9.0)}
     ring["itself"] = ring
     text, facts = describe(ring)
     assert text == repr(ring) and facts is not None
@@ -96,6 +96,18 @@ def test_a_small_dict_tells_its_items() -> None:
     assert facts["items"]["'weights'"] == describe(ring["weights"])[0]
     assert within(facts, 10) is None and within(facts, 10_000) is facts and within(None, 1) is None
     assert describe(dict.fromkeys(range(1000)))[1] is None and describe({})[1] is None
+
+
+def test_a_dict_with_items_that_are_cut_tells_none() -> None:
+    class Same:
+        def __repr__(self) -> str:
+            return "same"
+
+    assert describe({"a": "x" * 198})[1] == {"kind": "dict", "items": {"'a'": repr("x" * 198)}}
+    for middle in "yz":
+        assert describe({"lr": 1, "a": f"{'x' * 150}{middle}{'x' * 150}"})[1] is None
+    assert describe({"x" * 300: 1})[1] is None
+    assert describe({Same(): 1, Same(): 2})[1] is None
 
 
 def test_a_big_array_is_one_line() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 
@@ -31,13 +32,33 @@ def _parse_print(words: Words) -> Arguments:
     expression = str(arguments["expression"])
     if not expression:
         raise UsageError(f"the expression is missing; {words.usage()}")
-    if re.match(r"-(-diff|v)\b", expression):
-        raise UsageError(f"options stand directly behind the command; {words.usage()}")
-    if not arguments["ranks"] and re.match(r"\d+\s+[\w(]", expression):
-        raise UsageError(f"ranks are written ranks({expression.split()[0]}); {words.usage()}")
-    if not arguments["ranks"] and re.match(r"rank\s*\([^)]*\)\s*[\w\"'([{]", expression):
-        raise UsageError(f"did you mean ranks{expression[4:]!s}?")
+    slip = _slip(expression, words.usage(), ranks=bool(arguments["ranks"]))
+    if slip and not _is_expression(expression):  # `1 in xs` and `rank(0) in group` are as good as any
+        raise UsageError(slip)
     return arguments
+
+
+def _slip(expression: str, usage: str, *, ranks: bool) -> str:
+    """Return what somebody has probably meant who wrote ``expression``, or "".
+
+    Args:
+        ranks: They have named ranks already.
+    """
+    if re.match(r"-(-diff|v)\b", expression):
+        return f"options stand directly behind the command; {usage}"
+    if not ranks and re.match(r"\d+\s+[\w(]", expression):
+        return f"ranks are written ranks({expression.split()[0]}); {usage}"
+    if not ranks and re.match(r"rank\s*\([^)]*\)\s*[\w\"'([{]", expression):
+        return f"did you mean ranks{expression[4:]}?"
+    return ""
+
+
+def _is_expression(text: str) -> bool:
+    try:
+        ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError):  # the latter: nested too deeply
+        return False
+    return True
 
 
 def _printer(command: str) -> Callable[[Prompt, Arguments], Outcome]:

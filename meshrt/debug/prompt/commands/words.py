@@ -28,6 +28,7 @@ class Words:
         self._line = line.rstrip()
         self._at = start
         self._usage = usage
+        self._has_ranks = False
         self._skip()
 
     def _skip(self) -> None:
@@ -70,6 +71,7 @@ class Words:
         _, end = parse_prefix(self._line, self._at)
         text = self._line[self._at : end]
         self._at = end
+        self._has_ranks = True
         self._skip()
         return text
 
@@ -94,10 +96,10 @@ class Words:
         """Nothing may be left."""
         if self._at < len(self._line):
             rest = self._line[self._at :]
-            numbers = re.fullmatch(r"[\d:,-]+", rest) and "ranks(" in self._usage
-            raise UsageError(
-                f"ranks are written ranks({rest})" if numbers else f"{rest!r} does not belong there; {self.usage()}"
-            )
+            numbers = re.fullmatch(r"[\d:,]+", rest) and "ranks(" in self._usage and not self._has_ranks
+            if numbers and _is_selection(f"ranks({rest})"):
+                raise UsageError(f"ranks are written ranks({rest})")
+            raise UsageError(f"{rest!r} does not belong there; {self.usage()}")
 
     def usage(self) -> str:
         """Return how the command is written."""
@@ -118,6 +120,14 @@ class Words:
         self._at += len(word)
         self._skip()
         return word
+
+
+def _is_selection(text: str) -> bool:
+    try:
+        parse_prefix(text, 0)
+    except SelectionError:
+        return False
+    return True
 
 
 def parse_nothing(words: Words) -> dict[str, Any]:

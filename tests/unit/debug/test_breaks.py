@@ -1,0 +1,52 @@
+"""The table of breakpoints in the root: what ranks of several meshes answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshrt.hooks import Body, Gathered, Group
+from tests.unit.debug.root_fakes import FakeRoot
+
+
+class Answering(FakeRoot):
+    """A root whose ranks answer every question at once."""
+
+    def __init__(self, *meshes: tuple[str, str, dict[str, int], tuple[str, ...]], answers: dict[str, list[Group]]):
+        self.answers = answers
+        super().__init__(*meshes)
+
+    def gather(self, targets: Any, operation: str, body: Body, seconds: float, report: Any, **options: Any) -> int:
+        groups = [group for group in self.answers[operation] if group.mesh_id in targets]
+        report(Gathered(groups, True))
+        return 0
+
+
+def test_breakpoints_are_told_of_ranks_with_their_mesh() -> None:
+    silent = {"state": "busy", "stack": ""}
+    root = Answering(
+        ("m1", "left", {"n": 4}, ("debugee",)),
+        ("m2", "", {"n": 4}, ("other",)),
+        answers={
+            "debug.breaks": [Group(mesh, (0, 1), "answered", {"bound": {"1": "bound"}, "near": {}}, {})
+                             for mesh in ("m1", "m2")],
+            "debug.hits": [
+                Group("m1", (0, 1), "answered", {"hits": {"1": 2}}, {}),
+                Group("m2", (1, 2), "answered", {"hits": {"1": 2}}, {}),
+                Group("m1", (2, 3), "silent", silent, {}),
+                Group("m2", (0, 3), "silent", silent, {}),
+            ],
+            "debug.postmortem": [
+                Group("m1", (0, 1, 2), "answered", {"own": "on"}, {}),
+                Group("m1", (3,), "silent", silent, {}),
+                Group("m2", (0, 1, 2, 3), "silent", silent, {}),
+            ],
+        },
+    )  # fmt: skip
+    me = root.terminal()
+    assert root.ask(me, "debug.break", place="a.py:3")["states"] == {"bound": "left 0-1, m2 0-1"}
+    shown = root.ask(me, "debug.breaks")
+    assert shown["breaks"][0]["hits"] == {"2": "left 0-1, m2 1-2"}
+    assert shown["problems"] == {"C code holds its GIL": "left 2-3, m2 0,3"}
+    told = root.ask(me, "debug.postmortem")
+    assert told["own"] == {"on": "left 0-2"}
+    assert told["problems"] == {"C code holds its GIL": "left 3, m2 0-3"}
