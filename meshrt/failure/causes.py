@@ -247,7 +247,7 @@ def _decided(records: list[FailureRecord], roots: list[int], causes: dict[int, C
     elif "later" in evidence:
         certainty = "the first by time"
     elif "inferred" in evidence:
-        certainty = "inferred: see below what speaks for it"
+        certainty = "inferred: see above what speaks for it"
     else:
         certainty = "certain: no other failure comes from elsewhere"
     return Verdict(tuple(records[index] for index in chosen), ambiguous, certainty, causes, tuple(records), unknown)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,9 @@ def read(path: Path) -> Incident:
 
 def _document(path: Path) -> Any:
     try:
-        if path.stat().st_size > _LARGEST:
-            raise UsageError(f"{path} is too large for a failure file of meshrt")
+        facts = path.stat()
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > _LARGEST:
+            raise UsageError(f"{path} is no failure file of meshrt")
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"

@@ -124,7 +124,12 @@ class _Report:
         if not self._incident.stacks:
             yield f"  not known: {self._incident.stacks_why or 'they were not asked'}"
             return
-        lines = [shown_line(line) for line in render_stacks(self._incident.stacks, source=_no_source).split("\n")]
+        try:
+            text = render_stacks(self._incident.stacks, source=_no_source)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # a file may hold anything
+            yield "  not known: the file is damaged there"
+            return
+        lines = [shown_line(line) for line in text.split("\n")]
         yield from (f"  {line}" for line in lines[:_HEALTHY_LINES])
         if len(lines) > _HEALTHY_LINES:
             yield f"  ... {len(lines) - _HEALTHY_LINES} more lines: {self._command()}"

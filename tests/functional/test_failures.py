@@ -103,7 +103,7 @@ def test_one_rank_raises(tmp_path: Path) -> None:
 
 def test_64_ranks_fail_alike(tmp_path: Path) -> None:
     code = "raise RuntimeError(f'no device {current_rank().rank}')"
-    done = program(tmp_path, f"trainer.everywhere.call({code!r}).get()", ranks=64)
+    done = program(tmp_path, f"trainer.initialized.get()\ntrainer.everywhere.call({code!r}).get()", ranks=64)
     *_, root = sections(done.stderr)
     assert root[0].startswith("ROOT CAUSE  all 64 ranks failed alike")
     assert len(done.stderr.splitlines()) <= 40

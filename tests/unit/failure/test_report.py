@@ -1,0 +1,152 @@
+"""The text of a report, and its file."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshrt.errors import UsageError
+from meshrt.failure import files
+from meshrt.failure.causes import judge
+from meshrt.failure.incident import Incident
+from meshrt.failure.record import ExceptionFacts, Reference
+from meshrt.failure.report import render, render_record
+from tests.unit.failure.records import death, incident, raised
+
+
+def last_part(text: str) -> list[str]:
+    lines = text.splitlines()
+    begin = max(index for index, line in enumerate(lines) if line.startswith("----"))
+    return lines[begin + 1 : -1]
+
+
+def test_the_root_comes_last_and_the_victims_are_grouped() -> None:
+    root = raised(37, 10)
+    victims = [raised(rank, 11 + rank / 10, "ConnectionResetError", f"peer 37 of {rank}") for rank in range(32, 37)]
+    told = [raised(rank, 20, "ActorError", "rank 37", about=Reference("a37.1", "m", 37)) for rank in range(1, 31, 2)]
+    text = render(incident(root, *victims, *told, ranks=64, caller="drive.py:31 in main"))
+    assert "FAILED 21 of 64 ranks of train (n=64), 10.0 s after its start" in text
+    assert "FOLLOWED FROM IT  20 ranks" in text
+    assert "  5 x ConnectionResetError: peer 37 of 32\n      ranks 32-36" in text
+    assert ", 4.2 ms after the root, in trainer.step()\n" in text
+    assert "because ConnectionResetError is what a rank gets whose peer has failed (inferred)" in text
+    assert "  15 x ActorError: rank 37\n      ranks 1-29:2" in text
+    part = last_part(text)
+    assert part[0] == "ROOT CAUSE  trainer rank 37 (n=37) on node, pid 137  [inferred: see above what speaks for it]"
+    assert "  what     ValueError: bad batch" in part and part[-1] == "  more     meshrt postmortem cafe0123 --rank 37"
+    assert "  where    trainer.step(), called at drive.py:31 in main" in part
+
+
+def test_ambiguous_names_all_candidates() -> None:
+    part = last_part(render(incident(raised(0, 7, "KeyError"), raised(2, 9, cleaned_up=5))))
+    assert part[0] == "ROOT CAUSE  AMBIGUOUS: one of 2; nothing decides between them"
+    assert [line for line in part if line.startswith("CANDIDATE")] == [
+        "CANDIDATE   trainer rank 0 (n=0) on node, pid 100",
+        "CANDIDATE   trainer rank 2 (n=2) on node, pid 102",
+    ]
+
+
+def test_a_root_of_which_nothing_has_come() -> None:
+    part = last_part(render(incident(raised(0, 1, "ActorError", about=Reference("x", "m", 2)))))
+    assert part[0] == "ROOT CAUSE  rank 2, of which no record has come"
+
+
+def test_what_a_process_left() -> None:
+    stack = "Fatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call first):\n"
+    stack += '  File "a.py", line 3 in f\n'
+    dead = death(1, 5, signal=11, stack=stack, log_tail=tuple(f"line {number}" for number in range(9)))
+    part = last_part(render(incident(dead, call="trainer.step()", caller="drive.py:3")))
+    assert "  what     was killed by SIGSEGV" in part
+    assert "  where    during trainer.step(), called at drive.py:3" in part
+    assert '      File "a.py", line 3 in f' in part
+    assert part[part.index("  printed  its last 4 lines") + 1] == "    | line 5"
+
+
+def test_a_long_story_is_cut_and_whole_on_request() -> None:
+    deep: ExceptionFacts = ExceptionFacts("E0", "x" * 5000)
+    for number in range(1, 9):
+        deep = ExceptionFacts(f"E{number}", "", linked=(deep,), notes=("n",) * 3)
+    record = raised(1, 1, exception=deep)
+    whole = incident(record, *(raised(rank, 5 + rank, f"E{rank}", str(rank)) for rank in range(2, 40)), ranks=64)
+    text = render(whole)
+    assert len(text.splitlines()) < 60 and max(map(len, text.splitlines())) < 520
+    full = render_record(record, whole, judge(whole.records))
+    assert "E0: xxx" in full and full.count("E") > 8
+
+
+@given(st.text(), st.text(), st.lists(st.text(), max_size=3))
+def test_nothing_in_it_acts_on_a_terminal(message: str, name: str, lines: list[str]) -> None:
+    error = ExceptionFacts(name, message, notes=tuple(lines))
+    whole = incident(raised(0, 1, exception=error, log_tail=tuple(lines), what=name), caller=message, call=name)
+    text = render(whole) + render_record(whole.records[0], whole, judge(whole.records))
+    assert all(line.isprintable() for line in text.split("\n"))
+
+
+ANYTHING = st.recursive(
+    st.none() | st.integers() | st.text(), lambda inner: st.dictionaries(st.text(), inner) | st.lists(inner)
+)
+PARTS = st.sampled_from(["records", "meshes", "stacks", "argv", "began"])
+
+
+@given(ANYTHING)
+def test_damaged_stacks_are_said_to_be(stacks: object) -> None:
+    text = render(incident(raised(0, 1), stacks=stacks if isinstance(stacks, dict) else {"meshes": stacks}))
+    assert "ROOT CAUSE" in text
+
+
+def test_a_file_there_and_back(tmp_path: Path) -> None:
+    whole = incident(raised(0, 1), raised(2, 2, "EOFError"), caller="drive.py:3")
+    path = files.write(tmp_path, whole)
+    assert files.files_of(tmp_path) == [path] and files.read(path) == whole
+    document = json.loads(path.read_text())
+    assert document["verdict"]["roots"] == [["m", 0, "a0.1"]] and document["report"] == render(whole)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_latest_files_are_kept(tmp_path: Path) -> None:
+    for number in range(1, files.KEPT + 4):
+        whole = incident(raised(0, 1))
+        whole.number = number
+        files.write(tmp_path, whole)
+    assert [path.name for path in files.files_of(tmp_path)] == [f"failure-{n}.json" for n in range(4, files.KEPT + 4)]
+    assert files.files_of(tmp_path / "nowhere") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "is cut off or damaged"),
+        ('{"format": "meshrt failure", "version": 1', "is cut off or damaged"),
+        ("[" * 100_000, "is cut off or damaged"),
+        ("3", "is no failure file"),
+        ('{"format": "other"}', "is no failure file"),
+        ('{"format": "meshrt failure", "version": 99}', "has version 99; this meshrt reads version 1"),
+    ],
+)
+def test_a_file_that_is_none(text: str, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "failure-1.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=why):
+        files.read(path)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        files.read(tmp_path / "failure-1.json")
+    (tmp_path / "failure-2.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="it is no text"):
+        files.read(tmp_path / "failure-2.json")
+    os.mkfifo(tmp_path / "failure-3.json")
+    with pytest.raises(UsageError, match="is no failure file"):
+        files.read(tmp_path / "failure-3.json")
+
+
+@given(st.dictionaries(PARTS, ANYTHING))
+def test_a_file_with_parts_that_are_none_is_shown(parts: dict[str, object]) -> None:
+    whole = Incident.from_plain(parts)
+    assert render(whole).startswith("====")
