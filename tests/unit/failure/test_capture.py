@@ -60,7 +60,7 @@ def locals_of(function: Any, *arguments: Any) -> dict[str, str]:
 def test_the_chain_with_its_frames_and_notes() -> None:
     def lookup() -> None:
         try:
-            os.environ["no such labels"]
+            os.environ["NO_SUCH_LABELS"]
         except KeyError as error:
             failure = ValueError("bad batch")
             failure.add_note("of shard 7")
