@@ -238,10 +238,13 @@ def _decided(records: list[FailureRecord], roots: list[int], causes: dict[int, C
         if low > first_high:
             for index in group:
                 causes[index] = Cause("later", "nothing links it to the root but time", records[spans[0][2][0]])
-    chosen = sorted(index for group in candidates for index in group)
+    chosen = sorted(
+        (index for group in candidates for index in group),
+        key=lambda index: (records[index].mesh_id, records[index].rank) if ambiguous else (),
+    )
     evidence = {cause.evidence for cause in causes.values()}
     if ambiguous:
-        certainty = "nothing decides between them"
+        certainty = "nothing tells which came first"
     elif all(_is_consequence(records[index]) for index in chosen):
         certainty = "the first that is known, though it looks like the consequence of another"
     elif "later" in evidence:

@@ -181,7 +181,10 @@ def details(record: FailureRecord, caller: str = "", call: str = "", *, full: bo
         yield f"  where    {where}" + (f", called at {shown(caller)}" if record.waited_for and caller else "")
     if record.time:
         clock = time.strftime("%H:%M:%S", time.localtime(record.time)) + f".{int(record.time % 1 * 1000):03d}"
-        yield f"  when     {clock}" + ("" if record.waited_for else ", and nobody waited for it")
+        stray = record.kind == "exception" and not record.waited_for
+        yield f"  when     {clock}" + (", and nobody waited for it" if stray else "")
+    if record.kind == "signal" and not record.hint:
+        yield "  sender   not meshrt"
     if record.exception is not None:
         yield from _exception(record.exception, full)
     elif record.stack:

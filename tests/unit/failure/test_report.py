@@ -44,7 +44,7 @@ def test_the_root_comes_last_and_the_victims_are_grouped() -> None:
 
 def test_ambiguous_names_all_candidates() -> None:
     part = last_part(render(incident(raised(0, 7, "KeyError"), raised(2, 9, cleaned_up=5))))
-    assert part[0] == "ROOT CAUSE  AMBIGUOUS: one of 2; nothing decides between them"
+    assert part[0] == "ROOT CAUSE  AMBIGUOUS: one of 2; nothing tells which came first"
     assert [line for line in part if line.startswith("CANDIDATE")] == [
         "CANDIDATE   trainer rank 0 (n=0) on node, pid 100",
         "CANDIDATE   trainer rank 2 (n=2) on node, pid 102",

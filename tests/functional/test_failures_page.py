@@ -1,0 +1,56 @@
+"""docs/failures.md shows what the programs of examples/failures.py print."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support.programs import ROOT, run_python
+
+PAGE = (ROOT / "docs" / "failures.md").read_text(encoding="utf-8")
+SHOWN = {
+    match[1]: match[2]
+    for match in re.finditer(r"^```\n\$ python examples/failures\.py (\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+}
+
+#: What is another one in every run.
+VARIABLE = (
+    (re.escape(str(ROOT)) + "/", ""),
+    (r" on [\w.-]+, pid \d+", " on HOST, pid PID"),
+    (r"\d+\.\d s after its start", "T s after its start"),
+    (r"[\d.]+ (us|ms|s) after the root", "T after the root"),
+    (r"\d\d:\d\d:\d\d\.\d{3}", "CLOCK"),
+    (r"postmortem [0-9a-f]{8}", "postmortem RUN"),
+)
+
+
+def masked(text: str) -> str:
+    for pattern, stand_in in VARIABLE:
+        text = re.sub(pattern, stand_in, text)
+    return "\n".join(line.rstrip() for line in text.splitlines() if not re.fullmatch(r" +[~^]+ *", line))
+
+
+def report(text: str) -> str:
+    return masked(text[text.index("=====") :])
+
+
+def test_every_program_is_shown() -> None:
+    assert set(SHOWN) == {"crash", "store", "unclear"}
+
+
+@pytest.mark.parametrize("name", ["crash", "store", "unclear"])
+def test_the_report_is_the_one_that_is_printed(name: str) -> None:
+    done = run_python(str(ROOT / "examples" / "failures.py"), name)
+    assert done.returncode == 1
+    assert report(done.stderr) == report(SHOWN[name])
+
+
+def test_the_script_is_told_with_its_own_lines() -> None:
+    done = run_python(str(ROOT / "examples" / "failures.py"), "crash")
+    assert masked(done.stderr) == masked(SHOWN["crash"])
+
+
+def test_another_word_is_refused() -> None:
+    done = run_python(str(ROOT / "examples" / "failures.py"), "nosuch")
+    assert done.returncode == 1 and "usage: python examples/failures.py crash|store|unclear" in done.stderr
