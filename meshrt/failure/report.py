@@ -176,7 +176,7 @@ def details(record: FailureRecord, caller: str = "", call: str = "", *, full: bo
     yield f"  what     {shown(record.headline, many if full else _HEADLINE)}"
     where = _in(record).removeprefix(", in ")
     if not where and record.waited_for and call:
-        where = f"during {call}"
+        where = f"during {shown(call)}"
     if where:
         yield f"  where    {where}" + (f", called at {shown(caller)}" if record.waited_for and caller else "")
     if record.time:
@@ -250,14 +250,14 @@ def _place(record: FailureRecord) -> str:
     if record.kind == "host":
         return f"host {record.host or '?'}"
     prefix = "" if record.actor else f"{record.mesh} "
-    return f"{prefix}{record.place}"
+    return shown(f"{prefix}{record.place}")
 
 
 def _in(record: FailureRecord) -> str:
     if record.what:
         return f", in {shown(record.what)}"
     if record.endpoint:
-        return f", in {record.actor}.{record.endpoint}()"
+        return f", in {shown(record.actor)}.{shown(record.endpoint)}()"
     return ""
 
 
