@@ -32,7 +32,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from meshrt.errors import CallTimeout
 
 __all__ = [
     "PLUGINS",
@@ -46,6 +49,7 @@ __all__ = [
     "Gathered",
     "Group",
     "Hooks",
+    "PendingCall",
     "Raised",
     "RankServices",
     "RootServices",
@@ -252,6 +256,18 @@ class Waited(Protocol):
     def add_done_callback(self, function: Callable[[Any], object], /) -> None: ...
 
 
+class PendingCall(Protocol):
+    """A call of the script that waits for answers. Any thread."""
+
+    mesh_id: str
+
+    def done(self) -> bool:
+        """Whether it waits no more; looks at what has arrived."""
+
+    def overdue(self, seconds: float) -> CallTimeout:
+        """Return the error that says who has not answered."""
+
+
 class RootServices(Protocol):
     """What a plug-in finds in the root. On the root's loop, unless said otherwise."""
 
@@ -329,6 +345,9 @@ class RootServices(Protocol):
     def leave_gather(self, number: int) -> None:
         """Want no more reports of a gather; a no-op when it is done."""
 
+    def held(self) -> bool:
+        """Whether a person holds a rank: deadlines stand still."""
+
     def call_soon(self, function: Callable[[], None]) -> None:
         """Run ``function`` on the root's loop. Any thread."""
 
@@ -371,6 +390,8 @@ class Hooks:
         #: Rank side, on the main thread, in a signal handler: `RankServices.signal_main` was called. Gets the stack
         #: frame that was interrupted. What it raises is raised there.
         self.signalled: list[Callable[[FrameType | None], None]] = []
+        #: Root side, on a thread of the script: a call was sent.
+        self.call_sent: list[Callable[[PendingCall], None]] = []
         #: Any process, any thread: deadlines stand still from now on (True), or go on (False).
         self.hold_changed: list[Callable[[bool], None]] = []
         self.strict = bool(os.environ.get("MESHRT_STRICT_HOOKS"))
@@ -403,6 +424,7 @@ class Hooks:
             self.endpoint_error,
             self.raised,
             self.script_failed,
+            self.call_sent,
             self.proc_closing,
             self.pulse,
             self.signalled,

@@ -238,10 +238,7 @@ def _decided(records: list[FailureRecord], roots: list[int], causes: dict[int, C
         if low > first_high:
             for index in group:
                 causes[index] = Cause("later", "nothing links it to the root but time", records[spans[0][2][0]])
-    chosen = sorted(
-        (index for group in candidates for index in group),
-        key=lambda index: (records[index].mesh_id, records[index].rank) if ambiguous else (),
-    )
+    chosen = sorted(index for group in candidates for index in group)
     evidence = {cause.evidence for cause in causes.values()}
     if ambiguous:
         certainty = "nothing tells which came first"

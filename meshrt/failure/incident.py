@@ -39,6 +39,7 @@ class Incident(Plain):
         left_out: So many more failures came than are kept.
         stacks: Where the ranks stood when the first one failed (`meshrt.inspect.plain`); empty until they are known.
         stacks_why: Why there are none.
+        hung: The stacks of those that did not answer.
         caller: The line of the script that was told.
         call: The call that it had made, ``"trainer.step()"``.
         error: What it was told, in one line.
@@ -53,6 +54,7 @@ class Incident(Plain):
     left_out: int = 0
     stacks: dict[str, Any] = field(default_factory=dict)
     stacks_why: str = ""
+    hung: dict[str, Any] = field(default_factory=dict)
     caller: str = ""
     call: str = ""
     error: str = ""

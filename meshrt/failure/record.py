@@ -158,7 +158,7 @@ class FailureRecord(Plain):
         hint: Further evidence, such as that of the kernel's out-of-memory killer.
         stack: What faulthandler wrote.
         log_tail: The last lines that the rank printed.
-        ranks: Those that are gone with a host; of this mesh.
+        ranks: Those that are gone with a host, or did not answer; of this mesh.
         low, high: When it happened, on the root's monotonic clock, ns: surely not before, and surely not after. On one
             host both are the same moment, but for ends of processes, which are seen a little later.
         time: Seconds since the epoch, for people.
@@ -216,5 +216,5 @@ class FailureRecord(Plain):
             case "host":
                 return f"host {self.host or '?'} was lost, and its {len(self.ranks)} ranks"
             case "silent":
-                return f"does not answer: {self.hint}"
+                return f"did not answer {self.hint}"
         return "was stopped"

@@ -7,7 +7,8 @@ cannot act on the terminal, and cut; the file has it in full.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from meshrt.errors import one_line, user_stack
 from meshrt.failure.causes import Cause, Verdict, judge
@@ -124,12 +125,7 @@ class _Report:
         if not self._incident.stacks:
             yield f"  not known: {self._incident.stacks_why or 'they were not asked'}"
             return
-        try:
-            text = render_stacks(self._incident.stacks, source=_no_source)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # a file may hold anything
-            yield "  not known: the file is damaged there"
-            return
-        lines = [shown_line(line) for line in text.split("\n")]
+        lines = _stack_lines(self._incident.stacks)
         yield from (f"  {line}" for line in lines[:_HEALTHY_LINES])
         if len(lines) > _HEALTHY_LINES:
             yield f"  ... {len(lines) - _HEALTHY_LINES} more lines: {self._command()}"
@@ -141,6 +137,8 @@ class _Report:
 
     def _roots(self) -> Iterator[str]:
         roots = grouped(self._verdict.roots)
+        if self._verdict.ambiguous:
+            roots.sort(key=lambda group: (group[0].mesh_id, group[0].rank))
         if not roots:
             names = ", ".join(f"rank {about.rank}" for about in self._verdict.unknown) or "unknown"
             yield f"ROOT CAUSE  {names}, of which no record has come"
@@ -168,6 +166,9 @@ class _Report:
             times = f", {len(group)} times" if len(group) > 1 else ""
             yield shown(f"{title}  {_place(record)}{times}{note}", _HEADLINE)
         yield from details(record, self._incident.caller, self._incident.call)
+        if record.kind == "silent" and self._incident.hung:
+            yield "  stacks   where they are"
+            yield from (f"    {line}" for line in _stack_lines(self._incident.hung))
 
 
 def details(record: FailureRecord, caller: str = "", call: str = "", *, full: bool = False) -> Iterator[str]:
@@ -249,6 +250,8 @@ def _at(frame: Frame) -> str:
 def _place(record: FailureRecord) -> str:
     if record.kind == "host":
         return f"host {record.host or '?'}"
+    if record.kind == "silent" and len(record.ranks) > 1:
+        return shown(f"{record.actor} ranks {fold_ranks(record.ranks)} of {record.mesh}")
     prefix = "" if record.actor else f"{record.mesh} "
     return shown(f"{prefix}{record.place}")
 
@@ -296,6 +299,14 @@ def shown_line(line: str) -> str:
     """Like `shown`, with its indentation."""
     indentation = len(line) - len(line.lstrip())
     return " " * indentation + shown(line)
+
+
+def _stack_lines(stacks: Mapping[str, Any]) -> list[str]:
+    try:
+        text = render_stacks(stacks, source=_no_source)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # a file may hold anything
+        return ["not known: the file is damaged there"]
+    return [shown_line(line) for line in text.split("\n")]
 
 
 def _no_source(_file: str, _line: int) -> str:

@@ -6,18 +6,19 @@ failure. Its file is written when the stacks are there, and again, a little late
 
 from __future__ import annotations
 
+import functools
 import linecache
 import logging
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meshrt.errors import RUNTIME_FILES, ProtocolError
+from meshrt.errors import RUNTIME_FILES, CallTimeout, ProtocolError
 from meshrt.failure import files
 from meshrt.failure.capture import capture
 from meshrt.failure.causes import judge
@@ -25,6 +26,7 @@ from meshrt.failure.incident import Incident, MeshFacts
 from meshrt.failure.rank import Origin, Recorder
 from meshrt.failure.record import ExceptionFacts, FailureRecord, Reference
 from meshrt.failure.report import render
+from meshrt.failure.watchdog import Watchdog
 from meshrt.hooks import UNRAISABLE, Body, Gathered, Group, RootServices, hooks
 from meshrt.inspect import STACKS, Stacks
 from meshrt.selection import Extent, Shape
@@ -70,6 +72,9 @@ class Failures:
         self._warned = False
         #: Failures that no caller was told of.
         self.stray = 0
+        self.watchdog = Watchdog(services)
+        #: Time-outs that were written down already.
+        self._silences: list[BaseException] = []
 
     # -- what comes in
 
@@ -86,6 +91,32 @@ class Failures:
     def own(self, record: FailureRecord) -> None:
         """An actor in the script's own process has raised. Its thread."""
         self._services.call_soon(lambda: self._add(record))
+
+    def _add_silence(self, error: CallTimeout) -> None:
+        """Ranks have not answered in the time that the script gave them."""
+        first = error.missing[0]
+        facts = self._facts(first.mesh_id) or {}
+        ranks = tuple(place.rank for place in error.missing)
+        now = time.monotonic_ns()
+        self._add(
+            FailureRecord(
+                kind="silent",
+                blame="worker",
+                mesh_id=first.mesh_id,
+                mesh=facts.get("name", ""),
+                actor=first.actor,
+                rank=first.rank if len(ranks) == 1 else -1,
+                ranks=ranks,
+                coordinates=dict(first.coordinates) if len(ranks) == 1 else {},
+                host=first.host if len(ranks) == 1 else "",
+                pid=first.pid if len(ranks) == 1 else 0,
+                waited_for=True,
+                hint=f"{error.what} within {error.seconds:g} s",
+                low=now - int(error.seconds * 1e9),
+                high=now,
+                time=time.time_ns() / 1e9,
+            )
+        )
 
     def lost(self, mesh_id: str, rank: int, body: Body) -> None:
         """A rank has ended that nobody stopped."""
@@ -185,7 +216,18 @@ class Failures:
         """Write the file; any thread. What cannot be written is said once: the report goes to the terminal anyway."""
         with self._changed:
             if incident is self._incident and self._answers:
-                incident.stacks = _healthy(incident, self._answers)
+                silent = {
+                    (record.mesh_id, rank)
+                    for record in incident.records
+                    if record.kind == "silent"
+                    for rank in record.ranks
+                }
+                failed = {
+                    (record.mesh_id, rank) for record in incident.records for rank in record.ranks or (record.rank,)
+                }
+                incident.stacks = _stacks_of(incident, self._answers, lambda address: address not in failed)
+                if silent:
+                    incident.hung = _stacks_of(incident, self._answers, silent.__contains__)
             try:
                 files.write(self._run_directory, incident)
                 self._written = (incident.number, len(incident.records))
@@ -202,6 +244,10 @@ class Failures:
         wanted = list(_references(error))
         if not wanted:
             return
+        for silence in _silences(error):
+            if all(silence is not known for known in self._silences):
+                self._silences.append(silence)
+                self._services.call_soon(functools.partial(self._add_silence, silence))
 
         def complete() -> bool:
             incident = self._incident
@@ -279,17 +325,25 @@ def _caller(error: BaseException) -> str:
     return found
 
 
-def _healthy(incident: Incident, answers: list[Group]) -> dict[str, Any]:
-    """Return the stacks of those that have not failed."""
-    failed = {(record.mesh_id, rank) for record in incident.records for rank in record.ranks or (record.rank,)}
+def _silences(error: BaseException | None) -> Iterator[CallTimeout]:
+    for _ in range(10):
+        if error is None:
+            return
+        if isinstance(error, CallTimeout) and error.missing:
+            yield error
+        error = error.__cause__ or error.__context__
+
+
+def _stacks_of(incident: Incident, answers: list[Group], wanted: Callable[[tuple[str, int]], bool]) -> dict[str, Any]:
+    """Return the stacks of some ranks, merged."""
     stacks = Stacks()
     for mesh in incident.meshes:
         shape = Shape.from_extent(Extent(tuple(mesh.sizes), tuple(mesh.sizes.values())))
-        expected = [rank for rank in mesh.alive if (mesh.mesh_id, rank) not in failed]
+        expected = [rank for rank in mesh.alive if wanted((mesh.mesh_id, rank))]
         if expected:
             stacks.expect(mesh.mesh_id, mesh.name, shape, expected)
     for group in answers:
-        ranks = tuple(rank for rank in group.ranks if (group.mesh_id, rank) not in failed)
+        ranks = tuple(rank for rank in group.ranks if wanted((group.mesh_id, rank)))
         if ranks:
             stacks.add(replace(group, ranks=ranks))
     wire = stacks.to_wire()
@@ -369,11 +423,13 @@ def load(services: RootServices) -> None:
     origin = Origin("", "this_proc", 0, os.uname().nodename, os.getpid())
     recorder = Recorder(origin, failures.own)
     hooks.raised.append(recorder.raised)
+    hooks.call_sent.append(failures.watchdog.sent)
 
     def unload() -> None:
         failures.finish()
         # The hooks are this process's, which may make another root.
         hooks.script_failed.remove(failures.script_failed)
         hooks.raised.remove(recorder.raised)
+        hooks.call_sent.remove(failures.watchdog.sent)
 
     services.closing.append(unload)

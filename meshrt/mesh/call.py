@@ -19,6 +19,7 @@ from meshrt.errors import (
     ResultNotSerializable,
     UsageError,
 )
+from meshrt.hooks import hooks
 from meshrt.mesh.future import Future
 from meshrt.mesh.remote_errors import actor_error, add_others
 from meshrt.mesh.target import Target
@@ -70,6 +71,15 @@ class _Answers(Future[T]):
         """A rank will not answer (`meshrt.transport.driver.Receiver`)."""
         self._lost.append((position, fate, sent))
         self.finish()
+
+    @property
+    def mesh_id(self) -> str:
+        """The mesh that was called."""
+        return self._target.mesh_id
+
+    def overdue(self, seconds: float) -> CallTimeout:
+        """Return the error that says who has not answered for so long."""
+        return self._timeout_error(seconds)
 
     def _check(self) -> None:
         """Raise the failure, if there is one."""
@@ -160,7 +170,7 @@ class _OneOfMany(Future[R]):
         return self._stream.take(self)
 
     def _timeout_error(self, seconds: float) -> CallTimeout:
-        return self._stream.timeout_error(seconds)
+        return self._stream.overdue(seconds)
 
 
 class StreamCall(Generic[R]):
@@ -179,6 +189,15 @@ class StreamCall(Generic[R]):
 
     def __len__(self) -> int:
         return len(self._futures)
+
+    @property
+    def mesh_id(self) -> str:
+        """The mesh that was called."""
+        return self._target.mesh_id
+
+    def done(self) -> bool:
+        """Whether every rank has answered, or will not; looks at what has arrived, never waits."""
+        return all(future.done() for future in self._futures)
 
     def deliver(self, position: int, frame: Frame) -> None:
         """An answer has come."""
@@ -208,8 +227,8 @@ class StreamCall(Generic[R]):
         del self._arrived[id(future)]
         return cast(R, value)
 
-    def timeout_error(self, seconds: float) -> CallTimeout:
-        """Say who has not answered."""
+    def overdue(self, seconds: float) -> CallTimeout:
+        """Return the error that says who has not answered for so long."""
         total = len(self._futures)
         places = [self._target.place(position) for position in range(total) if position not in self._answered]
         folded = fold_ranks([place.rank for place in places])
@@ -272,6 +291,8 @@ def send_call(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict
     frame = _call_frame(target, endpoint, args, kwargs, call_id, 0)
     receiver = kind(runtime.driver, target, endpoint)
     _send(target, runtime, frame, call_id, receiver)
+    if hooks.call_sent:
+        hooks.run(hooks.call_sent, receiver)
     return receiver
 
 

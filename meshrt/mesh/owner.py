@@ -34,6 +34,7 @@ class MeshOwner(Protocol):
     def initialized(self, mesh_id: str) -> Future[None]: ...
     def check_whole(self, mesh_id: str, shape: Shape) -> None: ...
     def failed(self, mesh_id: str, error: BaseException) -> None: ...
+    def watch(self, mesh_id: str, seconds: float) -> None: ...
     def stop(self, mesh_id: str, grace: float) -> Future[None]: ...
 
 
@@ -88,6 +89,10 @@ class RankOwner:
 
     def failed(self, mesh_id: str, error: BaseException) -> None:
         """The root hears of it by the error that this rank itself ends with."""
+
+    def watch(self, mesh_id: str, seconds: float) -> None:
+        """Only the root looks after calls. Raises UsageError."""
+        raise UsageError("watchdog= is for the script: a rank that waits is seen by the watchdog of whoever called it")
 
     def stop(self, mesh_id: str, grace: float) -> Future[None]:
         """Ask the root to end the mesh, behind the calls that this rank has sent."""

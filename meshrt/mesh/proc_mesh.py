@@ -15,7 +15,7 @@ from meshrt.mesh.actor_mesh import ActorMesh, reserved_names
 from meshrt.mesh.call import on_event_loop, send_init
 from meshrt.mesh.future import Future
 from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old
-from meshrt.mesh.spec import EnvOption, MeshSpec, PostMortem, check_name, default_sizes
+from meshrt.mesh.spec import EnvOption, MeshSpec, PostMortem, check_name, check_seconds, default_sizes
 from meshrt.mesh.target import Target
 from meshrt.selection import MeshTrait, Shape
 from meshrt.wire import codec
@@ -33,6 +33,7 @@ def proc_mesh(
     setup: Callable[[], object] | None = None,
     preload: Iterable[str] = (),
     post_mortem: PostMortem = None,
+    watchdog: float | None = None,
     engine: Any = None,
     **sizes: int,
 ) -> ProcMesh:
@@ -48,13 +49,19 @@ def proc_mesh(
         preload: Modules imported once, before the ranks are forked.
         post_mortem: What ranks do when an endpoint raises: True stops them there for the debugger, "dump" writes a file
             for it, False does neither; None leaves it to ``MESHRT_POST_MORTEM`` and the debugger.
+        watchdog: Seconds after which a call of the script that is not answered is told on the terminal, with the ranks
+            and where they are; and again after twice the time. The call goes on.
         engine: Places the host agents; this machine by default. See `meshrt.engine`.
         **sizes: Dimension to size, each >= 1.
     Raises:
         UsageError: A size, a name or an option is none.
         SpawnError: This machine cannot hold so many processes.
     """
-    return _spawn(MeshSpec.make(name, sizes or default_sizes(), env, setup, preload, post_mortem), engine)
+    seconds = None if watchdog is None else check_seconds("watchdog", watchdog)
+    mesh = _spawn(MeshSpec.make(name, sizes or default_sizes(), env, setup, preload, post_mortem), engine)
+    if seconds is not None:
+        mesh._owner().watch(mesh.mesh_id, seconds)
+    return mesh
 
 
 def this_host() -> HostMesh:

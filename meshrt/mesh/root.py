@@ -167,6 +167,10 @@ class Root:
         """A block that owns the mesh ends with an exception, and the mesh with it."""
         self.script.failed(mesh_id, error)
 
+    def watch(self, mesh_id: str, seconds: float) -> None:
+        """Tell of calls to the mesh that are not answered for so long."""
+        self.script.watch(mesh_id, seconds)
+
     def stop(self, mesh_id: str, grace: float) -> Future[None]:
         """End a mesh; the same future for everybody who asks."""
         record = self.registry.meshes[mesh_id]

@@ -77,6 +77,11 @@ class Script:
         """Load what collects failures."""
         hooks.load("failure", self._services, in_root=True)
 
+    def watch(self, mesh_id: str, seconds: float) -> None:
+        """Tell of calls to a mesh that are not answered for so long."""
+        self.load_failures()
+        self._services.tables["failure"].watchdog.watch(mesh_id, seconds)
+
     def failed(self, mesh_id: str, error: BaseException) -> None:
         """A block that owns a mesh ends with an exception: what belongs to it is collected before the mesh ends."""
         if _is_of_a_rank(error):

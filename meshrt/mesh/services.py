@@ -115,6 +115,10 @@ class Services:
     def _send(record: MeshRecord, rank: int, message: dict[str, Any]) -> None:
         record.agent_of[rank].send(message, (record.mesh_id, rank))
 
+    def held(self) -> bool:
+        """Whether a person holds a rank."""
+        return bool(self._holds)
+
     def call_soon(self, function: Callable[[], None]) -> None:
         """Run ``function`` on the loop. Any thread."""
         self._loop.call_soon_threadsafe(function)

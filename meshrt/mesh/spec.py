@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import math
 import os
 import re
 import resource
@@ -16,7 +17,7 @@ from meshrt.errors import SpawnError, UsageError
 from meshrt.hooks import POST_MORTEM_VALUES
 from meshrt.selection import Extent, Point
 
-__all__ = ["EnvOption", "MeshSpec", "PostMortem", "check_limits", "check_name", "default_sizes"]
+__all__ = ["EnvOption", "MeshSpec", "PostMortem", "check_limits", "check_name", "check_seconds", "default_sizes"]
 
 PostMortem = bool | Literal["dump"] | None
 EnvOption = Mapping[str, str] | Callable[[Point], Mapping[str, str]] | None
@@ -40,6 +41,14 @@ def check_name(what: str, name: object) -> str:
             f"{what} is named with a letter or '_', then letters, digits, '_' or '-' (64 at most), not {name!r}"
         )
     return name
+
+
+def check_seconds(what: str, seconds: object) -> float:
+    """Return ``seconds`` if it is a time to wait. Raises UsageError."""
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not number or not 0 < seconds < math.inf:  # type: ignore[operator]  # it is a number then
+        raise UsageError(f"{what} is a positive number of seconds, not {seconds!r}")
+    return float(seconds)  # type: ignore[arg-type]  # as above
 
 
 def default_sizes() -> dict[str, int]:
@@ -79,7 +88,7 @@ class MeshSpec:
             if type(size) is not int or size < 1:
                 raise UsageError(
                     f"{label}={size!r}: a dimension has a size, an integer of 1 or more "
-                    "(options are name, env, setup, preload, post_mortem, engine)"
+                    "(options are name, env, setup, preload, post_mortem, watchdog, engine)"
                 )
         try:
             extent = Extent(tuple(sizes), tuple(sizes.values()))

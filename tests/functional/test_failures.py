@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from meshrt import Actor, ActorError, ProcessDied, endpoint, proc_mesh
+from meshrt import Actor, ActorError, ProcessDied, UsageError, endpoint, proc_mesh
 from meshrt.cli import main
 from meshrt.errors import RankPlace
 from meshrt.failure.files import files_of
@@ -297,3 +297,35 @@ def test_several_ranks_are_one_error() -> None:
     assert all(other.remote.message == "together" for other in caught.value.others)
     if caught.value.others:
         assert "raised too: ValueError: together" in str(caught.value)
+
+
+def test_ranks_that_do_not_answer_in_time(tmp_path: Path) -> None:
+    done = program(tmp_path, "trainer.initialized.get()\ntrainer.run.call('1').get(timeout=0.5)")
+    assert done.returncode == 1
+    *_, root = sections(done.stderr)
+    text = "\n".join(root)
+    assert "meshrt.errors.CallTimeout: trainer.run(): no answer within 0.5 s from 3 of 4" in done.stderr
+    assert root[0].startswith("ROOT CAUSE  trainer ranks 0-1,3 of train")
+    assert "what     did not answer trainer.run() within 0.5 s" in text
+    assert re.search(r"3/3  0-1,3  run  .*train\.py:\d+ +blocked .* in time\.sleep", text)
+
+
+def test_the_watchdog_says_who_does_not_answer_and_where_they_are(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        PRELUDE + "mesh = proc_mesh(n=3, watchdog=0.3)\ntrainer = mesh.spawn('trainer', Trainer)\n"
+        "call = trainer.run.call('')\nquick = trainer.slice(n=2).everywhere.call_one('')\n"
+        "time.sleep(1.5)\nquick.get()\nprint('on', call.done())\nmesh.stop(0)\n"
+    )
+    done = run_python(str(script))
+    assert done.returncode == 0 and done.stdout.endswith("on False\n")
+    told = done.stderr.count("meshrt: watchdog: trainer.run(): no answer within ")
+    assert told == 2 and "everywhere" not in done.stderr  # after 0.3 s, and again after 0.9 s
+    assert "no answer within 0.3 s from 2 of 3 (ranks 0-1); it goes on" in done.stderr
+    assert re.search(r"2/2 .* run  .*train\.py:\d+ +blocked .* in time\.sleep", done.stderr)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "soon", True, float("inf"), float("nan")])
+def test_a_watchdog_that_is_none(seconds: object) -> None:
+    with pytest.raises(UsageError, match="watchdog is a positive number of seconds, not"):
+        proc_mesh(n=1, watchdog=seconds)  # type: ignore[arg-type]  # what a user may write

@@ -99,6 +99,9 @@ class FakeRoot:
         assert operation == "debug.input"
         self.sent.append((mesh_id, rank, body))
 
+    def held(self) -> bool:
+        return False
+
     def call_soon(self, function: Callable[[], None]) -> None:
         self.call_later(0.0, function)
 

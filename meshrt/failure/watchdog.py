@@ -1,0 +1,64 @@
+"""``proc_mesh(watchdog=seconds)``: says which ranks have not answered a call for so long, and where they are.
+
+Nothing is ended by it: the call goes on, and is looked at again after twice the time. Time during which a person holds
+a rank at a breakpoint does not count.
+"""
+
+from __future__ import annotations
+
+from meshrt.hooks import Gathered, PendingCall, RootServices
+from meshrt.inspect import STACKS, Stacks, render_stacks
+from meshrt.selection import Shape
+
+__all__ = ["Watchdog"]
+
+_STACK_SECONDS = 1.0
+_LINES = 40
+
+
+class Watchdog:
+    """The calls of the script to meshes that are watched. On the root's loop, but for `sent`."""
+
+    def __init__(self, services: RootServices) -> None:
+        self._services = services
+        self._seconds: dict[str, float] = {}
+
+    def watch(self, mesh_id: str, seconds: float) -> None:
+        """Look after calls to a mesh."""
+        self._seconds[mesh_id] = seconds
+
+    def sent(self, call: PendingCall) -> None:
+        """A call was sent. Any thread."""
+        seconds = self._seconds.get(call.mesh_id)
+        if seconds is not None:
+            self._services.call_soon(lambda: self._later(call, seconds, seconds))
+
+    def _later(self, call: PendingCall, seconds: float, waited: float) -> None:
+        self._services.call_later(seconds, lambda: self._look(call, seconds, waited))
+
+    def _look(self, call: PendingCall, seconds: float, waited: float) -> None:
+        if call.done():
+            return
+        if self._services.held():
+            self._later(call, seconds, waited)
+            return
+        overdue = call.overdue(waited)
+        missing = [place.rank for place in overdue.missing]
+        mesh = next((mesh for mesh in self._services.meshes() if mesh["mesh_id"] == call.mesh_id), None)
+        if mesh is None or not missing:
+            return
+        stacks = Stacks()
+        stacks.expect(call.mesh_id, mesh["name"], Shape.from_wire(mesh["shape"]), missing)
+
+        def report(gathered: Gathered) -> None:
+            for group in gathered.groups:
+                stacks.add(group)
+            if gathered.done:
+                lines = render_stacks(stacks.to_wire()).split("\n")
+                left_out = [f"... {len(lines) - _LINES} more lines"] if len(lines) > _LINES else []
+                where = "\n".join([*lines[:_LINES], *left_out])
+                self._services.announce(f"watchdog: {overdue}; where they are:\n{where}")
+
+        body = {"actor": "", "verbose": False}
+        self._services.gather({call.mesh_id: missing}, STACKS, body, _STACK_SECONDS, report, stack_suffices=True)
+        self._later(call, 2 * seconds, waited + 2 * seconds)
