@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         SupervisionError,
         UsageError,
     )
+    from meshrt.failure.torchelastic import record
     from meshrt.mesh.actor_mesh import ActorMesh
     from meshrt.mesh.future import Future
     from meshrt.mesh.proc_mesh import HostMesh, ProcMesh, proc_mesh, this_host
@@ -72,6 +73,7 @@ _HOME = {
     "debug_client": "meshrt.debug.prompt.entry",
     "endpoint": "meshrt.actor.endpoint",
     "proc_mesh": "meshrt.mesh.proc_mesh",
+    "record": "meshrt.failure.torchelastic",
     "shutdown_context": "meshrt.mesh.program",
     "this_host": "meshrt.mesh.proc_mesh",
     "this_proc": "meshrt.mesh.this_proc",
@@ -119,6 +121,7 @@ __all__ = [
     "debug_client",
     "endpoint",
     "proc_mesh",
+    "record",
     "shutdown_context",
     "this_host",
     "this_proc",

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from meshrt.errors import RankPlace, describe_exit
 
-__all__ = ["ExceptionFacts", "FailureRecord", "Frame", "Plain", "Reference"]
+__all__ = ["ExceptionFacts", "FailureRecord", "Frame", "LeftBehind", "Plain", "Reference"]
 
 
 class Plain:
@@ -143,6 +143,17 @@ class ExceptionFacts(Plain):
 
 
 @dataclass(frozen=True, slots=True)
+class LeftBehind(Plain):
+    """What stands in an error file. ``problem`` is why it says nothing, or not all."""
+
+    message: str = ""
+    traceback: str = ""
+    #: Seconds since the epoch, as its writer had them.
+    timestamp: float = 0.0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FailureRecord(Plain):
     """One failure.
 
@@ -162,6 +173,7 @@ class FailureRecord(Plain):
         low, high: When it happened, on the root's monotonic clock, ns: surely not before, and surely not after. On one
             host both are the same moment, but for ends of processes, which are seen a little later.
         time: Seconds since the epoch, for people.
+        left: What a child of it, or torch's own ``@record``, has written about an error.
         copies: Further failures of the same kind on this rank, of which only the number is known.
     """
 
@@ -191,6 +203,7 @@ class FailureRecord(Plain):
     high: int = 0
     time: float = 0.0
     copies: int = 0
+    left: LeftBehind | None = None
 
     @property
     def address(self) -> tuple[str, int]:

@@ -14,7 +14,7 @@ from meshrt.errors import one_line, user_stack
 from meshrt.failure.causes import Cause, Verdict, judge
 from meshrt.failure.groups import grouped
 from meshrt.failure.incident import Incident, MeshFacts
-from meshrt.failure.record import ExceptionFacts, FailureRecord, Frame
+from meshrt.failure.record import ExceptionFacts, FailureRecord, Frame, LeftBehind
 from meshrt.inspect import render_stacks
 from meshrt.selection import Extent, Shape, fold_coordinates, fold_ranks
 
@@ -192,6 +192,8 @@ def details(record: FailureRecord, caller: str = "", call: str = "", *, full: bo
         lines = user_stack(record.stack).splitlines()
         yield f"  stack    {shown(lines[0])}"
         yield from (f"    {shown_line(line)}" for line in lines[1 : many if full else _STACK_LINES])
+    if record.left is not None:
+        yield from _left(record.left, full)
     kept = record.log_tail if full else record.log_tail[-_LOG_LINES:]
     if kept:
         yield f"  printed  its last {_count(len(kept), 'line')}"
@@ -230,6 +232,14 @@ def _exception(error: ExceptionFacts, full: bool) -> Iterator[str]:
             yield f"    {shown(name)} = {shown(frame.locals[name])}"
         if not full and len(names) > _LOCALS:
             yield f"    ... {len(names) - _LOCALS} more"
+
+
+def _left(left: LeftBehind, full: bool) -> Iterator[str]:
+    """What it, or a child of it, has written."""
+    problem = f"  ({shown(left.problem)})" if left.problem else ""
+    yield f"  wrote    {shown(left.message)}{problem}"
+    lines = left.traceback.rstrip().splitlines()
+    yield from (f"    {shown_line(line)}" for line in (lines if full else lines[-_FRAMES:]))
 
 
 def _frames(frames: Sequence[Frame], most: int) -> Iterator[str]:

@@ -19,17 +19,18 @@ from pathlib import Path
 from typing import Any
 
 from meshrt.errors import RUNTIME_FILES, CallTimeout, ProtocolError
-from meshrt.failure import files
+from meshrt.failure import files, torchelastic
 from meshrt.failure.capture import capture
-from meshrt.failure.causes import judge
+from meshrt.failure.causes import Verdict, judge
 from meshrt.failure.incident import Incident, MeshFacts
 from meshrt.failure.rank import Origin, Recorder
-from meshrt.failure.record import ExceptionFacts, FailureRecord, Reference
+from meshrt.failure.record import ExceptionFacts, FailureRecord, LeftBehind, Reference
 from meshrt.failure.report import render
 from meshrt.failure.watchdog import Watchdog
 from meshrt.hooks import UNRAISABLE, Body, Gathered, Group, RootServices, hooks
 from meshrt.inspect import STACKS, Stacks
 from meshrt.selection import Extent, Shape
+from meshrt.transport.directories import error_path
 from meshrt.transport.fate import Fate
 
 __all__ = ["Failures", "load"]
@@ -73,6 +74,8 @@ class Failures:
         #: Failures that no caller was told of.
         self.stray = 0
         self.watchdog = Watchdog(services)
+        #: When the error files of ranks that were read had been written.
+        self._error_files: dict[Path, int] = {}
         #: Time-outs that were written down already.
         self._silences: list[BaseException] = []
 
@@ -138,6 +141,8 @@ class Failures:
 
     def _add(self, record: FailureRecord) -> None:
         now = time.monotonic()
+        if record.mesh and record.rank >= 0 and record.kind != "silent":
+            record = replace(record, left=self._left_behind(record))
         with self._changed:
             incident = self._incident
             new = incident is None or now - self._last > _OPEN
@@ -157,6 +162,18 @@ class Failures:
             self._collect(incident, now)
         elif self._collected:
             self._write_soon()
+
+    def _left_behind(self, record: FailureRecord) -> LeftBehind | None:
+        """Return what the rank, or a child of it, has written in its error file since the last time."""
+        path = error_path(self._run_directory, record.mesh, record.mesh_id, record.rank)
+        try:
+            changed = path.stat().st_mtime_ns
+        except OSError:
+            return None
+        if self._error_files.get(path) == changed:
+            return None
+        self._error_files[path] = changed
+        return torchelastic.read(path)
 
     def _begin(self) -> Incident:
         number = self._incident.number + 1 if self._incident is not None else 1
@@ -278,7 +295,23 @@ class Failures:
             if error is None:
                 self._changed.wait_for(lambda: self._collected, _PATIENCE)
             self._write(incident)
-            return render(incident, judge(incident.records))
+            verdict = judge(incident.records)
+            text = render(incident, verdict)
+            self._tell_launcher(incident, verdict, text)
+            return text
+
+    def tell_launcher(self, error: BaseException) -> None:
+        """The script ends with an error of its own."""
+        torchelastic.tell(error)
+
+    def _tell_launcher(self, incident: Incident, verdict: Verdict, text: str) -> None:
+        """Whoever started the script, as ``torchrun`` does, shows what it is told as the reason."""
+        root = verdict.roots[0] if verdict.roots else None
+        headline = f"{root.place}: {root.headline}" if root is not None else incident.error
+        try:
+            torchelastic.write(headline, text, root.time if root is not None else incident.began, incident.to_plain())
+        except OSError as error:
+            self._services.announce(f"the launcher could not be told of the failure: {error.strerror}")
 
     def find(self, failure: str, mesh_id: str, rank: int) -> FailureRecord | None:
         """Return a record of the latest incident; waits for it. Any thread but the loop's."""

@@ -17,6 +17,7 @@ from meshrt.hooks import Body
 from meshrt.host.family import join_family
 from meshrt.host.osutil import die_with_parent, set_name
 from meshrt.host.output import RankLog, Stream
+from meshrt.transport.directories import ERROR_FILE, error_path
 from meshrt.transport.link import Link
 from meshrt.transport.process import socket_path
 from meshrt.wire.frames import control_decoder
@@ -192,6 +193,8 @@ def become_rank(birth: Birth, plumbing: Plumbing, main: Callable[[Birth, Plumbin
         for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        # Not the script's: its launcher takes what stands in there for the script's own last words.
+        os.environ[ERROR_FILE] = str(error_path(birth.run_directory, birth.mesh_name, birth.mesh_id, birth.rank))
         os.environ.update(birth.env)
         set_name(f"mesh:{birth.mesh_name[:5]}:{birth.rank}")
         main(birth, plumbing)

@@ -18,6 +18,7 @@ from meshrt import errors
 from meshrt.errors import RUNTIME_FILES, MeshError, one_line
 from meshrt.hooks import hooks
 from meshrt.mesh.terminal import Terminal
+from meshrt.transport.directories import ERROR_FILE
 
 if TYPE_CHECKING:
     from meshrt.mesh.services import Services
@@ -42,6 +43,9 @@ class Reporter(Protocol):
 
     def find(self, failure: str, mesh_id: str, rank: int) -> Any:
         """Return the record of a failure, or None."""
+
+    def tell_launcher(self, error: BaseException) -> None:
+        """Tell whoever started the script of an error of its own."""
 
 
 class Script:
@@ -105,6 +109,9 @@ class Script:
             self._print(f"meshrt: interrupted{_place(walker)}\n")
         elif not _is_of_a_rank(error):
             self._before(kind, error, walker)
+            if os.environ.get(ERROR_FILE):
+                self.load_failures()
+                self._services.tables["failure"].tell_launcher(error)
         else:
             self.load_failures()
             self._reported = True

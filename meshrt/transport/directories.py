@@ -22,8 +22,10 @@ from pathlib import Path
 from meshrt.errors import UsageError
 
 __all__ = [
+    "ERROR_FILE",
     "create_run",
     "create_runtime",
+    "error_path",
     "in_use",
     "is_empty",
     "log_path",
@@ -35,6 +37,9 @@ __all__ = [
     "write_atomic",
 ]
 
+#: The environment variable that names the file in which a process is to say why it fails, for whoever started it. It
+#: comes from TorchElastic, and is handed down to all children.
+ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 #: Run directories of ended programs that are kept.
 KEPT_RUNS = 30
 #: Seconds after which a program that has not taken its directory never will.
@@ -158,6 +163,11 @@ def _let_go_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_let_go_in_child)
+
+
+def error_path(run_directory: Path | str, mesh_name: str, mesh_id: str, rank: int) -> Path:
+    """Return the file in which children of a rank, and code of TorchElastic in it, say why they fail."""
+    return Path(run_directory) / f"{mesh_name}-{mesh_id}.{rank}.error.json"
 
 
 def log_path(run_directory: Path | str, mesh_name: str, mesh_id: str, rank: int) -> Path:

@@ -329,3 +329,44 @@ def test_the_watchdog_says_who_does_not_answer_and_where_they_are(tmp_path: Path
 def test_a_watchdog_that_is_none(seconds: object) -> None:
     with pytest.raises(UsageError, match="watchdog is a positive number of seconds, not"):
         proc_mesh(n=1, watchdog=seconds)  # type: ignore[arg-type]  # what a user may write
+
+
+def launched(tmp_path: Path, main: str) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """Run a script as a launcher does that reads TorchElastic's error files."""
+    file = tmp_path / "error.json"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHELASTIC_ERROR_FILE", str(file))
+        return program(tmp_path, main), file
+
+
+@pytest.mark.parametrize(
+    ("main", "message", "inside"),
+    [
+        ("trainer.step.call(17).get()", r"trainer rank 2 \(n=2\) on .*: ValueError: bad batch 17", "ROOT CAUSE"),
+        ("trainer.run.call('ctypes.string_at(0)').get()", r"trainer rank 2 .* was killed by SIGSEGV", "string_at"),
+        ("trainer.everywhere.broadcast('1 / 0')", r"trainer rank \d .*: ZeroDivisionError", "nobody waited for it"),
+        ("1 / 0", "ZeroDivisionError: division by zero", "1 / 0"),
+    ],
+)
+def test_the_launcher_is_told_of_the_root_cause(main: str, message: str, inside: str, tmp_path: Path) -> None:
+    done, file = launched(tmp_path, main)
+    assert done.returncode == 1
+    document = json.loads(file.read_text())
+    told = document["message"]
+    assert re.match(message, told["message"]) and inside in told["extraInfo"]["py_callstack"]
+    assert re.fullmatch(r"\d{10}", told["extraInfo"]["timestamp"])
+    if main != "1 / 0":
+        assert document["meshrt"]["records"][0]["mesh"] == "train"
+
+
+def test_children_of_ranks_do_not_write_the_scripts_file(tmp_path: Path) -> None:
+    """A child of a rank says why it fails in the file of that rank, and the report shows it."""
+    child = (
+        "import json, os; json.dump({'message': {'message': 'OSError: no shard', 'extraInfo': "
+        "{'py_callstack': 'in the child', 'timestamp': '1'}}}, open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w'))"
+    )
+    code = f"import subprocess; subprocess.run([sys.executable, '-c', {child!r}]); os._exit(1)"
+    done, file = launched(tmp_path, f"trainer.run.call({code!r}).get()")
+    *_, root = sections(done.stderr)
+    assert "  wrote    OSError: no shard\n    in the child" in "\n".join(root)
+    assert "exited with code 1" in json.loads(file.read_text())["message"]["message"]
