@@ -100,6 +100,7 @@ class Raised:
     Attributes:
         failure: Its number in the program; the error that a caller gets has it too.
         call: The endpoint; for a task, the actor that it belongs to; None for a thread.
+        when: Monotonic ns.
         what: Where it was let out, if that was no endpoint: ``"a task"``, ``"thread 'loader'"``.
         waited_for: Whether a caller is told.
     """
@@ -107,6 +108,7 @@ class Raised:
     failure: str
     error: BaseException
     call: EndpointCall | None
+    when: int
     what: str = ""
     waited_for: bool = False
 
@@ -378,7 +380,7 @@ class Hooks:
         self.endpoint_enter: list[Callable[[EndpointCall], None]] = []
         self.endpoint_exit: list[Callable[[EndpointCall], None]] = []
         self.endpoint_error: list[Callable[[EndpointCall, BaseException], None]] = []
-        #: Rank side, on the thread that raised, behind `endpoint_error`.
+        #: Rank side, on the thread that raised, once the caller has been answered.
         self.raised: list[Callable[[Raised], None]] = []
         #: Root side, on a thread of the script: a block that owns the mesh ends with an exception, which is about to
         #: stop it; or the script itself does ("" for the mesh). May take a while.

@@ -52,6 +52,8 @@ class ActorHost:
         self.main_mailbox: Mailbox | None = None
         #: Called on an actor's thread when an endpoint has raised, before the hooks for that are looked up.
         self.before_error: list[Callable[[], object]] = []
+        #: Called once an endpoint has raised and its caller was answered, before the hooks for that are looked up.
+        self.before_raised: list[Callable[[], object]] = []
         self._send = send
         self._main = main
         self._exiting = exiting or _report_exit
@@ -82,7 +84,9 @@ class ActorHost:
 
     def _begin(self, actor: str, links: list[Link], messages: list[Message]) -> None:
         self._send({"t": "ev", "ev": "actor", "body": {"name": actor}})
-        executor = Executor(self.mesh_id, self.rank, actor, self._run_setup, self._unhandled, self.before_error)
+        executor = Executor(
+            self.mesh_id, self.rank, actor, self._run_setup, self._unhandled, self.before_error, self.before_raised
+        )
         mailbox = self.mailboxes[actor] = Mailbox(executor, self._exiting)
         mailbox.callers.add(links, messages)
         if self._ending is not None:

@@ -60,6 +60,8 @@ class ConcurrentCalls:
         if answer:
             self._callers.answer(link, answer)
             self._callers.keep_backlogs()  # the other tasks may change what was returned
+        if self._executor.untold:
+            self._executor.tell()
 
     def cancel(self) -> None:
         """Cancel all of them: the grace has ended."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 import traceback
 
 from meshrt.errors import RUNTIME_FILES, RemoteException
 from meshrt.hooks import EndpointCall, Raised, hooks
 from meshrt.wire.codec import describe, own_attribute, text_of
 
-__all__ = ["describe_exception", "tell_raised", "type_name"]
+__all__ = ["describe_exception", "number_failure", "tell_stray", "type_name"]
 
 _TEXT_MAX = 1 << 18
 _numbers = itertools.count(1)
@@ -21,12 +22,16 @@ def type_name(error: BaseException) -> str:
     return describe(error).removeprefix("builtins.").removeprefix("__main__.")
 
 
-def tell_raised(error: BaseException, call: EndpointCall | None, what: str = "", *, waited_for: bool = False) -> str:
-    """Tell the hooks of an exception that user code let out; returns the number of this failure, "" without hooks."""
-    if not hooks.raised:
-        return ""
-    failure = f"{os.getpid():x}.{next(_numbers)}"
-    hooks.run(hooks.raised, Raised(failure, error, call, what, waited_for))
+def number_failure() -> str:
+    """Return a number for a failure of this process; it goes with the error and with the record."""
+    return f"{os.getpid():x}.{next(_numbers)}"
+
+
+def tell_stray(error: BaseException, call: EndpointCall | None, what: str) -> str:
+    """Tell the hooks of an exception that no caller waits for; returns its number."""
+    failure = number_failure()
+    if hooks.raised:
+        hooks.run(hooks.raised, Raised(failure, error, call, time.monotonic_ns(), what))
     return failure
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import inspect
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -17,9 +18,9 @@ import msgpack
 from meshrt.actor.context import ActorInstance, CallContext, enter, leave
 from meshrt.actor.ending import StopInterrupt, end_forked_child
 from meshrt.actor.endpoint import endpoints_of
-from meshrt.actor.errors import describe_exception, tell_raised
+from meshrt.actor.errors import describe_exception, number_failure, tell_stray
 from meshrt.errors import ProtocolError, RemoteException
-from meshrt.hooks import hooks
+from meshrt.hooks import Raised, hooks
 from meshrt.selection import Shape, Slice
 from meshrt.wire import codec
 from meshrt.wire.frames import Frame, pack_header, split_frames
@@ -87,6 +88,7 @@ class Executor:
         setup: Runs the mesh's set-up function, which it is given, once per process.
         unhandled: Told of errors that no caller waits for: (endpoint, view, exception as data).
         before_error: Called when an endpoint has raised, before the hooks for that are looked up.
+        before_raised: As that, for the hooks that are told once the caller has been answered.
     """
 
     def __init__(
@@ -97,18 +99,22 @@ class Executor:
         setup: Any,
         unhandled: Any,
         before_error: list[Callable[[], object]] | None = None,
+        before_raised: list[Callable[[], object]] | None = None,
     ) -> None:
         self.mesh_id = mesh_id
         self.rank = rank
         self.name = name
         self.state = "new"
         self.is_async = False
+        #: What was raised and not told to the hooks yet, and when (monotonic ns): see `tell`.
+        self.untold: list[tuple[Execution, BaseException, int]] = []
         self.actor: Any = None
         self.instance: ActorInstance | None = None
         self._forked = False
         self._setup = setup
         self._unhandled = unhandled
         self._before_error = [] if before_error is None else before_error
+        self._before_raised = [] if before_raised is None else before_raised
         self._failure: RemoteException | None = None
         self._methods: dict[str, Any] = {}
         self._async_names: frozenset[str] = frozenset()
@@ -158,7 +164,12 @@ class Executor:
             return None
         remote = self._failure or RemoteException("RuntimeError", "the actor was never initialised", "")
         earlier = RemoteException(
-            remote.type, f"{remote.message} (earlier, in __init__)", remote.traceback, remote.notes, remote.cause
+            remote.type,
+            f"{remote.message} (earlier, in __init__)",
+            remote.traceback,
+            remote.notes,
+            remote.cause,
+            remote.failure,
         )
         return split_frames(ERROR, [call_id, error_to_wire(earlier), [], "init"], [])
 
@@ -261,13 +272,25 @@ class Executor:
             return None  # the rank ends: its fate, which says why, is what the caller is told
         if self._before_error:
             hooks.run(self._before_error)
-        call = execution.context.call
         if hooks.endpoint_error:
-            hooks.run(hooks.endpoint_error, call, error)
-        execution.failure = tell_raised(error, call, waited_for=not execution.no_reply)
+            hooks.run(hooks.endpoint_error, execution.context.call, error)
         if execution.context.endpoint == "__init__" and self.state == "new":
             return self.init_failed(execution, error)
         return self.failed(execution, error)
+
+    def _number(self, execution: Execution, error: BaseException) -> None:
+        if not execution.failure:
+            execution.failure = number_failure()
+            self.untold.append((execution, error, time.monotonic_ns()))
+
+    def tell(self) -> None:
+        """Tell the hooks of what was raised, once the callers have their answers."""
+        hooks.run(self._before_raised)
+        while self.untold:
+            execution, error, when = self.untold.pop(0)
+            if hooks.raised:
+                call, waited_for = execution.context.call, not execution.no_reply
+                hooks.run(hooks.raised, Raised(execution.failure, error, call, when, waited_for=waited_for))
 
     def abandon(self) -> None:
         """This process is a forked child: the call that forked it does not come back into the runtime."""
@@ -290,12 +313,14 @@ class Executor:
         except KeyboardInterrupt as error:  # raised by the value's own __reduce__
             return self.failed(execution, error)
         except codec.EncodeError as error:
-            remote = RemoteException("TypeError", str(error), "")
+            self._number(execution, error)
+            remote = RemoteException("TypeError", str(error), "", failure=execution.failure)
             return split_frames(ERROR, [execution.call_id, error_to_wire(remote), [], "result"], [])
         return split_frames(RESULT, [execution.call_id, lengths], parts)
 
     def failed(self, execution: Execution, error: BaseException, kind: str = "") -> Parts | None:
         """Return the ERROR for an exception; without a caller it is reported to the root."""
+        self._number(execution, error)
         remote = replace(describe_exception(error), failure=execution.failure)
         if execution.no_reply:
             self._unhandled(execution.context, remote)
@@ -320,7 +345,8 @@ class Executor:
         """Return the ERROR for a failed INIT; later calls are told the same."""
         self.state = "failed"
         self.actor = None
-        self._failure = describe_exception(error)
+        self._number(execution, error)
+        self._failure = replace(describe_exception(error), failure=execution.failure)
         return self.failed(execution, error) or []
 
     # -- the end
@@ -335,9 +361,9 @@ class Executor:
 
     def report(self, what: str, error: BaseException) -> None:
         """Report an error of this actor that no caller waits for."""
-        hooks.run(self._before_error)
+        hooks.run(self._before_raised)
         context = self._lone(what)
-        failure = tell_raised(error, context.call, what)
+        failure = tell_stray(error, context.call, what)
         self._unhandled(context, replace(describe_exception(error), failure=failure))
 
     def _lone(self, what: str) -> CallContext:

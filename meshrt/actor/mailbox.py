@@ -165,6 +165,8 @@ class Mailbox:
                 self.running = None
         if link is not None and work:
             self.callers.answer(link, work)
+        if self.executor.untold:
+            self.executor.tell()
 
     def _end(self) -> None:
         self.executor.ended()
@@ -274,6 +276,8 @@ class Mailbox:
         if link is not None and answer:
             self.callers.answer(link, answer)
             self.callers.keep_backlogs()
+        if self.executor.untold:
+            self.executor.tell()
 
     def _cancel_running(self) -> None:
         # On the loop's thread, between two steps of its tasks: what runs are coroutines that wait.

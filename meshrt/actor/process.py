@@ -31,7 +31,7 @@ from meshrt.actor.actors import ActorHost
 from meshrt.actor.context import current_call
 from meshrt.actor.control import ControlThread
 from meshrt.actor.ending import exit_code
-from meshrt.actor.errors import tell_raised, type_name
+from meshrt.actor.errors import tell_stray, type_name
 from meshrt.actor.execute import Executor
 from meshrt.actor.forking import hold_sigterm_in_forks
 from meshrt.actor.headroom import SHORTAGES, headroom, say_unavailable
@@ -134,7 +134,7 @@ class RankProcess:
         signal.signal(_MAIN_SIGNAL, self._on_main_signal)
         if os.environ.get("MESHRT_POST_MORTEM", "0") not in ("", "0"):
             self.host.before_error.append(self._load_debugger)
-        self.host.before_error.append(self._load_failures)
+        self.host.before_raised.append(self._load_failures)
         sys.breakpointhook = self._breakpointhook
         pdbhook.install()
         threading.excepthook = self._thread_excepthook
@@ -216,8 +216,8 @@ class RankProcess:
 
     def _tell_stray(self, error: BaseException, what: str) -> None:
         """Tell of an exception that no endpoint let out; what Python prints of it is printed as well."""
-        hooks.run(self.host.before_error)
-        tell_raised(error, None, what)
+        hooks.run(self.host.before_raised)
+        tell_stray(error, None, what)
 
     def _breakpointhook(self, *args: Any, **kwargs: Any) -> Any:
         """The first ``breakpoint()`` loads the debugger, which takes this hook over."""

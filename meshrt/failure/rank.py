@@ -58,7 +58,6 @@ class Recorder:
 
     def raised(self, raised: Raised) -> None:
         """Send a record."""
-        now = time.monotonic_ns()
         with self._lock:
             seconds = time.monotonic()
             self._credit = min(_IN_A_ROW, self._credit + (seconds - self._counted) / _ONE_MORE)
@@ -69,9 +68,9 @@ class Recorder:
                 return
             self._credit -= 1
             left_out, self._left_out = self._left_out, 0
-        self._send(self._record(raised, now, left_out))
+        self._send(self._record(raised, left_out))
 
-    def _record(self, raised: Raised, now: int, left_out: int) -> FailureRecord:
+    def _record(self, raised: Raised, left_out: int) -> FailureRecord:
         origin, call, error = self._origin, raised.call, raised.error
         try:
             facts = capture(error)
@@ -93,8 +92,8 @@ class Recorder:
             waited_for=raised.waited_for,
             thread="" if thread is threading.main_thread() else thread.name,
             exception=facts,
-            low=now - (_CLEAN_UP if _has_cleaned_up(error) else 0),
-            high=now,
+            low=raised.when - (_CLEAN_UP if _has_cleaned_up(error) else 0),
+            high=raised.when,
             time=time.time_ns() / 1e9,
             copies=left_out,
         )

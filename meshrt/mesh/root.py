@@ -54,6 +54,8 @@ __all__ = ["Root", "owner_of", "shutdown", "start_root"]
 _ARGV_MAX = 512 << 10
 #: Seconds beyond the grace after which an agent that has not ended a mesh is no longer waited for (it kills at 0.5).
 _OVERDUE = 0.8
+#: Seconds after which a program has started.
+_SETTLED = 1.0
 #: Seconds for which the end of a program waits for ranks that are still being started.
 _START_MAX = 10.0
 
@@ -298,6 +300,8 @@ class Root:
         for function in posted:
             function()
         self._agents_pulse.start(loop, self._placement.all)
+        # Not at the first failure, which wants to be told at once; nor while everything else starts.
+        loop.call_later(_SETTLED, self.script.load_failures)
         await self._end.wait()
         hooks.run(self.services.closing)
         tools.close()

@@ -271,5 +271,10 @@ class Services:
         self.gathers.gone(mesh_id, rank, str(fate))
         hooks.run(self.rank_gone, mesh_id, rank, str(fate))
         if fate.kind != "stopped":
-            self._load("failure")
-            hooks.run(self.rank_lost, mesh_id, rank, {"waited_for": waited_for, **fate.to_wire()})
+            # Behind what tells the callers: the first time, it takes a while.
+            body = {"waited_for": waited_for, **fate.to_wire()}
+            self._loop.call_soon(self._on_lost, mesh_id, rank, body)
+
+    def _on_lost(self, mesh_id: str, rank: int, body: Body) -> None:
+        self._load("failure")
+        hooks.run(self.rank_lost, mesh_id, rank, body)

@@ -55,7 +55,7 @@ def _of_root(root: Root) -> ProcMesh:
             {},
         )
         host.attach(control)
-        host.before_error.append(root.script.load_failures)
+        host.before_raised.append(root.script.load_failures)
         control.start(None, root.driver)
         root.at_end(host.interrupt)
         root.at_end(control.close)

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from meshrt.errors import ActorError, MeshError, ProcessDied, RankPlace, RemoteException
-from meshrt.mesh.remote_errors import actor_error
+from meshrt.mesh.remote_errors import actor_error, add_others
+from meshrt.wire.frames import Frame
+from meshrt.wire.messages import ERROR, error_to_wire
 
 PLACE = RankPlace("m1", "trainer", 3, (("gpus", 3),), "node1", 4711)
 
@@ -147,3 +149,28 @@ def test_it_survives_pickling(make: Callable[[], Exception]) -> None:
     assert (back.place, back.endpoint, back.remote, back.exception) == (PLACE, "step", error.remote, None)
     assert back.__notes__ == ["seen at 3 am"] and str(back) == str(error)
     assert isinstance(back, MeshError)
+
+
+def answer(kind: str, message: str, how: str = "") -> Frame:
+    return Frame(ERROR, [1, error_to_wire(RemoteException(kind, message, "")), [], how], memoryview(b""))
+
+
+def test_the_errors_of_further_ranks_are_told_in_groups() -> None:
+    error = actor_error(PLACE, "step", RemoteException("ValueError", "bad 0", "Traceback"))
+    others = [(RankPlace("m", "a", rank), answer("ValueError", f"bad {rank}")) for rank in (1, 2, 3, 5)]
+    others.append((RankPlace("m", "a", 9), answer("OSError", "\x1b[31mdisk")))
+    others.append((RankPlace("m", "a", 10), answer("", "", "stopped")))
+    add_others(error, others)
+    assert [other.rank for other in error.others] == [1, 2, 3, 5, 9]
+    assert str(error).endswith(
+        "Traceback\n\nranks 1-3,5 raised too: ValueError: bad 1, ...\nrank 9 raised too: OSError: \\x1b[31mdisk"
+    )
+    again = pickle.loads(pickle.dumps(error))
+    assert isinstance(again, ValueError) and again.remote.message == "bad 0"
+
+
+def test_no_more_lines_than_a_person_reads() -> None:
+    error = actor_error(PLACE, "step", RemoteException("ValueError", "bad 0", ""))
+    add_others(error, [(RankPlace("m", "a", rank), answer(f"Error{rank}", "x" * 1000)) for rank in range(1, 40)])
+    assert len(error.others_text.splitlines()) == 6 and len(error.others_text) < 2000
+    assert error.others_text.endswith("and 34 ranks raised something else")
