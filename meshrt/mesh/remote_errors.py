@@ -141,11 +141,15 @@ def _facts(error: ActorError, exception: BaseException) -> dict[str, Any]:
 def _reduce(error: ActorError) -> tuple[Any, ...]:
     # Attributes of the user's may be anything; the data can always be sent, and the type goes by its name.
     notes = tuple(getattr(error, "__notes__", ()))
-    return _rebuilt, (error.place, error.endpoint, error.remote, notes)
+    others = {"others": error.others, "others_text": error.others_text}
+    return _rebuilt, (error.place, error.endpoint, error.remote, notes, others)
 
 
-def _rebuilt(place: RankPlace, endpoint: str, remote: RemoteException, notes: tuple[str, ...]) -> ActorError:
+def _rebuilt(
+    place: RankPlace, endpoint: str, remote: RemoteException, notes: tuple[str, ...], others: dict[str, Any]
+) -> ActorError:
     error = actor_error(place, endpoint, remote)
+    own_attribute(error, "__dict__").update(others)
     for note in notes:
         error.add_note(note)
     return error
