@@ -111,7 +111,13 @@ def _rebuild(cls: type[MeshError], args: tuple[Any, ...], state: dict[str, Any])
 
 
 class MeshError(Exception):
-    """Root of everything that meshrt raises by itself."""
+    """Root of everything that meshrt raises by itself.
+
+    Attributes:
+        sent: When the call was sent that it is about, monotonic ns; 0 if it is about none.
+    """
+
+    sent = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__)

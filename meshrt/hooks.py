@@ -307,7 +307,8 @@ class RootServices(Protocol):
     def meshes(self) -> Sequence[Mapping[str, Any]]:
         """Return what runs: ``{"mesh_id", "name", "shape" (wire form), "host": {rank: name}, "pid": {rank: pid},
         "alive": [ranks], "started": epoch seconds, "gone": {rank: [how, epoch seconds]}, "silent": {rank:
-        [state, epoch seconds]}, "stopping": bool, "actors": [{"name"}]}`` of each mesh."""
+        [state, epoch seconds]}, "stopping": bool, "interrupted": when what runs is ended for
+        that (monotonic ns) or 0, "actors": [{"name"}]}`` of each mesh."""
 
     def request_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> Awaitable[Body]:
         """Run a control operation on a rank. Raises SupervisionError at once if the rank is gone."""
@@ -382,9 +383,6 @@ class Hooks:
         self.endpoint_error: list[Callable[[EndpointCall, BaseException], None]] = []
         #: Rank side, on the thread that raised, once the caller has been answered.
         self.raised: list[Callable[[Raised], None]] = []
-        #: Root side, on a thread of the script: a block that owns the mesh ends with an exception, which is about to
-        #: stop it; or the script itself does ("" for the mesh). May take a while.
-        self.script_failed: list[Callable[[str, BaseException], None]] = []
         #: Rank side, on the control thread.
         self.proc_closing: list[Callable[[], None]] = []
         #: Rank side, on the control thread, about once a second; must not block.
@@ -398,7 +396,8 @@ class Hooks:
         self.hold_changed: list[Callable[[bool], None]] = []
         self.strict = bool(os.environ.get("MESHRT_STRICT_HOOKS"))
         self._loaded: dict[tuple[str, bool], object] = {}
-        self._loading = threading.RLock()
+        #: Held while a plug-in is loaded.
+        self.loading = threading.RLock()
 
     def run(self, functions: list[Any], *args: Any) -> None:
         """Call each function with ``args``; one that fails is reported and taken out of the list."""
@@ -425,7 +424,6 @@ class Hooks:
             self.endpoint_exit,
             self.endpoint_error,
             self.raised,
-            self.script_failed,
             self.call_sent,
             self.proc_closing,
             self.pulse,
@@ -433,10 +431,11 @@ class Hooks:
             self.hold_changed,
         ):
             functions.clear()
+        self._loaded.clear()
 
     def load(self, plugin: str, services: RankServices | RootServices, *, in_root: bool) -> bool:
         """Load a plug-in by its name, once per program. Returns False when there is no such plug-in."""
-        with self._loading:  # two actors of a rank may stop at once
+        with self.loading:  # two actors of a rank may stop at once
             if self._loaded.get((plugin, in_root)) is services:
                 return True
             if plugin not in PLUGINS:
@@ -459,3 +458,8 @@ def plugin_of(name: str) -> str:
 
 hooks = Hooks()
 """The hooks of this process."""
+
+# A fork in the middle of loading would leave the child with locks that nobody lets go of.
+os.register_at_fork(
+    before=hooks.loading.acquire, after_in_parent=hooks.loading.release, after_in_child=hooks.loading.release
+)

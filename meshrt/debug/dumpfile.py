@@ -12,9 +12,7 @@ Frames stand outermost first; ``source`` is the whole function, from line ``firs
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +20,7 @@ from typing import Any
 
 from meshrt.errors import UsageError
 from meshrt.hooks import Body
+from meshrt.transport.directories import write_atomic
 
 __all__ = ["FORMAT", "VERSION", "read_dump", "write_dump"]
 
@@ -52,16 +51,7 @@ _FRAME: _Kinds = {"file": str, "line": int, "function": str, "first_line": int, 
 def write_dump(path: Path, text: str) -> None:
     """Write a file so that a reader sees all of it or nothing; mode 0600. Raises OSError, and leaves nothing then."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        temporary.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
+    write_atomic(path, text)
 
 
 def read_dump(path: Path | str) -> Body:

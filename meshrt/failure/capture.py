@@ -6,28 +6,34 @@ whatever comes of it: the record is a courtesy, the exception goes on its way.
 
 from __future__ import annotations
 
+import array
+import collections
+import enum
+import itertools
 import linecache
 import re
-import sys
+from collections.abc import Iterable, Iterator
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from meshrt.actor.errors import type_name
-from meshrt.errors import MeshError
+from meshrt.errors import MeshError, RankPlace
 from meshrt.failure.record import ExceptionFacts, Frame, Reference
 from meshrt.inspect.capping import cap
 from meshrt.inspect.exceptions import chain_of, frames_of
-from meshrt.inspect.values import class_name, is_array, module_name, stored
+from meshrt.inspect.values import class_name, is_array, module_name
 from meshrt.inspect.variables import Variables
 from meshrt.inspect.visibility import is_library_file, visible
 from meshrt.wire.codec import own_attribute, text_of
 
-__all__ = ["MASK", "capture", "masked"]
+__all__ = ["MASK", "capture", "masked", "references"]
 
 #: Frames of one stack; exceptions of one chain or group; depth of groups in groups.
 _MOST_FRAMES = 60
 _MOST_LINKED = 10
 _DEEPEST = 4
+#: Exceptions of a chain that are looked at for whom they are about.
+_MOST_LOOKED_AT = 100
 #: Frames of the user's own whose variables are kept: the innermost ones; and characters of all of them.
 _WITH_LOCALS = 4
 _LOCALS_MAX = 12_000
@@ -36,7 +42,10 @@ _MESSAGE_MAX = 8_000
 _NOTES = 10
 _LINE_MAX = 300
 
-_BUILTIN = ("builtins", "array", "_collections")
+#: Values that hold no others, and those that reprlib shows item by item.
+_LEAVES = (type(None), bool, int, float, complex, str, bytes, bytearray, range, type(...))
+_CONTAINERS = (list, tuple, collections.deque, array.array)
+_PLAIN_MODULES = ("pathlib", "datetime", "decimal", "fractions", "uuid", "ipaddress")
 #: What a frame has for its names, and nobody looks for.
 _NO_VALUES = (ModuleType, FunctionType, BuiltinFunctionType, type)
 #: What stands for a value that looks like a secret.
@@ -56,19 +65,40 @@ class _Untouched(Variables):
 
     def opens(self, value: Any) -> bool:
         kind = type(value)
-        return not (is_array(value) or module_name(kind) in _BUILTIN or issubclass(kind, dict) or _is_of_python(kind))
+        known = kind in _LEAVES or kind in _CONTAINERS or module_name(kind) == "builtins"
+        shown = is_array(value) or issubclass(kind, (dict, enum.Enum)) or _is_of_python(kind)
+        return not (known or shown)
 
     def repr1(self, x: Any, level: int) -> str:
         kind = type(x)
+        if kind in _LEAVES or kind in _CONTAINERS:
+            return super().repr1(x, level)
         if is_array(x):
             return _array(x)
-        if module_name(kind) in _BUILTIN:
-            return super().repr1(x, level)
         if issubclass(kind, dict):
             return self.repr_dict(x, level)
+        if kind in (set, frozenset):
+            return self._items(itertools.islice(kind.__iter__(x), self.maxset), kind.__len__(x), level, "{%s}")
+        if issubclass(kind, enum.Enum):
+            return f"{class_name(x)}.{object.__getattribute__(x, '_name_')}"
         if _is_of_python(kind):
             return cap(repr(x), self.maxother)
-        return f"<{module_name(kind)}.{class_name(x)}>".replace("<__main__.", "<")
+        return f"<{module_name(kind)}.{class_name(x)}>".replace("<__main__.", "<").replace("<builtins.", "<")
+
+    def repr_dict(self, x: Any, level: int) -> str:
+        # Around the methods of subclasses, and in its own order: keys may not be comparable without code of theirs.
+        items = [
+            f"{self.repr1(key, level - 1)}: {self.repr1(value, level - 1)}" if level > 0 else "..."
+            for key, value in itertools.islice(dict.items(x), self.maxdict)
+        ]
+        return self._joined(items, dict.__len__(x), "{%s}")
+
+    def _items(self, items: Iterable[Any], count: int, level: int, pattern: str) -> str:
+        return self._joined([self.repr1(item, level - 1) if level > 0 else "..." for item in items], count, pattern)
+
+    @staticmethod
+    def _joined(items: list[str], count: int, pattern: str) -> str:
+        return pattern % ", ".join([*items, "..."] if len(items) < count else items)
 
 
 def _array(value: Any) -> str:
@@ -78,11 +108,8 @@ def _array(value: Any) -> str:
 
 
 def _is_of_python(kind: type) -> bool:
-    """Whether what shows a value of this class is the standard library's: ``Path``, ``datetime``, ``Enum`` ..."""
-    shown: Any = stored(kind, "__repr__")
-    module = getattr(shown, "__module__", None) or module_name(getattr(shown, "__objclass__", kind))
-    # These show what they hold.
-    return module.partition(".")[0] in sys.stdlib_module_names - {"builtins", "collections", "types", "functools"}
+    """Whether a class of the standard library shows its values, and holds nothing of the user's."""
+    return module_name(kind).partition(".")[0] in _PLAIN_MODULES
 
 
 def capture(error: BaseException) -> ExceptionFacts:
@@ -93,11 +120,11 @@ def capture(error: BaseException) -> ExceptionFacts:
 def _facts(error: BaseException, variables: Variables, relation: str, depth: int, left: list[int]) -> ExceptionFacts:
     left[0] -= 1
     linked = []
+    nearest = next(chain_of(error), None)
+    if nearest is not None and left[0] > 0:
+        how = "cause" if nearest.explicit else "context"
+        linked.append(_facts(nearest.exception, variables, how, depth, left))
     if depth < _DEEPEST:
-        nearest = next(chain_of(error), None) if depth < _MOST_LINKED else None
-        if nearest is not None and left[0] > 0:
-            how = "cause" if nearest.explicit else "context"
-            linked.append(_facts(nearest.exception, variables, how, depth + 1, left))
         members = (member for member in _members(error) if left[0] > 0)
         linked += [_facts(member, variables, "member", depth + 1, left) for member in members]
     return ExceptionFacts(
@@ -105,10 +132,10 @@ def _facts(error: BaseException, variables: Variables, relation: str, depth: int
         message=cap(_message(error), _MESSAGE_MAX),
         bases=_bases(error),
         notes=_notes(error),
-        frames=_frames(error, variables if depth == 0 else None),
+        frames=_frames(error, None if relation else variables),
         relation=relation,
         linked=tuple(linked),
-        about=reference(error),
+        about=reference(error) or _suppressed(error),
     )
 
 
@@ -137,6 +164,26 @@ def _notes(error: BaseException) -> tuple[str, ...]:
     return tuple(cap(text_of(note), _MESSAGE_MAX) for note in notes[:_NOTES]) if type(notes) is list else ()
 
 
+def _suppressed(error: BaseException) -> Reference | None:
+    """Return whom an exception is about that ``raise ... from None`` has left out: it is evidence all the same."""
+    if own_attribute(error, "__cause__") is not None or not own_attribute(error, "__suppress_context__"):
+        return None
+    chain = itertools.islice(chain_of(error, suppressed=True), _MOST_LINKED)
+    return next((about for linked in chain if (about := reference(linked.exception)) is not None), None)
+
+
+def references(error: BaseException, depth: int = 0) -> Iterator[tuple[BaseException, Reference]]:
+    """Go through the errors of meshrt in a chain, and in groups, with whom they are about."""
+    chain = (linked.exception for linked in chain_of(error, suppressed=True))
+    for each in itertools.islice(itertools.chain((error,), chain), _MOST_LOOKED_AT):
+        about = reference(each)
+        if about is not None and about.rank >= 0:
+            yield each, about
+        if depth < _DEEPEST:
+            for member in _members(each):
+                yield from references(member, depth + 1)
+
+
 def reference(error: BaseException) -> Reference | None:
     """Return whom an exception of meshrt is about."""
     if not issubclass(type(error), MeshError):
@@ -146,7 +193,7 @@ def reference(error: BaseException) -> Reference | None:
     if place is None:
         missing = facts.get("missing") or ()
         place = missing[0] if missing else None
-    if place is None:
+    if not isinstance(place, RankPlace):
         return None
     return Reference(str(getattr(remote, "failure", "")), place.mesh_id, place.rank)
 

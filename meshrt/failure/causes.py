@@ -18,11 +18,12 @@ first of equal seconds wins, which names victims.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from meshrt.failure.groups import alike
 from meshrt.failure.record import FailureRecord, Reference
+from meshrt.hooks import UNRAISABLE
 
 __all__ = ["Cause", "Verdict", "judge"]
 
@@ -36,9 +37,7 @@ _CONSEQUENCE_TEXTS = (
     "connection closed by peer", "connection reset by peer", "connection refused", "broken pipe", "socket closed",
     "connection was closed", "connection lost", "remote process exited", "nccl error", "watchdog caught collective",
 )  # fmt: skip
-_SIGPIPE = 13
-#: Whoever cleans up before its exception is noted may be seen so much later than its victims, ns.
-_LATE = 1_000_000_000
+_SIGKILL, _SIGPIPE = 9, 13
 #: A consequence comes so much later at most; one that is a time-out may take its time; ns.
 _WITHIN = 30_000_000_000
 _TIME_OUT_WITHIN = 2 * 3600 * 1_000_000_000
@@ -89,13 +88,22 @@ class Verdict:
         )
 
 
-def judge(given: Sequence[FailureRecord]) -> Verdict:
-    """Find the root cause."""
-    records = sorted(given, key=_order)
+def judge(given: Sequence[FailureRecord], since: int = 0) -> Verdict:
+    """Find the root cause.
+
+    Args:
+        since: When the call was sent whose error is to be explained (monotonic ns): what callers had been told of
+            before is not its cause, unless it carries that.
+    """
+    known = _Known(sorted(given, key=_order))
+    carried = {index: _carried(record, known) for index, record in enumerate(known.records)}
+    if since:
+        known, carried = _of_interest(known, carried, since)
+    records = known.records
     causes: dict[int, Cause] = {}
     for index, record in enumerate(records):
-        cause = _carried(record, records) or _own(record, records)
-        if cause is not None and not _leads_back(record, cause, records, causes):
+        cause = carried[index] or _own(record, known)
+        if cause is not None and not _leads_back(record, cause, known, causes):
             causes[index] = cause
     free = [records[index] for index in range(len(records)) if index not in causes]
     active = [record for record in free if not _is_consequence(record)]
@@ -108,13 +116,40 @@ def judge(given: Sequence[FailureRecord]) -> Verdict:
     return _decided(records, roots, causes)
 
 
+class _Known:
+    """Records in their order, and the ways to find them."""
+
+    def __init__(self, records: list[FailureRecord]) -> None:
+        self.records = records
+        self.index_of = {id(record): index for index, record in enumerate(records)}
+        self.of_rank: dict[tuple[str, int], list[FailureRecord]] = {}
+        for record in records:
+            for rank in {record.rank, *record.ranks}:
+                self.of_rank.setdefault((record.mesh_id, rank), []).append(record)
+
+
+def _of_interest(
+    known: _Known, carried: Mapping[int, Cause | None], since: int
+) -> tuple[_Known, dict[int, Cause | None]]:
+    kept = {index for index, record in enumerate(known.records) if not (record.waited_for and record.high < since)}
+    waiting = list(kept)
+    while waiting:
+        cause = carried[waiting.pop()]
+        index = known.index_of.get(id(cause.record)) if cause is not None else None
+        if index is not None and index not in kept:
+            kept.add(index)
+            waiting.append(index)
+    order = sorted(kept)
+    return _Known([known.records[index] for index in order]), {new: carried[old] for new, old in enumerate(order)}
+
+
 def _order(record: FailureRecord) -> tuple[object, ...]:
     """By time; and always the same, whoever came first."""
     about = next((facts.about for facts in record.exception.all() if facts.about), None) if record.exception else None
     return record.high, record.mesh_id, record.rank, record.low, record.kind, record.id, record.headline, repr(about)
 
 
-def _carried(record: FailureRecord, records: Sequence[FailureRecord]) -> Cause | None:
+def _carried(record: FailureRecord, known: _Known) -> Cause | None:
     if record.exception is None:
         return None
     found = None
@@ -122,20 +157,14 @@ def _carried(record: FailureRecord, records: Sequence[FailureRecord]) -> Cause |
         about = facts.about
         if about is None or about.rank < 0:
             continue
-        other = _meant(about, record, records)
+        other = _meant(about, record, known)
         why = f"its {facts.type.rpartition('.')[2]} is about {_whom(other, about)}"
         found = Cause("carried", why, other, about)
     return found  # the innermost one: the others are on the way
 
 
-def _meant(about: Reference, record: FailureRecord, records: Sequence[FailureRecord]) -> FailureRecord | None:
-    of_rank = [
-        other
-        for other in records
-        if other is not record
-        and other.mesh_id == about.mesh_id
-        and (other.rank == about.rank or about.rank in other.ranks)
-    ]
+def _meant(about: Reference, record: FailureRecord, known: _Known) -> FailureRecord | None:
+    of_rank = [other for other in known.of_rank.get((about.mesh_id, about.rank), ()) if other is not record]
     if about.failure:
         return next((other for other in of_rank if other.id == about.failure), None)
     before = [other for other in of_rank if other.low <= record.high]
@@ -150,34 +179,31 @@ def _whom(other: FailureRecord | None, about: Reference) -> str:
     return f"rank {about.rank}" + (f" of {other.mesh}" if other is not None else "")
 
 
-def _own(record: FailureRecord, records: Sequence[FailureRecord]) -> Cause | None:
-    if record.kind not in ("exit", "signal"):
-        return None
+def _own(record: FailureRecord, known: _Known) -> Cause | None:
+    if record.kind not in ("exit", "signal") or record.signal == _SIGKILL:
+        return None  # nothing that a process raises kills it so
     before = [
         other
-        for other in records
-        if other.address == record.address
-        and other.pid == record.pid
+        for other in known.of_rank[record.address]
+        if other.pid == record.pid
         and other.kind == "exception"
         and not other.waited_for
+        and other.what != UNRAISABLE
         and record.high - _JUST_AFTER <= other.high <= record.high
     ]
     return Cause("own", "its own code had raised just before", before[-1]) if before else None
 
 
-def _leads_back(
-    record: FailureRecord, cause: Cause, records: Sequence[FailureRecord], causes: dict[int, Cause]
-) -> bool:
+def _leads_back(record: FailureRecord, cause: Cause, known: _Known, causes: dict[int, Cause]) -> bool:
     """Whether ``record`` would be its own cause."""
     other, seen = cause.record, 0
-    while other is not None and seen <= len(records):
+    while other is not None and seen <= len(known.records):
         if other is record:
             return True
-        index = next(i for i, each in enumerate(records) if each is other)
-        further = causes.get(index)
+        further = causes.get(known.index_of[id(other)])
         other = further.record if further is not None else None
         seen += 1
-    return seen > len(records)
+    return seen > len(known.records)
 
 
 def _is_consequence(record: FailureRecord) -> bool:
@@ -204,7 +230,7 @@ def _inferred(record: FailureRecord, active: Sequence[FailureRecord]) -> Cause |
     possible = [
         other
         for other in active
-        if other.address != record.address and record.low - within <= other.high and other.low <= record.high + _LATE
+        if other.address != record.address and record.low - within <= other.high and other.low <= record.high
     ]
     if not possible:
         return None

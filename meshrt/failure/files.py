@@ -2,7 +2,7 @@
 
 One JSON document: ``{"format", "version", "verdict": {"roots", "ambiguous", "certainty"}, "report", **incident}``, the
 incident as `meshrt.failure.incident.Incident` has it, without what has its default. Written in one piece: a reader
-sees all of it or the one before, and it is on the disk when the program goes on.
+sees all of it or the one before, though the program is killed meanwhile.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def files_of(run_directory: Path) -> list[Path]:
 
 def write(run_directory: Path, incident: Incident) -> Path:
     """Write the file of an incident, and remove the oldest ones. Raises OSError."""
-    verdict = judge(incident.records)
+    verdict = judge(incident.records, incident.since)
     document = {
         "format": FORMAT,
         "version": VERSION,

@@ -43,6 +43,7 @@ class Incident(Plain):
         caller: The line of the script that was told.
         call: The call that it had made, ``"trainer.step()"``.
         error: What it was told, in one line.
+        since: When that call was sent, monotonic ns.
     """
 
     number: int = 0
@@ -58,6 +59,7 @@ class Incident(Plain):
     caller: str = ""
     call: str = ""
     error: str = ""
+    since: int = 0
 
     def mesh(self, mesh_id: str) -> MeshFacts:
         """Return what is known of a mesh."""

@@ -68,10 +68,9 @@ def _files(run: str) -> list[Path]:
             directories = []
         if run and not directories:
             raise UsageError(f"no program {run!r} is known in {runs_base()}; expected an id as the report names it")
-    for directory in reversed(directories):
-        found = files.files_of(directory)
-        if found:
-            return found
+    found = [kept for directory in directories if (kept := files.files_of(directory))]
+    if found:
+        return max(found, key=lambda kept: kept[-1].stat().st_mtime)
     if run:
         raise UsageError(f"program {run} has left no failure: it did not fail, or was killed before it could write")
     raise UsageError(f"no program in {runs_base()} has left a failure")
@@ -81,7 +80,7 @@ def _listing(found: list[Path]) -> str:
     lines = []
     for path in found:
         incident = files.read(path)
-        verdict = judge(incident.records)
+        verdict = judge(incident.records, incident.since)
         what = "AMBIGUOUS" if verdict.ambiguous or not verdict.roots else shown(str(verdict.roots[0].place))
         headline = shown(verdict.roots[0].headline) if verdict.roots else ""
         lines.append(f"{path}\n  {len(incident.records)} failures; root cause: {what}: {headline}\n")
@@ -89,7 +88,7 @@ def _listing(found: list[Path]) -> str:
 
 
 def _of_rank(incident: Incident, rank: int) -> str:
-    verdict = judge(incident.records)
+    verdict = judge(incident.records, incident.since)
     records = [record for record in incident.records if rank in (record.rank, *record.ranks)]
     if records:
         return "\n".join(render_record(record, incident, verdict) for record in records)

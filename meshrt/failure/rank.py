@@ -5,7 +5,6 @@ On the thread that raised. A rank that fails all the time sends a few records in
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +24,8 @@ __all__ = ["Origin", "Recorder", "load"]
 #: Records in a row that are sent in full; one more is allowed every so many seconds.
 _IN_A_ROW = 20
 _ONE_MORE = 2.0
+#: How handlers begin that Python itself puts around comprehensions, coroutines, generators and ``async for``.
+_OF_PYTHON = ("SWAP", "CLEANUP_THROW", "CALL_INTRINSIC_1", "END_ASYNC_FOR")
 #: An exception that passed clean-up code (``with``, ``finally``) was raised at most so long before, ns.
 _CLEAN_UP = 1_000_000_000
 
@@ -122,12 +123,11 @@ def _covered(code: CodeType, offset: int) -> bool:
 
     Source of the format: Objects/exception_handling_notes.txt of CPython (3.11 and later).
     """
-    numbers = _varints(code.co_exceptiontable)
-    whole = code.co_flags & 0x2A0  # generators and coroutines are covered by a handler of Python's own
-    for start, length, _target, depth_lasti in zip(*[iter(numbers)] * 4, strict=False):
-        own = whole and sys.version_info >= (3, 12) and depth_lasti == 1
-        if not own and start * 2 <= offset < (start + length) * 2:
-            return True
+    import opcode  # start-up: only where something has failed
+
+    for start, length, target, _ in zip(*[iter(_varints(code.co_exceptiontable))] * 4, strict=False):
+        if start * 2 <= offset < (start + length) * 2:
+            return opcode.opname[code.co_code[target * 2]] not in _OF_PYTHON
     return False
 
 

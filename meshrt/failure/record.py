@@ -158,9 +158,9 @@ class FailureRecord(Plain):
     """One failure.
 
     Attributes:
-        id: ``"<mesh id>.<rank>.<n>"``; unique in the program.
+        id: ``"<pid, hexadecimal>.<n>"``: its number on this rank; "" for what is no exception.
         kind: ``"exception"``, ``"exit"``, ``"signal"``, ``"unborn"`` (it could not be started), ``"host"`` (its host
-            agent ended), ``"silent"`` (it does not answer) or ``"stopped"`` (by meshrt, while it was healthy).
+            agent ended) or ``"silent"`` (it did not answer in time). What meshrt itself stops has not failed.
         blame: Whose matter it probably is: ``"user"`` (the program's code), ``"worker"`` (its process), ``"platform"``
             (memory, signals of others), ``"infra"`` (a host).
         what: What raised, where it was no endpoint: ``"a thread"``, ``"a task"``; or "".
@@ -174,7 +174,7 @@ class FailureRecord(Plain):
             host both are the same moment, but for ends of processes, which are seen a little later.
         time: Seconds since the epoch, for people.
         left: What a child of it, or torch's own ``@record``, has written about an error.
-        copies: Further failures of the same kind on this rank, of which only the number is known.
+        copies: Failures of this rank before it, of which only the number is known.
     """
 
     id: str = ""
@@ -187,7 +187,6 @@ class FailureRecord(Plain):
     coordinates: dict[str, int] = field(default_factory=dict)
     host: str = ""
     pid: int = 0
-    incarnation: int = 0
     endpoint: str = ""
     what: str = ""
     waited_for: bool = False
@@ -230,4 +229,4 @@ class FailureRecord(Plain):
                 return f"host {self.host or '?'} was lost, and its {len(self.ranks)} ranks"
             case "silent":
                 return f"did not answer {self.hint}"
-        return "was stopped"
+        return self.kind

@@ -14,7 +14,7 @@ from meshrt.errors import one_line, user_stack
 from meshrt.failure.causes import Cause, Verdict, judge
 from meshrt.failure.groups import grouped
 from meshrt.failure.incident import Incident, MeshFacts
-from meshrt.failure.record import ExceptionFacts, FailureRecord, Frame, LeftBehind
+from meshrt.failure.record import ExceptionFacts, FailureRecord, Frame, LeftBehind, Reference
 from meshrt.inspect import render_stacks
 from meshrt.selection import Extent, Shape, fold_coordinates, fold_ranks
 
@@ -38,7 +38,7 @@ _CANDIDATES = 3
 
 def render(incident: Incident, verdict: Verdict | None = None) -> str:
     """Return the report; it ends with a newline."""
-    return "\n".join(_Report(incident, verdict or judge(incident.records)).lines()) + "\n"
+    return "\n".join(_Report(incident, verdict or judge(incident.records, incident.since)).lines()) + "\n"
 
 
 def shown(text: str, most: int = _LINE) -> str:
@@ -52,7 +52,7 @@ class _Report:
     def __init__(self, incident: Incident, verdict: Verdict) -> None:
         self._incident = incident
         self._verdict = verdict
-        self._root_high = min((root.high for root in verdict.roots), default=0)
+        self._root_high = min((root.high for root in verdict.roots), default=None)
 
     def lines(self) -> Iterator[str]:
         yield "=" * _WIDTH
@@ -78,14 +78,14 @@ class _Report:
                 sizes = ", ".join(f"{label}={size}" for label, size in mesh.sizes.items())
                 after = self._incident.began - mesh.started
                 words.append(f"{len(ranks)} of {_count(_total(mesh), 'rank')} of {mesh.name} ({sizes}), {_ago(after)}")
-        return shown("meshrt: FAILED " + ("; ".join(words) or "in the program"))
+        return shown("meshrt: FAILED " + ("; ".join(words) or "in the program"), _HEADLINE)
 
     # -- what followed
 
     def _followed(self, victims: Sequence[FailureRecord]) -> Iterator[str]:
         groups = grouped(victims)
-        linked = [group for group in groups if self._cause(group[0]).evidence != "later"]
-        later = [group for group in groups if self._cause(group[0]).evidence == "later"]
+        linked = [group for group in groups if self._is_linked(group[0])]
+        later = [group for group in groups if not self._is_linked(group[0])]
         if linked:
             yield f"FOLLOWED FROM IT  {_count(len({record.address for group in linked for record in group}), 'rank')}"
             yield from self._groups(linked)
@@ -98,13 +98,28 @@ class _Report:
             first = group[0]
             cause = self._cause(first)
             yield f"  {len(group)} x {shown(first.headline)}"
-            after = (first.high - self._root_high) / 1e9
-            when = f"{_span(after)} after the root" if after >= 0 else f"noted {_span(-after)} before the root"
-            yield f"      {self._who(group)}, {when}{_in(first)}"
+            yield f"      {self._who(group)}{self._when(first)}{_in(first)}"
             yield f"      because {shown(_why(cause))}"
         if len(groups) > _GROUPS:
             rest = [record for group in groups[_GROUPS:] for record in group]
             yield f"  and {_count(len(groups) - _GROUPS, 'other kind')} on {self._who(rest)}"
+
+    def _when(self, record: FailureRecord) -> str:
+        if self._root_high is None:
+            return ""
+        after = (record.high - self._root_high) / 1e9
+        return f", {_span(after)} after the root" if after >= 0 else f", noted {_span(-after)} before the root"
+
+    def _is_linked(self, record: FailureRecord) -> bool:
+        """Whether evidence leads from a victim to a root."""
+        for _ in self._verdict.records:
+            cause = self._cause(record)
+            if cause.evidence == "later":
+                return False
+            if cause.record is None or self._verdict.cause_of(cause.record) is None:
+                return True
+            record = cause.record
+        return True
 
     def _cause(self, record: FailureRecord) -> Cause:
         return self._verdict.cause_of(record) or Cause("later", "", None)
@@ -140,14 +155,14 @@ class _Report:
         if self._verdict.ambiguous:
             roots.sort(key=lambda group: (group[0].mesh_id, group[0].rank))
         if not roots:
-            names = ", ".join(f"rank {about.rank}" for about in self._verdict.unknown) or "unknown"
+            names = ", ".join(map(self._unknown, self._verdict.unknown)) or "unknown"
             yield f"ROOT CAUSE  {names}, of which no record has come"
             yield f"  more     {self._command()}"
             return
         if self._verdict.ambiguous:
             yield f"ROOT CAUSE  AMBIGUOUS: one of {len(roots) + len(self._verdict.unknown)}; {self._verdict.certainty}"
             for about in self._verdict.unknown:
-                yield f"  rank {about.rank}, of which no record has come"
+                yield f"  {self._unknown(about)}, of which no record has come"
             for group in roots[:_CANDIDATES]:
                 yield from self._root(group, "CANDIDATE ")
             if len(roots) > _CANDIDATES:
@@ -156,6 +171,10 @@ class _Report:
             yield from self._root(roots[0], "ROOT CAUSE", f"  [{self._verdict.certainty}]")
         rank = roots[0][0].rank
         yield f"  more     {self._command()}" + (f" --rank {rank}" if rank >= 0 else "")
+
+    def _unknown(self, about: Reference) -> str:
+        name = self._incident.mesh(about.mesh_id).name
+        return shown(f"rank {about.rank}" + (f" of {name}" if name else ""))
 
     def _root(self, group: Sequence[FailureRecord], title: str, note: str = "") -> Iterator[str]:
         record = group[0]
@@ -179,7 +198,8 @@ def details(record: FailureRecord, caller: str = "", call: str = "", *, full: bo
     if not where and record.waited_for and call:
         where = f"during {shown(call)}"
     if where:
-        yield f"  where    {where}" + (f", called at {shown(caller)}" if record.waited_for and caller else "")
+        mine = call == f"{record.actor}.{record.endpoint}()" or not record.endpoint
+        yield f"  where    {where}" + (f", called at {shown(caller)}" if record.waited_for and caller and mine else "")
     if record.time:
         clock = time.strftime("%H:%M:%S", time.localtime(record.time)) + f".{int(record.time % 1 * 1000):03d}"
         stray = record.kind == "exception" and not record.waited_for
@@ -199,7 +219,7 @@ def details(record: FailureRecord, caller: str = "", call: str = "", *, full: bo
         yield f"  printed  its last {_count(len(kept), 'line')}"
         yield from (f"    | {shown(line)}" for line in kept)
     if record.copies:
-        yield f"  and      {record.copies} more like it, which were only counted"
+        yield f"  before   {_count(record.copies, 'failure')} of this rank before it were only counted"
 
 
 def render_record(record: FailureRecord, incident: Incident, verdict: Verdict) -> str:

@@ -13,25 +13,29 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+import weakref
+from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meshrt.errors import RUNTIME_FILES, CallTimeout, ProtocolError
+from meshrt.errors import CallTimeout, ProtocolError
 from meshrt.failure import files, torchelastic
-from meshrt.failure.capture import capture
+from meshrt.failure.capture import references
 from meshrt.failure.causes import Verdict, judge
 from meshrt.failure.incident import Incident, MeshFacts
 from meshrt.failure.rank import Origin, Recorder
 from meshrt.failure.record import ExceptionFacts, FailureRecord, LeftBehind, Reference
 from meshrt.failure.report import render
+from meshrt.failure.told import call_of, caller_of, record_of, sent_at, silences
 from meshrt.failure.watchdog import Watchdog
 from meshrt.hooks import UNRAISABLE, Body, Gathered, Group, RootServices, hooks
 from meshrt.inspect import STACKS, Stacks
 from meshrt.selection import Extent, Shape
 from meshrt.transport.directories import error_path
 from meshrt.transport.fate import Fate
+from meshrt.wire.codec import own_attribute
 
 __all__ = ["Failures", "load"]
 
@@ -51,6 +55,8 @@ _QUIET = 0.2
 #: Failures of one incident that are kept in full, and at all.
 _FULL = 64
 _MOST = 2048
+#: Incidents that are kept in memory: an error may be raised long after its failure.
+_INCIDENTS = 10
 
 
 class Failures:
@@ -60,7 +66,10 @@ class Failures:
         self._services = services
         self._run_directory = run_directory
         self._changed = threading.Condition()
-        self._incident: Incident | None = None
+        #: The latest ones, the current one last.
+        self._incidents: deque[Incident] = deque(maxlen=_INCIDENTS)
+        #: The latest one of which nobody was told.
+        self._unseen: Incident | None = None
         self._last = 0.0
         self._asked = 0.0
         #: The current incident's stacks are known, or will not be.
@@ -77,7 +86,7 @@ class Failures:
         #: When the error files of ranks that were read had been written.
         self._error_files: dict[Path, int] = {}
         #: Time-outs that were written down already.
-        self._silences: list[BaseException] = []
+        self._silences: weakref.WeakSet[CallTimeout] = weakref.WeakSet()
 
     # -- what comes in
 
@@ -85,6 +94,8 @@ class Failures:
         """A rank tells of an exception."""
         record = FailureRecord.from_plain(body)
         facts = self._facts(mesh_id)
+        if facts is not None and facts["interrupted"] and record.high > facts["interrupted"]:
+            return  # raised by what the end of its mesh has interrupted
         if facts is not None and not record.coordinates:
             record = replace(record, coordinates=_coordinates(facts, rank))
         if record.exception is not None:
@@ -126,7 +137,7 @@ class Failures:
         waited_for = body["waited_for"]
         fate = Fate.from_wire({name: value for name, value in body.items() if name != "waited_for"})
         facts = self._facts(mesh_id)
-        incident = self._incident
+        incident = self._incidents[-1] if self._incidents else None
         if fate.kind == "host" and incident is not None:
             for index, other in enumerate(incident.records):
                 if (other.kind, other.mesh_id, other.host) == ("host", mesh_id, fate.host):
@@ -134,6 +145,17 @@ class Failures:
                     incident.records = (*incident.records[:index], together, *incident.records[index + 1 :])
                     return
         self._add(replace(_of_fate(mesh_id, rank, fate, facts or {}), waited_for=waited_for))
+
+    def _add_late(self, record: FailureRecord) -> None:
+        """Add a record on the loop, and wait for that; a thread of the script."""
+        added = threading.Event()
+
+        def add() -> None:
+            self._add(record)
+            added.set()
+
+        self._services.call_soon(add)
+        added.wait(_PATIENCE)
 
     def _facts(self, mesh_id: str) -> dict[str, Any] | None:
         found = (mesh for mesh in self._services.meshes() if mesh["mesh_id"] == mesh_id)
@@ -144,13 +166,15 @@ class Failures:
         if record.mesh and record.rank >= 0 and record.kind != "silent":
             record = replace(record, left=self._left_behind(record))
         with self._changed:
-            incident = self._incident
-            new = incident is None or now - self._last > _OPEN
-            if incident is None or new:
-                incident = self._begin()
+            new = not self._incidents or now - self._last > _OPEN
+            incident = self._begin() if new else self._incidents[-1]
             self._last = now
-            if not record.waited_for and record.what != UNRAISABLE and record.kind != "unborn":
+            if record.kind == "exception" and not record.waited_for and record.what != UNRAISABLE:
                 self.stray += 1
+                self._unseen = incident
+            if all(mesh.mesh_id != record.mesh_id for mesh in incident.meshes):
+                facts = self._facts(record.mesh_id)
+                incident.meshes = (*incident.meshes, _mesh_facts(facts)) if facts is not None else incident.meshes
             if len(incident.records) >= _MOST:
                 incident.left_out += 1
             else:
@@ -176,9 +200,10 @@ class Failures:
         return torchelastic.read(path)
 
     def _begin(self) -> Incident:
-        number = self._incident.number + 1 if self._incident is not None else 1
+        number = self._incidents[-1].number + 1 if self._incidents else 1
         argv = tuple(sys.orig_argv)
-        incident = self._incident = Incident(number, self._services.run_id, argv, time.time_ns() / 1e9)
+        incident = Incident(number, self._services.run_id, argv, time.time_ns() / 1e9)
+        self._incidents.append(incident)
         incident.meshes = tuple(_mesh_facts(mesh) for mesh in self._services.meshes())
         self._collected = False
         self._answers = []
@@ -209,7 +234,7 @@ class Failures:
             self._done(incident)
 
     def _done(self, incident: Incident) -> None:
-        if incident is self._incident:
+        if incident is self._incidents[-1]:
             self._collected = True
         self._write(incident)
 
@@ -220,19 +245,18 @@ class Failures:
 
     def _write_again(self) -> None:
         self._writing = False
-        if self._incident is not None:
-            self._write(self._incident)
+        self._write(self._incidents[-1])
 
     def finish(self) -> None:
         """The program ends: write what has come since the file was written."""
-        incident = self._incident
+        incident = self._incidents[-1] if self._incidents else None
         if incident is not None and self._written != (incident.number, len(incident.records)):
             self._write(incident)
 
     def _write(self, incident: Incident) -> None:
         """Write the file; any thread. What cannot be written is said once: the report goes to the terminal anyway."""
         with self._changed:
-            if incident is self._incident and self._answers:
+            if incident is self._incidents[-1] and self._answers:
                 silent = {
                     (record.mesh_id, rank)
                     for record in incident.records
@@ -256,19 +280,18 @@ class Failures:
 
     # -- the script's last words
 
-    def script_failed(self, _mesh_id: str, error: BaseException) -> None:
+    def collect(self, error: BaseException) -> None:
         """Wait for what belongs to ``error``, before its mesh is stopped. A thread of the script."""
-        wanted = list(_references(error))
+        wanted = list(references(error))
         if not wanted:
             return
-        for silence in _silences(error):
-            if all(silence is not known for known in self._silences):
-                self._silences.append(silence)
+        for silence in silences(error):
+            if silence not in self._silences:
+                self._silences.add(silence)
                 self._services.call_soon(functools.partial(self._add_silence, silence))
 
         def complete() -> bool:
-            incident = self._incident
-            return incident is not None and self._collected and all(_known(each, incident) for each in wanted)
+            return self._collected and all(self._incident_of(about) is not None for _, about in wanted)
 
         with self._changed:
             deadline = time.monotonic() + _PATIENCE
@@ -276,26 +299,44 @@ class Failures:
             # What fails alike does so at about the same time.
             while (quiet := self._last + _QUIET - time.monotonic()) > 0 and time.monotonic() < deadline:
                 self._changed.wait(quiet)
-            incident = self._incident
-            if incident is not None and any(_known(each, incident) for each in wanted):
-                incident.caller = _caller(error) or incident.caller
-                incident.call = _call(error) or incident.call
+            unknown = [each for each, about in wanted if self._incident_of(about) is None]
+        for each in unknown:
+            # It was only counted, or has got lost: what the script was told is known all the same.
+            place = own_attribute(each, "__dict__").get("place")
+            record = record_of(each, self._name_of(place.mesh_id)) if place is not None else None
+            if record is not None:
+                self._add_late(record)
+        with self._changed:
+            incident = self._meant_by(error)
+            if incident is not None:
+                incident.caller = caller_of(error) or incident.caller
+                incident.call = call_of(error) or incident.call
                 incident.error = str(error).partition("\n")[0][:2000]
+                incident.since = sent_at(error)
+
+    def _name_of(self, mesh_id: str) -> str:
+        facts = self._facts(mesh_id)
+        return "" if facts is None else str(facts["name"])
+
+    def _incident_of(self, about: Reference) -> Incident | None:
+        """Return the latest incident with a failure, under the lock."""
+        return next((each for each in reversed(self._incidents) if _find(about, each) is not None), None)
+
+    def _meant_by(self, error: BaseException) -> Incident | None:
+        return next((each for _, about in references(error) if (each := self._incident_of(about)) is not None), None)
 
     def report(self, error: BaseException | None) -> str:
         """Return the report about ``error``, or about what nobody was told of; "" if there is none. Any thread."""
         if error is not None:
-            self.script_failed("", error)
+            self.collect(error)
         with self._changed:
-            incident = self._incident
-            if incident is None:
-                return ""
-            if error is not None and not any(_known(each, incident) for each in _references(error)):
-                return ""
             if error is None:
                 self._changed.wait_for(lambda: self._collected, _PATIENCE)
+            incident = self._unseen if error is None else self._meant_by(error)
+            if incident is None:
+                return ""
             self._write(incident)
-            verdict = judge(incident.records)
+            verdict = judge(incident.records, incident.since)
             text = render(incident, verdict)
             self._tell_launcher(incident, verdict, text)
             return text
@@ -314,11 +355,12 @@ class Failures:
             self._services.announce(f"the launcher could not be told of the failure: {error.strerror}")
 
     def find(self, failure: str, mesh_id: str, rank: int) -> FailureRecord | None:
-        """Return a record of the latest incident; waits for it. Any thread but the loop's."""
+        """Return the record of a failure; waits for it. Any thread but the loop's."""
         wanted = Reference(failure, mesh_id, rank)
         with self._changed:
-            self._changed.wait_for(lambda: self._incident is not None and _known(wanted, self._incident), _PATIENCE)
-            return _find(wanted, self._incident) if self._incident is not None else None
+            self._changed.wait_for(lambda: self._incident_of(wanted) is not None, _PATIENCE)
+            incident = self._incident_of(wanted)
+            return _find(wanted, incident) if incident is not None else None
 
 
 def _find(wanted: Reference, incident: Incident) -> FailureRecord | None:
@@ -327,44 +369,6 @@ def _find(wanted: Reference, incident: Incident) -> FailureRecord | None:
         if here and (record.id == wanted.failure if wanted.failure else True):
             return record
     return None
-
-
-def _known(wanted: Reference, incident: Incident) -> bool:
-    return _find(wanted, incident) is not None
-
-
-def _references(error: BaseException) -> Iterator[Reference]:
-    for facts in capture(error).all():
-        if facts.about is not None and facts.about.rank >= 0:
-            yield facts.about
-
-
-def _call(error: BaseException) -> str:
-    """Return the call that the error is about."""
-    endpoint, place = getattr(error, "endpoint", ""), getattr(error, "place", None)
-    return f"{place.actor}.{endpoint}()" if endpoint and place is not None and place.actor else ""
-
-
-def _caller(error: BaseException) -> str:
-    """Return the innermost line of the script that the error has passed."""
-    found = ""
-    walker = error.__traceback__
-    while walker is not None:
-        code = walker.tb_frame.f_code
-        if not code.co_filename.startswith(RUNTIME_FILES):
-            name = "" if code.co_name == "<module>" else f" in {code.co_name}"
-            found = f"{code.co_filename}:{walker.tb_lineno}{name}"
-        walker = walker.tb_next
-    return found
-
-
-def _silences(error: BaseException | None) -> Iterator[CallTimeout]:
-    for _ in range(10):
-        if error is None:
-            return
-        if isinstance(error, CallTimeout) and error.missing:
-            yield error
-        error = error.__cause__ or error.__context__
 
 
 def _stacks_of(incident: Incident, answers: list[Group], wanted: Callable[[tuple[str, int]], bool]) -> dict[str, Any]:
@@ -452,17 +456,20 @@ def load(services: RootServices) -> None:
     services.tables["failure"] = failures
     services.rank_events["failure.record"] = failures.record
     services.rank_lost.append(failures.lost)
-    hooks.script_failed.append(failures.script_failed)
     origin = Origin("", "this_proc", 0, os.uname().nodename, os.getpid())
     recorder = Recorder(origin, failures.own)
-    hooks.raised.append(recorder.raised)
-    hooks.call_sent.append(failures.watchdog.sent)
+    mine: list[tuple[list[Any], Any]] = [
+        (hooks.raised, recorder.raised),
+        (hooks.call_sent, failures.watchdog.sent),
+    ]
+    for functions, function in mine:
+        functions.append(function)
 
     def unload() -> None:
         failures.finish()
         # The hooks are this process's, which may make another root.
-        hooks.script_failed.remove(failures.script_failed)
-        hooks.raised.remove(recorder.raised)
-        hooks.call_sent.remove(failures.watchdog.sent)
+        for functions, function in mine:
+            if function in functions:  # one that has failed was taken out
+                functions.remove(function)
 
     services.closing.append(unload)

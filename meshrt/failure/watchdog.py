@@ -1,10 +1,12 @@
 """``proc_mesh(watchdog=seconds)``: says which ranks have not answered a call for so long, and where they are.
 
-Nothing is ended by it: the call goes on, and is looked at again after twice the time. Time during which a person holds
-a rank at a breakpoint does not count.
+Nothing is ended by it: the call goes on, and is looked at again after twice the time. While a person holds a rank at a
+breakpoint nothing is said.
 """
 
 from __future__ import annotations
+
+import weakref
 
 from meshrt.hooks import Gathered, PendingCall, RootServices
 from meshrt.inspect import STACKS, Stacks, render_stacks
@@ -31,16 +33,20 @@ class Watchdog:
         """A call was sent. Any thread."""
         seconds = self._seconds.get(call.mesh_id)
         if seconds is not None:
-            self._services.call_soon(lambda: self._later(call, seconds, seconds))
+            known = weakref.ref(
+                call
+            )  # what is answered and let go of has its answers no longer than without a watchdog
+            self._services.call_soon(lambda: self._later(known, seconds, seconds))
 
-    def _later(self, call: PendingCall, seconds: float, waited: float) -> None:
-        self._services.call_later(seconds, lambda: self._look(call, seconds, waited))
+    def _later(self, known: weakref.ref[PendingCall], seconds: float, waited: float) -> None:
+        self._services.call_later(seconds, lambda: self._look(known, seconds, waited))
 
-    def _look(self, call: PendingCall, seconds: float, waited: float) -> None:
-        if call.done():
+    def _look(self, known: weakref.ref[PendingCall], seconds: float, waited: float) -> None:
+        call = known()
+        if call is None or call.done():
             return
         if self._services.held():
-            self._later(call, seconds, waited)
+            self._later(known, seconds, waited)
             return
         overdue = call.overdue(waited)
         missing = [place.rank for place in overdue.missing]
@@ -61,4 +67,4 @@ class Watchdog:
 
         body = {"actor": "", "verbose": False}
         self._services.gather({call.mesh_id: missing}, STACKS, body, _STACK_SECONDS, report, stack_suffices=True)
-        self._later(call, 2 * seconds, waited + 2 * seconds)
+        self._later(known, 2 * seconds, waited + 2 * seconds)

@@ -334,6 +334,7 @@ class Agent:
     # -- silent ranks
 
     def _tick(self) -> None:
+        self._out_of_memory.look()
         self._pulse.tick(tuple(self._children.values()))
         self._later(self._pulse.interval(len(self._children)), self._tick)
 

@@ -6,10 +6,13 @@ Documented in the kernel's Documentation/admin-guide/cgroup-v2.rst (``memory.eve
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 __all__ = ["OutOfMemory"]
 
+#: Seconds between a kill and the end of the process, at most.
+_SOON = 2.0
 _MEMBERSHIP = "/proc/self/cgroup"
 _V2 = "/sys/fs/cgroup"
 _V1 = "/sys/fs/cgroup/memory"
@@ -21,13 +24,28 @@ class OutOfMemory:
     def __init__(self) -> None:
         self._file = _counter_file()
         self._seen = self._count()
+        #: Kills that no end of a process was put down to yet, and until when (monotonic) one may be.
+        self._kills = 0
+        self._until = 0.0
+
+    def look(self) -> None:
+        """Count; to be called from time to time."""
+        now = self._count()
+        if now is None or self._seen is None:
+            return
+        if now > self._seen:
+            self._kills, self._until = self._kills + now - self._seen, time.monotonic() + _SOON
+        elif time.monotonic() > self._until:
+            self._kills = 0
+        self._seen = now
 
     def evidence(self) -> str:
-        """Return what speaks for the out-of-memory killer since the last time, or ""."""
-        before, self._seen = self._seen, self._count()
-        if before is None or self._seen is None or self._seen <= before:
+        """Return what speaks for it that a process which was just killed was killed for want of memory, or ""."""
+        self.look()
+        if not self._kills:
             return ""
-        return f"out of memory: the kernel's oom_kill counter of its control group rose from {before} to {self._seen}"
+        self._kills -= 1
+        return "out of memory: the kernel's oom_kill counter of its control group has just risen"
 
     def _count(self) -> int | None:
         if self._file is None:

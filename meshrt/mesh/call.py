@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar, cast
@@ -44,12 +45,13 @@ _pack = msgpack.Packer().pack
 class _Answers(Future[T]):
     """The answers of the ranks of a target; finished when all are there, or at the first failure."""
 
-    __slots__ = ("_endpoint", "_failed", "_frames", "_left", "_lost", "_target")
+    __slots__ = ("_endpoint", "_failed", "_frames", "_left", "_lost", "_sent", "_target")
 
     def __init__(self, driver: Driver, target: Target, endpoint: str) -> None:
         super().__init__(driver)
         self._target = target
         self._endpoint = endpoint
+        self._sent = time.monotonic_ns()
         self._left = len(target.shape)
         self._frames: list[Frame | None] = [None] * self._left
         #: Those that have raised, the first one first.
@@ -83,6 +85,12 @@ class _Answers(Future[T]):
 
     def _check(self) -> None:
         """Raise the failure, if there is one."""
+        error = self._error_of_ranks()
+        if error is not None:
+            error.sent = self._sent
+            raise error
+
+    def _error_of_ranks(self) -> MeshError | None:
         if self._failed:
             (position, frame), *further = self._failed
             error = remote_error(self._target.place(position), self._endpoint, frame)
@@ -91,13 +99,14 @@ class _Answers(Future[T]):
                     (self._target.place(other), frame) for other, frame in sorted(further, key=lambda each: each[0])
                 )
                 add_others(error, also)
-            raise error
+            return error
         if self._lost:
             # In the order of the ranks, whatever the order in which they were found dead.
             lost = sorted(self._lost, key=lambda entry: entry[0])
             position, fate, sent = lost[0]
             others = [self._target.place(other) for other, _, _ in lost[1:]]
-            raise fate.error(self._target.place(position), self._endpoint, may_have_run=sent, others=others)
+            return fate.error(self._target.place(position), self._endpoint, may_have_run=sent, others=others)
+        return None
 
     def _load(self, position: int) -> Any:
         frame = self._frames[position]
@@ -109,7 +118,9 @@ class _Answers(Future[T]):
         missing = [position for position, frame in enumerate(self._frames) if frame is None]
         places = [self._target.place(position) for position in missing]
         folded = fold_ranks([place.rank for place in places])
-        return CallTimeout(f"{self._target.name}.{self._endpoint}()", seconds, places, len(self._frames), folded)
+        error = CallTimeout(f"{self._target.name}.{self._endpoint}()", seconds, places, len(self._frames), folded)
+        error.sent = self._sent
+        return error
 
 
 def _load_result(frame: Frame, place: Callable[[int], RankPlace], position: int, endpoint: str) -> Any:

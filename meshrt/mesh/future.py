@@ -26,7 +26,7 @@ class Future(Pending, Generic[T]):
     Made by meshrt only. A time-out consumes nothing: the call goes on, and ``get`` may be called again.
     """
 
-    __slots__ = ("_error", "_lock", "_value")
+    __slots__ = ("__weakref__", "_error", "_lock", "_value")
 
     def __init__(self, driver: Driver) -> None:
         super().__init__(driver)
@@ -131,7 +131,7 @@ class Future(Pending, Generic[T]):
                         self._error = error
         if self._error is not None:
             # The same exception object may be raised many times; its traceback must not grow.
-            raise self._error.with_traceback(None)
+            raise BaseException.with_traceback(self._error, None)
         return self._value
 
     def __repr__(self) -> str:

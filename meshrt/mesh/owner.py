@@ -33,7 +33,7 @@ class MeshOwner(Protocol):
     def name_of(self, mesh_id: str) -> str: ...
     def initialized(self, mesh_id: str) -> Future[None]: ...
     def check_whole(self, mesh_id: str, shape: Shape) -> None: ...
-    def failed(self, mesh_id: str, error: BaseException) -> None: ...
+    def failed(self, error: BaseException) -> None: ...
     def watch(self, mesh_id: str, seconds: float) -> None: ...
     def stop(self, mesh_id: str, grace: float) -> Future[None]: ...
 
@@ -87,12 +87,11 @@ class RankOwner:
         if len(shape) != self._sizes[mesh_id]:
             raise UsageError(f"{self._names[mesh_id]} is stopped as a whole, this is a slice of it ({shape})")
 
-    def failed(self, mesh_id: str, error: BaseException) -> None:
+    def failed(self, error: BaseException) -> None:
         """The root hears of it by the error that this rank itself ends with."""
 
     def watch(self, mesh_id: str, seconds: float) -> None:
-        """Only the root looks after calls. Raises UsageError."""
-        raise UsageError("watchdog= is for the script: a rank that waits is seen by the watchdog of whoever called it")
+        """Only the root looks after calls (`proc_mesh` has refused it)."""
 
     def stop(self, mesh_id: str, grace: float) -> Future[None]:
         """Ask the root to end the mesh, behind the calls that this rank has sent."""

@@ -18,6 +18,7 @@ from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old
 from meshrt.mesh.spec import EnvOption, MeshSpec, PostMortem, check_name, check_seconds, default_sizes
 from meshrt.mesh.target import Target
 from meshrt.selection import MeshTrait, Shape
+from meshrt.transport.process import current_runtime, has_runtime
 from meshrt.wire import codec
 
 __all__ = ["HostMesh", "ProcMesh", "proc_mesh", "this_host"]
@@ -57,7 +58,11 @@ def proc_mesh(
         UsageError: A size, a name or an option is none.
         SpawnError: This machine cannot hold so many processes.
     """
-    seconds = None if watchdog is None else check_seconds("watchdog", watchdog)
+    seconds = None
+    if watchdog is not None:
+        seconds = check_seconds("watchdog", watchdog)
+        if has_runtime() and not current_runtime().is_root:
+            raise UsageError("watchdog= is for the script: a rank that waits is seen by the watchdog of its own caller")
     mesh = _spawn(MeshSpec.make(name, sizes or default_sizes(), env, setup, preload, post_mortem), engine)
     if seconds is not None:
         mesh._owner().watch(mesh.mesh_id, seconds)
@@ -127,8 +132,10 @@ class HostMesh(MeshTrait):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
-        self._tell_failed(error)
-        self.stop(_grace(kind))
+        try:
+            self._tell_failed(error)
+        finally:
+            self.stop(_grace(kind))
 
     def _tell_failed(self, error: BaseException | None) -> None:
         for mesh in self._started:
@@ -138,9 +145,11 @@ class HostMesh(MeshTrait):
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
-        self._tell_failed(error)
-        for future in self.stop(_grace(kind)):
-            await future
+        try:
+            self._tell_failed(error)
+        finally:
+            for future in self.stop(_grace(kind)):
+                await future
 
     def __repr__(self) -> str:
         return "<HostMesh of this host>"
@@ -253,20 +262,24 @@ class ProcMesh(MeshTrait):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
-        self._tell_failed(error)
-        self._begin_stop(_grace(kind)).get()
+        try:
+            self._tell_failed(error)
+        finally:
+            self._begin_stop(_grace(kind)).get()
 
     def _tell_failed(self, error: BaseException | None) -> None:
         """The block ends: what belongs to its error is looked at while the ranks still are there."""
         if error is not None and not self._has_stopped():
-            self._owner().failed(self._mesh_id, error)
+            self._owner().failed(error)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
-        self._tell_failed(error)
-        await self._begin_stop(_grace(kind))
+        try:
+            self._tell_failed(error)
+        finally:
+            await self._begin_stop(_grace(kind))
 
     def get(self, timeout: float | None = None) -> Self:
         """Wait until every process has been started and return this mesh."""

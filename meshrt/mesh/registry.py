@@ -44,6 +44,8 @@ class MeshRecord:
             driver, f"starting the ranks of {name}", lambda: self._places(self.pids.keys() | self.fates.keys())
         )
         self.stopped: Settled[None] | None = None
+        #: When what runs on it is interrupted, because it is stopped: monotonic ns; 0 until somebody has asked for it.
+        self.interrupted = 0
         self.stopped_agents: set[AgentLink] = set()
         self.born_callbacks: dict[int, list[Callable[[], None]]] = {}
         self.gone_callbacks: dict[int, list[Callable[[Fate], None]]] = {}
@@ -52,6 +54,11 @@ class MeshRecord:
     def agents(self) -> list[AgentLink]:
         """The agents that have ranks of this mesh, each once."""
         return list(dict.fromkeys(self.agent_of))
+
+    def interrupt_after(self, grace: float) -> None:
+        """Note that whatever runs after ``grace`` seconds is ended."""
+        moment = time.monotonic_ns() + int(max(0.0, grace) * 1e9)
+        self.interrupted = min(self.interrupted or moment, moment)
 
     def begin_stop(self, driver: Driver) -> Settled[None]:
         """Make (and keep) the future of the mesh's end."""
@@ -180,6 +187,7 @@ class Registry:
                     "gone": {rank: [str(fate), record.ended[rank]] for rank, fate in record.fates.items()},
                     "silent": dict(record.silent),
                     "stopping": record.stopped is not None,
+                    "interrupted": record.interrupted,
                     "actors": [{"name": name} for name in record.running_actors()],
                 }
                 for record in self.running()

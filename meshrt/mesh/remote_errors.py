@@ -23,6 +23,14 @@ from meshrt.wire.messages import error_from_wire
 
 __all__ = ["actor_error", "add_others"]
 
+#: What is taken from `ActorError` and from Python, whatever the user's class has under that name ...
+_PLAIN = (
+    *("__repr__", "__getattribute__", "__setattr__", "__eq__", "__hash__"),
+    *("__cause__", "__context__", "__suppress_context__", "__traceback__"),
+    *("args", "with_traceback", "add_note", "rank"),
+)
+#: ... and what lies in the error itself.
+_OWN = ("place", "endpoint", "remote", "exception", "others", "others_text", "sent", "__notes__")
 #: Kinds of further errors that are told, and characters of a message of theirs.
 _KINDS = 5
 _MESSAGE = 200
@@ -104,10 +112,11 @@ def _named(name: str) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _class_for(kind: type[Exception]) -> type[ActorError]:
-    # What Python asks every object for is not asked of the user's class.
-    plain = ("__repr__", "__getattribute__", "__setattr__", "__eq__", "__hash__")
+    # What Python and meshrt ask every error for is not asked of the user's class.
     facts = {
-        **{name: getattr(ActorError, name) for name in plain},
+        **{name: getattr(ActorError, name) for name in _PLAIN},
+        **{name: _Own(name) for name in _OWN},
+        "record": ActorError.record,
         "__bool__": lambda _error: True,
         "__module__": ActorError.__module__,
         "__doc__": ActorError.__doc__,
@@ -118,6 +127,27 @@ def _class_for(kind: type[Exception]) -> type[ActorError]:
         return type(ActorError.__name__, (ActorError, kind), facts)
     except Exception:  # its memory is laid out in another way, its metaclass objects, it wants no subclass ...
         return ActorError
+
+
+class _Own:
+    """An attribute that lies in the error's dictionary, although a class has something else of that name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, error: Any, _cls: Any = None) -> Any:
+        if error is None:
+            return self
+        try:
+            return own_attribute(error, "__dict__")[self._name]
+        except KeyError:
+            defaults: Any = vars(ActorError)
+            if self._name in ("others", "others_text", "sent"):
+                return defaults.get(self._name, 0)
+            raise AttributeError(self._name) from None
+
+    def __set__(self, error: Any, value: Any) -> None:
+        own_attribute(error, "__dict__")[self._name] = value
 
 
 def _builtin(cls: type) -> type:

@@ -165,9 +165,9 @@ class Root:
                 "stop an actor on a slice with its own stop()"
             )
 
-    def failed(self, mesh_id: str, error: BaseException) -> None:
-        """A block that owns the mesh ends with an exception, and the mesh with it."""
-        self.script.failed(mesh_id, error)
+    def failed(self, error: BaseException) -> None:
+        """A block that owns a mesh ends with an exception, and the mesh with it."""
+        self.script.failed(error)
 
     def watch(self, mesh_id: str, seconds: float) -> None:
         """Tell of calls to the mesh that are not answered for so long."""
@@ -176,6 +176,7 @@ class Root:
     def stop(self, mesh_id: str, grace: float) -> Future[None]:
         """End a mesh; the same future for everybody who asks."""
         record = self.registry.meshes[mesh_id]
+        record.interrupt_after(grace)
         with self._lock:
             if record.stopped is not None:
                 if grace <= 0 and not record.stopped.finished:
@@ -396,8 +397,7 @@ class Root:
                 record.initialized.get(max(0.0, deadline - time.monotonic()))
 
     def _finish(self) -> None:
-        if self.at_exit:
-            self.script.at_end()
+        self.script.at_end(sets_status=self.at_exit)
         for function in self._last:
             function()
         self.script.uninstall()
@@ -416,6 +416,8 @@ class Root:
 
     def _in_forked_child(self) -> None:
         """A fork of the script must not keep its links open: agents and terminals would not see its end."""
+        hooks.clear()
+        self.script.uninstall()
         for agent in self._placement.all():
             agent.abandon()
         if self._tools is not None:

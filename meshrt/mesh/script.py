@@ -19,6 +19,7 @@ from meshrt.errors import RUNTIME_FILES, MeshError, one_line
 from meshrt.hooks import hooks
 from meshrt.mesh.terminal import Terminal
 from meshrt.transport.directories import ERROR_FILE
+from meshrt.wire.codec import own_attribute, text_of
 
 if TYPE_CHECKING:
     from meshrt.mesh.services import Services
@@ -27,6 +28,7 @@ __all__ = ["Script"]
 
 #: Characters of the line that says what came from a rank.
 _HEADLINE = 500
+_STDLIB = os.path.join(os.path.dirname(os.__file__), "")
 _HEAD = "Traceback (most recent call last):\n"
 _CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
 _CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
@@ -37,6 +39,9 @@ class Reporter(Protocol):
 
     #: Failures that no caller was told of.
     stray: int
+
+    def collect(self, error: BaseException) -> None:
+        """Wait for what belongs to ``error``, before its mesh is stopped."""
 
     def report(self, error: BaseException | None) -> str:
         """Return the report about ``error``, or about what nobody was told of."""
@@ -66,7 +71,9 @@ class Script:
         errors.find_record = self._find
 
     def uninstall(self) -> None:
-        """Undo `install`, unless somebody has taken over since."""
+        """Undo `install`, unless somebody has taken over since, or an error of a rank is on its way to the hook."""
+        if _is_of_a_rank(sys.exc_info()[1]):
+            return
         if sys.excepthook is self._hook:
             sys.excepthook = self._before
         if errors.find_record == self._find:
@@ -74,8 +81,7 @@ class Script:
 
     def _find(self, failure: str, mesh_id: str, rank: int) -> Any:
         self.load_failures()
-        reporter: Reporter = self._services.tables["failure"]
-        return reporter.find(failure, mesh_id, rank)
+        return self._reporter.find(failure, mesh_id, rank)
 
     def load_failures(self) -> None:
         """Load what collects failures."""
@@ -86,37 +92,51 @@ class Script:
         self.load_failures()
         self._services.tables["failure"].watchdog.watch(mesh_id, seconds)
 
-    def failed(self, mesh_id: str, error: BaseException) -> None:
+    def failed(self, error: BaseException) -> None:
         """A block that owns a mesh ends with an exception: what belongs to it is collected before the mesh ends."""
         if _is_of_a_rank(error):
             self.load_failures()
-            hooks.run(hooks.script_failed, mesh_id, error)
+            self._reporter.collect(error)
 
-    def at_end(self) -> None:
-        """Report what nobody was told of. The interpreter's last."""
+    @property
+    def _reporter(self) -> Reporter:
+        reporter: Reporter = self._services.tables["failure"]
+        return reporter
+
+    def at_end(self, *, sets_status: bool) -> None:
+        """Report what nobody was told of; with ``sets_status`` the process is on its way out."""
         reporter: Reporter | None = self._services.tables.get("failure")
         if reporter is None or not reporter.stray:
             return
         if not self._reported:
             self._print("\n" + reporter.report(None))
-        _exit_with(1)
+        if sets_status:
+            _exit_with(1)
 
     def _excepthook(self, kind: type[BaseException], error: BaseException, walker: TracebackType | None) -> None:
         if os.getpid() != self._pid or self._before is not sys.__excepthook__:
             self._before(kind, error, walker)
             return
+        try:
+            self._show(kind, error, walker)
+        except KeyboardInterrupt:
+            self._before(kind, error, walker)  # whoever waits no longer for the report is told what there is
+        except Exception as failure:  # of a hostile exception class, say
+            self._before(kind, error, walker)
+            self._print(f"meshrt: no report: {type(failure).__name__}: {failure}\n")
+
+    def _show(self, kind: type[BaseException], error: BaseException, walker: TracebackType | None) -> None:
         if issubclass(kind, KeyboardInterrupt):
             self._print(f"meshrt: interrupted{_place(walker)}\n")
         elif not _is_of_a_rank(error):
             self._before(kind, error, walker)
             if os.environ.get(ERROR_FILE):
                 self.load_failures()
-                self._services.tables["failure"].tell_launcher(error)
+                self._reporter.tell_launcher(error)
         else:
             self.load_failures()
             self._reported = True
-            reporter: Reporter = self._services.tables["failure"]
-            report = reporter.report(error)
+            report = self._reporter.report(error)
             text = "".join(_folded(traceback.TracebackException.from_exception(error), error, brief=bool(report)))
             self._print(text + (f"\n{report}" if report else ""))
 
@@ -137,11 +157,12 @@ def _is_of_a_rank(error: BaseException | None) -> bool:
         if current is None or id(current) in seen:
             continue
         seen.add(id(current))
-        if isinstance(current, MeshError) and (hasattr(current, "place") or hasattr(current, "missing")):
+        facts = own_attribute(current, "__dict__")
+        if issubclass(type(current), MeshError) and ("place" in facts or "missing" in facts):
             return True
-        waiting += [current.__cause__, current.__context__]
-        if isinstance(current, BaseExceptionGroup):
-            waiting += current.exceptions
+        waiting += [own_attribute(current, "__cause__"), own_attribute(current, "__context__")]
+        if issubclass(type(current), BaseExceptionGroup):
+            waiting += BaseExceptionGroup.__dict__["exceptions"].__get__(current)
     return False
 
 
@@ -151,11 +172,12 @@ def _folded(shown: Any, error: BaseException, *, brief: bool) -> Iterator[str]:
     Args:
         brief: Of what came from a rank, only the first line: the report says the rest.
     """
-    if error.__cause__ is not None and shown.__cause__ is not None:
-        yield from _folded(shown.__cause__, error.__cause__, brief=brief)
+    cause, context = own_attribute(error, "__cause__"), own_attribute(error, "__context__")
+    if cause is not None and shown.__cause__ is not None:
+        yield from _folded(shown.__cause__, cause, brief=brief)
         yield _CAUSE
-    elif error.__context__ is not None and shown.__context__ is not None and not error.__suppress_context__:
-        yield from _folded(shown.__context__, error.__context__, brief=brief)
+    elif context is not None and shown.__context__ is not None and not own_attribute(error, "__suppress_context__"):
+        yield from _folded(shown.__context__, context, brief=brief)
         yield _CONTEXT
     if isinstance(error, BaseExceptionGroup) and not isinstance(error, MeshError):
         yield from shown.format(chain=False)
@@ -164,8 +186,13 @@ def _folded(shown: Any, error: BaseException, *, brief: bool) -> Iterator[str]:
     if frames:
         yield _HEAD
         yield from traceback.StackSummary.from_list(frames).format()
-    text = "".join(shown.format_exception_only())
-    yield one_line(text.partition("\n")[0], _HEADLINE) + "\n" if brief and isinstance(error, MeshError) else text
+    if brief and isinstance(error, MeshError):
+        name = f"{type(error).__module__}.{type(error).__name__}"
+        yield one_line(f"{name}: {text_of(error).partition(chr(10))[0]}", _HEADLINE) + "\n"
+        remote = getattr(getattr(error, "remote", None), "notes", ())
+        yield from (f"{note}\n" for note in getattr(error, "__notes__", ()) if note not in remote)
+    else:
+        yield from shown.format_exception_only()
 
 
 def _place(walker: TracebackType | None) -> str:
@@ -173,7 +200,7 @@ def _place(walker: TracebackType | None) -> str:
     found = ""
     while walker is not None:
         code = walker.tb_frame.f_code
-        if not code.co_filename.startswith(RUNTIME_FILES):
+        if not code.co_filename.startswith((RUNTIME_FILES, _STDLIB)):
             found = f" at {code.co_filename}:{walker.tb_lineno}, in {code.co_name}"
         walker = walker.tb_next
     return found
@@ -184,17 +211,16 @@ def _exit_with(status: int) -> None:
 
     An interpreter that is on its way out cannot change its status any more; ``os._exit`` could, but would leave out
     what others have registered with `atexit`. So it is left to the C library: what is registered there runs behind the
-    interpreter's own end.
+    interpreter's own end. There ``exit`` goes on with what is left to run, and with another status (glibc's
+    ``__run_exit_handlers``; musl ends at once).
     """
     import ctypes  # start-up: only where something has failed
 
     try:
         library = ctypes.CDLL(None)
         register = library.__cxa_atexit
-        functions = [ctypes.cast(function, ctypes.c_void_p) for function in (library._exit, library.fflush)]
+        leave = ctypes.cast(library.exit, ctypes.c_void_p)
     except (OSError, AttributeError):  # another C library
         return
     register.argtypes = [ctypes.c_void_p] * 3
-    # The last one that is registered runs first.
-    register(functions[0], status, None)
-    register(functions[1], None, None)
+    register(leave, status, None)

@@ -5,6 +5,7 @@ Implements `meshrt.hooks.RootServices`. On the root's loop unless a method says 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -121,7 +122,8 @@ class Services:
 
     def call_soon(self, function: Callable[[], None]) -> None:
         """Run ``function`` on the loop. Any thread."""
-        self._loop.call_soon_threadsafe(function)
+        with contextlib.suppress(RuntimeError):  # the loop has been closed: so has what it would act on
+            self._loop.call_soon_threadsafe(function)
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> None:
         """Run ``function`` on the loop after ``seconds``."""

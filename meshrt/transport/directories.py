@@ -188,9 +188,14 @@ def remove_tree(path: Path) -> None:
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Write a small file so that a reader sees all of it or nothing; mode 0600."""
+    """Write a file so that a reader sees all of it or nothing; mode 0600. Raises OSError, and leaves nothing then."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "w") as file:
-        file.write(text)
-    temporary.replace(path)
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise

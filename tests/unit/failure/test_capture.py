@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import datetime
 import enum
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 from meshrt.errors import ActorError, CallTimeout, ProcessDied, RankPlace, RemoteException
-from meshrt.failure.capture import MASK, capture, masked
+from meshrt.failure.capture import MASK, capture, masked, references
 from meshrt.failure.record import Frame
 
 PLACE = RankPlace("m", "trainer", 2)
@@ -97,7 +98,7 @@ def test_variables_are_shown_as_they_lie_there() -> None:
     assert locals_of(fail, [1, 2]) == {
         "batch": "[1, 2]",
         "path": "PosixPath('/x')",
-        "colour": "<Colour.RED: 1>",
+        "colour": "Colour.RED",
         "hostile": f"<{__name__}.Hostile>",
         "hostile.size": "3",
         "hostile.api_key": MASK,
@@ -183,6 +184,60 @@ def test_an_exception_that_refuses_everything() -> None:
 
     facts = capture(caught(fail))
     assert facts.type.endswith("Awkward") and "Exception" in facts.bases and facts.frames[-1].function == "fail"
+
+
+def test_no_code_of_the_users_is_run_for_values() -> None:
+    class Asked(Exception):
+        pass
+
+    class Loud:
+        def __repr__(self) -> str:
+            raise SystemExit
+
+        __lt__ = __len__ = __iter__ = __hash__ = None  # type: ignore[assignment]
+
+    class Mapped(dict):  # type: ignore[type-arg]
+        def __getitem__(self, key: object) -> object:
+            raise SystemExit
+
+        __len__ = __iter__ = items = keys = __getitem__  # type: ignore[assignment]
+
+    class Member(enum.Enum):
+        ONE = Loud()
+
+    def fail() -> None:
+        loud = Loud()
+        values, part, method = {1: loud}.values(), slice(loud), loud.__repr__
+        mapped, member, repeated = Mapped(a=loud), Member.ONE, itertools.repeat(loud)  # noqa: F841
+        try:
+            raise Asked(loud)
+        except Asked as error:
+            kept = error  # noqa: F841
+        raise ValueError(len(values), part, method)
+
+    found = locals_of(fail)
+    assert found["member"] == "Member.ONE" and found["mapped"].startswith("{'a': <")
+    assert all("Loud" in found[name] or found[name].startswith("<") for name in ("values", "part", "repeated"))
+
+
+def test_whom_an_exception_is_about_that_was_left_out() -> None:
+    def fail() -> None:
+        try:
+            raise ProcessDied(PLACE, signal=9)
+        except ProcessDied:
+            raise RuntimeError("no weights") from None
+
+    facts = capture(caught(fail))
+    assert not facts.linked and facts.about is not None and facts.about.rank == 2
+
+
+def test_references_go_through_long_chains_and_groups() -> None:
+    error: BaseException = ProcessDied(PLACE, signal=9)
+    for number in range(30):
+        error = _after(error, number)
+    assert [about.rank for _, about in references(error)] == [2]
+    group = BaseExceptionGroup("many", [*(ValueError(str(number)) for number in range(50)), error])
+    assert [about.rank for _, about in references(group)] == [2]
 
 
 def test_a_module_shows_none_of_its_names(tmp_path: Path) -> None:

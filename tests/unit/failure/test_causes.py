@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from meshrt.failure.causes import judge
 from meshrt.failure.record import ExceptionFacts, FailureRecord, Reference
+from meshrt.hooks import UNRAISABLE
 from tests.unit.failure.records import MS, death, raised
 
 #: What rank 0 is told of rank 2.
@@ -121,6 +122,37 @@ def test_a_process_that_ended_after_its_own_exception() -> None:
     verdict = judge([stray, death(2, 3, signal=None, exit_code=1)])
     assert verdict.roots == (stray,) and verdict.causes[1].evidence == "own"
     assert judge([stray, replace(death(2, 3), pid=7)]).causes[1].evidence == "later"
+
+
+def test_what_a_caller_had_been_told_of_before_is_not_the_cause() -> None:
+    """The script has handled it, and made another call."""
+    handled, fatal = raised(0, 1), raised(2, 50, "KeyError")
+    assert [root.rank for root in judge([handled, fatal]).roots] == [0]
+    assert judge([handled, fatal], since=20 * MS).roots == (fatal,)
+    stray = replace(handled, waited_for=False)
+    assert judge([stray, fatal], since=20 * MS).roots == (stray,)
+    told = raised(3, 51, "ActorError", about=Reference("a0.1", "m", 0))
+    assert judge([handled, told], since=20 * MS).roots == (handled,)
+
+
+def test_a_connection_error_that_surely_came_first_is_the_root() -> None:
+    first = raised(3, 1, "ConnectionResetError", "the database is gone")
+    assert roots(first, raised(5, 152)) == [3]
+
+
+def test_a_process_that_was_killed_is_no_consequence_of_its_own_exceptions() -> None:
+    stray = raised(2, 1, waited_for=False, what="thread 'loader'")
+    assert roots(stray, death(2, 3, signal=9)) == [2] and not judge([stray, death(2, 3)]).cause_of(death(2, 3))
+    assert judge([stray, death(2, 3, signal=9)]).causes[1].evidence == "later"
+    silent = raised(2, 1, waited_for=False, what=UNRAISABLE)
+    assert judge([silent, death(2, 3, signal=None, exit_code=1)]).causes[1].evidence == "later"
+
+
+def test_many_failures_are_judged_quickly_enough_for_a_report() -> None:
+    chain = [raised(0, 0)] + [
+        raised(rank, rank, "ActorError", about=Reference(f"a{rank - 1}.1", "m", rank - 1)) for rank in range(1, 1000)
+    ]
+    assert judge(chain).roots == (chain[0],)
 
 
 def test_nothing_has_failed() -> None:

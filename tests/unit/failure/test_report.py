@@ -29,7 +29,7 @@ def test_the_root_comes_last_and_the_victims_are_grouped() -> None:
     root = raised(37, 10)
     victims = [raised(rank, 11 + rank / 10, "ConnectionResetError", f"peer 37 of {rank}") for rank in range(32, 37)]
     told = [raised(rank, 20, "ActorError", "rank 37", about=Reference("a37.1", "m", 37)) for rank in range(1, 31, 2)]
-    text = render(incident(root, *victims, *told, ranks=64, caller="drive.py:31 in main"))
+    text = render(incident(root, *victims, *told, ranks=64, caller="drive.py:31 in main", call="trainer.step()"))
     assert "FAILED 21 of 64 ranks of train (n=64), 10.0 s after its start" in text
     assert "FOLLOWED FROM IT  20 ranks" in text
     assert "  5 x ConnectionResetError: peer 37 of 32\n      ranks 32-36" in text
@@ -53,7 +53,7 @@ def test_ambiguous_names_all_candidates() -> None:
 
 def test_a_root_of_which_nothing_has_come() -> None:
     part = last_part(render(incident(raised(0, 1, "ActorError", about=Reference("x", "m", 2)))))
-    assert part[0] == "ROOT CAUSE  rank 2, of which no record has come"
+    assert part[0] == "ROOT CAUSE  rank 2 of train, of which no record has come"
 
 
 def test_what_a_process_left() -> None:

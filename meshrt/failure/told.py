@@ -1,0 +1,88 @@
+"""What the script is told of a failure: which one an error means, and what can be known from the error alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from meshrt.errors import ActorError, CallTimeout, MeshError, ProcessDied, RankPlace
+from meshrt.failure.capture import references
+from meshrt.failure.record import ExceptionFacts, FailureRecord
+from meshrt.inspect.visibility import is_hidden_file, is_library_file
+from meshrt.wire.codec import own_attribute
+
+__all__ = ["call_of", "caller_of", "record_of", "sent_at", "silences"]
+
+
+def silences(error: BaseException) -> Iterator[CallTimeout]:
+    """Go through the time-outs in a chain."""
+    for each, _ in references(error):
+        if isinstance(each, CallTimeout):
+            yield each
+
+
+def sent_at(error: BaseException) -> int:
+    """Return when the call was sent that an error is about (monotonic ns); 0 if that is not known."""
+    sent = (int(own_attribute(each, "__dict__").get("sent", 0)) for each, _ in references(error))
+    return min((moment for moment in sent if moment), default=0)
+
+
+def caller_of(error: BaseException) -> str:
+    """Return the innermost line of the script's own that the error has passed."""
+    found = fallback = ""
+    walker = own_attribute(error, "__traceback__")
+    while walker is not None:
+        code = walker.tb_frame.f_code
+        if not is_hidden_file(code.co_filename):
+            name = "" if code.co_name == "<module>" else f" in {code.co_name}"
+            fallback = f"{code.co_filename}:{walker.tb_lineno}{name}"
+            found = found if is_library_file(code.co_filename) else fallback
+        walker = walker.tb_next
+    return found or fallback
+
+
+def call_of(error: BaseException) -> str:
+    """Return the call that an error is about: ``"trainer.step()"``."""
+    for each, _ in references(error):
+        facts = own_attribute(each, "__dict__")
+        endpoint, place = facts.get("endpoint"), facts.get("place")
+        if endpoint and isinstance(place, RankPlace) and place.actor:
+            return f"{place.actor}.{endpoint}()"
+    return ""
+
+
+def record_of(error: BaseException, mesh: str) -> FailureRecord | None:
+    """Return what an error itself tells of a failure, for one whose record has not come.
+
+    Args:
+        mesh: The name of its mesh.
+    """
+    facts = own_attribute(error, "__dict__")
+    place, endpoint = facts.get("place"), facts.get("endpoint", "")
+    if not isinstance(error, MeshError) or not isinstance(place, RankPlace):
+        return None
+    now = time.monotonic_ns()
+    common = {
+        "mesh_id": place.mesh_id,
+        "mesh": mesh,
+        "actor": place.actor,
+        "rank": place.rank,
+        "coordinates": dict(place.coordinates),
+        "host": place.host,
+        "pid": place.pid,
+        "endpoint": endpoint,
+        "waited_for": True,
+        "low": int(facts.get("sent", 0)) or now,
+        "high": now,
+        "time": time.time_ns() / 1e9,
+    }
+    if isinstance(error, ActorError):
+        remote = facts["remote"]
+        notes = (*remote.notes, *remote.traceback.splitlines()[-20:-1])
+        return FailureRecord(
+            id=remote.failure, exception=ExceptionFacts(remote.type, remote.message, notes=notes), **common
+        )
+    if isinstance(error, ProcessDied):
+        kind = "exit" if error.signal is None else "signal"
+        return FailureRecord(kind=kind, exit_code=error.exit_code, signal=error.signal, hint=error.hint, **common)
+    return FailureRecord(kind="exit", hint=str(error).partition("\n")[0], **common)

@@ -1,0 +1,119 @@
+"""Reports of programs that fail more than once, or in odd ways."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.functional.test_failures import PRELUDE, program, sections
+from tests.support.programs import environment, run_python
+
+
+def root_of(text: str) -> str:
+    return "\n".join(sections(text)[-1])
+
+
+def test_what_was_handled_is_not_the_cause_of_what_was_not(tmp_path: Path) -> None:
+    done = program(
+        tmp_path,
+        "one = trainer.slice(n=1)\n"
+        "try: one.everywhere.call_one('raise ValueError(\"handled\")').get()\n"
+        "except ValueError: pass\n"
+        "trainer.slice(n=3).everywhere.call_one('raise OSError(\"fatal\")').get()",
+    )
+    root = root_of(done.stderr)
+    assert root.startswith("ROOT CAUSE  trainer rank 3 (n=3)") and "OSError: fatal" in root and "[certain" in root
+    assert "ValueError" not in root and "FAILED LATER" not in done.stderr
+
+
+def test_a_failure_that_was_only_counted_ends_the_script_with_a_report(tmp_path: Path) -> None:
+    done = program(
+        tmp_path,
+        "for number in range(30):\n"
+        "    try: trainer.slice(n=1).everywhere.call_one('raise ValueError(\"again\")').get()\n"
+        "    except ValueError: pass\n"
+        "trainer.slice(n=1).everywhere.call_one('raise OSError(\"fatal\")').get()",
+    )
+    root = root_of(done.stderr)
+    assert root.startswith("ROOT CAUSE  trainer rank 1 (n=1)") and "OSError: fatal" in root
+
+
+def test_what_nobody_was_told_of_is_reported_whatever_came_after(tmp_path: Path) -> None:
+    done = program(
+        tmp_path,
+        "trainer.slice(n=1).everywhere.broadcast('raise KeyError(\"unseen\")')\ntime.sleep(2.5)\n"
+        "try: trainer.slice(n=2).everywhere.call_one('raise ValueError(\"handled\")').get()\n"
+        "except ValueError: pass",
+    )
+    assert done.returncode == 1
+    root = root_of(done.stderr)
+    assert "KeyError: 'unseen'" in root and "handled" not in root
+
+
+def test_what_the_end_of_the_mesh_interrupts_has_not_failed(tmp_path: Path) -> None:
+    code = (
+        "if current_rank().rank == 1: raise ValueError('real')\n"
+        "try: time.sleep(60)\n"
+        "except BaseException: raise RuntimeError('could not save')"
+    )
+    done = program(tmp_path, f"trainer.initialized.get()\ntrainer.everywhere.call({code!r}).get()")
+    root = root_of(done.stderr)
+    assert root.startswith("ROOT CAUSE  trainer rank 1 (n=1)") and "ValueError: real" in root
+    assert "[certain" in root and "FAILED 1 of 4 ranks" in done.stderr
+
+
+def test_the_program_is_shut_down_in_a_finally(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        PRELUDE + "from meshrt import shutdown_context\ntrainer = proc_mesh(n=4).spawn('trainer', Trainer)\n"
+        "try:\n    trainer.step.call(3).get()\nfinally:\n    shutdown_context()\n"
+    )
+    done = run_python(str(script), env=environment(MESHRT_RUNS=str(tmp_path / "runs")))
+    assert done.returncode == 1 and root_of(done.stderr).startswith("ROOT CAUSE  trainer rank 2 (n=2)")
+
+
+def test_a_fork_just_after_a_failure(tmp_path: Path) -> None:
+    """The child ends by itself, however far the parent had come with what it loads for a failure."""
+    done = program(
+        tmp_path,
+        "for number in range(5):\n"
+        "    try: trainer.slice(n=1).everywhere.call_one('raise ValueError').get()\n"
+        "    except ValueError as error: kept = error\n"
+        "    child = os.fork()\n"
+        "    if not child:\n"
+        "        try:\n"
+        "            with mesh: raise kept\n"
+        "        except Exception: os._exit(7)\n"
+        "    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7",
+    )
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+
+
+HOSTILE = """
+class Placed(Exception):
+    place = property(lambda self: 1 / 0)
+    remote = exception = endpoint = others = record = place
+class Slotted(Exception):
+    __slots__ = ("endpoint", "place", "remote")
+class Noted(Exception):
+    __notes__ = property(lambda self: 1 / 0)
+    __cause__ = __context__ = __traceback__ = __notes__
+class Formed(Exception):
+    def with_traceback(self, other): raise SystemExit
+"""
+
+
+@pytest.mark.parametrize("name", ["Placed", "Slotted", "Noted", "Formed", "SyntaxError"])
+def test_exception_classes_with_names_of_ours(name: str, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        PRELUDE + HOSTILE + "class Fails(Actor):\n    @endpoint\n    def fail(self):\n"
+        f"        raise {name}('odd')\n"
+        "with proc_mesh(n=2, name='train') as mesh:\n    mesh.spawn('fails', Fails).fail.call().get()\n"
+    )
+    done = run_python(str(script), env=environment(MESHRT_RUNS=str(tmp_path / "runs")))
+    assert done.returncode == 1 and "Error in sys.excepthook" not in done.stderr
+    assert re.search(rf"ActorError: fails\.fail\(\) raised on rank \d \(n=\d\) .*{name}: odd", done.stderr)
+    assert "ROOT CAUSE" in done.stderr
