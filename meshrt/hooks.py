@@ -307,8 +307,10 @@ class RootServices(Protocol):
     def meshes(self) -> Sequence[Mapping[str, Any]]:
         """Return what runs: ``{"mesh_id", "name", "shape" (wire form), "host": {rank: name}, "pid": {rank: pid},
         "alive": [ranks], "started": epoch seconds, "gone": {rank: [how, epoch seconds]}, "silent": {rank:
-        [state, epoch seconds]}, "stopping": bool, "interrupted": when what runs is ended for
-        that (monotonic ns) or 0, "actors": [{"name"}]}`` of each mesh."""
+        [state, epoch seconds]}, "stopping": bool, "actors": [{"name"}]}`` of each mesh."""
+
+    def interrupted(self, mesh_id: str) -> int:
+        """Return when what runs on a mesh is ended, because it is stopped: monotonic ns; 0: it goes on. Any thread."""
 
     def request_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> Awaitable[Body]:
         """Run a control operation on a rank. Raises SupervisionError at once if the rank is gone."""

@@ -93,11 +93,12 @@ class Failures:
     def record(self, mesh_id: str, rank: int, body: Body) -> None:
         """A rank tells of an exception."""
         record = FailureRecord.from_plain(body)
-        facts = self._facts(mesh_id)
-        if facts is not None and facts["interrupted"] and record.high > facts["interrupted"]:
+        interrupted = self._services.interrupted(mesh_id)
+        if interrupted and record.high > interrupted:
             return  # raised by what the end of its mesh has interrupted
-        if facts is not None and not record.coordinates:
-            record = replace(record, coordinates=_coordinates(facts, rank))
+        if not record.coordinates:
+            facts = self._facts(mesh_id)
+            record = replace(record, coordinates=_coordinates(facts, rank) if facts is not None else {})
         if record.exception is not None:
             record = replace(record, exception=_with_source(record.exception))
         self._add(record)

@@ -187,7 +187,6 @@ class Registry:
                     "gone": {rank: [str(fate), record.ended[rank]] for rank, fate in record.fates.items()},
                     "silent": dict(record.silent),
                     "stopping": record.stopped is not None,
-                    "interrupted": record.interrupted,
                     "actors": [{"name": name} for name in record.running_actors()],
                 }
                 for record in self.running()

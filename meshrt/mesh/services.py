@@ -91,6 +91,11 @@ class Services:
         """Describe what runs. Any thread."""
         return self._registry.describe()
 
+    def interrupted(self, mesh_id: str) -> int:
+        """Return when what runs on a mesh is ended, because it is stopped. Any thread."""
+        record = self._registry.meshes.get(mesh_id)
+        return 0 if record is None else record.interrupted
+
     def request_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> Awaitable[Body]:
         """Run a control operation on a rank."""
         record = self._registry.meshes.get(mesh_id)

@@ -99,6 +99,9 @@ class FakeRoot:
         assert operation == "debug.input"
         self.sent.append((mesh_id, rank, body))
 
+    def interrupted(self, mesh_id: str) -> int:
+        return 0
+
     def held(self) -> bool:
         return False
 
