@@ -31,42 +31,20 @@ def raised(
     """An exception of ``rank``, ``at`` milliseconds after the start; it may be ``cleaned_up`` ms older."""
     frames = (Frame("train.py", 88, "step", "loss = model(batch)", {"batch": "[1, 2]"}),)
     error = ExceptionFacts(kind, message, _BASES.get(kind, ("Exception", "BaseException")), frames=frames, about=about)
-    return FailureRecord(
-        id=f"a{rank}.1",
-        mesh_id="m",
-        mesh="train",
-        actor="trainer",
-        rank=rank,
-        coordinates={"n": rank},
-        host="node",
-        pid=100 + rank,
-        endpoint="step",
-        waited_for=facts.pop("waited_for", True),
-        exception=facts.pop("exception", error),
-        low=int((at - cleaned_up) * MS),
-        high=int(at * MS),
-        time=1_700_000_000.0 + at / 1e3,
-        **facts,
-    )
+    facts = {"exception": error, "actor": "trainer", "endpoint": "step", **facts}
+    return _record(rank, at, cleaned_up, id=f"a{rank}.1", time=1_700_000_000.0 + at / 1e3, **facts)
 
 
 def death(rank: int, at: float, *, signal: int | None = 9, seen_late: float = 0.0, **facts: Any) -> FailureRecord:
     """The end of the process of ``rank``; it may have ended ``seen_late`` ms before."""
-    return FailureRecord(
-        kind="exit" if signal is None else "signal",
-        blame="worker",
-        mesh_id="m",
-        mesh="train",
-        rank=rank,
-        coordinates={"n": rank},
-        host="node",
-        pid=100 + rank,
-        signal=signal,
-        waited_for=True,
-        low=int((at - seen_late) * MS),
-        high=int(at * MS),
-        **facts,
-    )
+    kind = "exit" if signal is None else "signal"
+    return _record(rank, at, seen_late, kind=kind, blame="worker", signal=signal, **facts)
+
+
+def _record(rank: int, at: float, uncertain: float, **facts: Any) -> FailureRecord:
+    span = {"low": int((at - uncertain) * MS), "high": int(at * MS)}
+    place = {"mesh_id": "m", "mesh": "train", "rank": rank, "coordinates": {"n": rank}, "host": "node"}
+    return FailureRecord(**{**place, **span, "pid": 100 + rank, "waited_for": True, **facts})
 
 
 def incident(*records: FailureRecord, ranks: int = 4, **facts: Any) -> Incident:
