@@ -28,7 +28,7 @@ from __future__ import annotations
 import importlib
 import os
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -56,7 +56,7 @@ __all__ = [
     "ToolClient",
     "Waited",
     "hooks",
-    "import_pulse_plugins",
+    "import_plugins",
     "plugin_of",
 ]
 
@@ -447,9 +447,9 @@ class Hooks:
             return True
 
 
-def import_pulse_plugins() -> None:
-    """Import what every rank loads at its first ping; for a process that ranks are forked from."""
-    for plugin in PULSE_PLUGINS:
+def import_plugins(plugins: Iterable[str]) -> None:
+    """Import what these plug-ins load in a rank; for a process that ranks are forked from."""
+    for plugin in plugins:
         importlib.import_module(PLUGINS[plugin][0])
 
 

@@ -26,7 +26,8 @@ from meshrt.wire.messages import control_frame, refused, unpack_control
 
 __all__ = ["Program", "ToolConnection", "connect", "own_program", "programs"]
 
-_CONNECT_SECONDS = 5.0
+#: Where a thousand processes want the machine at once, a program that is well answers late.
+_CONNECT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)

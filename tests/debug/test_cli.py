@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -118,6 +119,28 @@ def test_several_programs() -> None:
             me.sees(f"the program (pid {other.pid}) has ended")
             me.ends()
             assert me.code == 0
+
+
+def test_a_program_that_does_not_answer_is_waited_for_and_named() -> None:
+    code = "from meshrt import proc_mesh\nproc_mesh(n=1).initialized.get()\nprint('up', flush=True)\ninput()\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "up\n"
+        other.send_signal(signal.SIGSTOP)
+        with screen("-m", "meshrt.debug") as me:
+            try:
+                me.sees(
+                    f"process {other.pid} does not answer yet "
+                    f"(a signal has stopped it; kill -CONT {other.pid} lets it go on); waiting, Ctrl-C ends this"
+                )
+            finally:
+                other.send_signal(signal.SIGCONT)
+            me.sees("nothing is stopped yet", "meshrt_dbg>")
+            me.types("quit")
+            me.ends()
+        other.communicate("\n", timeout=WAIT)
 
 
 def test_a_script_may_wait_for_an_actor_to_come() -> None:

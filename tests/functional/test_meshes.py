@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from meshrt import Point, ProcMesh, SpawnError, UsageError, proc_mesh
+from meshrt.hooks import PLUGINS
 from tests.support.actors import Echo
 
 
@@ -89,6 +90,19 @@ def test_preload_imports_once_before_the_fork(tmp_path: Path, monkeypatch: pytes
     assert log.read_text().split() == [str(importer)]
     assert importer not in [*pids, os.getpid()]
     assert len(set(pids)) == 3
+
+
+@pytest.mark.parametrize("preload", [[], ["json"]])
+def test_a_large_mesh_is_forked_with_what_each_rank_would_import(preload: list[str]) -> None:
+    """Where all of many ranks stop or fail at once, nothing is left to be imported by each."""
+    echo = proc_mesh(n=64, preload=preload).spawn("echo", Echo)
+
+    def imported() -> set[str]:
+        import sys
+
+        return {"asyncio", *(module for module, _ in PLUGINS.values())} & set(sys.modules)
+
+    assert all(len(modules) == 1 + len(PLUGINS) for modules in echo.apply.call(imported).get().values())
 
 
 def test_a_preload_that_fails_is_the_spawn_error() -> None:

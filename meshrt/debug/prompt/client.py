@@ -15,6 +15,9 @@ from meshrt.hooks import Body
 
 __all__ = ["Client", "Connection"]
 
+#: Until the first answer comes: nobody should have to try again and again because the machine is overloaded.
+_GREETING_SECONDS = 60.0
+
 
 class Connection(Protocol):
     """What `meshrt.transport.tools.connect` returns."""
@@ -58,7 +61,7 @@ class Client:
         self._early: list[str] = []
         self._connection = connect(self._event, self._close)
         self.pid = self._connection.pid
-        greeting = self.ask("debug.hello", person=person, listens=listens)
+        greeting = self.ask("debug.hello", timeout=_GREETING_SECONDS, person=person, listens=listens)
         self.stops: list[str] = list(greeting["stops"])
 
     def closed(self) -> bool:
