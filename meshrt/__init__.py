@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if not sys.platform.startswith("linux"):
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         HostLost,
         LinkLost,
         MeshError,
+        MeshFailure,
         MeshStopped,
         NotAnEndpointError,
         ProcessDied,
@@ -96,6 +98,7 @@ __all__ = [
     "LinkLost",
     "LocalEngine",
     "MeshError",
+    "MeshFailure",
     "MeshStopped",
     "MeshTrait",
     "NotAnEndpointError",
@@ -128,6 +131,10 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+#: What the script makes of a failure that nobody below has handled: called with a `MeshFailure` at its next wait for a
+#: call, on the thread that waits. Returns: it is handled. None: the wait raises the failure's error.
+unhandled_fault_hook: Callable[[MeshFailure], object] | None = None
 
 
 def __getattr__(name: str) -> Any:

@@ -42,6 +42,7 @@ __all__ = [
     "HostLost",
     "LinkLost",
     "MeshError",
+    "MeshFailure",
     "MeshStopped",
     "NotAnEndpointError",
     "ProcessDied",
@@ -362,6 +363,45 @@ class HostLost(SupervisionError):
 
     def _what(self) -> str:
         return f"was lost: the agent of host {self.place.host or '?'} is gone"
+
+
+@dataclass(frozen=True)
+class MeshFailure:
+    """What has failed on a mesh at about one time: given to ``__supervise__`` of the actor that made the mesh.
+
+    Attributes:
+        mesh_id, mesh_name: The mesh.
+        errors: One for each failure, in the order of the ranks: `ProcessDied` or `HostLost` for a rank that is gone,
+            `ActorError` for an exception that nobody waits for. ``__notes__`` of the first one say what owners below
+            have made of it.
+    """
+
+    mesh_id: str
+    mesh_name: str
+    errors: tuple[MeshError, ...]
+
+    @property
+    def error(self) -> MeshError:
+        """The first of the errors."""
+        return self.errors[0]
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Base ranks, ascending, each once."""
+        return tuple(dict.fromkeys(error.place.rank for error in self.errors if isinstance(error, _OfRank)))
+
+    def report(self) -> str:
+        """Return what failed, in a few lines."""
+        lines = [*map(_first, self.errors), *getattr(self.error, "__notes__", ())]
+        return "\n  ".join([f"{self.mesh_name} has failed:", *lines])
+
+    def __str__(self) -> str:
+        more = f" (and {len(self.errors) - 1} more)" if len(self.errors) > 1 else ""
+        return f"{self.mesh_name}: {_first(self.error)}{more}"
+
+
+def _first(error: MeshError) -> str:
+    return str(error).partition("\n")[0]
 
 
 class LinkLost(SupervisionError):

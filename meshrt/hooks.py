@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from meshrt.errors import CallTimeout
+    from meshrt.transport.faults import Fault
 
 __all__ = [
     "PLUGINS",
@@ -349,6 +350,9 @@ class RootServices(Protocol):
 
     def leave_gather(self, number: int) -> None:
         """Want no more reports of a gather; a no-op when it is done."""
+
+    def supervise(self, mesh_id: str, fault: Fault, unhandled: Callable[[], None], /) -> None:
+        """Tell the owners of a mesh of an exception that nobody waits for; ``unhandled()``: none has handled it."""
 
     def held(self) -> bool:
         """Whether a person holds a rank: deadlines stand still."""

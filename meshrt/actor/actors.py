@@ -59,6 +59,7 @@ class ActorHost:
         self._exiting = exiting or _report_exit
         self._threads: dict[str, threading.Thread] = {}
         self._ending: bool | None = None
+        self._error: BaseException | None = None
         self._setup_lock = threading.Lock()
         self._setup_done = False
 
@@ -88,6 +89,7 @@ class ActorHost:
             self.mesh_id, self.rank, actor, self._run_setup, self._unhandled, self.before_error, self.before_raised
         )
         mailbox = self.mailboxes[actor] = Mailbox(executor, self._exiting)
+        mailbox.error = self._error
         mailbox.callers.add(links, messages)
         if self._ending is not None:
             mailbox.stop(drain=self._ending)
@@ -117,7 +119,13 @@ class ActorHost:
 
     # -- the end
 
-    def stop(self, drain: bool) -> None:
+    def failed(self, error: BaseException) -> None:
+        """Remember what ends this process: ``__cleanup__`` is told. Any thread."""
+        self._error = self._error or error
+        for mailbox in tuple(self.mailboxes.values()):
+            mailbox.error = self._error
+
+    def stop(self, drain: bool, _why: str = "") -> None:
         """Tell every actor to end: after what was sent before (``drain``), or after the running message. Any thread."""
         drain = drain and self._ending is not False
         self._ending = drain

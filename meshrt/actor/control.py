@@ -46,7 +46,7 @@ class ControlThread:
         secret: What callers prove.
         endpoint: ``"<mesh id>/<rank>/"``, the beginning of what callers may ask for.
         deliver: ``deliver(actor, link, leftover)`` for a proved caller.
-        on_stop: ``on_stop(drain)``.
+        on_stop: ``on_stop(drain, why)``; ``why`` is "" unless an error is the reason.
         operations: name -> handler.
     """
 
@@ -57,7 +57,7 @@ class ControlThread:
         secret: bytes,
         endpoint: str,
         deliver: Callable[[str, Link, bytes], None],
-        on_stop: Callable[[bool], None],
+        on_stop: Callable[[bool, str], None],
         operations: dict[str, Callable[[Body], Body | None]],
     ) -> None:
         self._listener = listener
@@ -299,7 +299,7 @@ class ControlThread:
         elif kind == "stop":
             if message["drain"]:
                 self._take_callers()
-            self._on_stop(message["drain"])
+            self._on_stop(message["drain"], message["why"])
         else:
             raise ProtocolError(f"an unknown control message {kind!r}")
 

@@ -199,7 +199,9 @@ class Executor:
             leave(token)
         self._async_names = frozenset(name for name, spec in specs.items() if spec.is_async)
         self._concurrent_names = frozenset(name for name, spec in specs.items() if spec.is_concurrent)
-        self.is_async = bool(self._async_names) or inspect.iscoroutinefunction(getattr(cls, "__cleanup__", None))
+        self.is_async = bool(self._async_names) or any(
+            inspect.iscoroutinefunction(getattr(cls, name, None)) for name in ("__cleanup__", "__supervise__")
+        )
 
         def construct() -> None:
             if setup is not None:
@@ -351,22 +353,23 @@ class Executor:
 
     # -- the end
 
-    def cleanup_execution(self) -> Execution | None:
-        """Return the run of the actor's ``__cleanup__``, or None if it has none."""
+    def cleanup_execution(self, error: BaseException | None) -> Execution | None:
+        """Return the run of the actor's ``__cleanup__``, or None if it has none. ``error`` has ended the actor."""
         method = getattr(self.actor, "__cleanup__", None) if self.state == "ready" else None
         if method is None:
             return None
         is_async = inspect.iscoroutinefunction(method)
-        return Execution(0, method, (None,), {}, self._lone("__cleanup__"), no_reply=True, is_async=is_async)
+        return Execution(0, method, (error,), {}, self.lone("__cleanup__"), no_reply=True, is_async=is_async)
 
     def report(self, what: str, error: BaseException) -> None:
         """Report an error of this actor that no caller waits for."""
         hooks.run(self._before_raised)
-        context = self._lone(what)
+        context = self.lone(what)
         failure = tell_stray(error, context.call, what)
         self._unhandled(context, replace(describe_exception(error), failure=failure))
 
-    def _lone(self, what: str) -> CallContext:
+    def lone(self, what: str) -> CallContext:
+        """Return the context of what runs on this actor without a call: ``__cleanup__``, a task."""
         instance = self.instance or ActorInstance(self.name, "", self.mesh_id, Shape.unity().extent.point(0))
         alone = Shape((), Slice(offset=self.rank, sizes=(), strides=()))
         return CallContext(instance, what, alone, self.rank)

@@ -17,14 +17,15 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from meshrt.actor.callers import Callers, Message
 from meshrt.actor.concurrent import ConcurrentCalls
 from meshrt.actor.ending import StopInterrupt
 from meshrt.actor.execute import Execution, Executor, Parts
-from meshrt.errors import ProtocolError
+from meshrt.errors import MeshError, ProtocolError
 from meshrt.transport.link import Link
 from meshrt.wire.frames import Frame
 from meshrt.wire.messages import CALL, INIT, STOP
@@ -55,6 +56,8 @@ class Mailbox:
         self.running: Execution | None = None
         #: What runs beside it.
         self.concurrent = ConcurrentCalls(executor, self.callers)
+        #: What has ended the rank, if that was an error: ``__cleanup__`` is told.
+        self.error: BaseException | None = None
         #: Whether a STOP has ended it.
         self.stopped = False
         self._exiting = exiting
@@ -65,8 +68,20 @@ class Mailbox:
         #: The asyncio task that serves, of an actor with a loop.
         self.task: Any = None
         self._current_task: Callable[[], Any] | None = None
+        #: What is to be done between two messages.
+        self._errands: deque[tuple[Callable[[], None], Callable[[], Coroutine[Any, Any, None]]]] = deque()
+        self._errand_tasks: set[Any] = set()
 
     # -- any thread
+
+    def give(self, errand: Callable[[], None], in_task: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have something done between two messages, or in a task of its own if the actor has an event loop."""
+        self._errands.append((errand, in_task))
+        self.callers.wake()
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # closed meanwhile: the actor has ended
+                loop.call_soon_threadsafe(self._start_errands)
 
     def stop(self, *, drain: bool) -> None:
         """End the loop: after what has been sent (``drain``), or after the running message."""
@@ -107,8 +122,11 @@ class Mailbox:
         self.thread = threading.get_ident()
         callers = self.callers
         while True:
-            while not callers.queue and self._ending is None:
+            while not callers.queue and not self._errands and self._ending is None:
                 callers.collect(None)
+            if self._errands:
+                self._errands.popleft()[0]()
+                continue
             message = self._take()
             if message is None:
                 break
@@ -116,7 +134,7 @@ class Mailbox:
             if init is not None:
                 self._serve_async(message[0], init)
                 return
-        self._step(None, self.executor.cleanup_execution())
+        self._step(None, self.executor.cleanup_execution(self.error))
         self._end()
 
     def _take(self) -> Message | None:
@@ -130,6 +148,8 @@ class Mailbox:
                 return None
         if callers.queue[0][1].kind == STOP:
             self.stopped = True
+            _, *why = callers.queue[0][1].header
+            self.error = MeshError(str(why[0])) if any(why) else self.error
             return None
         return callers.queue.popleft()
 
@@ -221,6 +241,7 @@ class Mailbox:
 
         self._step(link, init)
         callers.init_done()
+        self._start_errands()
         loop.add_reader(callers.fileno(), on_ready)
         try:
             while True:
@@ -239,11 +260,17 @@ class Mailbox:
                 # Let tasks that the actor started have their turn even if messages keep coming.
                 await self._undisturbed(lambda: asyncio.sleep(0))
             await self._undisturbed(self.concurrent.finish_soon if self.stopped else self.concurrent.finish)
-            await self._step_async(None, self.executor.cleanup_execution())
+            await self._step_async(None, self.executor.cleanup_execution(self.error))
         finally:
             loop.remove_reader(callers.fileno())
             await self._end_tasks()
         self._end()
+
+    def _start_errands(self) -> None:
+        while self._errands:
+            task = self._loop.create_task(self._errands.popleft()[1]())
+            self._errand_tasks.add(task)
+            task.add_done_callback(self._errand_tasks.discard)
 
     async def _undisturbed(self, wait: Callable[[], Awaitable[object]]) -> None:
         """Wait, although user code cancels every task that it finds on the loop: this one serves the actor."""

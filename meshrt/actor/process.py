@@ -37,6 +37,7 @@ from meshrt.actor.forking import hold_sigterm_in_forks
 from meshrt.actor.headroom import SHORTAGES, headroom, say_unavailable
 from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.output import LineOutput, install_output
+from meshrt.actor.supervising import Supervising
 from meshrt.errors import MeshError
 from meshrt.hooks import UNRAISABLE, ActorState, Answer, Body, EndpointCall, hooks
 from meshrt.host.child import Birth, Plumbing
@@ -91,6 +92,10 @@ class RankProcess:
             self.operations,
         )
         self.host.attach(self.control)
+        supervising = Supervising(
+            self.host.mailboxes, lambda: self.host.main_mailbox, self.interject, self.host.before_raised
+        )
+        self.deferred_operations["supervise"] = supervising.ask
 
     # -- life
 
@@ -145,8 +150,10 @@ class RankProcess:
 
     # -- the end: what is not marked otherwise is on the control thread
 
-    def _on_stop(self, drain: bool) -> None:
+    def _on_stop(self, drain: bool, why: str) -> None:
         self._stopping = True
+        if why:
+            self.host.failed(MeshError(why))
         if hooks.proc_closing:
             hooks.run(hooks.proc_closing)
         self.host.stop(drain)
@@ -171,12 +178,13 @@ class RankProcess:
         """A task of an actor wants the process to end. The actor's thread."""
         if self._exit is None:
             self._exit = error
+            self.host.failed(error)
             self._tell_why(f"{_exit_text(error)} in a task of {executor.name}")
             self.control.call_soon(functools.partial(self._end_alone, False))
 
     def _end_alone(self, drain: bool) -> None:
         """End this rank, as its agent does for a mesh that is stopped."""
-        self._on_stop(drain)
+        self._on_stop(drain, "")
         self.control.call_later(GRACE, functools.partial(os.kill, self.pid, signal.SIGTERM))
         self.control.call_later(GRACE + _KILL_AFTER, self._kill)
 
@@ -325,6 +333,8 @@ class RankProcess:
         """Call back when another rank ends."""
 
         def answered(answer: Body | None, why: str) -> None:
+            if self.runtime.driver.owed_by(mesh_id, rank):
+                self.control.request("mesh.told", {"mesh": mesh_id, "rank": rank}, lambda _answer, _why: None)
             callback(Fate.from_wire(answer) if answer else Fate("link", hint=why))
             self.runtime.driver.execute()
 

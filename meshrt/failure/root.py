@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meshrt.errors import CallTimeout, ProtocolError
+from meshrt.errors import CallTimeout, ProtocolError, RankPlace, RemoteException
 from meshrt.failure import files, torchelastic
 from meshrt.failure.capture import references
 from meshrt.failure.causes import Verdict, judge
@@ -35,6 +35,7 @@ from meshrt.inspect import STACKS, Stacks
 from meshrt.selection import Extent, Shape
 from meshrt.transport.directories import error_path
 from meshrt.transport.fate import Fate
+from meshrt.transport.faults import Fault
 from meshrt.wire.codec import own_attribute
 
 __all__ = ["Failures", "load"]
@@ -170,9 +171,7 @@ class Failures:
             new = not self._incidents or now - self._last > _OPEN
             incident = self._begin() if new else self._incidents[-1]
             self._last = now
-            if record.kind == "exception" and not record.waited_for and record.what != UNRAISABLE:
-                self.stray += 1
-                self._unseen = incident
+            stray = record.kind == "exception" and not record.waited_for and record.what != UNRAISABLE
             if all(mesh.mesh_id != record.mesh_id for mesh in incident.meshes):
                 facts = self._facts(record.mesh_id)
                 incident.meshes = (*incident.meshes, _mesh_facts(facts)) if facts is not None else incident.meshes
@@ -187,6 +186,14 @@ class Failures:
             self._collect(incident, now)
         elif self._collected:
             self._write_soon()
+        if stray:
+            self._services.supervise(record.mesh_id, _fault(record), lambda: self._count(incident))
+
+    def _count(self, incident: Incident) -> None:
+        """Nobody was told of a failure. Any thread."""
+        with self._changed:
+            self.stray += 1
+            self._unseen = incident
 
     def _left_behind(self, record: FailureRecord) -> LeftBehind | None:
         """Return what the rank, or a child of it, has written in its error file since the last time."""
@@ -416,6 +423,15 @@ def _mesh_facts(mesh: Any) -> MeshFacts:
 
 def _coordinates(mesh: dict[str, Any], rank: int) -> dict[str, int]:
     return dict(Shape.from_wire(mesh["shape"]).coordinates(rank))
+
+
+def _fault(record: FailureRecord) -> Fault:
+    place = RankPlace(
+        record.mesh_id, record.actor, record.rank, tuple(record.coordinates.items()), record.host, record.pid
+    )
+    error = record.exception or ExceptionFacts()
+    remote = RemoteException(error.type, error.message, "", failure=record.id)
+    return Fault(place, remote=remote, what=record.what or record.endpoint)
 
 
 def _of_fate(mesh_id: str, rank: int, fate: Fate, mesh: dict[str, Any]) -> FailureRecord:

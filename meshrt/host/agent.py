@@ -189,7 +189,7 @@ class Agent:
         self._root.tell({"t": "started", "mesh": address[0], "rank": address[1], "pid": pid})
         if address[0] in self._stopping:
             self._stopping[address[0]].add(child.birth.family)
-            self._send_rank(child, control_frame({"t": "stop", "drain": True}))
+            self._send_rank(child, control_frame({"t": "stop", "drain": True, "why": ""}))
 
     def _not_started(self, birth: Birth, reason: str) -> None:
         kind = "stopped" if birth.mesh_id in self._stopping else "unborn"
@@ -351,7 +351,7 @@ class Agent:
         mesh = message["mesh"]
         grace = message["grace"]
         self._stopping.setdefault(mesh, {None}).update(child.birth.family for child in self._of(mesh))
-        request = control_frame({"t": "stop", "drain": message["drain"]})
+        request = control_frame({"t": "stop", "drain": message["drain"], "why": message["why"]})
         for child in self._of(mesh):
             if child.pid:
                 self._send_rank(child, request)

@@ -10,6 +10,7 @@ from meshrt.actor.endpoint import EndpointSpec, endpoints_of, explain_missing
 from meshrt.errors import UsageError
 from meshrt.mesh.call import MeshCall, OneCall, StreamCall, broadcast, on_event_loop, send_call, send_stop
 from meshrt.mesh.future import Future
+from meshrt.mesh.owner import why_ended
 from meshrt.mesh.target import Target
 from meshrt.mesh.value_mesh import ValueMesh
 from meshrt.selection import MeshTrait, Shape
@@ -135,14 +136,14 @@ class ActorMesh(MeshTrait, Generic[A]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_exception: object) -> None:
-        send_stop(self._target).get()
+    def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
+        send_stop(self._target, why_ended(error)).get()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_exception: object) -> None:
-        await send_stop(self._target)
+    async def __aexit__(self, _kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
+        await send_stop(self._target, why_ended(error))
 
     def __getattr__(self, name: str) -> Endpoint:
         if name.startswith("_"):

@@ -79,6 +79,10 @@ class _Answers(Future[T]):
         """The mesh that was called."""
         return self._target.mesh_id
 
+    def owed_by(self, mesh_id: str, rank: int) -> bool:
+        """Whether the rank was called."""
+        return self._target.includes(mesh_id, rank)
+
     def overdue(self, seconds: float) -> CallTimeout:
         """Return the error that says who has not answered for so long."""
         return self._timeout_error(seconds)
@@ -177,6 +181,10 @@ class _OneOfMany(Future[R]):
         super().__init__(driver)
         self._stream = stream
 
+    def owed_by(self, mesh_id: str, rank: int) -> bool:
+        """Whether the rank was called."""
+        return self._stream.includes(mesh_id, rank)
+
     def _produce(self) -> R:
         return self._stream.take(self)
 
@@ -205,6 +213,10 @@ class StreamCall(Generic[R]):
     def mesh_id(self) -> str:
         """The mesh that was called."""
         return self._target.mesh_id
+
+    def includes(self, mesh_id: str, rank: int) -> bool:
+        """Whether the rank was called."""
+        return self._target.includes(mesh_id, rank)
 
     def done(self) -> bool:
         """Whether every rank has answered, or will not; looks at what has arrived, never waits."""
@@ -360,10 +372,10 @@ def send_init(target: Target, cls: type, args: tuple[Any, ...], kwargs: dict[str
     return receiver
 
 
-def send_stop(target: Target) -> InitCall:
-    """Send a STOP: end the actor behind what was sent before."""
+def send_stop(target: Target, why: str = "") -> InitCall:
+    """Send a STOP: end the actor behind what was sent before. ``why``: the error that is the reason."""
     runtime = current_runtime()
     call_id = next(runtime.call_ids)
     receiver = InitCall(runtime.driver, target, "stop")
-    _send(target, runtime, split_frames(STOP, [call_id], []), call_id, receiver)
+    _send(target, runtime, split_frames(STOP, [call_id, why], []), call_id, receiver)
     return receiver

@@ -98,26 +98,29 @@ class Future(Pending, Generic[T]):
 
         loop = asyncio.get_running_loop()
         thread = threading.get_ident()
-        waiter = loop.create_future()
-
-        def wake() -> None:
-            if not waiter.done():
-                waiter.set_result(None)
+        changed = asyncio.Event()
 
         def from_anywhere() -> None:
             if threading.get_ident() == thread:
-                wake()
+                changed.set()
             else:
                 # The loop may be closed by now: then nobody waits.
                 with contextlib.suppress(RuntimeError):
-                    loop.call_soon_threadsafe(wake)
+                    loop.call_soon_threadsafe(changed.set)
 
-        self._driver.enter_loop(loop)
+        driver = self._driver
+        driver.enter_loop(loop)
+        driver.alerted.add(from_anywhere)
         try:
             self.when_done(from_anywhere, background=False)
-            await waiter
+            while not self.finished:
+                if driver.alarm is not None:
+                    driver.alarm(self)
+                await changed.wait()
+                changed.clear()
         finally:
-            self._driver.leave_loop(loop)
+            driver.alerted.discard(from_anywhere)
+            driver.leave_loop(loop)
 
     def _settle(self) -> T:
         if self._value is _UNSET and self._error is None:
@@ -130,6 +133,8 @@ class Future(Pending, Generic[T]):
                     except BaseException as error:
                         self._error = error
         if self._error is not None:
+            if self._driver.on_error is not None:
+                self._driver.on_error(self._error)
             # The same exception object may be raised many times; its traceback must not grow.
             raise BaseException.with_traceback(self._error, None)
         return self._value

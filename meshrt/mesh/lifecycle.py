@@ -13,8 +13,9 @@ from meshrt.errors import RankPlace, SpawnError, user_stack
 from meshrt.hooks import hooks
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.progress import Progress
-from meshrt.mesh.registry import MeshRecord, Registry
+from meshrt.mesh.registry import MeshRecord, Owner, Registry
 from meshrt.mesh.services import Services
+from meshrt.mesh.supervision import Supervision
 from meshrt.mesh.terminal import Terminal
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
@@ -27,9 +28,9 @@ class Lifecycle:
     """Births, deaths, silence and output of ranks.
 
     Args:
-        registry, driver, services, terminal: Those of the root.
+        registry, driver, services, terminal, supervision: Those of the root.
         post: Runs a function on the loop, after what is under way.
-        stop: Ends a mesh: ``stop(mesh id, grace)``.
+        stop: Ends a mesh: ``stop(mesh id, grace, why)``.
     """
 
     def __init__(
@@ -38,13 +39,15 @@ class Lifecycle:
         driver: Driver,
         services: Services,
         terminal: Terminal,
+        supervision: Supervision,
         post: Callable[[Callable[[], None]], None],
-        stop: Callable[[str, float], object],
+        stop: Callable[[str, float, str], object],
     ) -> None:
         self._registry = registry
         self._driver = driver
         self._services = services
         self._terminal = terminal
+        self._supervision = supervision
         self._post = post
         self._stop = stop
         self._executing = False
@@ -88,16 +91,19 @@ class Lifecycle:
             )
         elif fate.kind == "died" and record.stopped is None and not waited_for:
             self._services.announce(f"{record.name} {record.place(rank)} {fate}")
+        if fate.kind in ("died", "host") and record.stopped is None:
+            self._supervision.lost(record, rank, fate)
         for owned in self._known(self._owned.pop((mesh_id, rank), ())):
-            self._stop(owned, 0.0)
+            self._stop(owned, 0.0, f"the rank that has made it {fate}" if fate.kind != "stopped" else "")
 
-    def own(self, owner: Address, mesh_id: str) -> None:
+    def own(self, owner: Owner, mesh_id: str) -> None:
         """A rank has made a mesh, which ends with it."""
-        record = self._registry.meshes.get(owner[0])
-        if record is None or owner[1] in record.fates:
-            self._stop(mesh_id, 0.0)
-        else:
-            self._owned[owner] = [*self._known(self._owned.get(owner, ())), mesh_id]
+        record = self._registry.meshes.get(owner.mesh_id)
+        if record is None or owner.rank in record.fates:
+            self._stop(mesh_id, 0.0, "the rank that has made it is gone")
+            return
+        address = (owner.mesh_id, owner.rank)
+        self._owned[address] = [*self._known(self._owned.get(address, ())), mesh_id]
 
     def _known(self, meshes: Iterable[str]) -> list[str]:
         """Return those that did not end so long ago that they are forgotten."""

@@ -6,20 +6,25 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
-from meshrt.errors import ShutdownError, SpawnError, UsageError
+from meshrt.actor.context import current_call
+from meshrt.actor.errors import type_name
+from meshrt.errors import ShutdownError, SpawnError, UsageError, one_line
 from meshrt.hooks import Body
 from meshrt.mesh.future import Future, Settled
 from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Shape
 from meshrt.transport.process import ProcessRuntime, current_runtime, has_runtime
+from meshrt.wire.codec import text_of
 
 if TYPE_CHECKING:
     from meshrt.mesh.root import Root
 
-__all__ = ["MeshOwner", "about", "owner_for_new", "owner_for_old"]
+__all__ = ["MeshOwner", "about", "owner_for_new", "owner_for_old", "why_ended"]
 
 #: Seconds for the root to begin a mesh on behalf of a rank.
 _SPAWN_SECONDS = 30.0
+#: Characters of the reason that what is stopped because of an error is told.
+_WHY = 500
 
 _making = threading.Lock()
 
@@ -35,7 +40,7 @@ class MeshOwner(Protocol):
     def check_whole(self, mesh_id: str, shape: Shape) -> None: ...
     def failed(self, error: BaseException) -> None: ...
     def watch(self, mesh_id: str, seconds: float) -> None: ...
-    def stop(self, mesh_id: str, grace: float) -> Future[None]: ...
+    def stop(self, mesh_id: str, grace: float, why: str = "") -> Future[None]: ...
 
 
 class RankOwner:
@@ -58,7 +63,9 @@ class RankOwner:
             raise UsageError(
                 "a mesh made inside a rank is placed as its program's meshes are: engine= is for the script"
             )
-        answer = self._runtime.tree.request_root("mesh.spawn", spec.to_wire(), _SPAWN_SECONDS)
+        call = current_call()
+        body = {**spec.to_wire(), "actor": "" if call is None else call.instance.name}
+        answer = self._runtime.tree.request_root("mesh.spawn", body, _SPAWN_SECONDS)
         mesh_id: str = answer["mesh_id"]
         self._names[mesh_id] = answer["name"]
         self._sizes[mesh_id] = spec.extent.nelements
@@ -93,14 +100,14 @@ class RankOwner:
     def watch(self, mesh_id: str, seconds: float) -> None:
         """Only the root looks after calls (`proc_mesh` has refused it)."""
 
-    def stop(self, mesh_id: str, grace: float) -> Future[None]:
+    def stop(self, mesh_id: str, grace: float, why: str = "") -> Future[None]:
         """Ask the root to end the mesh, behind the calls that this rank has sent."""
         driver = self._runtime.driver
         first = mesh_id not in self._stopped
         future = self._stopped.setdefault(mesh_id, Settled(driver, f"stopping {self._names[mesh_id]}"))
 
         def ask(left: float) -> None:
-            body = {"mesh": mesh_id, "grace": left}
+            body = {"mesh": mesh_id, "grace": left, "why": why}
             self._runtime.tree.ask_root("mesh.stop", body, lambda _body, _why: future.resolve(None))
 
         if first:
@@ -108,6 +115,13 @@ class RankOwner:
         elif grace <= 0 and not future.finished:
             ask(0.0)  # at once, after all
         return future
+
+
+def why_ended(error: BaseException | None) -> str:
+    """Say which error ends a block, for the ``__cleanup__`` of what ends with it; "" for None."""
+    if error is None:
+        return ""
+    return one_line(f"the block that it lived in has ended with {type_name(error)}: {text_of(error)}", _WHY)
 
 
 def _root_of(mesh_id: str) -> Root | None:

@@ -14,7 +14,7 @@ from meshrt.errors import ArgumentNotSerializable, UsageError
 from meshrt.mesh.actor_mesh import ActorMesh, reserved_names
 from meshrt.mesh.call import on_event_loop, send_init
 from meshrt.mesh.future import Future
-from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old
+from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old, why_ended
 from meshrt.mesh.spec import EnvOption, MeshSpec, PostMortem, check_name, check_seconds, default_sizes
 from meshrt.mesh.target import Target
 from meshrt.selection import MeshTrait, Shape
@@ -114,11 +114,14 @@ class HostMesh(MeshTrait):
 
         Off an event loop they have been waited for already.
         """
+        return self._stop_all(grace, "")
+
+    def _stop_all(self, grace: float, why: str) -> list[Future[None]]:
         started, self._started = self._started, []
         futures, problems = [], []
         for mesh in started:
             try:
-                futures.append(mesh._begin_stop(grace))
+                futures.append(mesh._begin_stop(grace, why))
             except UsageError as error:  # the others are to end all the same
                 problems.append(error)
         if not on_event_loop():
@@ -135,7 +138,7 @@ class HostMesh(MeshTrait):
         try:
             self._tell_failed(error)
         finally:
-            self.stop(_grace(kind))
+            self._stop_all(_grace(kind), why_ended(error))
 
     def _tell_failed(self, error: BaseException | None) -> None:
         for mesh in self._started:
@@ -148,7 +151,7 @@ class HostMesh(MeshTrait):
         try:
             self._tell_failed(error)
         finally:
-            for future in self.stop(_grace(kind)):
+            for future in self._stop_all(_grace(kind), why_ended(error)):
                 await future
 
     def __repr__(self) -> str:
@@ -244,12 +247,12 @@ class ProcMesh(MeshTrait):
             future.get()
         return future
 
-    def _begin_stop(self, grace: float) -> Future[None]:
+    def _begin_stop(self, grace: float, why: str = "") -> Future[None]:
         # Kept: in a long program the owner forgets a mesh some time after its end.
         if self._stopped is None or not self._stopped.finished:
             owner = self._owner()
             owner.check_whole(self._mesh_id, self._own_shape)
-            self._stopped = owner.stop(self._mesh_id, grace)
+            self._stopped = owner.stop(self._mesh_id, grace, why)
         return self._stopped
 
     def _has_stopped(self) -> bool:
@@ -265,7 +268,7 @@ class ProcMesh(MeshTrait):
         try:
             self._tell_failed(error)
         finally:
-            self._begin_stop(_grace(kind)).get()
+            self._begin_stop(_grace(kind), why_ended(error)).get()
 
     def _tell_failed(self, error: BaseException | None) -> None:
         """The block ends: what belongs to its error is looked at while the ranks still are there."""
@@ -279,7 +282,7 @@ class ProcMesh(MeshTrait):
         try:
             self._tell_failed(error)
         finally:
-            await self._begin_stop(_grace(kind))
+            await self._begin_stop(_grace(kind), why_ended(error))
 
     def get(self, timeout: float | None = None) -> Self:
         """Wait until every process has been started and return this mesh."""

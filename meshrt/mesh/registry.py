@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 from meshrt.errors import RankPlace
 from meshrt.mesh.agents import AgentLink
@@ -18,7 +18,15 @@ from meshrt.selection import Shape
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
 
-__all__ = ["MeshRecord", "Registry"]
+__all__ = ["MeshRecord", "Owner", "Registry"]
+
+
+class Owner(NamedTuple):
+    """A rank that has made a mesh; ``actor`` is "" where no actor ran."""
+
+    mesh_id: str
+    rank: int
+    actor: str
 
 
 class MeshRecord:
@@ -27,6 +35,8 @@ class MeshRecord:
     def __init__(self, mesh_id: str, name: str, spec: MeshSpec, agents: list[AgentLink], driver: Driver) -> None:
         self.mesh_id = mesh_id
         self.name = name
+        #: None: the script.
+        self.owner: Owner | None = None
         self.shape = Shape.from_extent(spec.extent)
         #: The agent of each rank; hosts take contiguous blocks, so the leading dimension runs over them.
         count = len(self.shape)
@@ -67,15 +77,16 @@ class MeshRecord:
 
     def _places(self, without: Set[int]) -> tuple[list[RankPlace], int]:
         count = len(self.shape)
-        return [self._place(rank) for rank in range(count) if rank not in without], count
+        return [self.rank_place(rank) for rank in range(count) if rank not in without], count
 
-    def _place(self, rank: int) -> RankPlace:
+    def rank_place(self, rank: int) -> RankPlace:
+        """Return the identity of a rank."""
         coords = tuple(self.shape.coordinates(rank).items())
         return RankPlace(self.mesh_id, "", rank, coords, self.agent_of[rank].host, self.pids.get(rank, 0))
 
     def place(self, rank: int) -> str:
         """Say where a rank is: ``"rank 3 (hosts=0, gpus=3) on node1, pid 4711"``."""
-        return self._place(rank).where
+        return self.rank_place(rank).where
 
     def alive(self) -> list[int]:
         """Return the ranks that have not ended."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from meshrt.errors import MeshError
 from meshrt.hooks import Body
+from meshrt.mesh.registry import Owner
 from meshrt.mesh.spec import MeshSpec
 from meshrt.wire.messages import Address, why_of
 
@@ -32,6 +33,7 @@ class RankRequests:
         self._root = root
         self.operations: dict[str, Callable[[Address, Body, Answer], None]] = {
             "mesh.watch": self._watch,
+            "mesh.told": self._told,
             "mesh.born": self._born,
             "mesh.spawn": self._spawn,
             "mesh.stop": self._stop,
@@ -41,14 +43,20 @@ class RankRequests:
     def _watch(self, _address: Address, body: Body, answer: Answer) -> None:
         self._root.registry.watch(body["mesh"], body["rank"], lambda fate: answer(fate.to_wire(), ""))
 
+    def _told(self, _address: Address, body: Body, answer: Answer) -> None:
+        self._root.alarm.told(body["mesh"], body["rank"])
+        answer({}, "")
+
     def _born(self, _address: Address, body: Body, answer: Answer) -> None:
         self._root.registry.when_born(body["mesh"], body["rank"], lambda: answer({}, ""))
 
     def _spawn(self, address: Address, body: Body, answer: Answer) -> None:
+        owner = Owner(*address, body["actor"])
+
         def work() -> None:
             # Placing agents may take a moment: not on the loop.
             try:
-                mesh_id = self._root.spawn(MeshSpec.from_wire(body))
+                mesh_id = self._root.spawn(MeshSpec.from_wire(body), owner=owner)
             except Exception as error:
                 # The rank waits: whatever went wrong is its answer.
                 if not isinstance(error, MeshError):
@@ -59,7 +67,7 @@ class RankRequests:
             self._root.post(lambda: made(mesh_id))
 
         def made(mesh_id: str) -> None:
-            self._root.lifecycle.own(address, mesh_id)
+            self._root.lifecycle.own(owner, mesh_id)
             answer({"mesh_id": mesh_id, "name": self._root.name_of(mesh_id)}, "")
 
         threading.Thread(target=work, name="meshrt-spawn", daemon=True).start()
@@ -72,4 +80,4 @@ class RankRequests:
         if body["mesh"] not in self._root.registry.meshes:
             answer({}, "")
             return
-        self._root.stop(body["mesh"], body["grace"]).when_done(lambda: answer({}, ""), background=False)
+        self._root.stop(body["mesh"], body["grace"], body["why"]).when_done(lambda: answer({}, ""), background=False)

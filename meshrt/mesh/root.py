@@ -27,17 +27,20 @@ from meshrt.errors import MeshError, ShutdownError, SpawnError, UsageError
 from meshrt.hooks import hooks
 from meshrt.host.osutil import raise_file_limit
 from meshrt.mesh.agents import AgentLink, AgentPulse, Placed
+from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.births import spawn_frames
 from meshrt.mesh.future import Future
 from meshrt.mesh.lifecycle import Lifecycle
+from meshrt.mesh.owner import why_ended
 from meshrt.mesh.placement import Placement
 from meshrt.mesh.progress import Progress
-from meshrt.mesh.registry import MeshRecord, Registry
+from meshrt.mesh.registry import MeshRecord, Owner, Registry
 from meshrt.mesh.requests import RankRequests
 from meshrt.mesh.roottree import RootTree
 from meshrt.mesh.script import Script
 from meshrt.mesh.services import Services
 from meshrt.mesh.spec import MeshSpec, check_limits
+from meshrt.mesh.supervision import Supervision
 from meshrt.mesh.terminal import Terminal
 from meshrt.selection import Shape
 from meshrt.transport import directories
@@ -76,8 +79,13 @@ class Root:
         self.registry = Registry()
         self.terminal = Terminal()
         self.services = Services(self.run_id, self.run_directory, self.registry, self.driver, self.terminal)
-        self.script = Script(self.services, self.terminal)
-        self.lifecycle = Lifecycle(self.registry, self.driver, self.services, self.terminal, self.post, self.stop)
+        self.alarm = Alarm(self.driver)
+        self.supervision = Supervision(self.registry, self.services, self.alarm)
+        self.services.supervise = self.supervision.stray
+        self.script = Script(self.services, self.terminal, self.alarm)
+        self.lifecycle = Lifecycle(
+            self.registry, self.driver, self.services, self.terminal, self.supervision, self.post, self.stop
+        )
         self.services.deferred_operations.update(RankRequests(self).operations)
         self._placement = Placement(
             self.run_id, self._connect, lambda agent: self.post(lambda: agent.attach(self.loop))
@@ -104,8 +112,8 @@ class Root:
 
     # -- meshes
 
-    def spawn(self, spec: MeshSpec, engine: Any = None) -> str:
-        """Start the ranks of a mesh; returns its id at once.
+    def spawn(self, spec: MeshSpec, engine: Any = None, owner: Owner | None = None) -> str:
+        """Start the ranks of a mesh; returns its id at once. ``owner``: which rank has asked for it.
 
         Raises:
             SpawnError: The machine cannot hold them.
@@ -120,6 +128,7 @@ class Root:
             self._names += 1
             name = spec.name or f"mesh{self._names}"
         record = MeshRecord(secrets.token_hex(4), name, spec, agents, self.driver)
+        record.owner = owner
         common = {
             "t": "spawn",
             "mesh": record.mesh_id,
@@ -173,27 +182,27 @@ class Root:
         """Tell of calls to the mesh that are not answered for so long."""
         self.script.watch(mesh_id, seconds)
 
-    def stop(self, mesh_id: str, grace: float) -> Future[None]:
-        """End a mesh; the same future for everybody who asks."""
+    def stop(self, mesh_id: str, grace: float, why: str = "") -> Future[None]:
+        """End a mesh; the same future for everybody who asks. ``why``: the error that is the reason."""
         record = self.registry.meshes[mesh_id]
         record.interrupt_after(grace)
         with self._lock:
             if record.stopped is not None:
                 if grace <= 0 and not record.stopped.finished:
-                    self._send_stop(record, 0.0)
+                    self._send_stop(record, 0.0, why)
                 return record.stopped
             stopped = record.begin_stop(self.driver)
             if self._failure:
                 stopped.resolve(None)
         # The request to stop takes another way than calls do, and must not arrive before them.
-        self.driver.when_written(mesh_id, grace, lambda left: self._send_stop(record, left))
+        self.driver.when_written(mesh_id, grace, lambda left: self._send_stop(record, left, why))
         self.post(lambda: self.lifecycle.check_stopped(record))
         return stopped
 
-    def _send_stop(self, record: MeshRecord, grace: float) -> None:
+    def _send_stop(self, record: MeshRecord, grace: float, why: str) -> None:
         for agent in record.agents:
             if not agent.gone:
-                agent.send({"t": "stop", "mesh": record.mesh_id, "grace": grace, "drain": grace > 0})
+                agent.send({"t": "stop", "mesh": record.mesh_id, "grace": grace, "drain": grace > 0, "why": why})
         self.post(lambda: self.loop.call_later(grace + _OVERDUE, self._stop_overdue, record))
 
     def _stop_overdue(self, record: MeshRecord) -> None:
@@ -365,8 +374,8 @@ class Root:
 
     # -- the end
 
-    def shutdown(self, grace: float = 5.0) -> None:
-        """Stop everything; Ctrl-C skips the grace, a second one kills at once."""
+    def shutdown(self, grace: float = 5.0, why: str = "") -> None:
+        """Stop everything; Ctrl-C skips the grace, a second one kills at once. ``why``: an error is the reason."""
         if self.closed or os.getpid() != self.pid:
             return
         self.closed = True
@@ -378,7 +387,7 @@ class Root:
                 try:
                     if wait:
                         self._let_start()
-                    for future in [self.stop(record.mesh_id, wait) for record in self.registry.running()]:
+                    for future in [self.stop(record.mesh_id, wait, why) for record in self.registry.running()]:
                         future.get(wait + 2.0)
                     break
                 except (KeyboardInterrupt, TimeoutError):
@@ -397,6 +406,7 @@ class Root:
                 record.initialized.get(max(0.0, deadline - time.monotonic()))
 
     def _finish(self) -> None:
+        self.supervision.finish()
         self.script.at_end(sets_status=self.at_exit)
         for function in self._last:
             function()
@@ -475,13 +485,18 @@ def _at_exit() -> None:
     _ended = True
     if _root is not None:
         _root.at_exit = True
-    shutdown(0.5 if sys.exc_info()[0] is None and not hasattr(sys, "last_type") else 0.0)
+    error = sys.exc_info()[1] or getattr(sys, "last_value", None)
+    shutdown(0.5 if error is None else 0.0, why_ended(error))
 
 
-def shutdown(grace: float = 5.0) -> None:
-    """End every mesh, the agents and the threads of meshrt; a later mesh starts anew."""
+def shutdown(grace: float = 5.0, why: str = "") -> None:
+    """End every mesh, the agents and the threads of meshrt; a later mesh starts anew.
+
+    Args:
+        why: The error that is the reason.
+    """
     global _root
     with _root_lock:
         root, _root = _root, None
     if root is not None:
-        root.shutdown(grace)
+        root.shutdown(grace, why)

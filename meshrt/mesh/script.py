@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from meshrt import errors
 from meshrt.errors import RUNTIME_FILES, MeshError, one_line
 from meshrt.hooks import hooks
+from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.terminal import Terminal
 from meshrt.transport.directories import ERROR_FILE
 from meshrt.wire.codec import own_attribute, text_of
@@ -56,9 +57,10 @@ class Reporter(Protocol):
 class Script:
     """The end of the script of one root. On threads of the script."""
 
-    def __init__(self, services: Services, terminal: Terminal) -> None:
+    def __init__(self, services: Services, terminal: Terminal, alarm: Alarm) -> None:
         self._services = services
         self._terminal = terminal
+        self._alarm = alarm
         self._pid = os.getpid()
         self._before: Any = None
         self._hook = self._excepthook  # one object: whoever is here now can be asked for
@@ -105,11 +107,14 @@ class Script:
 
     def at_end(self, *, sets_status: bool) -> None:
         """Report what nobody was told of; with ``sets_status`` the process is on its way out."""
+        lost = self._alarm.close()
+        if lost:
+            self.load_failures()
         reporter: Reporter | None = self._services.tables.get("failure")
-        if reporter is None or not reporter.stray:
+        if reporter is None or not (reporter.stray or lost):
             return
         if not self._reported:
-            self._print("\n" + reporter.report(None))
+            self._print("\n" + reporter.report(None if reporter.stray else lost[0].error))
         if sets_status:
             _exit_with(1)
 

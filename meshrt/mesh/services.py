@@ -20,6 +20,7 @@ from meshrt.mesh.unhandled import Unhandled
 from meshrt.transport.directories import log_path
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
+from meshrt.transport.faults import Fault
 from meshrt.wire.messages import Address, error_from_wire, why_of
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class Services:
         self._request_id = 0
         self._holds: dict[Address, int] = {}
         self.gathers = Gathers(registry, self.call_later)
+        #: Set by the root; see `meshrt.hooks.RootServices`.
+        self.supervise: Callable[[str, Fault, Callable[[], None]], None]
         self._unhandled = Unhandled(self.announce, self.call_later)
         #: See `meshrt.hooks.RootServices`.
         self.gather = self.gathers.begin

@@ -53,7 +53,7 @@ class Target:
         if self._links_of is not driver:
             self._links = [
                 driver.link_to((self.mesh_id, rank, self.name), socket_path(self.directory, self.mesh_id, rank))
-                for rank in self.shape.ranks()
+                for rank in self.shape.ndslice
             ]
             self._links_of = driver
         return self._links
@@ -73,6 +73,10 @@ class Target:
             coordinates.setdefault(label, index)
         host, pid = self._about(self.mesh_id, rank)
         return RankPlace(self.mesh_id, self.name, rank, tuple(coordinates.items()), host, pid)
+
+    def includes(self, mesh_id: str, rank: int) -> bool:
+        """Whether this base rank is among its ranks."""
+        return mesh_id == self.mesh_id and rank in self.shape.ndslice
 
     def one(self, position: int) -> Target:
         """Return the target that is the rank at ``position`` alone (a view without dimensions)."""

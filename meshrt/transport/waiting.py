@@ -54,6 +54,10 @@ class Pending:
             driver.run_later(callbacks)
             driver.background(self, False)
 
+    def owed_by(self, mesh_id: str, rank: int) -> bool:
+        """Whether it will fail by itself if this rank is gone; what is no call is never disturbed: True."""
+        return True
+
     def when_done(self, callback: Callable[[], None], *, background: bool) -> None:
         """Run ``callback`` when done, on the thread that completes it (at once if done already).
 
@@ -94,6 +98,13 @@ class Waiting(ABC):
         self._loops: dict[Any, int] = {}
         self._interjections: deque[Callable[[Any], None]] = deque()
         self._main_waits: Any = None
+        #: Set when the process is to be told of something at its next wait: called with what is waited for, raises.
+        self.alarm: Callable[[Pending], None] | None = None
+        self._alerts = 0
+        #: Told of every error that somebody who waited is given.
+        self.on_error: Callable[[BaseException], None] | None = None
+        #: Wake those who await, to look at the alarm.
+        self.alerted: set[Callable[[], None]] = set()
         self.closed = False
 
     @abstractmethod
@@ -120,6 +131,7 @@ class Waiting(ABC):
     def _wait(self, pending: Any, deadline: float | None, *, main: bool) -> bool:
         # Ctrl-C must not come between taking the lead and knowing it; `wake` ends the poll, `check` raises.
         self.shield.close()
+        alerts = 0
         try:
             while not pending.finished:
                 self.shield.check()
@@ -130,12 +142,16 @@ class Waiting(ABC):
                         # One more look at what has arrived already.
                         self.poll_nowait()
                         return bool(pending.finished)
+                if self.alarm is not None and alerts != self._alerts and isinstance(pending, Pending):
+                    alerts = self._alerts
+                    self._unshielded(self.alarm, pending)
+                    continue
                 if main and self._interjections:
                     self._interrupt_wait(pending)
                 elif self._lead.acquire(blocking=False):
                     self._lead_once(left)
                 else:
-                    self._follow(pending, left, main)
+                    self._follow(pending, left, main, alerts)
             return True
         finally:
             self.shield.open()
@@ -150,13 +166,15 @@ class Waiting(ABC):
         if self._later:
             self._run_callbacks()
 
-    def _follow(self, pending: Any, timeout: float | None, main: bool) -> None:
+    def _follow(self, pending: Any, timeout: float | None, main: bool, alerts: int) -> None:
         waiter = threading.Lock()
         waiter.acquire()
         self._followers.add(waiter)
         try:
             # Looked at after it can be woken: what happens from here on releases the lock.
-            called = main and (self._interjections or self.shield.pending)
+            called = (main and (self._interjections or self.shield.pending)) or (
+                self.alarm is not None and alerts != self._alerts
+            )
             if not pending.finished and self._lead.locked() and not called:
                 waiter.acquire(timeout=-1 if timeout is None else timeout)
         finally:
@@ -165,12 +183,25 @@ class Waiting(ABC):
     def _interrupt_wait(self, pending: Any) -> None:
         function = self._interjections.popleft()
         self.background(function, True)
+        try:
+            self._unshielded(function, pending)
+        finally:
+            self.background(function, False)
+
+    def _unshielded(self, function: Callable[[Any], None], pending: Any) -> None:
         self.shield.open()
         try:
             function(pending)
         finally:
             self.shield.close()
-            self.background(function, False)
+
+    def alert(self, alarm: Callable[[Pending], None]) -> None:
+        """Have ``alarm`` called by whoever waits, now and until it is taken away. Any thread."""
+        self.alarm = alarm
+        self._alerts += 1
+        self.wake()
+        for wake in tuple(self.alerted):
+            wake()
 
     def poll_nowait(self) -> None:
         """Read what has arrived. A no-op while another thread leads."""

@@ -156,7 +156,7 @@ def test_a_terminal_reaches_no_rank_and_no_pickle(victims: ActorMesh[Victim], tm
         frame(2, b"\x94\x01\xa1x\xc4\x00\x91\x05", payload),
         frame(16, b"\xc0", payload),
         frame(16, b"\x92\xa1m\x00", payload),
-        control_frame({"t": "stop", "drain": False}),
+        control_frame({"t": "stop", "drain": False, "why": ""}),
         control_frame({"t": "op"}),
         control_frame({"t": "op", "id": 1, "op": "mesh.spawn", "body": {}}),
         control_frame({"t": "op", "id": [1], "op": 7, "body": payload}),

@@ -51,7 +51,7 @@ class Rank:
         self.links.append(link)
         self.done.append((actor, leftover))
 
-    def _stop(self, drain: bool) -> None:
+    def _stop(self, drain: bool, why: str) -> None:
         self.done.append(("stop", drain))
 
     def start(self) -> None:
@@ -216,7 +216,7 @@ def test_a_proved_caller_is_let_in_before_a_stop_that_was_sent_later(
         if key.fileobj in rank.control._unproved:
             key.data(events)
     sock.sendall(handshake.receive_data(sock.recv(100)) + b"sent before")
-    rank.control._on_frame(Frame(CONTROL, None, msgpack.packb({"t": "stop", "drain": drain})))
+    rank.control._on_frame(Frame(CONTROL, None, msgpack.packb({"t": "stop", "drain": drain, "why": ""})))
     assert rank.done == ([("actor", b"sent before")] if drain else []) + [("stop", drain)]
 
 

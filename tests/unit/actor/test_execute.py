@@ -195,13 +195,13 @@ def test_a_header_that_is_none_is_a_protocol_error(bench: Bench, header: Any) ->
 
 
 def test_cleanup_runs_only_on_a_living_actor_and_its_error_is_reported(bench: Bench) -> None:
-    assert bench.executor.cleanup_execution() is None
+    assert bench.executor.cleanup_execution(None) is None
     bench.init()
-    work = bench.executor.cleanup_execution()
+    work = bench.executor.cleanup_execution(None)
     assert work is not None and bench.executor.run(work) is None
     assert bench.unhandled == [("__cleanup__", "OSError")]
     bench.executor.ended()
-    assert bench.executor.cleanup_execution() is None and bench.executor.actor is None
+    assert bench.executor.cleanup_execution(None) is None and bench.executor.actor is None
 
 
 @pytest.mark.parametrize("name", ["fail", "fail_async"])
@@ -276,5 +276,5 @@ def test_an_async_cleanup_alone_wants_an_event_loop(bench: Bench) -> None:
     frame = bench.frame(INIT, [1, "AsyncCleanup", VIEW, LENGTHS], (None, AsyncCleanup, (), {}))
     bench.serve(bench.executor.decode_init(frame))
     assert bench.executor.is_async
-    work = bench.executor.cleanup_execution()
+    work = bench.executor.cleanup_execution(None)
     assert work is not None and work.is_async and bench.serve(work) is None and not bench.unhandled

@@ -12,6 +12,7 @@ from typing import Any
 from meshrt.debug.broker.broker import Broker
 from meshrt.hooks import Body, Gathered, Group, ToolClient, Waited
 from meshrt.selection import Shape
+from meshrt.transport.faults import Fault
 
 __all__ = ["FakeRoot", "FakeTerminal"]
 
@@ -101,6 +102,9 @@ class FakeRoot:
 
     def interrupted(self, mesh_id: str) -> int:
         return 0
+
+    def supervise(self, mesh_id: str, fault: Fault, unhandled: Callable[[], None], /) -> None:
+        raise NotImplementedError
 
     def held(self) -> bool:
         return False

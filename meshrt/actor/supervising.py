@@ -1,0 +1,110 @@
+"""``__supervise__``: an actor is asked whether it handles a failure of a mesh that it has made.
+
+It is asked at a safe point of its own thread: between two messages, or while the message that it serves waits in a
+``get()`` (on the main thread); an actor with an event loop in a task of its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from meshrt.actor.context import enter, leave
+from meshrt.actor.ending import StopInterrupt
+from meshrt.actor.errors import number_failure, type_name
+from meshrt.actor.mailbox import Mailbox
+from meshrt.errors import MeshFailure, one_line
+from meshrt.hooks import Answer, Body, Raised, hooks
+from meshrt.transport.faults import Fault, mesh_failure
+from meshrt.wire.codec import text_of
+
+__all__ = ["Supervising"]
+
+_HEADLINE = 300
+
+
+class Supervising:
+    """Serves the request of the root. On the control thread, unless said otherwise.
+
+    Args:
+        mailboxes: The actors of this rank.
+        main: Returns the one that the main thread serves.
+        interject: Runs a function on the main thread if it waits in a ``get()`` now.
+        before_raised: Called before the hooks for what was raised are looked up.
+    """
+
+    def __init__(
+        self,
+        mailboxes: dict[str, Mailbox],
+        main: Callable[[], Mailbox | None],
+        interject: Callable[[Callable[[Any], None]], bool],
+        before_raised: list[Callable[[], object]],
+    ) -> None:
+        self._mailboxes = mailboxes
+        self._main = main
+        self._interject = interject
+        self._before_raised = before_raised
+
+    def ask(self, body: Body, answer: Answer) -> None:
+        """Ask an actor; ``answer`` gets ``{"handled": bool, "raised": text}``."""
+        mailbox = self._mailboxes.get(body["actor"])
+        method = None if mailbox is None else getattr(type(mailbox.executor.actor), "__supervise__", None)
+        if mailbox is None or method is None:
+            answer({"handled": False}, "")
+            return
+        failure = mesh_failure(body["mesh_id"], body["mesh"], map(Fault.from_wire, body["faults"]), body["notes"])
+        errand = _Errand(self, mailbox, failure, answer)
+        mailbox.give(errand.run, errand.run_async)
+        if mailbox.loop is None and mailbox is self._main() and mailbox.running is not None:
+            self._interject(lambda _waited: errand.run())
+
+    def tell(self, mailbox: Mailbox, error: BaseException) -> None:
+        """Tell the hooks of what ``__supervise__`` has raised. The actor's thread."""
+        hooks.run(self._before_raised)
+        if hooks.raised:
+            call = mailbox.executor.lone("__supervise__").call
+            hooks.run(hooks.raised, Raised(number_failure(), error, call, time.monotonic_ns(), waited_for=True))
+
+
+class _Errand:
+    """One failure to be decided on, by whoever comes first. The actor's thread."""
+
+    def __init__(self, supervising: Supervising, mailbox: Mailbox, failure: MeshFailure, answer: Answer) -> None:
+        self._supervising = supervising
+        self._mailbox = mailbox
+        self._failure = failure
+        self._answer = answer
+        self._taken = threading.Lock()
+
+    def run(self) -> None:
+        """Ask a class without an event loop."""
+        if self._taken.acquire(blocking=False):
+            token = enter(self._mailbox.executor.lone("__supervise__"))
+            try:
+                self._answer({"handled": bool(self._mailbox.executor.actor.__supervise__(self._failure))}, "")
+            except BaseException as error:  # the failure goes up with it, whatever it is
+                self._raised(error)
+            finally:
+                leave(token)
+
+    async def run_async(self) -> None:
+        """Ask a class with one; its method may be a coroutine function."""
+        if self._taken.acquire(blocking=False):
+            token = enter(self._mailbox.executor.lone("__supervise__"))
+            try:
+                handled = self._mailbox.executor.actor.__supervise__(self._failure)
+                self._answer({"handled": bool(await handled if inspect.isawaitable(handled) else handled)}, "")
+            except BaseException as error:
+                self._raised(error)
+            finally:
+                leave(token)
+
+    def _raised(self, error: BaseException) -> None:
+        text = one_line(f"{type_name(error)}: {text_of(error)}", _HEADLINE)
+        self._answer({"handled": False, "raised": f"raised in __supervise__(): {text}"}, "")
+        if type(error) is StopInterrupt:
+            raise error
+        self._supervising.tell(self._mailbox, error)

@@ -1,0 +1,111 @@
+"""What has failed and nobody below the script has handled: its next wait for a call is told.
+
+A failure: ``new -> told`` (an error about each of its ranks was raised to the script), ``-> handled`` (by
+`meshrt.unhandled_fault_hook`), ``-> raised`` (at a wait), or ``-> left`` at the end of the program.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from meshrt.errors import MeshFailure, SupervisionError
+from meshrt.transport.driver import Driver
+from meshrt.transport.waiting import Pending
+from meshrt.wire.codec import own_attribute
+
+__all__ = ["Alarm"]
+
+#: Lost ranks of which the script was told that are remembered: their failure may be known later than the error.
+_REMEMBERED = 10_000
+
+
+@dataclass(eq=False)
+class _Left:
+    failure: MeshFailure
+    #: Ranks that are gone, by mesh; without any, no wait is disturbed for want of a hook.
+    lost: set[tuple[str, int]]
+    unhandled: Callable[[], None]
+
+
+class Alarm:
+    """The failures that the script is to be told of. Any thread."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._lock = threading.Lock()
+        self._left: list[_Left] = []
+        self._told: dict[tuple[str, int], None] = {}
+        driver.on_error = self._tell
+
+    def add(self, failure: MeshFailure, unhandled: Callable[[], None]) -> None:
+        """Tell the script at its next wait.
+
+        Args:
+            unhandled: Called if there is no hook that handles it, and no rank is gone: it is reported at the end.
+        """
+        lost = {
+            (error.place.mesh_id, error.place.rank) for error in failure.errors if isinstance(error, SupervisionError)
+        }
+        if not lost and _hook() is None:
+            unhandled()
+            return
+        with self._lock:
+            if lost and lost <= self._told.keys():
+                return
+            self._left.append(_Left(failure, lost, unhandled))
+        self._driver.alert(self._at_wait)
+
+    def told(self, mesh_id: str, rank: int) -> None:
+        """Somebody has been told that the rank is gone, by the error of a call."""
+        with self._lock:
+            self._told[mesh_id, rank] = None
+            while len(self._told) > _REMEMBERED:
+                del self._told[next(iter(self._told))]
+            self._left = [left for left in self._left if not left.lost or not left.lost <= self._told.keys()]
+
+    def _tell(self, error: BaseException) -> None:
+        seen: set[int] = set()
+        current: BaseException | None = error
+        while current is not None and id(current) not in seen:
+            seen.add(id(current))
+            if isinstance(current, SupervisionError):
+                for place in (current.place, *current.others):
+                    self.told(place.mesh_id, place.rank)
+            current = own_attribute(current, "__cause__") or own_attribute(current, "__context__")
+
+    def _at_wait(self, pending: Pending) -> None:
+        with self._lock:
+            due = next(
+                (left for left in self._left if not any(pending.owed_by(*address) for address in left.lost)), None
+            )
+            if due is None:
+                if not self._left:
+                    self._driver.alarm = None
+                return
+            self._left.remove(due)
+        hook = _hook()
+        if hook is not None:
+            hook(due.failure)
+        elif due.lost:
+            raise due.failure.error
+        else:
+            due.unhandled()
+        self._driver.alert(self._at_wait)  # there may be more
+
+    def close(self) -> list[MeshFailure]:
+        """Disturb nobody any more; return the failures with lost ranks that the script was not told of."""
+        self._driver.alarm = None
+        with self._lock:
+            left, self._left = self._left, []
+        for each in left:
+            if not each.lost:
+                each.unhandled()
+        return [each.failure for each in left if each.lost]
+
+
+def _hook() -> Callable[[MeshFailure], object] | None:
+    hook: Callable[[MeshFailure], object] | None = sys.modules["meshrt"].unhandled_fault_hook
+    return hook

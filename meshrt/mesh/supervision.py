@@ -1,0 +1,148 @@
+"""Who is told of a failure: the actor that made the mesh, then whoever made that actor's mesh, at last the script.
+
+A failure of a mesh, on the root's loop::
+
+    gathering --0.05 s--> asked --handled--> (over)
+                            |---not handled, raised, no answer for 10 s, no such method---> asked, one owner higher
+    at the top: the script's next wait (`meshrt.mesh.alarm`)
+
+What fails while an owner decides is a failure of its own. Meshes that are being stopped do not fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from meshrt.errors import MeshError
+from meshrt.mesh.alarm import Alarm
+from meshrt.mesh.registry import MeshRecord, Owner, Registry
+from meshrt.transport.fate import Fate
+from meshrt.transport.faults import Fault, mesh_failure
+from meshrt.wire.messages import why_of
+
+if TYPE_CHECKING:
+    from meshrt.mesh.services import Services
+
+__all__ = ["Supervision"]
+
+#: Seconds in which what fails on a mesh is taken together.
+_TOGETHER = 0.05
+#: Seconds that an owner has to decide; they stand still while a person holds a rank.
+_DECIDE = 10.0
+#: From more faults on, an owner is not told what each rank has printed last: a control message has its limit.
+_IN_FULL = 8
+
+
+class _Failure:
+    """What has failed on one mesh at about one time."""
+
+    def __init__(self, record: MeshRecord) -> None:
+        self.record = record
+        self.faults: list[Fault] = []
+        self.notes: list[str] = []
+        self.unhandled: list[Callable[[], None]] = []
+        #: Who is to decide.
+        self.asked: Owner | None = record.owner
+
+
+class Supervision:
+    """The way of every failure. On the root's loop."""
+
+    def __init__(self, registry: Registry, services: Services, alarm: Alarm) -> None:
+        self._registry = registry
+        self._services = services
+        self._alarm = alarm
+        self._gathering: dict[str, _Failure] = {}
+
+    def lost(self, record: MeshRecord, rank: int, fate: Fate) -> None:
+        """A rank has ended that nobody stopped."""
+        self._add(record, Fault(record.rank_place(rank), fate=fate), None)
+
+    def stray(self, mesh_id: str, fault: Fault, unhandled: Callable[[], None]) -> None:
+        """Code on a rank has let out an exception that nobody waits for; ``unhandled()``: and nobody handles it."""
+        record = self._registry.meshes.get(mesh_id)
+        if record is None:
+            unhandled()
+        else:
+            self._add(record, fault, unhandled)
+
+    def _add(self, record: MeshRecord, fault: Fault, unhandled: Callable[[], None] | None) -> None:
+        failure = self._gathering.get(record.mesh_id)
+        if failure is None:
+            failure = self._gathering[record.mesh_id] = _Failure(record)
+            self._services.call_later(_TOGETHER, lambda: self._gathered(record.mesh_id))
+        failure.faults.append(fault)
+        if unhandled is not None:
+            failure.unhandled.append(unhandled)
+
+    def _gathered(self, mesh_id: str) -> None:
+        failure = self._gathering.pop(mesh_id, None)
+        if failure is not None:
+            self._ask(failure)
+
+    def finish(self) -> None:
+        """The program ends: nobody below the script is asked any more. Any thread."""
+        while self._gathering:
+            self._to_script(self._gathering.popitem()[1])
+
+    def _ask(self, failure: _Failure) -> None:
+        owner = failure.asked
+        if owner is None:
+            self._to_script(failure)
+            return
+        above = self._registry.meshes.get(owner.mesh_id)
+        if above is None or owner.rank in above.fates or above.stopped is not None:
+            return  # it ends, and with it what it has made: that it ends is a failure of its own
+        wire = {
+            "actor": owner.actor,
+            "mesh_id": failure.record.mesh_id,
+            "mesh": failure.record.name,
+            "faults": [fault.to_wire(brief=len(failure.faults) > _IN_FULL) for fault in failure.faults],
+            "notes": failure.notes,
+        }
+        who = (
+            f"{owner.actor or 'code'} on {above.name} {above.place(owner.rank)}, which has made {failure.record.name},"
+        )
+        decided: list[bool] = []
+
+        def decide(note: str, *, handled: bool = False) -> None:
+            if decided:
+                return
+            decided.append(True)
+            if handled:
+                count = len(failure.faults)
+                what = "a failure" if count == 1 else f"{count} failures"
+                self._services.announce(f"{what} of {failure.record.name}: handled by {owner.actor}.__supervise__()")
+                return
+            if note:
+                failure.notes.append(f"{who} {note}")
+            failure.asked = above.owner
+            self._ask(failure)
+
+        def answered(answer: Any) -> None:
+            error = answer.exception()
+            if error is not None:
+                decide("" if isinstance(error, MeshError) else why_of(error))
+            else:
+                body = answer.result()
+                decide(body.get("raised", ""), handled=bool(body.get("handled")))
+
+        def expired() -> None:
+            if self._services.held():
+                self._services.call_later(_DECIDE, expired)
+            else:
+                decide(f"has not decided within {_DECIDE:g} s")
+
+        request: Any = self._services.request_rank(owner.mesh_id, owner.rank, "supervise", wire)
+        request.add_done_callback(answered)
+        self._services.call_later(_DECIDE, expired)
+
+    def _to_script(self, failure: _Failure) -> None:
+        record = failure.record
+
+        def unhandled() -> None:
+            for function in failure.unhandled:
+                function()
+
+        self._alarm.add(mesh_failure(record.mesh_id, record.name, failure.faults, failure.notes), unhandled)

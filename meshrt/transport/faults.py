@@ -1,0 +1,61 @@
+"""A failure on its way to whoever owns the mesh: what failed, as plain data, and the error that stands for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, replace
+from typing import Any
+
+from meshrt.errors import ActorError, MeshError, MeshFailure, RankPlace, RemoteException
+from meshrt.transport.fate import Fate
+from meshrt.wire.messages import error_from_wire, error_to_wire
+
+__all__ = ["Fault", "mesh_failure"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One rank that is gone (``fate``), or an exception there that nobody waits for (``remote``).
+
+    ``what`` says where the exception was let out: the endpoint, ``"a task"``, ``"thread 'loader'"``.
+    """
+
+    place: RankPlace
+    fate: Fate | None = None
+    remote: RemoteException | None = None
+    what: str = ""
+
+    def to_wire(self, *, brief: bool = False) -> dict[str, Any]:
+        """Return plain data; ``brief``: without what the rank has printed last."""
+        fate = self.fate
+        if fate is not None and brief:
+            fate = replace(fate, log_tail=(), stack="")
+        return {
+            "place": list(astuple(self.place)),
+            "fate": fate and fate.to_wire(),
+            "remote": self.remote and error_to_wire(self.remote, brief=True),
+            "what": self.what,
+        }
+
+    @classmethod
+    def from_wire(cls, wire: dict[str, Any]) -> Fault:
+        """Inverse of `to_wire`."""
+        mesh_id, actor, rank, coordinates, host, pid = wire["place"]
+        place = RankPlace(mesh_id, actor, rank, tuple((label, index) for label, index in coordinates), host, pid)
+        fate = None if wire["fate"] is None else Fate.from_wire(wire["fate"])
+        remote = None if wire["remote"] is None else error_from_wire(wire["remote"])
+        return cls(place, fate, remote, wire["what"])
+
+    def error(self) -> MeshError:
+        """Make the error: the one that a call would have raised."""
+        if self.fate is not None:
+            return self.fate.error(self.place, "")
+        return ActorError(self.place, self.what, self.remote or RemoteException("Exception", "", ""))
+
+
+def mesh_failure(mesh_id: str, name: str, faults: Iterable[Fault], notes: Iterable[str] = ()) -> MeshFailure:
+    """Make what an owner is given: the errors in the order of the ranks, and what earlier owners have made of them."""
+    errors = tuple(fault.error() for fault in sorted(faults, key=lambda fault: fault.place.rank))
+    for note in notes:
+        errors[0].add_note(note)
+    return MeshFailure(mesh_id, name, errors)
