@@ -122,7 +122,7 @@ def _answer_to(frame: Frame) -> list[Any] | None:
             call_id, _, _, _, flags = frame.header
             return None if flags & NO_REPLY else split_frames(ERROR, [call_id, NO_ERROR, [], "stopped"], [])
         if frame.kind == STOP:
-            (call_id,) = frame.header
+            call_id, *_ = frame.header
             return [pack_header(RESULT, [call_id, None])]
     except (TypeError, ValueError) as error:
         raise ProtocolError(f"a message that cannot be read: {error}") from None

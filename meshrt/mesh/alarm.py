@@ -1,7 +1,8 @@
 """What has failed and nobody below the script has handled: its next wait for a call is told.
 
-A failure: ``new -> told`` (an error about each of its ranks was raised to the script), ``-> handled`` (by
-`meshrt.unhandled_fault_hook`), ``-> raised`` (at a wait), or ``-> left`` at the end of the program.
+A failure: ``new -> told`` (an error about one of its ranks was raised to somebody), ``-> handled`` (by
+`meshrt.unhandled_fault_hook`), ``-> raised`` (at a wait), or ``-> left``: that is reported at the end of the program. A
+wait is not disturbed by a mesh that was stopped, nor by ranks that it will be told of by its own error.
 """
 
 from __future__ import annotations
@@ -31,10 +32,16 @@ class _Left:
 
 
 class Alarm:
-    """The failures that the script is to be told of. Any thread."""
+    """The failures that the script is to be told of. Any thread.
 
-    def __init__(self, driver: Driver) -> None:
+    Args:
+        driver: Its waits are disturbed.
+        stopped: Whether a mesh was stopped.
+    """
+
+    def __init__(self, driver: Driver, stopped: Callable[[str], bool]) -> None:
         self._driver = driver
+        self._stopped = stopped
         self._lock = threading.Lock()
         self._left: list[_Left] = []
         self._told: dict[tuple[str, int], None] = {}
@@ -53,7 +60,7 @@ class Alarm:
             unhandled()
             return
         with self._lock:
-            if lost and lost <= self._told.keys():
+            if lost & self._told.keys():
                 return
             self._left.append(_Left(failure, lost, unhandled))
         self._driver.alert(self._at_wait)
@@ -64,7 +71,7 @@ class Alarm:
             self._told[mesh_id, rank] = None
             while len(self._told) > _REMEMBERED:
                 del self._told[next(iter(self._told))]
-            self._left = [left for left in self._left if not left.lost or not left.lost <= self._told.keys()]
+            self._left = [left for left in self._left if (mesh_id, rank) not in left.lost]
 
     def _tell(self, error: BaseException) -> None:
         seen: set[int] = set()
@@ -78,9 +85,7 @@ class Alarm:
 
     def _at_wait(self, pending: Pending) -> None:
         with self._lock:
-            due = next(
-                (left for left in self._left if not any(pending.owed_by(*address) for address in left.lost)), None
-            )
+            due = next((left for left in self._left if self._disturbs(left, pending)), None)
             if due is None:
                 if not self._left:
                     self._driver.alarm = None
@@ -94,6 +99,9 @@ class Alarm:
         else:
             due.unhandled()
         self._driver.alert(self._at_wait)  # there may be more
+
+    def _disturbs(self, left: _Left, pending: Pending) -> bool:
+        return not any(pending.owed_by(*address) or self._stopped(address[0]) for address in left.lost)
 
     def close(self) -> list[MeshFailure]:
         """Disturb nobody any more; return the failures with lost ranks that the script was not told of."""

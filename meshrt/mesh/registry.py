@@ -178,6 +178,11 @@ class Registry:
                 for record in self.meshes.values()
             ]
 
+    def is_stopped(self, mesh_id: str) -> bool:
+        """Whether a mesh was stopped, or is being stopped."""
+        record = self.meshes.get(mesh_id)
+        return record is None or record.stopped is not None
+
     def running(self) -> list[MeshRecord]:
         """Return the meshes that are not stopped."""
         with self._lock:

@@ -79,7 +79,7 @@ class Root:
         self.registry = Registry()
         self.terminal = Terminal()
         self.services = Services(self.run_id, self.run_directory, self.registry, self.driver, self.terminal)
-        self.alarm = Alarm(self.driver)
+        self.alarm = Alarm(self.driver, self.registry.is_stopped)
         self.supervision = Supervision(self.registry, self.services, self.alarm)
         self.services.supervise = self.supervision.stray
         self.script = Script(self.services, self.terminal, self.alarm)

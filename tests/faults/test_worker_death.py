@@ -13,6 +13,7 @@ import pytest
 
 from meshrt import Actor, ActorMesh, LocalEngine, MeshStopped, ProcessDied, ProcMesh, endpoint, proc_mesh
 from meshrt.errors import SupervisionError
+from meshrt.mesh.registry import Owner as MeshOwner
 from meshrt.mesh.root import Root, start_root
 from meshrt.mesh.spec import MeshSpec
 from tests.faults.actors import DEATHS, AsyncVictim, BornDead, Victim
@@ -241,10 +242,10 @@ def test_the_mesh_that_a_rank_was_making_when_it_died_ends_too(monkeypatch: pyte
     asked = threading.Event()
     made: list[str] = []
 
-    def spawn_late(root: Root, spec: MeshSpec, engine: Any = None) -> str:
+    def spawn_late(root: Root, spec: MeshSpec, *, owner: MeshOwner) -> str:
         asked.set()
         wait_until(lambda: outer.fates, LONG)
-        made.append(spawn(root, spec, engine))
+        made.append(spawn(root, spec, owner=owner))
         return made[-1]
 
     monkeypatch.setattr(Root, "spawn", spawn_late)

@@ -320,7 +320,7 @@ def test_an_exit_in_a_task_that_nobody_waits_for_is_announced(tmp_path: Path) ->
         wait_until(lambda: "exited with code 1 (sys.exit(in words) in a task of exiting)" in program.output, LONG)
         (tmp_path / "seen").touch()
         assert program.told("alive")
-        assert program.ends() == 0
+        assert program.ends() == 1
         assert "[exiting n=1] in words\n" in program.output
 
 
