@@ -61,6 +61,8 @@ _OVERDUE = 0.8
 _SETTLED = 1.0
 #: Seconds for which the end of a program waits for ranks that are still being started.
 _START_MAX = 10.0
+#: ... and for owners that decide on a failure.
+_DECIDE = 1.0
 
 
 class Root:
@@ -387,6 +389,7 @@ class Root:
                 try:
                     if wait:
                         self._let_start()
+                        self.supervision.settle(_DECIDE)
                     for future in [self.stop(record.mesh_id, wait, why) for record in self.registry.running()]:
                         future.get(wait + 2.0)
                     break

@@ -11,6 +11,7 @@ What fails while an owner decides is a failure of its own. Meshes that are being
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,9 @@ class Supervision:
         self._services = services
         self._alarm = alarm
         self._gathering: dict[str, _Failure] = {}
+        #: All that is not decided.
+        self._open: set[_Failure] = set()
+        self._decided = threading.Condition()
 
     def lost(self, record: MeshRecord, rank: int, fate: Fate) -> None:
         """A rank has ended that nobody stopped."""
@@ -71,20 +75,29 @@ class Supervision:
         failure = self._gathering.get(record.mesh_id)
         if failure is None:
             failure = self._gathering[record.mesh_id] = _Failure(record)
-            self._services.call_later(_TOGETHER, lambda: self._gathered(record.mesh_id))
+            self._open.add(failure)
+            self._services.call_later(_TOGETHER, lambda: self._ask(self._gathering.pop(record.mesh_id)))
         failure.faults.append(fault)
         if unhandled is not None:
             failure.unhandled.append(unhandled)
 
-    def _gathered(self, mesh_id: str) -> None:
-        failure = self._gathering.pop(mesh_id, None)
-        if failure is not None:
-            self._ask(failure)
+    def settle(self, seconds: float) -> None:
+        """Wait until everything is decided, while those who decide still are there. A thread of the script."""
+        with self._decided:
+            self._decided.wait_for(lambda: not self._open, seconds)
 
     def finish(self) -> None:
-        """The program ends: nobody below the script is asked any more. Any thread."""
-        while self._gathering:
-            self._to_script(self._gathering.popitem()[1])
+        """The program ends: what is not decided goes to the script. Any thread."""
+        for failure in tuple(self._open):
+            self._to_script(failure)
+
+    def _over(self, failure: _Failure) -> bool:
+        """Note that it is decided; returns whether it was already."""
+        with self._decided:
+            over = failure not in self._open
+            self._open.discard(failure)
+            self._decided.notify_all()
+        return over
 
     def _ask(self, failure: _Failure) -> None:
         owner = failure.asked
@@ -93,7 +106,10 @@ class Supervision:
             return
         above = self._registry.meshes.get(owner.mesh_id)
         if above is None or owner.rank in above.fates or above.stopped is not None:
-            return  # it ends, and with it what it has made: that it ends is a failure of its own
+            # It ends, or has ended: that is a failure of its own, if it is one.
+            failure.asked = None if above is None else above.owner
+            self._ask(failure)
+            return
         wire = {
             "actor": owner.actor,
             "mesh_id": failure.record.mesh_id,
@@ -111,6 +127,8 @@ class Supervision:
                 return
             decided.append(True)
             if handled:
+                if self._over(failure):
+                    return
                 count = len(failure.faults)
                 what = "a failure" if count == 1 else f"{count} failures"
                 self._services.announce(f"{what} of {failure.record.name}: handled by {owner.actor}.__supervise__()")
@@ -139,6 +157,8 @@ class Supervision:
         self._services.call_later(_DECIDE, expired)
 
     def _to_script(self, failure: _Failure) -> None:
+        if self._over(failure):
+            return
         record = failure.record
 
         def unhandled() -> None:
