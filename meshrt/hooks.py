@@ -42,6 +42,7 @@ __all__ = [
     "PLUGINS",
     "POST_MORTEM_VALUES",
     "PULSE_PLUGINS",
+    "THREAD",
     "UNRAISABLE",
     "ActorState",
     "Answer",
@@ -90,6 +91,8 @@ class EndpointCall:
     view: list[Any]
 
 
+#: How the name of a thread begins that has let out an exception (`Raised.what`).
+THREAD = "thread "
 #: Where an exception was raised that Python could only print: in ``__del__``, or in a callback of C code.
 UNRAISABLE = "code that cannot raise"
 
@@ -351,8 +354,11 @@ class RootServices(Protocol):
     def leave_gather(self, number: int) -> None:
         """Want no more reports of a gather; a no-op when it is done."""
 
-    def supervise(self, mesh_id: str, fault: Fault, unhandled: Callable[[], None], /) -> None:
-        """Tell the owners of a mesh of an exception that nobody waits for; ``unhandled()``: none has handled it."""
+    #: The numbers of the failures that nobody was told of, and nobody has handled.
+    unseen: list[str]
+
+    def supervise(self, mesh_id: str, fault: Fault, /) -> None:
+        """Tell the owners of a mesh of an exception that nobody waits for."""
 
     def held(self) -> bool:
         """Whether a person holds a rank: deadlines stand still."""

@@ -174,6 +174,7 @@ class ActorHost:
             "actor": context.instance.name,
             "endpoint": context.endpoint,
             "error": error_to_wire(remote, brief=True),
+            "when": time.monotonic_ns(),
         }
         self._send({"t": "ev", "ev": "unhandled", "body": body})
 

@@ -39,7 +39,7 @@ from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.output import LineOutput, install_output
 from meshrt.actor.supervising import Supervising
 from meshrt.errors import MeshError
-from meshrt.hooks import UNRAISABLE, ActorState, Answer, Body, EndpointCall, hooks
+from meshrt.hooks import THREAD, UNRAISABLE, ActorState, Answer, Body, EndpointCall, hooks
 from meshrt.host.child import Birth, Plumbing
 from meshrt.host.pulse import STACK_SIGNAL
 from meshrt.transport.fate import Fate
@@ -214,7 +214,7 @@ class RankProcess:
             return  # let go from a breakpoint because the mesh stops: nothing went wrong
         if args.exc_value is not None and not issubclass(args.exc_type, SystemExit) and not self._stopping:
             name = args.thread.name if args.thread is not None else "?"
-            self._tell_stray(args.exc_value, f"thread {name!r}")
+            self._tell_stray(args.exc_value, f"{THREAD}{name!r}")
         threading.__excepthook__(args)
 
     def _unraisablehook(self, args: Any) -> None:

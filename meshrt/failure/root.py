@@ -30,7 +30,7 @@ from meshrt.failure.record import ExceptionFacts, FailureRecord, LeftBehind, Ref
 from meshrt.failure.report import render
 from meshrt.failure.told import call_of, caller_of, record_of, sent_at, silences
 from meshrt.failure.watchdog import Watchdog
-from meshrt.hooks import UNRAISABLE, Body, Gathered, Group, RootServices, hooks
+from meshrt.hooks import THREAD, Body, Gathered, Group, RootServices, hooks
 from meshrt.inspect import STACKS, Stacks
 from meshrt.selection import Extent, Shape
 from meshrt.transport.directories import error_path
@@ -69,8 +69,6 @@ class Failures:
         self._changed = threading.Condition()
         #: The latest ones, the current one last.
         self._incidents: deque[Incident] = deque(maxlen=_INCIDENTS)
-        #: The latest one of which nobody was told.
-        self._unseen: Incident | None = None
         self._last = 0.0
         self._asked = 0.0
         #: The current incident's stacks are known, or will not be.
@@ -81,8 +79,6 @@ class Failures:
         #: The incident, and how many of its failures, that are in the file.
         self._written = (0, 0)
         self._warned = False
-        #: Failures that no caller was told of.
-        self.stray = 0
         self.watchdog = Watchdog(services)
         #: When the error files of ranks that were read had been written.
         self._error_files: dict[Path, int] = {}
@@ -171,7 +167,6 @@ class Failures:
             new = not self._incidents or now - self._last > _OPEN
             incident = self._begin() if new else self._incidents[-1]
             self._last = now
-            stray = record.kind == "exception" and not record.waited_for and record.what != UNRAISABLE
             if all(mesh.mesh_id != record.mesh_id for mesh in incident.meshes):
                 facts = self._facts(record.mesh_id)
                 incident.meshes = (*incident.meshes, _mesh_facts(facts)) if facts is not None else incident.meshes
@@ -186,14 +181,8 @@ class Failures:
             self._collect(incident, now)
         elif self._collected:
             self._write_soon()
-        if stray:
-            self._services.supervise(record.mesh_id, _fault(record), lambda: self._count(incident))
-
-    def _count(self, incident: Incident) -> None:
-        """Nobody was told of a failure. Any thread."""
-        with self._changed:
-            self.stray += 1
-            self._unseen = incident
+        if record.what.startswith(THREAD):
+            self._services.supervise(record.mesh_id, _fault(record))
 
     def _left_behind(self, record: FailureRecord) -> LeftBehind | None:
         """Return what the rank, or a child of it, has written in its error file since the last time."""
@@ -340,7 +329,7 @@ class Failures:
         with self._changed:
             if error is None:
                 self._changed.wait_for(lambda: self._collected, _PATIENCE)
-            incident = self._unseen if error is None else self._meant_by(error)
+            incident = self._unseen() if error is None else self._meant_by(error)
             if incident is None:
                 return ""
             self._write(incident)
@@ -348,6 +337,11 @@ class Failures:
             text = render(incident, verdict)
             self._tell_launcher(incident, verdict, text)
             return text
+
+    def _unseen(self) -> Incident | None:
+        """Return the latest incident with a failure that nobody was told of, under the lock."""
+        unseen = set(self._services.unseen)
+        return next((each for each in reversed(self._incidents) if any(r.id in unseen for r in each.records)), None)
 
     def tell_launcher(self, error: BaseException) -> None:
         """The script ends with an error of its own."""

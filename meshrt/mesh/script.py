@@ -38,9 +38,6 @@ _CONTEXT = "\nDuring handling of the above exception, another exception occurred
 class Reporter(Protocol):
     """What the plug-in for failures leaves in ``RootServices.tables["failure"]``."""
 
-    #: Failures that no caller was told of.
-    stray: int
-
     def collect(self, error: BaseException) -> None:
         """Wait for what belongs to ``error``, before its mesh is stopped."""
 
@@ -108,13 +105,11 @@ class Script:
     def at_end(self, *, sets_status: bool) -> None:
         """Report what nobody was told of; with ``sets_status`` the process is on its way out."""
         lost = self._alarm.close()
-        if lost:
-            self.load_failures()
-        reporter: Reporter | None = self._services.tables.get("failure")
-        if reporter is None or not (reporter.stray or lost):
+        if not (lost or self._services.unseen):
             return
         if not self._reported:
-            self._print("\n" + reporter.report(None if reporter.stray else lost[0].error))
+            self.load_failures()
+            self._print("\n" + self._reporter.report(None if self._services.unseen else lost[0].error))
         if sets_status:
             _exit_with(1)
 

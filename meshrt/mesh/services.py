@@ -77,8 +77,9 @@ class Services:
         self._request_id = 0
         self._holds: dict[Address, int] = {}
         self.gathers = Gathers(registry, self.call_later)
+        self.unseen: list[str] = []
         #: Set by the root; see `meshrt.hooks.RootServices`.
-        self.supervise: Callable[[str, Fault, Callable[[], None]], None]
+        self.supervise: Callable[[str, Fault], None]
         self._unhandled = Unhandled(self.announce, self.call_later)
         #: See `meshrt.hooks.RootServices`.
         self.gather = self.gathers.begin
@@ -269,6 +270,8 @@ class Services:
         endpoint = body["endpoint"]
         call = f"{body['actor']}.{endpoint}()" if endpoint.isidentifier() else f"{endpoint} of {body['actor']}"
         hooks.run(self.unhandled, mesh_id, rank, self._unhandled.say(place, call, remote))
+        if record is None or not record.interrupted or body["when"] <= record.interrupted:
+            self.supervise(mesh_id, Fault(place, remote=remote, what=endpoint))
 
     def on_gone(self, mesh_id: str, rank: int, fate: Fate, *, waited_for: bool) -> None:
         """A rank has ended: nothing waits for it any more. ``waited_for``: callers are told."""

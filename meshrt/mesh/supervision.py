@@ -12,7 +12,7 @@ What fails while an owner decides is a failure of its own. Meshes that are being
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from meshrt.errors import MeshError
@@ -42,7 +42,6 @@ class _Failure:
         self.record = record
         self.faults: list[Fault] = []
         self.notes: list[str] = []
-        self.unhandled: list[Callable[[], None]] = []
         #: Who is to decide.
         self.asked: Owner | None = record.owner
 
@@ -61,25 +60,23 @@ class Supervision:
 
     def lost(self, record: MeshRecord, rank: int, fate: Fate) -> None:
         """A rank has ended that nobody stopped."""
-        self._add(record, Fault(record.rank_place(rank), fate=fate), None)
+        self._add(record, Fault(record.rank_place(rank), fate=fate))
 
-    def stray(self, mesh_id: str, fault: Fault, unhandled: Callable[[], None]) -> None:
-        """Code on a rank has let out an exception that nobody waits for; ``unhandled()``: and nobody handles it."""
+    def stray(self, mesh_id: str, fault: Fault) -> None:
+        """Code on a rank has let out an exception that nobody waits for."""
         record = self._registry.meshes.get(mesh_id)
         if record is None:
-            unhandled()
+            self._unseen([fault])
         else:
-            self._add(record, fault, unhandled)
+            self._add(record, fault)
 
-    def _add(self, record: MeshRecord, fault: Fault, unhandled: Callable[[], None] | None) -> None:
+    def _add(self, record: MeshRecord, fault: Fault) -> None:
         failure = self._gathering.get(record.mesh_id)
         if failure is None:
             failure = self._gathering[record.mesh_id] = _Failure(record)
             self._open.add(failure)
             self._services.call_later(_TOGETHER, lambda: self._ask(self._gathering.pop(record.mesh_id)))
         failure.faults.append(fault)
-        if unhandled is not None:
-            failure.unhandled.append(unhandled)
 
     def settle(self, seconds: float) -> None:
         """Wait until everything is decided, while those who decide still are there. A thread of the script."""
@@ -160,9 +157,8 @@ class Supervision:
         if self._over(failure):
             return
         record = failure.record
+        whole = mesh_failure(record.mesh_id, record.name, failure.faults, failure.notes)
+        self._alarm.add(whole, lambda: self._unseen(failure.faults))
 
-        def unhandled() -> None:
-            for function in failure.unhandled:
-                function()
-
-        self._alarm.add(mesh_failure(record.mesh_id, record.name, failure.faults, failure.notes), unhandled)
+    def _unseen(self, faults: Iterable[Fault]) -> None:
+        self._services.unseen += [fault.remote.failure for fault in faults if fault.remote is not None]

@@ -46,6 +46,7 @@ class Owner(Actor):
     @endpoint
     def broadcast_a_failure(self) -> None:
         self.workers.apply.broadcast(fail)
+        self.workers.echo.call(None).get(WAIT)  # it has been served
 
     @endpoint
     def wait_in_a_call(self, path: str) -> str:

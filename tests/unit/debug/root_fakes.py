@@ -53,6 +53,7 @@ class FakeRoot:
         self.rank_silent: list[Callable[[str, int, str], None]] = []
         self.closing: list[Callable[[], None]] = []
         self.tables: dict[str, Any] = {}
+        self.unseen: list[str] = []
         self.run_directory = Path("/nonexistent")
         self.ended: dict[tuple[str, int], str] = {}
         #: Questions to many ranks: (targets, operation, body, report), by number.
@@ -103,7 +104,7 @@ class FakeRoot:
     def interrupted(self, mesh_id: str) -> int:
         return 0
 
-    def supervise(self, mesh_id: str, fault: Fault, unhandled: Callable[[], None], /) -> None:
+    def supervise(self, mesh_id: str, fault: Fault, /) -> None:
         raise NotImplementedError
 
     def held(self) -> bool:
