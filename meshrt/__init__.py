@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from meshrt.mesh.future import Future
     from meshrt.mesh.proc_mesh import HostMesh, ProcMesh, proc_mesh, this_host
     from meshrt.mesh.program import shutdown_context
+    from meshrt.mesh.restarts import Restart
     from meshrt.mesh.this_proc import this_proc
     from meshrt.mesh.value_mesh import ValueMesh
     from meshrt.selection import Extent, MeshTrait, Point, Shape, Slice
@@ -75,6 +76,7 @@ _HOME = {
     "debug_client": "meshrt.debug.prompt.entry",
     "endpoint": "meshrt.actor.endpoint",
     "proc_mesh": "meshrt.mesh.proc_mesh",
+    "Restart": "meshrt.mesh.restarts",
     "record": "meshrt.failure.torchelastic",
     "shutdown_context": "meshrt.mesh.program",
     "this_host": "meshrt.mesh.proc_mesh",
@@ -106,6 +108,7 @@ __all__ = [
     "ProcMesh",
     "ProcessDied",
     "ProtocolError",
+    "Restart",
     "ResultNotSerializable",
     "SelectionError",
     "Shape",

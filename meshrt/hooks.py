@@ -311,7 +311,8 @@ class RootServices(Protocol):
     def meshes(self) -> Sequence[Mapping[str, Any]]:
         """Return what runs: ``{"mesh_id", "name", "shape" (wire form), "host": {rank: name}, "pid": {rank: pid},
         "alive": [ranks], "started": epoch seconds, "gone": {rank: [how, epoch seconds]}, "silent": {rank:
-        [state, epoch seconds]}, "stopping": bool, "actors": [{"name"}]}`` of each mesh."""
+        [state, epoch seconds]}, "incarnations": {rank: how often it was started again}, "stopping": bool,
+        "actors": [{"name"}]}`` of each mesh."""
 
     def interrupted(self, mesh_id: str) -> int:
         """Return when what runs on a mesh is ended, because it is stopped: monotonic ns; 0: it goes on. Any thread."""

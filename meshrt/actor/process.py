@@ -344,6 +344,20 @@ class RankProcess:
         """Call back when another rank listens."""
         self.control.request("mesh.born", {"mesh": mesh_id, "rank": rank}, lambda _answer, _why: callback())
 
+    def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
+        """Allow ranks to be started again."""
+        body = {"mesh": mesh_id, "ranks": ranks, "actor": actor, "count": count}
+        self.control.request("mesh.restarts", body, lambda _answer, _why: None)
+
+    def when_restarted(self, mesh_id: str, rank: int, callback: Callable[[int, Fate], None]) -> None:
+        """Call back when another rank was started again."""
+
+        def answered(answer: Body | None, _why: str) -> None:
+            if answer is not None:
+                callback(answer["incarnation"], Fate.from_wire(answer["fate"]))
+
+        self.control.request("mesh.restarted", {"mesh": mesh_id, "rank": rank}, answered)
+
     def switch(self, on: bool) -> None:
         """Lend the control thread to the driver, or take it back."""
         self.control.switch(on)

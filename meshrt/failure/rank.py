@@ -5,6 +5,7 @@ On the thread that raised. A rank that fails all the time sends a few records in
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from meshrt.failure.record import ExceptionFacts, FailureRecord
 from meshrt.hooks import EndpointCall, Raised, RankServices, hooks
 from meshrt.inspect.visibility import is_hidden_file
 from meshrt.selection import Shape
+from meshrt.transport.process import INCARNATION
 from meshrt.wire.codec import own_attribute, text_of
 
 __all__ = ["Origin", "Recorder", "load"]
@@ -39,6 +41,7 @@ class Origin:
     rank: int
     host: str
     pid: int
+    incarnation: int = 0
 
 
 class Recorder:
@@ -88,6 +91,7 @@ class Recorder:
             coordinates=_coordinates(call),
             host=origin.host,
             pid=origin.pid,
+            incarnation=origin.incarnation,
             endpoint=call.endpoint if call is not None and not raised.what else "",
             what=raised.what,
             waited_for=raised.waited_for,
@@ -145,5 +149,6 @@ def _varints(table: bytes) -> list[int]:
 
 def load(services: RankServices) -> None:
     """Write records from now on: called once, by the first exception."""
-    origin = Origin(services.mesh_id, services.mesh_name, services.rank, services.host_name, services.pid)
+    incarnation = int(os.environ.get(INCARNATION, "0"))
+    origin = Origin(services.mesh_id, services.mesh_name, services.rank, services.host_name, services.pid, incarnation)
     hooks.raised.append(Recorder(origin, lambda record: services.notify("failure.record", record.to_plain())).raised)

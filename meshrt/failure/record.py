@@ -174,6 +174,8 @@ class FailureRecord(Plain):
             host both are the same moment, but for ends of processes, which are seen a little later.
         time: Seconds since the epoch, for people.
         left: What a child of it, or torch's own ``@record``, has written about an error.
+        incarnation: How often the rank had been started again before this.
+        restarted: It was started again after this.
         copies: Failures of this rank before it, of which only the number is known.
     """
 
@@ -201,6 +203,8 @@ class FailureRecord(Plain):
     low: int = 0
     high: int = 0
     time: float = 0.0
+    incarnation: int = 0
+    restarted: bool = False
     copies: int = 0
     left: LeftBehind | None = None
 

@@ -204,6 +204,10 @@ def details(record: FailureRecord, caller: str = "", call: str = "", *, full: bo
         clock = time.strftime("%H:%M:%S", time.localtime(record.time)) + f".{int(record.time % 1 * 1000):03d}"
         stray = record.kind == "exception" and not record.waited_for
         yield f"  when     {clock}" + (", and nobody waited for it" if stray else "")
+    if record.incarnation:
+        yield f"  restart  number {record.incarnation} of this rank ended so"
+    if record.restarted:
+        yield "  then     it was started again"
     if record.kind == "signal" and not record.hint:
         yield "  sender   not meshrt"
     if record.exception is not None:

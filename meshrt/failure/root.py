@@ -458,6 +458,8 @@ def _of_fate(mesh_id: str, rank: int, fate: Fate, mesh: dict[str, Any]) -> Failu
         low=fate.low or now,
         high=fate.high or now,
         time=time.time_ns() / 1e9,
+        incarnation=mesh.get("incarnations", {}).get(rank, 0) - fate.restarts,
+        restarted=fate.restarts,
     )
 
 

@@ -33,7 +33,17 @@ from meshrt.wire import codec
 from meshrt.wire.frames import Frame, split_frames, split_packed
 from meshrt.wire.messages import CALL, INIT, NO_REPLY, RESULT, STOP, error_from_wire
 
-__all__ = ["MeshCall", "OneCall", "StreamCall", "broadcast", "send_call", "send_init", "send_stop"]
+__all__ = [
+    "MeshCall",
+    "OneCall",
+    "PackedInit",
+    "StreamCall",
+    "broadcast",
+    "pack_init",
+    "send_call",
+    "send_init",
+    "send_stop",
+]
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -358,17 +368,25 @@ def _name_culprit(target: Target, endpoint: str, args: Any, kwargs: Any, error: 
     return f"{target.name}.{endpoint}(): {error}"
 
 
-def send_init(target: Target, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], setup: Any) -> InitCall:
+PackedInit = tuple[list[Any], list[int]]
+"""What an INIT carries, as `codec.encode` has made it."""
+
+
+def pack_init(target: Target, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], setup: Any) -> PackedInit:
+    """Pickle what an actor is built from. Raises ArgumentNotSerializable."""
+    try:
+        return codec.encode((setup, cls, args, kwargs))
+    except codec.EncodeError as error:
+        raise ArgumentNotSerializable(_name_culprit(target, "__init__", args, kwargs, error)) from error.__cause__
+
+
+def send_init(target: Target, class_name: str, packed: PackedInit) -> InitCall:
     """Send an INIT: build the actor on every rank of the target."""
     runtime = current_runtime()
     call_id = next(runtime.call_ids)
-    try:
-        parts, lengths = codec.encode((setup, cls, args, kwargs))
-    except codec.EncodeError as error:
-        raise ArgumentNotSerializable(_name_culprit(target, "__init__", args, kwargs, error)) from error.__cause__
-    frame = split_frames(INIT, [call_id, cls.__qualname__, target.view, lengths], parts)
+    parts, lengths = packed
     receiver = InitCall(runtime.driver, target, "__init__")
-    _send(target, runtime, frame, call_id, receiver)
+    _send(target, runtime, split_frames(INIT, [call_id, class_name, target.view, lengths], parts), call_id, receiver)
     return receiver
 
 

@@ -1,12 +1,13 @@
 """What becomes of ranks: the root's answer to what the host agents tell. On the root's loop.
 
-A rank: ``asked -> born -> gone`` (`meshrt.mesh.registry`); while it lives it may be silent for a time.
+A rank: ``asked -> born -> gone``, or ``born -> asked`` again (`meshrt.mesh.restarts`); while it lives it may be silent.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from meshrt.errors import RankPlace, SpawnError, user_stack
@@ -14,6 +15,7 @@ from meshrt.hooks import hooks
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.progress import Progress
 from meshrt.mesh.registry import MeshRecord, Owner, Registry
+from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.services import Services
 from meshrt.mesh.supervision import Supervision
 from meshrt.mesh.terminal import Terminal
@@ -28,7 +30,7 @@ class Lifecycle:
     """Births, deaths, silence and output of ranks.
 
     Args:
-        registry, driver, services, terminal, supervision: Those of the root.
+        registry, driver, services, terminal, supervision, restarts: Those of the root.
         post: Runs a function on the loop, after what is under way.
         stop: Ends a mesh: ``stop(mesh id, grace, why)``.
     """
@@ -40,6 +42,7 @@ class Lifecycle:
         services: Services,
         terminal: Terminal,
         supervision: Supervision,
+        restarts: Restarts,
         post: Callable[[Callable[[], None]], None],
         stop: Callable[[str, float, str], object],
     ) -> None:
@@ -48,6 +51,7 @@ class Lifecycle:
         self._services = services
         self._terminal = terminal
         self._supervision = supervision
+        self._restarts = restarts
         self._post = post
         self._stop = stop
         self._executing = False
@@ -72,14 +76,17 @@ class Lifecycle:
         record = self._registry.meshes[mesh_id]
         if rank in record.fates:
             return
+        refusal = self._restarts.refuses(record, rank, fate)
+        if not refusal:
+            self._start_again(record, rank, replace(fate, restarts=True))
+            return
+        if refusal != "-":
+            self._services.announce(f"{record.name} {record.place(rank)} is not started again: {refusal}")
         # A caller who waits is told by the error of the call.
         waited_for = self._driver.owed_by(mesh_id, rank)
         for callback in self._registry.gone(mesh_id, rank, fate):
             callback()
-        if not self._executing:
-            # Many ranks may end together: tell the callers once, so that their error can name all of them.
-            self._executing = True
-            self._post(self._execute)
+        self._execute_soon()
         self._services.on_gone(mesh_id, rank, fate, waited_for=bool(waited_for))
         if rank not in record.pids:
             if mesh_id in self.progress:
@@ -93,6 +100,27 @@ class Lifecycle:
             self._services.announce(f"{record.name} {record.place(rank)} {fate}")
         if fate.kind in ("died", "host") and record.stopped is None:
             self._supervision.lost(record, rank, fate)
+        self._end_owned(mesh_id, rank, fate)
+
+    def _start_again(self, record: MeshRecord, rank: int, fate: Fate) -> None:
+        mesh_id = record.mesh_id
+        waited_for = bool(self._driver.owed_by(mesh_id, rank))
+        where = record.place(rank)
+        for callback in self._registry.restarted(mesh_id, rank, fate):
+            callback()
+        self._execute_soon()
+        self._services.on_gone(mesh_id, rank, fate, waited_for=waited_for)
+        self._services.announce(f"{record.name} {where} {fate}: it is started again ({record.incarnations[rank]})")
+        self._end_owned(mesh_id, rank, fate)
+        record.agent_of[rank].send_frames(record.births([rank]))
+
+    def _execute_soon(self) -> None:
+        if not self._executing:
+            # Many ranks may end together: tell the callers once, so that their error can name all of them.
+            self._executing = True
+            self._post(self._execute)
+
+    def _end_owned(self, mesh_id: str, rank: int, fate: Fate) -> None:
         for owned in self._known(self._owned.pop((mesh_id, rank), ())):
             self._stop(owned, 0.0, f"the rank that has made it {fate}" if fate.kind != "stopped" else "")
 
@@ -164,6 +192,7 @@ class Lifecycle:
             self._driver.execute()
             self._driver.forget(record.mesh_id)
             self.progress.pop(record.mesh_id, None)
+            self._restarts.forget(record.mesh_id)
             stopped.resolve(None)
 
     def output(self, message: dict[str, Any]) -> None:

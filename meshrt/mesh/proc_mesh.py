@@ -12,9 +12,10 @@ from meshrt.actor.actor import Actor
 from meshrt.actor.endpoint import endpoints_of
 from meshrt.errors import ArgumentNotSerializable, UsageError
 from meshrt.mesh.actor_mesh import ActorMesh, reserved_names
-from meshrt.mesh.call import on_event_loop, send_init
+from meshrt.mesh.call import on_event_loop, pack_init, send_init
 from meshrt.mesh.future import Future
 from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old, why_ended
+from meshrt.mesh.restarts import Rebuilding, Restart, check_max_restarts
 from meshrt.mesh.spec import EnvOption, MeshSpec, PostMortem, check_name, check_seconds, default_sizes
 from meshrt.mesh.target import Target
 from meshrt.selection import MeshTrait, Shape
@@ -205,7 +206,16 @@ class ProcMesh(MeshTrait):
         """Done when every process of the mesh has been started; SpawnError if one could not be."""
         return self._owner().initialized(self._mesh_id)
 
-    def spawn(self, name: str, cls: type[A], /, *args: Any, **kwargs: Any) -> ActorMesh[A]:
+    def spawn(
+        self,
+        name: str,
+        cls: type[A],
+        /,
+        *args: Any,
+        max_restarts: int = 0,
+        on_restart: Callable[[Restart], object] | None = None,
+        **kwargs: Any,
+    ) -> ActorMesh[A]:
         """Build an actor on every rank and return its mesh at once.
 
         Calls made before ``__init__`` has run wait for it. ``.get()``, ``await`` or ``.initialized`` say when it has.
@@ -213,6 +223,9 @@ class ProcMesh(MeshTrait):
         Args:
             name: Letters, digits, ``_`` and ``-``; one actor of a name at a time.
             cls: A subclass of `Actor`.
+            max_restarts: How often each rank whose process has ended is started again, with its actors; not within 5 s
+                of the last time, and only if all actors that live on it are to be. Calls that were on their way fail.
+            on_restart: Called with a `Restart` when the actor has been built again; on a thread of its own.
         Raises:
             UsageError: The name or the class is none.
             ValueError: An endpoint has a name that every mesh has (``slice``, ``size`` ...).
@@ -232,7 +245,10 @@ class ProcMesh(MeshTrait):
             raise TypeError(f"{cls.__name__}() {error}") from None
         _ship_if_needed(cls)
         target = Target(self._mesh_id, name, self._directory, self._own_shape, self._whole, about)
-        return ActorMesh(cls, target, send_init(target, cls, args, kwargs, self._setup))
+        packed = pack_init(target, cls, args, kwargs, self._setup)
+        if check_max_restarts(max_restarts):
+            Rebuilding(target, cls.__qualname__, packed, on_restart).begin(max_restarts)
+        return ActorMesh(cls, target, send_init(target, cls.__qualname__, packed))
 
     def stop(self, grace: float = 5.0) -> Future[None]:
         """End the processes: what was sent before is served for up to ``grace`` seconds, then they are killed.

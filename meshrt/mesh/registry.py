@@ -59,6 +59,11 @@ class MeshRecord:
         self.stopped_agents: set[AgentLink] = set()
         self.born_callbacks: dict[int, list[Callable[[], None]]] = {}
         self.gone_callbacks: dict[int, list[Callable[[Fate], None]]] = {}
+        #: How often a rank was started again; 0 if it is not here.
+        self.incarnations: dict[int, int] = {}
+        self.restart_callbacks: dict[int, list[Callable[[int, Fate], None]]] = {}
+        #: Makes the messages that ask an agent to start some ranks.
+        self.births: Callable[[list[int]], list[bytes]] = lambda _ranks: []
 
     @property
     def agents(self) -> list[AgentLink]:
@@ -163,6 +168,28 @@ class Registry:
             born = record.born_callbacks.pop(rank, [])
             return [*born, *(_bind(callback, fate) for callback in record.gone_callbacks.pop(rank, []))]
 
+    def restarted(self, mesh_id: str, rank: int, fate: Fate) -> list[Callable[[], None]]:
+        """The rank has ended, and is about to be started again. Returns whom to call."""
+        with self._lock:
+            record = self.meshes[mesh_id]
+            del record.pids[rank]
+            record.silent.pop(rank, None)
+            record.incarnations[rank] = incarnation = record.incarnations.get(rank, 0) + 1
+            for ranks in record.actors.values():
+                if rank in ranks:
+                    ranks[rank] = False
+            told = record.restart_callbacks.pop(rank, [])
+            born = record.born_callbacks.setdefault(rank, [])
+            born += [_bind_restart(callback, incarnation, fate) for callback in told]
+            return [_bind(callback, fate) for callback in record.gone_callbacks.pop(rank, [])]
+
+    def when_restarted(self, mesh_id: str, rank: int, callback: Callable[[int, Fate], None]) -> None:
+        """Call back with its incarnation, and how the one before has ended, when the rank was started again, once."""
+        with self._lock:
+            record = self.meshes.get(mesh_id)
+            if record is not None:
+                record.restart_callbacks.setdefault(rank, []).append(callback)
+
     def actor(self, mesh_id: str, rank: int, name: str, *, here: bool) -> None:
         """An actor of the rank has begun, or was stopped (``here`` is False)."""
         with self._lock:
@@ -202,11 +229,16 @@ class Registry:
                     "started": record.started,
                     "gone": {rank: [str(fate), record.ended[rank]] for rank, fate in record.fates.items()},
                     "silent": dict(record.silent),
+                    "incarnations": dict(record.incarnations),
                     "stopping": record.stopped is not None,
                     "actors": [{"name": name} for name in record.running_actors()],
                 }
                 for record in self.running()
             ]
+
+
+def _bind_restart(callback: Callable[[int, Fate], None], incarnation: int, fate: Fate) -> Callable[[], None]:
+    return lambda: callback(incarnation, fate)
 
 
 def _bind(callback: Callable[[Fate], None], fate: Fate) -> Callable[[], None]:

@@ -14,6 +14,7 @@ from meshrt.errors import MeshError
 from meshrt.hooks import Body
 from meshrt.mesh.registry import Owner
 from meshrt.mesh.spec import MeshSpec
+from meshrt.transport.fate import Fate
 from meshrt.wire.messages import Address, why_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class RankRequests:
         self.operations: dict[str, Callable[[Address, Body, Answer], None]] = {
             "mesh.watch": self._watch,
             "mesh.told": self._told,
+            "mesh.restarts": self._restarts,
+            "mesh.restarted": self._restarted,
             "mesh.born": self._born,
             "mesh.spawn": self._spawn,
             "mesh.stop": self._stop,
@@ -46,6 +49,16 @@ class RankRequests:
     def _told(self, _address: Address, body: Body, answer: Answer) -> None:
         self._root.alarm.told(body["mesh"], body["rank"])
         answer({}, "")
+
+    def _restarts(self, _address: Address, body: Body, answer: Answer) -> None:
+        self._root.restarts.allow(body["mesh"], body["ranks"], body["actor"], body["count"])
+        answer({}, "")
+
+    def _restarted(self, _address: Address, body: Body, answer: Answer) -> None:
+        def restarted(incarnation: int, fate: Fate) -> None:
+            answer({"incarnation": incarnation, "fate": fate.to_wire()}, "")
+
+        self._root.registry.when_restarted(body["mesh"], body["rank"], restarted)
 
     def _born(self, _address: Address, body: Body, answer: Answer) -> None:
         self._root.registry.when_born(body["mesh"], body["rank"], lambda: answer({}, ""))

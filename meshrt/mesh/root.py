@@ -36,6 +36,7 @@ from meshrt.mesh.placement import Placement
 from meshrt.mesh.progress import Progress
 from meshrt.mesh.registry import MeshRecord, Owner, Registry
 from meshrt.mesh.requests import RankRequests
+from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.roottree import RootTree
 from meshrt.mesh.script import Script
 from meshrt.mesh.services import Services
@@ -45,7 +46,7 @@ from meshrt.mesh.terminal import Terminal
 from meshrt.selection import Shape
 from meshrt.transport import directories
 from meshrt.transport.fate import Fate
-from meshrt.transport.process import ProcessRuntime, set_runtime
+from meshrt.transport.process import INCARNATION, ProcessRuntime, set_runtime
 from meshrt.wire.messages import Address
 
 if TYPE_CHECKING:
@@ -84,9 +85,17 @@ class Root:
         self.alarm = Alarm(self.driver, self.registry.is_stopped)
         self.supervision = Supervision(self.registry, self.services, self.alarm)
         self.services.supervise = self.supervision.stray
+        self.restarts = Restarts()
         self.script = Script(self.services, self.terminal, self.alarm)
         self.lifecycle = Lifecycle(
-            self.registry, self.driver, self.services, self.terminal, self.supervision, self.post, self.stop
+            self.registry,
+            self.driver,
+            self.services,
+            self.terminal,
+            self.supervision,
+            self.restarts,
+            self.post,
+            self.stop,
         )
         self.services.deferred_operations.update(RankRequests(self).operations)
         self._placement = Placement(
@@ -131,20 +140,10 @@ class Root:
             name = spec.name or f"mesh{self._names}"
         record = MeshRecord(secrets.token_hex(4), name, spec, agents, self.driver)
         record.owner = owner
-        common = {
-            "t": "spawn",
-            "mesh": record.mesh_id,
-            "name": name,
-            "labels": list(spec.extent.labels),
-            "sizes": list(spec.extent.sizes),
-            "common_env": dict(spec.env),
-            "preload": list(spec.preload),
-            "operations": [[name, body] for operations in self.services.at_birth for name, body in operations()],
-        }
+        record.births = lambda ranks: self._births(record, spec, ranks)
         frames: dict[AgentLink, list[bytes]] = {}
         for agent in record.agents:
-            ranks = [rank for rank in range(count) if record.agent_of[rank] is agent]
-            frames[agent] = spawn_frames(common, ranks, spec.rank_env)
+            frames[agent] = record.births([rank for rank in range(count) if record.agent_of[rank] is agent])
         # Known from here on: what could be refused has been.
         self.lifecycle.progress[record.mesh_id] = Progress(count, self.terminal)
         self.registry.add(record)
@@ -153,6 +152,22 @@ class Root:
             if agent.gone:  # since it was chosen: its end has been handled before this mesh was known
                 self.post(lambda agent=agent: self.lifecycle.lose(agent))  # type: ignore[misc]
         return record.mesh_id
+
+    def _births(self, record: MeshRecord, spec: MeshSpec, ranks: list[int]) -> list[bytes]:
+        common = {
+            "t": "spawn",
+            "mesh": record.mesh_id,
+            "name": record.name,
+            "labels": list(spec.extent.labels),
+            "sizes": list(spec.extent.sizes),
+            "common_env": dict(spec.env),
+            "preload": list(spec.preload),
+            "operations": [[name, body] for operations in self.services.at_birth for name, body in operations()],
+        }
+        env = {rank: dict(spec.rank_env.get(rank, {})) for rank in ranks}
+        for rank in record.incarnations.keys() & env.keys():
+            env[rank][INCARNATION] = str(record.incarnations[rank])
+        return spawn_frames(common, ranks, {rank: own for rank, own in env.items() if own})
 
     def name_of(self, mesh_id: str) -> str:
         """Return the name of a mesh."""

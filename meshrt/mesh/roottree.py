@@ -31,6 +31,14 @@ class RootTree:
         """Call back when a rank listens."""
         self._root.registry.when_born(mesh_id, rank, callback)
 
+    def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
+        """Allow ranks to be started again."""
+        self._root.restarts.allow(mesh_id, ranks, actor, count)
+
+    def when_restarted(self, mesh_id: str, rank: int, callback: Callable[[int, Fate], None]) -> None:
+        """Call back when a rank was started again."""
+        self._root.registry.when_restarted(mesh_id, rank, callback)
+
     def switch(self, on: bool) -> None:
         """Drive the links from the loop, or no longer."""
         self._root.post(lambda: self.drive(on))

@@ -259,6 +259,7 @@ class Services:
         hooks.run(self.rank_born, mesh_id, rank)
 
     def _on_unhandled(self, mesh_id: str, rank: int, body: Body) -> None:
+        mesh_id, rank = body.get("at", (mesh_id, rank))
         remote = error_from_wire(body["error"])
         record = self._registry.meshes.get(mesh_id)
         if record is not None and record.stopped is not None and remote.type in _ENDED_BY_STOP:

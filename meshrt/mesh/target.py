@@ -78,6 +78,12 @@ class Target:
         """Whether this base rank is among its ranks."""
         return mesh_id == self.mesh_id and rank in self.shape.ndslice
 
+    def only(self, position: int) -> Target:
+        """Return the target that is the rank at ``position`` alone, and sends it the view of this one."""
+        target = self.one(position)
+        target.view = self.view
+        return target
+
     def one(self, position: int) -> Target:
         """Return the target that is the rank at ``position`` alone (a view without dimensions)."""
         rank = self.shape.ndslice[position]

@@ -101,8 +101,11 @@ class Driver(Waiting):
                 return out
             out = self._links[key] = OutLink(key, path)
         self._open(out)
-        self._tree.watch(key[0], key[1], lambda fate: self.condemn(out, fate))
+        self._watch(out)
         return out
+
+    def _watch(self, out: OutLink) -> None:
+        self._tree.watch(out.key[0], out.key[1], lambda fate: self.condemn(out, fate))
 
     def _open(self, out: OutLink) -> None:
         if not self._connect(out):
@@ -360,21 +363,45 @@ class Driver(Waiting):
                 self._end(out, fate)
             elif out.fate.kind == "link":
                 # Closed first, explained later: the next caller is told the truth.
-                out.fate = fate
+                if fate.restarts:
+                    self._begin_anew(out, fate)
+                else:
+                    out.fate = fate
 
     def _end(self, out: OutLink, fate: Fate) -> None:
         opened = out.early is None
         if opened and not out.eof and out.link is not None:
             self._dispatch(out, out.link.drain())
         self._forget_fd(out)
+        if fate.restarts:
+            self._begin_anew(out, fate, opened)
+            return
         with self._links_lock:
             out.fate = fate
             out.early = None
         if out.link is not None:
             out.link.close()
+        self._lose(out, fate, opened)
+
+    @staticmethod
+    def _lose(out: OutLink, fate: Fate, opened: bool) -> None:
         while out.outstanding:
             _, (receiver, position) = out.outstanding.popitem()
             receiver.lose(position, fate, sent=opened)
+
+    def _begin_anew(self, out: OutLink, fate: Fate, opened: bool = True) -> None:
+        """A process takes the place of the rank: what was sent is lost, the next call opens the link again."""
+        link = out.link
+        with self._links_lock:
+            # First: who sends notes the call in `outstanding`, and looks at `early` after that. A call that is sent at
+            # this very moment may be lost below and run all the same; its caller is told that it may have.
+            out.early = []
+            out.asleep, out.stopped, out.writing, out.eof = True, False, False, False
+            out.link = out.handshake = out.fate = None
+        if link is not None:
+            link.close()
+        self._lose(out, fate, opened)
+        self._watch(out)
 
     def owed_by(self, mesh_id: str, rank: int) -> bool:
         """Whether a call of this process waits for an answer of a rank. Any thread."""

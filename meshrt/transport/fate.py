@@ -31,6 +31,8 @@ class Fate:
     #: When the process ended: surely not before, surely not after; monotonic ns of its host.
     low: int = 0
     high: int = 0
+    #: A process takes its place.
+    restarts: bool = False
 
     def to_wire(self) -> dict[str, Any]:
         """Return plain data."""

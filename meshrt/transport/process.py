@@ -15,12 +15,31 @@ from typing import Any, Protocol
 from meshrt.errors import ForkedMeshError, UsageError
 from meshrt.hooks import Body
 from meshrt.transport.driver import Driver, Tree
+from meshrt.transport.fate import Fate
 
-__all__ = ["ProcessRuntime", "ProgramTree", "current_runtime", "has_runtime", "set_runtime", "socket_path"]
+__all__ = [
+    "INCARNATION",
+    "ProcessRuntime",
+    "ProgramTree",
+    "current_runtime",
+    "has_runtime",
+    "set_runtime",
+    "socket_path",
+]
+
+
+#: Environment variable of a rank that was started again: how often.
+INCARNATION = "MESHRT_INCARNATION"
 
 
 class ProgramTree(Tree, Protocol):
     """The control tree as a process of the program sees it."""
+
+    def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
+        """Allow ranks to be started again, as far as an actor is concerned. Any thread."""
+
+    def when_restarted(self, mesh_id: str, rank: int, callback: Callable[[int, Fate], None]) -> None:
+        """Call back, once, when the rank was started again: its incarnation, and how the one before ended."""
 
     def request_root(self, operation: str, body: Body, timeout: float) -> Body:
         """Ask the root. Not from the thread that serves the tree."""

@@ -9,6 +9,7 @@ import pytest
 
 from meshrt.errors import ForkedMeshError, UsageError
 from meshrt.transport import process
+from meshrt.transport.fate import Fate
 from meshrt.transport.process import ProcessRuntime, current_runtime, has_runtime, set_runtime, socket_path
 from tests.unit.transport.fake_rank import FakeTree
 
@@ -21,6 +22,12 @@ class Tree(FakeTree):
 
     def ask_root(self, operation: str, body: dict[str, object], answered: Callable[..., None]) -> None:
         answered({}, "")
+
+    def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
+        pass
+
+    def when_restarted(self, mesh_id: str, rank: int, callback: Callable[[int, Fate], None]) -> None:
+        pass
 
     def unhandled(self, body: dict[str, object]) -> None:
         pass
