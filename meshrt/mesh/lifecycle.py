@@ -77,11 +77,9 @@ class Lifecycle:
         if rank in record.fates:
             return
         refusal = self._restarts.refuses(record, rank, fate)
-        if not refusal:
+        if refusal is None:
             self._start_again(record, rank, replace(fate, restarts=True))
             return
-        if refusal != "-":
-            self._services.announce(f"{record.name} {record.place(rank)} is not started again: {refusal}")
         # A caller who waits is told by the error of the call.
         waited_for = self._driver.owed_by(mesh_id, rank)
         for callback in self._registry.gone(mesh_id, rank, fate):
@@ -96,8 +94,9 @@ class Lifecycle:
             record.initialized.reject(
                 fate.error(RankPlace(mesh_id, "", rank), "") if stopped else SpawnError(f"{place} {fate}")
             )
-        elif fate.kind == "died" and record.stopped is None and not waited_for:
-            self._services.announce(f"{record.name} {record.place(rank)} {fate}")
+        elif fate.kind == "died" and record.stopped is None and (refusal or not waited_for):
+            again = f", and is not started again: {refusal}" if refusal else ""
+            self._services.announce(f"{record.name} {record.place(rank)} {fate}{again}")
         if fate.kind in ("died", "host") and record.stopped is None:
             self._supervision.lost(record, rank, fate)
         self._end_owned(mesh_id, rank, fate)

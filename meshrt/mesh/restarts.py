@@ -70,22 +70,22 @@ class Restarts:
         for rank in ranks:
             self._allowed.setdefault((mesh_id, rank), {})[actor] = count
 
-    def refuses(self, record: MeshRecord, rank: int, fate: Fate) -> str:
-        """Return why a rank that has ended is not started again; "" if it is, "-" if nobody has asked for it."""
+    def refuses(self, record: MeshRecord, rank: int, fate: Fate) -> str | None:
+        """Return why a rank that has ended is not started again; "" if nobody has asked for it; None: it is."""
         address = (record.mesh_id, rank)
         allowed = self._allowed.get(address)
         if not allowed or fate.kind != "died" or record.stopped is not None or rank not in record.pids:
-            return "-"
+            return ""
         others = sorted(name for name, ranks in record.actors.items() if ranks.get(rank) and name not in allowed)
         if others:
             return f"{others[0]} lives there too, and has no max_restarts"
         done = self._done.setdefault(address, [])
         if len(done) >= min(allowed.values()):
-            return f"it has been {len(done)} times"
+            return f"it was {len(done)} times" if len(done) > 1 else "it was once"
         if done and time.monotonic() - done[-1] < APART:
             return f"it ended within {APART:g} s of its last start"
         done.append(time.monotonic())
-        return ""
+        return None
 
     def forget(self, mesh_id: str) -> None:
         """The mesh has ended."""

@@ -140,7 +140,7 @@ def test_what_dies_again_at_once_is_left_dead(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "die").touch()
     die(counter, 0)
     assert isinstance(counter.add.call_one().exception(WAIT), ProcessDied)
-    err.wait_for("is not started again: it ended within 5 s of its last start")
+    err.wait_for("and is not started again: it ended within 5 s of its last start")
     assert err.text.count("it is started again") == 1
 
 
@@ -165,7 +165,7 @@ def test_a_rank_with_another_actor_stays_dead(monkeypatch: pytest.MonkeyPatch) -
     counter = mesh.spawn("counter", Counter, [0], max_restarts=1).get(WAIT)
     other = mesh.spawn("other", Echo).get(WAIT)
     die(counter, 0)
-    err.wait_for("is not started again: other lives there too, and has no max_restarts")
+    err.wait_for("and is not started again: other lives there too, and has no max_restarts")
     assert isinstance(other.echo.call_one(1).exception(WAIT), ProcessDied)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import threading
 import time
@@ -16,7 +17,7 @@ import meshrt
 from meshrt import Actor, ActorError, HostLost, MeshFailure, ProcessDied, endpoint, proc_mesh
 from meshrt.mesh import supervision
 from tests.support.actors import Echo
-from tests.support.programs import environment, run_python
+from tests.support.programs import ROOT, environment, run_python
 from tests.support.screen import Screen
 from tests.support.waiting import holds_within, wait_until
 
@@ -392,3 +393,14 @@ def test_cleanup_is_told_what_has_ended_the_rank(tmp_path: Path) -> None:
     cleaned.exit_in_a_task.call_one().exception(WAIT)
     wait_until(path.exists, WAIT)
     assert path.read_text() == "SystemExit: 3"
+
+
+def test_the_page_shows_what_the_example_prints() -> None:
+    def masked(text: str) -> list[str]:
+        return sorted(re.sub(r" on \S+, pid \d+", " on N, pid P", text).splitlines())
+
+    page = (ROOT / "docs" / "supervision.md").read_text(encoding="utf-8")
+    shown = page.partition("$ python examples/supervised.py\n")[2].partition("```")[0]
+    done = run_python("examples/supervised.py", cwd=ROOT)
+    assert done.returncode == 0
+    assert masked(done.stdout + done.stderr) == masked(shown)
