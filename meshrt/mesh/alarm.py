@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from meshrt.errors import MeshFailure, SupervisionError
+from meshrt.errors import ActorError, MeshFailure, SupervisionError
 from meshrt.transport.driver import Driver
 from meshrt.transport.waiting import Pending
 from meshrt.wire.codec import own_attribute
@@ -45,7 +45,10 @@ class Alarm:
         self._lock = threading.Lock()
         self._left: list[_Left] = []
         self._told: dict[tuple[str, int], None] = {}
+        #: Numbers of failures in answers that nobody has looked at yet, the oldest first.
+        self._unread: dict[str, tuple[str, str, str]] = {}
         driver.on_error = self._tell
+        driver.on_failure = self._answered
 
     def add(self, failure: MeshFailure, unhandled: Callable[[], None]) -> None:
         """Tell the script at its next wait.
@@ -78,10 +81,31 @@ class Alarm:
         current: BaseException | None = error
         while current is not None and id(current) not in seen:
             seen.add(id(current))
-            if isinstance(current, SupervisionError):
+            if issubclass(type(current), ActorError):
+                self._read(current)  # type: ignore[arg-type]  # it is an ActorError
+            elif isinstance(current, SupervisionError):
                 for place in (current.place, *current.others):
                     self.told(place.mesh_id, place.rank)
             current = own_attribute(current, "__cause__") or own_attribute(current, "__context__")
+
+    def _read(self, error: ActorError) -> None:
+        for each in (error, *error.others):
+            self._unread.pop(each.remote.failure, None)
+        if error.endpoint == "__init__":
+            # Each call to the actor tells of it, by the error of whichever rank is first.
+            call = (error.place.mesh_id, error.place.actor, error.endpoint)
+            for failure in [failure for failure, other in tuple(self._unread.items()) if other == call]:
+                self._unread.pop(failure, None)
+
+    def _answered(self, failure: str, call: tuple[str, str, str]) -> None:
+        self._unread[failure] = call
+        while len(self._unread) > _REMEMBERED:
+            del self._unread[next(iter(self._unread))]
+
+    @property
+    def unread(self) -> list[str]:
+        """The numbers of failures of which the script was sent an answer that it has never looked at."""
+        return list(self._unread)
 
     def _at_wait(self, pending: Pending) -> None:
         with self._lock:

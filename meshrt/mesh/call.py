@@ -29,6 +29,7 @@ from meshrt.selection import fold_ranks
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
 from meshrt.transport.process import ProcessRuntime, current_runtime
+from meshrt.transport.waiting import Waiting
 from meshrt.wire import codec
 from meshrt.wire.frames import Frame, split_frames, split_packed
 from meshrt.wire.messages import CALL, INIT, NO_REPLY, RESULT, STOP, error_from_wire
@@ -77,6 +78,8 @@ class _Answers(Future[T]):
                 self.finish()
         else:
             self._failed.append((position, frame))
+            if not self.finished:
+                _note_failure(self._driver, frame, self._target, self._endpoint)
             self.finish()
 
     def lose(self, position: int, fate: Fate, sent: bool) -> None:
@@ -242,6 +245,8 @@ class StreamCall(Generic[R]):
 
     def _arrive(self, position: int, what: Frame | Fate, sent: bool) -> None:
         future = self._waiting.popleft()
+        if isinstance(what, Frame) and what.kind != RESULT:
+            _note_failure(future._driver, what, self._target, self._endpoint)
         self._answered.add(position)
         self._arrived[id(future)] = (position, what, sent)
         future.finish()
@@ -266,6 +271,14 @@ class StreamCall(Generic[R]):
         places = [self._target.place(position) for position in range(total) if position not in self._answered]
         folded = fold_ranks([place.rank for place in places])
         return CallTimeout(f"{self._target.name}.{self._endpoint}()", seconds, places, total, folded)
+
+
+def _note_failure(driver: Waiting, frame: Frame, target: Target, endpoint: str) -> None:
+    """Whoever looks at this answer is given an error: it is known what nobody has looked at."""
+    if driver.on_failure is not None:
+        number = error_from_wire(frame.header[1]).failure
+        if number:
+            driver.on_failure(number, (target.mesh_id, target.name, endpoint))
 
 
 def remote_error(place: RankPlace, endpoint: str, frame: Frame) -> MeshError:

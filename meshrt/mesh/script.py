@@ -105,11 +105,13 @@ class Script:
     def at_end(self, *, sets_status: bool) -> None:
         """Report what nobody was told of; with ``sets_status`` the process is on its way out."""
         lost = self._alarm.close()
+        self._services.unseen += self._alarm.unread
         if not (lost or self._services.unseen):
             return
         if not self._reported:
             self.load_failures()
-            self._print("\n" + self._reporter.report(None if self._services.unseen else lost[0].error))
+            report = self._reporter.report(None if self._services.unseen else lost[0].error)
+            self._print(f"\n{report}" if report else "")
         if sets_status:
             _exit_with(1)
 

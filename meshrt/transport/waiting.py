@@ -103,6 +103,8 @@ class Waiting(ABC):
         self._alerts = 0
         #: Told of every error that somebody who waited is given.
         self.on_error: Callable[[BaseException], None] | None = None
+        #: Told of the number of a failure that an answer brings, and of the call: whoever looks at it will be told.
+        self.on_failure: Callable[[str, tuple[str, str, str]], None] | None = None
         #: Wake those who await, to look at the alarm.
         self.alerted: set[Callable[[], None]] = set()
         self.closed = False

@@ -117,3 +117,26 @@ def test_exception_classes_with_names_of_ours(name: str, tmp_path: Path) -> None
     assert done.returncode == 1 and "Error in sys.excepthook" not in done.stderr
     assert re.search(rf"ActorError: fails\.fail\(\) raised on rank \d \(n=\d\) .*{name}: odd", done.stderr)
     assert "ROOT CAUSE" in done.stderr
+
+
+RAISES = "trainer.everywhere.{}('raise KeyError(\"unread\")')"
+BAD = "class Bad(Actor):\n    def __init__(self): raise KeyError('unread')\n    @endpoint\n    def ok(self): pass\n"
+
+
+@pytest.mark.parametrize(
+    ("main", "status"),
+    [
+        (RAISES.format("call"), 1),
+        (f"futures = [{RAISES.format('call')}, {RAISES.format('call')}]\nfutures[1].exception()", 1),
+        (f"{RAISES.format('call')}.exception()", 0),
+        (f"try: {RAISES.format('call')}.get()\nexcept KeyError: pass", 0),
+        (f"for future in {RAISES.format('stream')}: future.exception()", 0),
+        (f"next(iter({RAISES.format('stream')})).exception()", 1),
+        (f"{BAD}mesh.spawn('bad', Bad)", 1),
+        (f"{BAD}mesh.spawn('bad', Bad).ok.call().exception()", 0),
+    ],
+)
+def test_an_answer_that_nobody_looks_at_is_reported_at_the_end(tmp_path: Path, main: str, status: int) -> None:
+    done = program(tmp_path, main)
+    assert done.returncode == status
+    assert ("ROOT CAUSE" in done.stderr) == bool(status) == ("KeyError: 'unread'" in done.stderr)

@@ -123,7 +123,7 @@ def test_typed_at_the_prompt(tmp_path: Path) -> None:
         ("import sys; sys.exit('a message')", 1),
         ("raise ZeroDivisionError", 1),
         ("adder.fail.call().get(30)", 1),
-        ("adder.fail.call()", 0),
+        ("adder.fail.call()", 1),
         ("mesh.stop()", 0),
         ("from meshrt import shutdown_context; shutdown_context()", 0),
         ("more = [proc_mesh(n=2) for _ in range(3)]", 0),
@@ -136,7 +136,8 @@ def test_the_exit_code_is_the_programs_own(tmp_path: Path, end: str, code: int) 
     script.write_text(PROGRAM + end)
     done = run_python(str(script))
     assert done.returncode == code and EXPECTED in done.stdout
-    assert ("Traceback" in done.stderr) is (code == 1 and "message" not in end)
+    assert ("Traceback" in done.stderr) is (code == 1 and "message" not in end and end != "adder.fail.call()")
+    assert ("KeyError: 'from the program'" in done.stderr) is ("fail" in end)
     assert ("meshrt: interrupted at" in done.stderr) is (code == -2)
 
 
