@@ -56,6 +56,7 @@ __all__ = [
     "SupervisionError",
     "UsageError",
     "describe_exit",
+    "last_lines",
     "one_line",
     "user_stack",
 ]
@@ -289,9 +290,7 @@ class SupervisionError(_OfRank, MeshError, RuntimeError):
         if self.others:
             ranks = self.others_folded or ",".join(str(place.rank) for place in self.others)
             text += f"; also lost: {'rank' if len(self.others) == 1 else 'ranks'} {ranks}"
-        if self.log_tail:
-            text += "\nits last lines:\n" + "\n".join(f"  | {line}" for line in self.log_tail)
-        return text
+        return text + last_lines(self.log_tail)
 
 
 class ProcessDied(SupervisionError):
@@ -325,6 +324,11 @@ class ProcessDied(SupervisionError):
 
     def __str__(self) -> str:
         return super().__str__() + (f"\n{user_stack(self.stack)}" if self.stack else "")
+
+
+def last_lines(lines: Sequence[str]) -> str:
+    """Return what a process printed last, as the end of an error's text."""
+    return "".join(["\nits last lines:", *(f"\n  | {line}" for line in lines)]) if lines else ""
 
 
 def user_stack(stack: str) -> str:

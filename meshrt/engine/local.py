@@ -50,6 +50,7 @@ class LocalEngine:
                 [sys.executable, *subprocess._args_from_interpreter_flags(), str(_PROGRAM), str(theirs.fileno())],  # type: ignore[attr-defined]
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
                 pass_fds=[theirs.fileno()],
                 # A session of its own: Ctrl-C at the terminal reaches the script alone.
                 start_new_session=True,

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from meshrt.errors import ProtocolError
 from meshrt.host.osutil import kill_child
+from meshrt.mesh.agent_output import AgentOutput
 from meshrt.transport.link import Link
 from meshrt.wire.frames import control_decoder
 from meshrt.wire.messages import Address, control_frame, unpack_control
@@ -41,6 +42,7 @@ class AgentLink:
         on_message: ``on_message(self, message)`` for the agent's own messages.
         on_rank: ``on_rank(address, message)`` for messages of ranks.
         on_gone: ``on_gone(self)`` once, when the agent has ended.
+        write: Takes what the agent writes to its standard error.
     """
 
     def __init__(
@@ -49,10 +51,12 @@ class AgentLink:
         on_message: Callable[[AgentLink, dict[str, Any]], None],
         on_rank: Callable[[Address, dict[str, Any]], None],
         on_gone: Callable[[AgentLink], None],
+        write: Callable[[str], None],
     ) -> None:
         self.host = placed.host
         self.mark = placed.mark
         self.process = placed.process
+        self.output = AgentOutput(placed.process.stderr, write)
         self._link = Link(placed.link_socket, control_decoder())
         self._on_message = on_message
         self._on_rank = on_rank
@@ -63,6 +67,7 @@ class AgentLink:
     def attach(self, loop: Any) -> None:
         """Begin to read; on the loop's thread."""
         self._loop = loop
+        self.output.attach(loop)
         loop.add_reader(self._link.fileno(), self._readable)
         self._arm()
 
@@ -110,6 +115,7 @@ class AgentLink:
             self._loop.remove_reader(self._link.fileno())
             self._loop.remove_writer(self._link.fileno())
             self._link.close()
+            self.output.detach()  # its last words were written before the link ended
             self._on_gone(self)
 
     def close(self) -> None:
@@ -120,10 +126,12 @@ class AgentLink:
             self._loop.remove_writer(self._link.fileno())
             self._link.send([control_frame({"t": "bye"})])
             self._link.close()
+            self.output.detach()
 
     def abandon(self) -> None:
-        """Close the descriptor in a forked child."""
+        """Close the descriptors in a forked child."""
         self._link.sock.close()
+        self.output.abandon()
 
     def kill(self) -> None:
         """Kill the agent itself; its ranks die with it."""
@@ -140,6 +148,8 @@ class AgentLink:
             self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             return False
+        self.output.read()
+        self.output.close()
         return True
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from meshrt.errors import RankPlace, SpawnError, user_stack
+from meshrt.errors import RankPlace, SpawnError, last_lines, user_stack
 from meshrt.hooks import hooks
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.progress import Progress
@@ -92,7 +92,9 @@ class Lifecycle:
             place = f"rank {rank} of {record.name}"
             stopped = fate.kind == "stopped"
             record.initialized.reject(
-                fate.error(RankPlace(mesh_id, "", rank), "") if stopped else SpawnError(f"{place} {fate}")
+                fate.error(RankPlace(mesh_id, "", rank), "")
+                if stopped
+                else SpawnError(f"{place} {fate}{last_lines(fate.log_tail)}")
             )
         elif fate.kind == "died" and record.stopped is None and (refusal or not waited_for):
             again = f", and is not started again: {refusal}" if refusal else ""
@@ -173,7 +175,8 @@ class Lifecycle:
             if ranks:
                 stopping = record.stopped is not None
                 for rank in ranks:
-                    fate = Fate("stopped" if stopping else "host", host=agent.host, pid=record.pids.get(rank, 0))
+                    kind, pid = "stopped" if stopping else "host", record.pids.get(rank, 0)
+                    fate = Fate(kind, host=agent.host, pid=pid, log_tail=agent.output.tail)
                     self.gone(record.mesh_id, rank, fate)
                 if not stopping:
                     self._services.announce(

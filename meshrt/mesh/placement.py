@@ -75,7 +75,8 @@ class Placement:
         for agent in self.all():
             if not agent.wait(2.0):
                 agent.kill()
-                agent.wait(1.0)
+                if not agent.wait(1.0):
+                    agent.output.close()
                 kill_run(agent.mark)
         for burial in self._burials:
             burial.join(3.0)

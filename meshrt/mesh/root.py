@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import itertools
 import json
 import logging
@@ -236,7 +237,8 @@ class Root:
         self.lifecycle.check_stopped(record)
 
     def _connect(self, placed: Placed) -> AgentLink:
-        link = AgentLink(placed, self._on_agent, self._on_rank, self._on_agent_gone)
+        write = functools.partial(self.terminal.write, err=True)
+        link = AgentLink(placed, self._on_agent, self._on_rank, self._on_agent_gone, write)
         link.send(
             {
                 "t": "hello",

@@ -50,9 +50,25 @@ def test_what_init_raises_is_the_spawn_error(kind: str) -> None:
     assert caught.value.rank == 3 and caught.value.endpoint == "__init__"
     assert caught.value.remote.type == ("LookupError" if kind == "error" else RAISED[kind][0])
     assert "in __init__" in caught.value.remote.traceback
-    with pytest.raises(ActorError, match="earlier, in __init__"):
+    with pytest.raises(ActorError, match="earlier, in __init__") as later:
         born.pid.call().get(LONG)
+    assert later.value.remote.type == caught.value.remote.type
+    assert later.value.remote.traceback == caught.value.remote.traceback
     assert born.slice(hosts=0).pid.call().get(LONG).values() == pids[:2]
+
+
+def test_the_error_of_a_spawn_tells_what_each_rank_has_raised() -> None:
+    born = proc_mesh(n=4).spawn("born", BornDead, "error", (1, 3))
+    for rank in (1, 3):  # answered behind what `__init__` has raised
+        assert isinstance(born.slice(n=rank).pid.call_one().exception(LONG), ActorError)
+    with pytest.raises(ActorError) as caught:
+        born.get(LONG)
+    every = sorted((caught.value, *caught.value.others), key=lambda error: error.rank)
+    assert [(error.rank, error.remote.message) for error in every] == [
+        (1, "rank 1 does not start"),
+        (3, "rank 3 does not start"),
+    ]
+    assert all("in __init__" in error.remote.traceback for error in every)
 
 
 class Unnamed(type):
@@ -134,8 +150,7 @@ def test_a_module_that_loads_in_the_script_only(how: str, tmp_path: Path) -> Non
     """
     with Program(script, tmp_path) as program:
         assert program.told("alive") == 2
-        if "kind" in program._facts:
-            assert program.told("kind") == kind and message in program.told("message")
+        assert program.told("kind") == kind and message in program.told("message")
         assert program.ends() == 0
 
 
@@ -171,6 +186,29 @@ def test_an_interpreter_that_cannot_start(tmp_path: Path) -> None:
     with Program(script, tmp_path) as program:
         assert program.told("errors") == ["SpawnError", "HostLost"]
         assert program.ends() == 0
+
+
+def test_the_last_words_of_an_agent_that_cannot_start_are_in_the_error(tmp_path: Path) -> None:
+    """And on the terminal; here its interpreter finds the package broken."""
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "msgpack.py").write_text("def broken(:\n")
+    script = f"""
+        def error_of(mesh):
+            futures = [mesh.initialized, mesh.spawn("victim", Victim).initialized]
+            return [str(future.exception({LONG})) for future in futures]
+        os.environ["PYTHONPATH"] = {str(tmp_path / "broken")!r}
+        tell(broken=error_of(proc_mesh(n=2)))
+        del os.environ["PYTHONPATH"]
+        tell(alive=proc_mesh(n=2).spawn("victim", Victim).echo.call(1).get({LONG}).values())
+    """
+    with Program(script, tmp_path) as program:
+        spawn_error, call_error = program.told("broken")
+        assert "rank 0 of mesh1 was lost with its host agent\nits last lines:\n" in spawn_error
+        assert "the agent of host" in call_error and "also lost: rank 1\nits last lines:\n" in call_error
+        assert all("  | SyntaxError: invalid syntax" in text for text in (spawn_error, call_error))
+        assert program.told("alive") == [1, 1]
+        assert program.ends() == 0
+        assert program.output.count("SyntaxError: invalid syntax\n") == 1
 
 
 class Late(Actor):
