@@ -12,8 +12,10 @@ import pytest
 
 import meshrt
 from meshrt import HostLost, LocalEngine, MeshStopped, SpawnError, proc_mesh
+from meshrt.mesh.agents import AgentPulse
 from tests.faults.actors import BornDead, Victim
 from tests.faults.watch import LONG, agents, all_gone, is_alive, paused
+from tests.support.screen import Screen
 from tests.support.waiting import wait_until
 
 #: Seconds, C7: the table's second, on a loaded machine.
@@ -109,6 +111,22 @@ def test_the_survivors_of_a_lost_host_end_with_the_program() -> None:
     meshrt.shutdown_context(0.5)
     assert agents() == []
     all_gone([*pids, *before], 1)
+
+
+def test_a_stopped_agent_is_told_and_so_is_its_return(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AgentPulse, "INTERVAL", 0.05)
+    monkeypatch.setattr(AgentPulse, "SILENT_SECONDS", 0.3)
+    screen = Screen.instead_of("stderr", monkeypatch)
+    victims = proc_mesh(hosts=2, engine=LocalEngine(2)).spawn("victim", Victim)
+    pids = victims.pid.call().get(LONG).values()
+    first, second = agents()
+    with paused(first):
+        screen.wait_for(f"~0 (pid {first}) does not answer; its ranks go on\n")
+        assert victims.pid.call().get(LONG).values() == pids
+        assert "answers again" not in screen.text
+    screen.wait_for("~0 answers again\n")
+    assert f"pid {second}" not in screen.text and "is gone" not in screen.text
+    assert len(proc_mesh(hosts=2, engine=LocalEngine(2)).spawn("more", Victim).pid.call().get(LONG)) == 2
 
 
 def test_a_stopped_agent_is_not_dead() -> None:

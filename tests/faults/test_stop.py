@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +29,7 @@ from meshrt import (
     proc_mesh,
 )
 from tests.faults.actors import AsyncVictim, Victim
-from tests.faults.watch import LONG, all_gone, is_alive
+from tests.faults.watch import LONG, agents_with, all_gone, is_alive
 from tests.support.waiting import wait_until
 
 #: Seconds beyond the grace: G7 says one; the machine is loaded.
@@ -307,24 +306,11 @@ class Plain(Actor):
         (self.folder / "cleanup-plain").touch()
 
 
-AGENT = """
-import sys
-sys.path[:0] = {path!r}
-from meshrt.engine import agent_main
-from meshrt.host import agent
-agent._KILL_AFTER = 30.0
-agent_main.main()
-"""
-
-
 @pytest.fixture
 def patient(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is interrupted is not killed: a loaded machine may take its time for what is run then."""
-    program = tmp_path_factory.mktemp("agent") / "agent.py"
-    program.write_text(AGENT.format(path=sys.path))
-    monkeypatch.setattr("meshrt.engine.local._PROGRAM", program)
     monkeypatch.setattr("meshrt.mesh.root._OVERDUE", 60.0)
-    meshrt.shutdown_context()  # the next mesh is given such an agent
+    agents_with("agent._KILL_AFTER = 30.0", tmp_path_factory.mktemp("agent"), monkeypatch)
 
 
 def noted(folder: Path) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import threading
@@ -12,7 +13,8 @@ import pytest
 
 from meshrt import ActorError, CallTimeout, LocalEngine, ProcessDied, proc_mesh
 from tests.faults.actors import AsyncVictim, Victim
-from tests.faults.watch import LONG, all_gone, is_alive, paused
+from tests.faults.watch import LONG, agents_with, all_gone, is_alive, paused
+from tests.support.screen import Screen
 from tests.support.waiting import wait_until
 
 ENGINES = [pytest.param(LocalEngine(1), id="one-agent"), pytest.param(LocalEngine(2), id="two-agents")]
@@ -93,6 +95,56 @@ def test_a_rank_that_holds_the_gil_is_not_dead() -> None:
         call.get(0.2)
     assert victims.slice(n=1).echo.call_one(1).get(LONG) == 1
     assert call.get(2 * LONG) == "done"
+    assert victims.pid.call().get(LONG).values() == pids
+
+
+@pytest.fixture
+def quick_pulse(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank is asked twenty times a second whether it lives, and is taken for busy soon."""
+    agents_with("pulse._INTERVAL = 0.05; pulse.BUSY_SECONDS = 0.3", tmp_path_factory.mktemp("agent"), monkeypatch)
+
+
+def read_in_c(fifo: str) -> str:
+    """Wait for ``fifo`` to be opened, in C code that does not give the GIL away."""
+    ctypes.PyDLL(None).open(fifo.encode(), os.O_RDONLY)
+    return "done"
+
+
+@pytest.mark.usefixtures("quick_pulse")
+def test_who_is_silent_is_told_with_the_reason_and_so_is_its_return(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One rank stopped, one busy in C, and one that blocks no more than its event loop: that one is not silent."""
+    screen = Screen.instead_of("stderr", monkeypatch)
+    fifo = str(tmp_path / "fifo")
+    os.mkfifo(fifo)
+    mesh = proc_mesh(n=3)
+    victims = mesh.spawn("victim", Victim)
+    pids = victims.pid.call().get(LONG).values()
+    blocked = mesh.slice(n=0).spawn("blocked", AsyncVictim)
+    blocking = blocked.block.call_one(str(tmp_path / "gate"), str(tmp_path / "inside"))
+    wait_until((tmp_path / "inside").exists, LONG)
+    with paused(pids[1]):
+        kept = victims.slice(n=1).keep.call_one("late")
+        busy = victims.slice(n=2).apply.call_one(read_in_c, fifo)
+        screen.wait_for("rank 1 (n=1)")
+        text = screen.wait_for("C code holds its GIL\nstack (most recent call first):")
+        assert f"pid {pids[1]} does not answer: its process was stopped by a signal (SIGCONT resumes it)\n" in text
+        assert f"pid {pids[2]} does not answer: C code holds its GIL\n" in text
+        wait_until(lambda: "in read_in_c" in screen.text, LONG)
+        assert not kept.done() and not busy.done()
+    screen.wait_for(f"pid {pids[1]} answers again\n")
+    assert kept.get(LONG) == 1
+    assert f"pid {pids[2]} answers" not in screen.text
+    with open(fifo, "wb"):
+        assert busy.get(LONG) == "done"
+    screen.wait_for(f"pid {pids[2]} answers again\n")
+    assert not blocking.done()
+    (tmp_path / "gate").touch()
+    assert blocking.get(LONG) == "blocked"
+    assert f"pid {pids[0]}" not in screen.text
+    # What was sent to the stopped rank has been run once, and answered once.
+    assert victims.slice(n=1).all_kept.call_one().get(LONG) == ["late"]
     assert victims.pid.call().get(LONG).values() == pids
 
 

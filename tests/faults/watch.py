@@ -16,7 +16,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import psutil
+import pytest
 
+import meshrt
 from meshrt.transport.process import current_runtime
 from tests.support.programs import environment
 from tests.support.waiting import wait_until
@@ -24,6 +26,7 @@ from tests.support.waiting import wait_until
 __all__ = [
     "Program",
     "agents",
+    "agents_with",
     "all_gone",
     "descendants",
     "is_alive",
@@ -53,6 +56,24 @@ def state_of(pid: int) -> str:
 def all_gone(pids: list[int], seconds: float) -> None:
     """Wait until no process of ``pids`` runs."""
     wait_until(lambda: not any(map(is_alive, pids)), seconds, f"the end of {pids}")
+
+
+_AGENT = """
+import sys
+sys.path[:0] = {path!r}
+from meshrt.engine import agent_main
+from meshrt.host import agent, pulse
+{settings}
+agent_main.main()
+"""
+
+
+def agents_with(settings: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give this program agents that run ``settings`` first, which sets constants of ``agent`` and ``pulse``."""
+    program = folder / "agent.py"
+    program.write_text(_AGENT.format(path=sys.path, settings=settings))
+    monkeypatch.setattr("meshrt.engine.local._PROGRAM", program)
+    meshrt.shutdown_context()  # the next mesh is given such an agent
 
 
 def descendants(pid: int) -> list[int]:

@@ -1,0 +1,94 @@
+"""Which host agents are said not to answer, with a clock that the test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from meshrt.mesh.agents import AgentPulse
+
+SILENT = AgentPulse.SILENT_SECONDS
+
+
+class Loop:
+    """Calls what is due when the test says that time has gone by: once, however much it was, as a loop does."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.due: tuple[float, Callable[[], None]] = (0.0, lambda: None)
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
+        self.due = self.now + seconds, function
+
+    def pass_by(self, seconds: float) -> None:
+        self.now += seconds
+        when, function = self.due
+        if when <= self.now:
+            function()
+
+
+class Agent:
+    def __init__(self, host: str, pulse: AgentPulse) -> None:
+        self.host = host
+        self.gone = False
+        self.process = SimpleNamespace(pid=4711)
+        self.asked = 0
+        self.pulse = pulse
+        self.answers = True
+
+    def send(self, message: dict[str, Any]) -> None:
+        assert message == {"t": "ping"}
+        self.asked += 1
+        if self.answers:
+            self.pulse.answered(self)  # type: ignore[arg-type]
+
+
+def agents(count: int) -> tuple[Loop, list[Agent], list[str]]:
+    told: list[str] = []
+    pulse = AgentPulse(told.append)
+    found = [Agent(f"host{index}", pulse) for index in range(count)]
+    loop = Loop()
+    pulse.start(loop, lambda: found)  # type: ignore[arg-type, return-value]
+    return loop, found, told
+
+
+def pass_by(loop: Loop, seconds: float) -> None:
+    for _ in range(int(seconds / AgentPulse.INTERVAL)):
+        loop.pass_by(AgentPulse.INTERVAL)
+
+
+def test_one_that_is_silent_is_told_once_and_so_is_its_return() -> None:
+    loop, (first, second), told = agents(2)
+    second.answers = False
+    pass_by(loop, 1 + SILENT + 10)
+    assert told == ["the agent of host host1 (pid 4711) does not answer; its ranks go on"]
+    assert first.asked > 10 and second.asked == 1
+    second.pulse.answered(second)  # type: ignore[arg-type]
+    assert told[1:] == ["the agent of host host1 answers again"]
+
+
+def test_who_was_away_itself_asks_anew() -> None:
+    """The script was stopped, or the whole machine: that an answer is late says nothing of who was to give it."""
+    loop, (agent,), told = agents(1)
+    agent.answers = False
+    pass_by(loop, 2)
+    assert agent.asked == 1
+    loop.pass_by(3600.0)
+    assert told == [] and agent.asked == 2
+    pass_by(loop, SILENT - 1)
+    assert told == []
+    pass_by(loop, 1)
+    assert len(told) == 1
+
+
+def test_one_that_has_ended_is_not_asked() -> None:
+    loop, (agent,), told = agents(1)
+    agent.answers = False
+    pass_by(loop, 1)
+    agent.gone = True
+    pass_by(loop, SILENT + 5)
+    assert told == [] and agent.asked == 1
