@@ -123,8 +123,10 @@ class Victim(Actor):
         return _DiesWhenWritten(value)
 
     @endpoint
-    def hold_gil(self, seconds: float) -> str:
+    def hold_gil(self, seconds: float, note: str = "") -> str:
         """Keep the GIL in C for about ``seconds``: no other thread of this rank runs meanwhile."""
+        if note:
+            Path(note).touch()
         count = 1 << 20
         begin = time.monotonic()
         collections.deque(itertools.repeat(None, count), maxlen=0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import resource
 import signal
@@ -14,7 +16,7 @@ import pytest
 from meshrt import ActorMesh, LocalEngine, ProcessDied, ProcMesh, proc_mesh
 from tests.faults.actors import Victim
 from tests.faults.test_worker_death import SOON
-from tests.faults.watch import LONG, agents, all_gone, descendants, is_alive, state_of
+from tests.faults.watch import LONG, agents, all_gone, descendants, is_alive, paused, state_of
 from tests.support.waiting import wait_until
 
 #: G2, hard.
@@ -27,12 +29,36 @@ def one_victim(**options: object) -> tuple[ProcMesh, ActorMesh[Victim]]:
     return mesh, mesh.spawn("victim", Victim).get(LONG)
 
 
-def test_a_forked_child_that_outlives_its_rank_hides_no_death() -> None:
+def fork_in_c() -> int:
+    """Fork as C code does: Python is not asked to close anything in the child."""
+    pid: int = ctypes.PyDLL(None).fork()
+    if pid == 0:
+        while True:
+            time.sleep(60)
+    return pid
+
+
+def sockets_of(pid: int) -> list[str]:
+    """Return the sockets that a process holds, which may close them meanwhile."""
+    found = []
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(path))
+    return [target for target in found if target.startswith("socket:")]
+
+
+@pytest.mark.parametrize("how", ["in Python", "in C"])
+def test_a_forked_child_that_outlives_its_rank_hides_no_death(how: str) -> None:
     """P13: it keeps the sockets of its rank, and the error comes as soon as ever."""
     _, victims = one_victim()
     first = victims.slice(n=0)
-    child = first.fork_child.call_one().get(LONG)
+    call = first.fork_child.call_one() if how == "in Python" else first.apply.call_one(fork_in_c)
+    child = call.get(LONG)
     assert is_alive(child)
+    if how == "in Python":
+        wait_until(lambda: not sockets_of(child), LONG, "it closes what it has inherited")
+    else:
+        assert sockets_of(child)
     begin = time.monotonic()
     with pytest.raises(ProcessDied):
         first.die.call_one("sigkill").get(LONG)
@@ -205,12 +231,12 @@ def test_sigterm_ends_a_rank_after_what_it_does(busy: bool, tmp_path: Path) -> N
 
 
 def test_no_stranger_is_signalled(tmp_path: Path) -> None:
-    """P16: the number of a dead rank, and of a dead agent, now belongs to somebody else."""
+    """P16: the number of a dead rank now belongs to somebody else."""
     last = Path("/proc/sys/kernel/ns_last_pid")
     if not os.access(last, os.W_OK):
         pytest.skip("choosing process numbers needs root")
     mesh, victims = one_victim(engine=LocalEngine(1))
-    pid = victims.slice(n=0).pid.call_one().get(LONG)
+    pid, other = victims.pid.call().get(LONG).values()
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not state_of(pid), LONG)
     stranger = None
@@ -224,7 +250,9 @@ def test_no_stranger_is_signalled(tmp_path: Path) -> None:
     try:
         if stranger is None or stranger.pid != pid:
             pytest.skip("the number was not given out again")
-        mesh.stop(0.0)
+        with paused(other):  # it has to be killed, so `stop` goes all the way
+            mesh.stop(0.1)
+        assert not is_alive(other)
         assert stranger.poll() is None
     finally:
         if stranger is not None:

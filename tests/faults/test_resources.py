@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ import pytest
 from meshrt import ActorError, ActorMesh, LinkLost, ProcessDied, proc_mesh
 from tests.faults.actors import Victim
 from tests.faults.watch import LONG, Program, agents, is_alive
+from tests.support.waiting import wait_until
 
 HEAD = """
     victims = proc_mesh(n=2).spawn("victim", Victim).get(20)
@@ -125,6 +127,51 @@ def write_everywhere() -> None:
         with contextlib.suppress(OSError):
             if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
                 os.write(int(name), b"\xff" * 4096)
+
+
+@pytest.fixture
+def small_memory() -> Iterator[Path]:
+    """A control group of 400 MiB, of either version of the interface; whoever is to be in it enters by itself."""
+    name = f"meshrt-test-{os.getpid()}"
+    version_1 = Path("/sys/fs/cgroup/memory") / name, "memory.limit_in_bytes"
+    version_2 = Path("/sys/fs/cgroup") / name, "memory.max"
+    group, limit = version_1 if version_1[0].parent.exists() else version_2
+    try:
+        group.mkdir()
+    except OSError:
+        pytest.skip("making a control group needs root")
+    try:
+        try:
+            (group / limit).write_text(str(400 << 20))
+        except OSError:
+            pytest.skip("no limit of memory can be set on a control group here")
+        yield group
+        wait_until(lambda: not (group / "cgroup.procs").read_text(), LONG, "the end of everything in the group")
+    finally:
+        group.rmdir()
+
+
+def test_a_rank_that_is_killed_for_want_of_memory(small_memory: Path, tmp_path: Path) -> None:
+    """The error says so; a kill that is none of the kernel's is not put down to it."""
+    script = f"""
+    open({str(small_memory / "cgroup.procs")!r}, "w").write(str(os.getpid()))
+    victims = proc_mesh(n=3).spawn("victim", Victim).get(20)
+    def died(call):
+        error = call.exception(20)
+        return [type(error).__name__, error.signal, error.rank, str(error)]
+    fill = "kept = []\\nwhile True: kept.append(b'x' * (1 << 20))"
+    tell(first=died(victims.slice(n=0).apply.call_one(exec, fill)))
+    tell(second=died(victims.slice(n=1).die.call_one("sigkill")))
+    tell(third=victims.slice(n=2).echo.call_one(1).get(20))
+    """
+    with Program(script, tmp_path) as program:
+        *facts, text = program.told("first")
+        assert facts == ["ProcessDied", signal.SIGKILL, 0]
+        assert "was killed by SIGKILL (out of memory: the kernel's oom_kill counter" in text
+        *facts, text = program.told("second")
+        assert facts == ["ProcessDied", signal.SIGKILL, 1] and "memory" not in text
+        assert program.told("third") == 1
+        assert program.ends() == 0
 
 
 @pytest.fixture

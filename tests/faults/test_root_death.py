@@ -86,11 +86,17 @@ def assert_reclaimed() -> None:
 
 
 def test_the_whole_group_is_killed(tmp_path: Path) -> None:
-    """Root and agents at once: no one is left to clean up but the kernel, and the next start."""
-    script = MESHES.replace('("exec", "fork", "double")', "()") + "    threading.Event().wait()\n"
+    """Root and agents at once: no one is left to clean up but the kernel, and the next start.
+
+    One rank is stopped, and another one busy in C: no thread of theirs sees the end of a connection.
+    """
+    busy = f"victims.slice(hosts=1, gpus=0).hold_gil.broadcast(600, {str(tmp_path / 'inside')!r})"
+    script = MESHES.replace('("exec", "fork", "double")', "()") + f"    {busy}\n    threading.Event().wait()\n"
     with Program(script, tmp_path, "2") as program:
         ranks = program.told("ready")[:4]
         hosts = agents(program.pid)
+        wait_until((tmp_path / "inside").exists, LONG)
+        os.kill(ranks[1], signal.SIGSTOP)
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in (program.pid, *hosts):
                 os.kill(pid, number)

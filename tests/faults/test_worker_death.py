@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -136,8 +138,30 @@ def test_the_native_stack_comes_with_a_crash() -> None:
     assert "end_process" in str(caught.value)
 
 
-def test_the_last_lines_come_with_the_error() -> None:
-    victims = proc_mesh(n=1).spawn("victim", BornDead, "exit7")
+def overflow_in_c() -> None:
+    """Use up the stack below Python, where no limit of the interpreter is asked."""
+    nested: list[Any] = []
+    for _ in range(1_000_000):
+        nested = [nested]
+    # A small stack is full before newer interpreters count their own frames in C.
+    resource.setrlimit(resource.RLIMIT_STACK, (1 << 18, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+    sys.setrecursionlimit(10**7)
+    repr(nested)
+
+
+def test_recursion_in_c_is_a_crash_like_any_other() -> None:
+    victims = proc_mesh(n=2).spawn("victim", Victim)
+    pids = victims.pid.call().get(LONG).values()
+    with pytest.raises(ProcessDied) as caught:
+        victims.slice(n=1).apply.call_one(overflow_in_c).get(LONG)
+    check(caught.value, "sigsegv", 1, pids[1])
+    assert "overflow_in_c" in caught.value.stack
+    others_answer(victims, {1})
+
+
+@pytest.mark.parametrize("kind", ["exit7", "sigkill"])
+def test_the_last_lines_come_with_the_error(kind: str) -> None:
+    victims = proc_mesh(n=1).spawn("victim", BornDead, kind)
     with pytest.raises(ProcessDied) as caught:
         victims.get(LONG)
     assert caught.value.log_tail[-1] == "last words of rank 0" and "last words" in str(caught.value)
@@ -195,6 +219,17 @@ def test_many_ranks_of_one_agent_die_together() -> None:
     assert lost(error) == sorted(lost(error)) and set(lost(error)) <= set(range(6))
 
 
+def test_the_error_of_a_call_names_every_rank_that_is_dead_when_it_is_looked_at() -> None:
+    victims = proc_mesh(n=6).spawn("victim", Victim)
+    pids = victims.pid.call().get(LONG).values()
+    pending = victims.wait_for.call("/nowhere/gate")
+    for rank in (4, 1, 2):
+        os.kill(pids[rank], signal.SIGKILL)
+    wait_until(lambda: lost(victims.pid.call().exception(LONG)) == [1, 2, 4], LONG)
+    error = pending.exception(LONG)
+    assert lost(error) == [1, 2, 4] and "also lost: ranks 2,4" in str(error)
+
+
 def test_a_result_written_before_the_death_is_delivered(mesh: ProcMesh) -> None:
     victims = mesh.spawn("victim", Victim)
     rank = victims.slice(hosts=1, gpus=1)
@@ -202,6 +237,19 @@ def test_a_result_written_before_the_death_is_delivered(mesh: ProcMesh) -> None:
     with pytest.raises(ProcessDied):
         wait_until(lambda: rank.pid.call_one().get(LONG) and None, LONG)
     others_answer(victims, {3})
+
+
+def test_all_of_a_result_is_delivered_however_often_it_takes_to_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody reads while the rank lives: its death is known when most of the answer still is in the socket."""
+    monkeypatch.setattr("meshrt.transport.link._RECV", 1000)
+    victims = proc_mesh(n=2).spawn("victim", Victim)
+    pids = victims.pid.call().get(LONG).values()
+    call = victims.slice(n=1).answer_and_die.call_one(bytes(50_000))
+    all_gone(pids[1:], LONG)
+    (record,) = start_root().registry.running()
+    wait_until(lambda: record.fates, LONG)
+    assert call.get(LONG) == bytes(50_000)
+    assert isinstance(victims.slice(n=1).pid.call_one().exception(LONG), ProcessDied)
 
 
 def test_calls_that_wait_behind_the_fatal_one_all_fail(mesh: ProcMesh) -> None:

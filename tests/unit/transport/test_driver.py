@@ -150,6 +150,22 @@ def test_what_a_rank_wrote_before_it_died_arrives_before_its_death(
     assert failed.lost == [(0, "died", True)]
 
 
+def test_all_that_a_rank_wrote_arrives_however_often_it_takes_to_read_it(
+    driver: Driver, listen: Listen, tree: FakeTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("meshrt.transport.link._RECV", 100)
+    rank = listen()
+    out = open_link(driver, rank)
+    answers = Answers(50)
+    for call_id in range(50):
+        driver.send(out, call(call_id), call_id, answers, call_id)
+    rank.serve()
+    for call_id in range(50):
+        rank.answer(call_id)
+    tree.kill(driver, 0, DIED)
+    assert [position for position, _ in answers.delivered] == list(range(50)) and not answers.lost
+
+
 def test_a_death_without_end_of_stream_is_enough(driver: Driver, listen: Listen, tree: FakeTree) -> None:
     """A grandchild may hold the socket open."""
     rank = listen()
