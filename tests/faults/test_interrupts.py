@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pty
+import shutil
 import signal
 import sys
 import textwrap
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.watch import LONG, Program, all_gone, descendants, runtime_directories
+from tests.faults.watch import LONG, Program, all_gone, descendants, runtime_directories, state_of
 from tests.support.footprint import marked_processes
 from tests.support.programs import environment
 from tests.support.waiting import wait_until
@@ -37,13 +38,19 @@ pids = victims.pid.call().get(20).values()
 
 
 class Session:
-    """A script on a terminal of its own; `press` types, `told` waits for what it tells."""
+    """A script on a terminal of its own; `press` types, `told` waits for what it tells.
 
-    def __init__(self, script: str, folder: Path) -> None:
+    Args:
+        as_job: There is a process between terminal and script, as a shell is: only such a script can be stopped there.
+    """
+
+    def __init__(self, script: str, folder: Path, *, as_job: bool = False) -> None:
         path = folder / "script.py"
         path.write_text(HEAD + textwrap.dedent(script))
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
+            if as_job:
+                _run_job()
             os.execve(sys.executable, [sys.executable, str(path)], environment())
         os.set_blocking(self._terminal, False)
         self.text = ""
@@ -62,7 +69,7 @@ class Session:
         """Wait for a fact and return it."""
 
         def facts() -> dict[str, Any]:
-            lines = self.read().replace("^C", "").split("\n")[:-1]
+            lines = self.read().replace("^C", "").replace("^Z", "").split("\n")[:-1]
             found: dict[str, Any] = {}
             for line in lines:
                 if line.startswith("@"):
@@ -100,12 +107,23 @@ class Session:
         self.hang_up()
 
 
+def _run_job() -> None:
+    """Return in a child that has the terminal; wait for its end in this process."""
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # who has not the terminal yet may hand it on
+    job = os.fork()
+    if job:
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(job, 0)[1]) & 0xFF)
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpgrp())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Any]:
     sessions: list[Session] = []
 
-    def make(script: str) -> Session:
-        sessions.append(Session(script, tmp_path))
+    def make(script: str, **options: bool) -> Session:
+        sessions.append(Session(script, tmp_path, **options))
         return sessions[-1]
 
     yield make
@@ -245,6 +263,37 @@ def test_ctrl_c_at_every_instruction_of_a_call(tmp_path: Path) -> None:
         assert program.ends() == 0
 
 
+def test_ctrl_z_stops_the_script_and_nothing_else(start: Any) -> None:
+    """Its ranks go on with what they have to do, and the script goes on with them."""
+    session = start(
+        """
+        import tempfile
+        folder = tempfile.mkdtemp()
+        victims.wait_for.broadcast(folder + "/gate", folder + "/inside")
+        tell(ready=pids, script=os.getpid(), folder=folder)
+        last = victims.pid.call()
+        assert last.get(60).values() == pids
+        tell(after=sorted(os.listdir(folder)))
+        """,
+        as_job=True,
+    )
+    ranks, script, folder = session.told("ready"), session.told("script"), Path(session.told("folder"))
+    try:
+        wait_until(lambda: len(list(folder.iterdir())) == 4, LONG)
+        everybody = descendants(script)
+        session.press("\x1a")
+        wait_until(lambda: state_of(script) == "T", LONG, "the script is stopped")
+        assert len(everybody) == 6 and set(ranks) < set(everybody)
+        assert not any(state_of(pid) in ("T", "", "Z") for pid in everybody)
+        (folder / "gate").touch()
+        os.kill(script, signal.SIGCONT)
+        assert len(session.told("after")) == 5
+        assert session.ends() == 0
+    finally:
+        shutil.rmtree(folder)
+    all_gone(everybody, GONE)
+
+
 def test_ctrl_c_without_a_handler_ends_the_script(start: Any) -> None:
     session = start("tell(ready=pids)\nvictims.wait_for.call('/nowhere/gate').get()")
     pids = [*session.told("ready"), *descendants(session.pid)]
@@ -261,7 +310,7 @@ def test_ctrl_c_during_stop(where: str, presses: int, start: Any) -> None:
     """C5: the ranks hang, the grace is long; Ctrl-C shortens it, and however often it comes, everything ends."""
     end = {
         "stop": "tell(ready=pids); mesh.stop(100)",
-        "exit": "tell(ready=pids); shutdown_context(100)",
+        "exit": "tell(ready=pids); shutdown_context(100); tell(after=1)",
         "with": "with mesh:\n    tell(ready=pids)",
     }[where]
     session = start("victims.wait_for.broadcast('/nowhere/gate')\n" + end)
@@ -271,7 +320,9 @@ def test_ctrl_c_during_stop(where: str, presses: int, start: Any) -> None:
         if session.ended():
             break
         session.press("\x03")
-    session.ends()
+    status = session.ends()
+    if (where, presses) == ("exit", 1):  # it has ended the waiting, and nothing else
+        assert session.told("after") and status == 0
     all_gone(pids, GONE)
     wait_until(lambda: not marked_processes(), GONE)
     wait_until(lambda: not runtime_directories(), GONE)

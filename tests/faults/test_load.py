@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import threading
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,18 @@ def test_ten_thousand_calls_and_a_slow_actor() -> None:
     assert quick.echo.call_one(1).get(LONG) == 1
     assert [call.get(LONG) for call in calls] == list(range(1, 10_001))
     assert slow.all_kept.call_one().get(LONG) == list(range(10_000))
+
+
+@pytest.mark.nightly
+def test_a_million_calls() -> None:
+    """As many as fit are under way at a time."""
+    victims = proc_mesh(n=1).spawn("victim", Victim).get(LONG)
+    calls: deque[Any] = deque()
+    for index in range(1_000_000):
+        calls.append(victims.echo.call_one(index))
+        if len(calls) == 10_000:
+            assert calls.popleft().get(LONG) == index - 9_999
+    assert [call.get(LONG) for call in calls] == list(range(990_001, 1_000_000))
 
 
 @pytest.mark.parametrize("sizes", [{"a": 1, "b": 1, "c": 1}, {"n": 64}, {"h": 2, "g": 16}], ids=str)

@@ -128,6 +128,18 @@ def test_seventy_mebibytes_go_in_pieces_both_ways() -> None:
     assert back.nbytes == 72 * MIB and bool((back == np.arange(18 * MIB, dtype=np.uint32).view(np.uint8)).all())
 
 
+@pytest.mark.nightly
+def test_more_than_two_gibibytes_both_ways() -> None:
+    arrays = proc_mesh(n=1).spawn("arrays", Arrays)
+    data = np.ones((2 << 30) + 5, np.uint8)
+    facts = arrays.facts.call_one(data).get(100)
+    assert (facts["shape"], facts["sum"]) == ((data.size,), data.size)
+    del data
+    back = arrays.make.call_one((1 << 29) + 1).get(100)
+    assert back.nbytes == (2 << 30) + 4
+    assert bool((back.view(np.uint32)[:: 1 << 20] == np.arange(0, (1 << 29) + 1, 1 << 20)).all())
+
+
 def test_many_buffers_in_one_message() -> None:
     arrays = proc_mesh(n=1).spawn("arrays", Arrays)
     parts = [np.full(2000 + index, index % 251, np.uint8) for index in range(500)]

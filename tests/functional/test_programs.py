@@ -94,6 +94,58 @@ def test_standard_input_as_a_pipe(tmp_path: Path) -> None:
     assert done.returncode == 0 and EXPECTED in done.stdout and done.stderr == ""
 
 
+REDEFINES = """
+from meshrt import Actor, endpoint, proc_mesh
+
+class Point:
+    x = 1
+
+count = 0
+
+def counted():
+    global count
+    count += 1
+    return count
+
+class Keeper(Actor):
+    def __init__(self):
+        self.kept = []
+
+    @endpoint
+    def keep(self, point):
+        self.kept.append(point)
+        return [each.x for each in self.kept], len({type(each) for each in self.kept})
+
+    @endpoint
+    def run(self, function):
+        return function()
+
+keeper = proc_mesh(n=1).spawn("keeper", Keeper)
+
+def keep():
+    print(*keeper.keep.call_one(Point()).get(20))
+
+keep()
+Point.x = 2
+keep()
+class Point:
+    x = 3
+keep()
+print(*[keeper.run.call_one(counted).get(20) for _ in range(3)], count)
+count = 7
+print(keeper.run.call_one(counted).get(20))
+"""
+
+
+def test_what_the_script_defines_goes_along_as_it_is_at_the_time(tmp_path: Path) -> None:
+    """A class that changes here changes on the ranks too, one that is defined again is another; globals are copied."""
+    script = tmp_path / "redefines.py"
+    script.write_text(REDEFINES)
+    done = run_python(str(script), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["[1] 1", "[2, 2] 1", "[2, 2, 3] 2", "1 1 1 0", "8"]
+
+
 def test_typed_at_the_prompt(tmp_path: Path) -> None:
     child = pexpect.spawn(
         sys.executable, ["-q"], env=environment(TERM="dumb", PYTHON_BASIC_REPL="1"), encoding="utf-8", timeout=30

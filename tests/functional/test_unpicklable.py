@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
 from meshrt import Actor, ActorError, ActorMesh, ArgumentNotSerializable, ResultNotSerializable, endpoint, proc_mesh
 from tests.support.actors import Echo
+from tests.support.waiting import wait_until
 
 DEPTH = 100_000
 
@@ -108,6 +111,9 @@ SHAPES: dict[str, tuple[type[Exception], tuple[Any, ...], str]] = {
 class Odd(Actor):
     """Returns and raises what gives trouble."""
 
+    def __init__(self) -> None:
+        self.taken = 0
+
     @endpoint
     def give(self, what: str) -> Any:
         match what:
@@ -138,7 +144,13 @@ class Odd(Actor):
 
     @endpoint
     def take(self, _: Any) -> str:
+        self.taken += 1
         return "taken"
+
+    @endpoint
+    def count(self) -> int:
+        """How often `take` has run."""
+        return self.taken
 
 
 @pytest.fixture
@@ -187,6 +199,39 @@ def test_only_the_call_whose_result_cannot_be_loaded_fails(odd: ActorMesh[Odd]) 
     assert calls[0].get(20).values() == ["a", "a"]
 
 
+class WaitsOnLoad:
+    def __init__(self, gate: str) -> None:
+        self.gate = gate
+
+    def __reduce__(self) -> Any:
+        return wait_on_load, (self.gate,)
+
+
+def wait_on_load(gate: str) -> str:
+    wait_until(lambda: os.path.exists(gate), 30)
+    return "loaded"
+
+
+def test_only_who_wants_a_result_waits_for_its_loading(odd: ActorMesh[Odd], tmp_path: Path) -> None:
+    """Neither another thread's calls nor the runtime's own threads wait with it."""
+    gate = tmp_path / "gate"
+    echo = proc_mesh(n=1).spawn("echo", Echo)
+    slow = echo.apply.call_one(WaitsOnLoad, str(gate))
+    results: list[Any] = []
+    waiting = threading.Thread(target=lambda: results.append(slow.get(30)))
+    waiting.start()
+    wait_until(lambda: slow.finished, 20)
+    called: list[Any] = []
+    odd.give.call("called").add_done_callback(lambda future: called.append(future.get(0).values()))
+    assert echo.echo.call_one(1).get(20) == 1 and still_works(odd)
+    wait_until(lambda: called == [["called", "called"]], 20)
+    assert proc_mesh(n=1).spawn("more", Echo).echo.call_one(2).get(20) == 2
+    assert waiting.is_alive() and not results
+    gate.touch()
+    waiting.join(20)
+    assert results == ["loaded"]
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -206,6 +251,7 @@ def test_an_argument_that_cannot_be_pickled_is_refused_at_the_call(
         getattr(odd.take, adverb)(value)
     assert isinstance(caught.value, TypeError)
     assert "odd.take(): argument 1" in str(caught.value) and text in str(caught.value)
+    assert odd.count.call().get(20).values() == [0, 0]
     assert still_works(odd)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import mmap
 import tracemalloc
 from collections.abc import Iterable
 from typing import Any
@@ -200,3 +201,23 @@ def test_an_unfinished_header_is_bounded() -> None:
 def test_a_buffer_update_without_a_payload_is_an_error() -> None:
     with pytest.raises(ProtocolError):
         FrameDecoder().buffer_updated(1)
+
+
+def test_a_payload_beyond_what_32_bits_count() -> None:
+    """Of pages that nobody writes to, which cost nothing; only the frames around them are read."""
+    size = (4 << 30) + CHUNK + 5
+    decoder = FrameDecoder()
+    found: list[Frame] = []
+    for part in split_frames(7, ["large"], [memoryview(mmap.mmap(-1, size))]):
+        left = len(part)
+        while left:
+            target = decoder.get_buffer()
+            if target is None:
+                found += decoder.receive_data(bytes(part))
+                left = 0
+            else:
+                count = min(len(target), left)
+                found += decoder.buffer_updated(count)
+                left -= count
+    ((kind, header, payload),) = found
+    assert (kind, header, len(payload)) == (7, ["large"], size)
