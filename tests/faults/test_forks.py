@@ -1,4 +1,4 @@
-"""The script forks, or uses multiprocessing, after it has made a mesh (C8): the child has none."""
+"""The script forks, or uses multiprocessing, after it has made a mesh: the child has none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from meshrt.transport import tools
 from meshrt.wire.handshake import ROLE_TOOL, ClientHandshake
-from tests.faults.watch import LONG, Program
+from tests.faults.watch import LONG, Program, runtime_directories
 from tests.support.footprint import marked_processes
 from tests.support.waiting import wait_until
 
@@ -81,10 +81,15 @@ def test_a_forked_child_makes_a_program_of_its_own(tmp_path: Path) -> None:
         assert program.ends() == 0
 
 
-def test_a_child_that_outlives_the_script_keeps_nothing_alive(tmp_path: Path) -> None:
-    """It has inherited the script's descriptors, and must not hide the end of the script from the agents."""
-    script = """
-    pid = os.fork()
+@pytest.mark.parametrize("fork", ["os.fork()", "ctypes.PyDLL(None).fork()"], ids=["in-python", "in-c"])
+def test_a_child_that_outlives_the_script_keeps_nothing_alive(fork: str, tmp_path: Path) -> None:
+    """It has inherited the script's descriptors, and must not hide the end of the script from the agents.
+
+    One that C code has forked keeps them open: Python is not asked to close anything.
+    """
+    script = f"""
+    import ctypes
+    pid = {fork}
     if pid == 0:
         time.sleep(600)
     tell(child=pid, ranks=victims.pid.call().get(20).values())
@@ -94,6 +99,7 @@ def test_a_child_that_outlives_the_script_keeps_nothing_alive(tmp_path: Path) ->
         child = program.told("child")
         program.ends()
         wait_until(lambda: marked_processes() == [child], 2.0)
+        wait_until(lambda: not runtime_directories(), 2.0)
         os.kill(child, signal.SIGKILL)
         wait_until(lambda: not marked_processes(), 2.0)
 

@@ -1,4 +1,4 @@
-"""The script is killed, stopped, ends by itself, by an exception, with its terminal: nothing stays behind. G2."""
+"""The script is killed, stopped, ends by itself, by an exception, with its terminal: nothing stays behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.faults.watch import LONG, Program, agents, all_gone, descendants, is_
 from tests.support.footprint import marked_processes
 from tests.support.waiting import wait_until
 
-#: G2, hard.
+#: Seconds for the end of everything.
 GONE = 2.0
 
 MESHES = """
@@ -47,7 +47,7 @@ PHASES = {
 @pytest.mark.parametrize("count", ["1", "2"], ids=["one-agent", "two-agents"])
 @pytest.mark.parametrize("phase", PHASES)
 def test_kill_9(phase: str, count: str, tmp_path: Path) -> None:
-    """C1: every rank, everything that a rank started and every agent ends; the runtime directory goes."""
+    """Every rank, everything that a rank started and every agent ends; the runtime directory goes."""
     with Program(MESHES + f"    {PHASES[phase]}\n", tmp_path, count) as program:
         ranks = program.told("ready")
         if phase == "stopping":
@@ -109,6 +109,17 @@ def test_the_whole_group_is_killed(tmp_path: Path) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
+def test_a_script_that_becomes_another_program(tmp_path: Path) -> None:
+    """Its process lives on, but nothing of it knows of a mesh."""
+    become = "os.execv(sys.executable, [sys.executable, '-c', 'import signal; signal.pause()'])"
+    with Program(MESHES + f"    {become}\n", tmp_path, "2") as program:
+        everything = program.told("ready")
+        all_gone(everything, LONG)
+        wait_until(lambda: marked_processes() == [program.pid], LONG)
+        wait_until(lambda: not runtime_directories(), LONG)
+        assert program.process.poll() is None
+
+
 def test_a_directory_without_facts_is_reclaimed() -> None:
     """Its program died before it could say who it is."""
     meshrt.proc_mesh(n=1).get(LONG)
@@ -122,7 +133,7 @@ def test_a_directory_without_facts_is_reclaimed() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], ids=lambda number: number.name)
 def test_a_signal_that_ends_the_script(number: signal.Signals, tmp_path: Path) -> None:
-    """C6: the exit status is that of the signal, as for any program."""
+    """The exit status is that of the signal, as for any program."""
     with Program(MESHES + "    victims.wait_for.call('/nowhere/gate').get()\n", tmp_path, "2") as program:
         everything = [*program.told("ready"), *descendants(program.pid)]
         program.signal(number)
@@ -145,7 +156,7 @@ def test_a_signal_to_the_whole_session(tmp_path: Path) -> None:
 
 
 def test_a_stopped_script_loses_nothing(tmp_path: Path) -> None:
-    """C2: nobody takes it for dead; after SIGCONT everything goes on."""
+    """Nobody takes it for dead; after SIGCONT everything goes on."""
     script = """
     for index in range(10**6):
         assert victims.echo.call(index).get(20).values() == [index] * 4
@@ -189,13 +200,27 @@ ENDS = {
     ),
     "an unhandled death": ("victims.die.call('sigkill', (1,)).get()", 1),
     "a deleted mesh": ("del mesh, victims", 0),
+    # Whoever still has a handle may use it: a mesh does not end because another one is no more.
+    "a handle less": (
+        "del mesh; import gc; gc.collect(); assert victims.echo.call(1).get(20).values() == [1, 1, 1, 1]",
+        0,
+    ),
+    "made and deleted in threads": (
+        "found = []\n"
+        "    def make(): found.append(proc_mesh(n=2).spawn('more', Victim).get(20))\n"
+        "    def delete(): global mesh; del mesh\n"
+        "    for work in (make, delete):\n"
+        "        thread = threading.Thread(target=work); thread.start(); thread.join()\n"
+        "    assert found.pop().echo.call(1).get(20).values() == [1, 1]",
+        0,
+    ),
     "a cycle": ("mesh.me = mesh; keep = [mesh]; keep.append(keep); del mesh", 0),
 }
 
 
 @pytest.mark.parametrize("end", ENDS)
 def test_how_a_script_ends(end: str, tmp_path: Path) -> None:
-    """C3, C10: its exit code is its own, and nothing stays; the mesh is at module level and was never stopped."""
+    """Its exit code is its own, and nothing stays; the mesh is at module level and was never stopped."""
     text, code = ENDS[end]
     with Program(MESHES + f"    {text}\n", tmp_path, "2") as program:
         everything = program.told("ready")
@@ -222,7 +247,7 @@ LATE = {
 
 @pytest.mark.parametrize("when", LATE)
 def test_a_mesh_that_is_made_too_late(when: str, tmp_path: Path) -> None:
-    """C9: it works as long as exit handlers may still end it; else ShutdownError says why not."""
+    """It works as long as exit handlers may still end it; else ShutdownError says why not."""
     script = """
 def late():
     try:
