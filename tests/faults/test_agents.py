@@ -1,4 +1,4 @@
-"""The host agent is killed, or stopped. G1, G7."""
+"""The host agent is killed, or stopped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.faults.watch import LONG, agents, all_gone, is_alive, paused
 from tests.support.screen import Screen
 from tests.support.waiting import wait_until
 
-#: Seconds, C7: the table's second, on a loaded machine.
+#: Seconds until ranks end with their agent, on a loaded machine.
 SOON = 5.0
 COUNTS = [pytest.param(1, id="one-agent"), pytest.param(2, id="two-agents")]
 
@@ -26,7 +26,7 @@ COUNTS = [pytest.param(1, id="one-agent"), pytest.param(2, id="two-agents")]
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("phase", ["idle", "in a call"])
 def test_kill_9(count: int, phase: str, tmp_path: Path) -> None:
-    """C7: its ranks end, the error names all of them, the other host goes on, and the next mesh works."""
+    """Its ranks end, the error names all of them, the other host goes on, and the next mesh works."""
     engine = LocalEngine(count)
     victims = proc_mesh(hosts=2, gpus=2, engine=engine).spawn("victim", Victim)
     pids = victims.pid.call().get(LONG).values()
@@ -130,7 +130,7 @@ def test_a_stopped_agent_is_told_and_so_is_its_return(monkeypatch: pytest.Monkey
 
 
 def test_a_stopped_agent_is_not_dead() -> None:
-    """C2c: calls do not need it, and after SIGCONT it serves again."""
+    """Calls do not need it, and after SIGCONT it serves again."""
     mesh = proc_mesh(n=2)
     victims = mesh.spawn("victim", Victim)
     pids = victims.pid.call().get(LONG).values()
@@ -145,7 +145,7 @@ def test_a_stopped_agent_is_not_dead() -> None:
 
 
 def test_stop_does_not_wait_for_a_stopped_agent() -> None:
-    """G7: the ranks end without it."""
+    """The ranks end without it."""
     mesh, other = proc_mesh(n=2), proc_mesh(n=1)
     pids = mesh.spawn("victim", Victim).pid.call().get(LONG).values()
     victim = other.spawn("victim", Victim).get(LONG)

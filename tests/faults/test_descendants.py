@@ -1,4 +1,4 @@
-"""What a rank starts ends with it: forked children, orphans, processes in sessions of their own. G2."""
+"""What a rank starts ends with it: forked children, orphans, processes in sessions of their own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.faults.test_worker_death import SOON
 from tests.faults.watch import LONG, agents, all_gone, descendants, is_alive, paused, state_of
 from tests.support.waiting import wait_until
 
-#: G2, hard.
+#: Seconds for the end of everything.
 GONE = 2.0
 KINDS = ["exec", "fork", "double"]
 
@@ -49,7 +49,7 @@ def sockets_of(pid: int) -> list[str]:
 
 @pytest.mark.parametrize("how", ["in Python", "in C"])
 def test_a_forked_child_that_outlives_its_rank_hides_no_death(how: str) -> None:
-    """P13: it keeps the sockets of its rank, and the error comes as soon as ever."""
+    """It keeps the sockets of its rank, and the error comes as soon as ever."""
     _, victims = one_victim()
     first = victims.slice(n=0)
     call = first.fork_child.call_one() if how == "in Python" else first.apply.call_one(fork_in_c)
@@ -70,7 +70,7 @@ def test_a_forked_child_that_outlives_its_rank_hides_no_death(how: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("end", ["death", "stop", "program"])
 def test_a_process_in_a_session_of_its_own_ends_too(kind: str, end: str, tmp_path: Path) -> None:
-    """P14: whether its rank dies, its mesh is stopped, or the program ends."""
+    """Whether its rank dies, its mesh is stopped, or the program ends."""
     import meshrt
 
     mesh, victims = one_victim()
@@ -211,7 +211,7 @@ def square(value: int) -> int:
 
 @pytest.mark.parametrize("busy", [False, True])
 def test_sigterm_ends_a_rank_after_what_it_does(busy: bool, tmp_path: Path) -> None:
-    """P17: a scheduler preempts one rank: its running call is answered, then it is gone, by SIGTERM."""
+    """A scheduler preempts one rank: its running call is answered, then it is gone, by SIGTERM."""
     _, victims = one_victim()
     first = victims.slice(n=0)
     pid = first.pid.call_one().get(LONG)
@@ -231,7 +231,7 @@ def test_sigterm_ends_a_rank_after_what_it_does(busy: bool, tmp_path: Path) -> N
 
 
 def test_no_stranger_is_signalled(tmp_path: Path) -> None:
-    """P16: the number of a dead rank now belongs to somebody else."""
+    """The number of a dead rank now belongs to somebody else."""
     last = Path("/proc/sys/kernel/ns_last_pid")
     if not os.access(last, os.W_OK):
         pytest.skip("choosing process numbers needs root")

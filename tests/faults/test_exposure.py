@@ -1,4 +1,4 @@
-"""What can be seen and reached from outside: no port, private directories, no secret, no other user. G9: D5."""
+"""What can be seen and reached from outside: no port, private directories, no secret, no other user."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def as_nobody() -> list[str]:
 
 
 def test_another_user_is_refused(as_nobody: list[str], victims: ActorMesh[Victim]) -> None:
-    """D5: by the directory's mode; and where that is opened, by the peer's user id, before a byte is sent."""
+    """By the directory's mode; and where that is opened, by the peer's user id, before a byte is sent."""
     directory = Path(current_runtime().directory)
     script = """
 import socket, sys

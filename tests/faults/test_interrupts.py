@@ -1,4 +1,4 @@
-"""Ctrl-C, from a real terminal, at every moment (C4, C5); and the terminal itself goes away (C6)."""
+"""Ctrl-C, from a real terminal, at every moment; and the terminal itself goes away."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ WAITS = {
 
 @pytest.mark.parametrize("wait", WAITS)
 def test_ctrl_c_in_a_wait(wait: str, start: Any) -> None:
-    """C4: KeyboardInterrupt in the user's own frame; the ranks do not notice, and the mesh is usable."""
+    """KeyboardInterrupt in the user's own frame; the ranks do not notice, and the mesh is usable."""
     session = start(f"""
         async def main_task():
             await victims.wait_for.call('/nowhere/gate')
@@ -307,7 +307,7 @@ def test_ctrl_c_without_a_handler_ends_the_script(start: Any) -> None:
 @pytest.mark.parametrize("presses", [1, 2, 3, 5])
 @pytest.mark.parametrize("where", ["stop", "exit", "with"])
 def test_ctrl_c_during_stop(where: str, presses: int, start: Any) -> None:
-    """C5: the ranks hang, the grace is long; Ctrl-C shortens it, and however often it comes, everything ends."""
+    """The ranks hang, the grace is long; Ctrl-C shortens it, and however often it comes, everything ends."""
     end = {
         "stop": "tell(ready=pids); mesh.stop(100)",
         "exit": "tell(ready=pids); shutdown_context(100); tell(after=1)",
@@ -330,7 +330,6 @@ def test_ctrl_c_during_stop(where: str, presses: int, start: Any) -> None:
 
 @pytest.mark.parametrize("phase", ["idle", "in a call"])
 def test_the_terminal_is_closed(phase: str, start: Any) -> None:
-    """C6."""
     wait = "threading.Event().wait()" if phase == "idle" else "victims.wait_for.call('/nowhere/gate').get()"
     session = start("tell(ready=pids)\n" + wait)
     pids = [*session.told("ready"), *descendants(session.pid)]

@@ -1,4 +1,4 @@
-"""Many meshes, many calls, many ranks, much killing. G3, L1, L2."""
+"""Many meshes, many calls, many ranks, much killing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MESHES = """
 
 @pytest.mark.parametrize(("warm", "count"), [(30, 50), pytest.param(300, 1000, marks=pytest.mark.nightly)])
 def test_meshes_in_a_row_leave_nothing(warm: int, count: int, tmp_path: Path) -> None:
-    """L1: descriptors and threads of the script and of the agents are as before; memory hardly grows.
+    """Descriptors and threads of the script and of the agents are as before; memory hardly grows.
 
     When ``stop`` returns its work is done: nobody closes, reaps or looks around any more.
     """
@@ -57,7 +57,7 @@ def test_meshes_in_a_row_leave_nothing(warm: int, count: int, tmp_path: Path) ->
 
 
 def test_ten_thousand_calls_and_a_slow_actor() -> None:
-    """L2: all answers come, in order, and the slow rank keeps nobody else waiting."""
+    """All answers come, in order, and the slow rank keeps nobody else waiting."""
     victims = proc_mesh(n=2).spawn("victim", Victim).get(LONG)
     slow, quick = victims.slice(n=0), victims.slice(n=1)
     calls = [slow.keep.call_one(index) for index in range(10_000)]

@@ -1,4 +1,4 @@
-"""Limits of the machine: floods of output, full disks, closed and missing descriptors. O1, O2, O3, O5."""
+"""Limits of the machine: floods of output, full disks, closed and missing descriptors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FLOODS = {
 
 @pytest.mark.parametrize("what", FLOODS)
 def test_a_flood_of_output(what: str, tmp_path: Path) -> None:
-    """O1: the call ends, the agent lives, and neither it nor the script holds the flood in memory."""
+    """The call ends, the agent lives, and neither it nor the script holds the flood in memory."""
     script = f"""
     flood = {FLOODS[what]!r}
     victims.slice(n=0).apply.call_one(exec, flood).get(60)
@@ -96,7 +96,7 @@ def test_an_enormous_exception(what: str, way: str, victims: ActorMesh[Victim]) 
 
 @pytest.mark.parametrize(("low", "high"), [(3, 4096), (0, 3), (0, 4096)])
 def test_user_code_closes_descriptors(low: int, high: int, victims: ActorMesh[Victim]) -> None:
-    """O2: its own output, and the runtime's: the rank is lost in the second case, and nobody else."""
+    """Its own output, and the runtime's: the rank is lost in the second case, and nobody else."""
     first = victims.slice(n=0)
     pid = first.pid.call_one().get(LONG)
     begin = time.monotonic()
@@ -197,7 +197,7 @@ WRITE_MUCH = """
 
 
 def test_a_full_disk_costs_the_log_files_only(small_disk: Path, tmp_path: Path) -> None:
-    """O3: the output still reaches the terminal; one warning for each rank."""
+    """The output still reaches the terminal; one warning for each rank."""
     with Program(HEAD + WRITE_MUCH, tmp_path, env={"MESHRT_RUNS": str(small_disk)}) as program:
         assert program.told("values") == [5, 5]
         assert program.ends() == 0
@@ -222,7 +222,7 @@ def test_a_disk_that_is_full_from_the_start(small_disk: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("limit", [64, 128, 256])
 def test_few_descriptors(limit: int, tmp_path: Path) -> None:
-    """O5: a mesh that does not fit is refused with a count; the one that runs does not notice."""
+    """A mesh that does not fit is refused with a count; the one that runs does not notice."""
     script = f"""
     import resource
     resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, {limit}))

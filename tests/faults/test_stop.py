@@ -1,4 +1,4 @@
-"""``stop`` under fire: from several threads, with calls pending, with actors that do not want to end. G7, X4."""
+"""``stop`` under fire: from several threads, with calls pending, with actors that do not want to end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.faults.actors import AsyncVictim, Victim
 from tests.faults.watch import LONG, agents_with, all_gone, is_alive
 from tests.support.waiting import wait_until
 
-#: Seconds beyond the grace: G7 says one; the machine is loaded.
+#: Seconds beyond the grace: one is meant; the machine is loaded.
 BEYOND = 4.0
 
 
@@ -194,7 +194,7 @@ def send(numbers: list[signal.Signals], pids: list[int]) -> None:
     ids=lambda numbers: "-".join(number.name for number in numbers),
 )
 def test_while_all_ranks_die(numbers: list[signal.Signals]) -> None:
-    """X4: whatever comes first, stop() ends, and only those errors come that tell of one or the other."""
+    """Whatever comes first, stop() ends, and only those errors come that tell of one or the other."""
     for _ in range(5):
         mesh = proc_mesh(n=4, engine=LocalEngine(2))
         victims = mesh.spawn("victim", Victim).get(LONG)

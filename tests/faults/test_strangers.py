@@ -1,4 +1,4 @@
-"""Who holds no secret gets nothing: garbage, wrong proofs, silence, storms. G9: N2, N4, N5, N10."""
+"""Who holds no secret gets nothing: garbage, wrong proofs, silence, storms."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ GARBAGE = {
 
 @pytest.mark.parametrize("what", GARBAGE)
 def test_garbage_is_refused_at_once(what: str, victims: ActorMesh[Victim]) -> None:
-    """N4, N5: at the ranks and at the tools' socket; the mesh does not notice."""
+    """At the ranks and at the tools' socket; the mesh does not notice."""
     assert len(sockets()) == 3
     for path in sockets():
         sock = dial(path)
@@ -174,7 +174,7 @@ def test_a_terminal_reaches_no_rank_and_no_pickle(victims: ActorMesh[Victim], tm
 
 
 def test_an_oversized_frame_of_a_proved_peer_takes_no_memory(victims: ActorMesh[Victim]) -> None:
-    """N5: refused by its length, before anything is taken for it."""
+    """Refused by its length, before anything is taken for it."""
     tools, rank, other = sockets()
     name = rank.rpartition("/")[2].replace(".", "/") + "/victim"
     for path, secret, role, endpoint in (
@@ -198,7 +198,7 @@ def connections(pid: int) -> int:
 
 
 def test_silent_connections_are_few_and_short(victims: ActorMesh[Victim]) -> None:
-    """N2, N10: 200 that never prove anything: at most 64 are kept, calls and new callers go on, none lasts."""
+    """200 that never prove anything: at most 64 are kept, calls and new callers go on, none lasts."""
     first = victims.slice(n=0).pid.call_one().get(LONG)
     tools = sockets()[0]
     rank = next(path for path in sockets()[1:] if path.endswith(".0"))
@@ -218,7 +218,7 @@ def test_silent_connections_are_few_and_short(victims: ActorMesh[Victim]) -> Non
 
 
 def test_a_storm_of_connections(victims: ActorMesh[Victim], caplog: pytest.LogCaptureFixture) -> None:
-    """N10: and the log says it once, not each time."""
+    """And the log says it once, not each time."""
     for path in sockets():
         for _ in range(1500):
             with contextlib.suppress(ConnectionError), dial(path) as sock:

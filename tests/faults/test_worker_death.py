@@ -1,4 +1,4 @@
-"""A rank dies: by a signal, by ``_exit``, in every phase of its life. G1: the error comes, and soon."""
+"""A rank dies: by a signal, by ``_exit``, in every phase of its life; the error comes, and soon."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.faults.actors import DEATHS, AsyncVictim, BornDead, Victim
 from tests.faults.watch import LONG, all_gone
 from tests.support.waiting import wait_until
 
-#: Seconds until an error is visible: the table's bounds (0.1 to 0.2) on a loaded machine with two cores.
+#: Seconds until an error is visible: 0.1 to 0.2 are meant; the machine is loaded.
 SOON = 1.0
 
 ENGINES = [pytest.param(LocalEngine(1), id="one-agent"), pytest.param(LocalEngine(2), id="two-agents")]
@@ -187,7 +187,7 @@ def mesh_pid(mesh: ProcMesh, rank: int) -> int:
 
 @pytest.mark.parametrize("phase", ["in a call", "idle"])
 def test_all_ranks_at_once_are_one_error(mesh: ProcMesh, phase: str) -> None:
-    """One error lists all of them, in the order of their ranks (X3)."""
+    """One error lists all of them, in the order of their ranks."""
     victims = mesh.spawn("victim", Victim)
     pids = victims.pid.call().get(LONG).values()
     if phase == "in a call":
@@ -261,7 +261,7 @@ def test_calls_that_wait_behind_the_fatal_one_all_fail(mesh: ProcMesh) -> None:
 
 
 def test_while_stopping(mesh: ProcMesh, tmp_path: Path) -> None:
-    """X4: a death during stop() is no failure of stop()."""
+    """A death during stop() is no failure of stop()."""
     victims = mesh.spawn("victim", Victim)
     pids = victims.pid.call().get(LONG).values()
     pending = victims.wait_for.call(str(tmp_path / "gate"), str(tmp_path / "inside"))

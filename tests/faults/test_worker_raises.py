@@ -104,7 +104,7 @@ def test_deep_recursion_is_an_ordinary_error() -> None:
 
 @pytest.mark.parametrize("kind", ["error", "sys.exit", "unraisable"])
 def test_what_nobody_catches_is_reported_and_harms_no_call(kind: str, tmp_path: Path) -> None:
-    """P11: raised in a thread, or where Python can only report it."""
+    """Raised in a thread, or where Python can only report it."""
     script = f"""
         victims = proc_mesh(n=1).spawn("victim", Victim)
         call = victims.unraisable.call_one() if {kind!r} == "unraisable" else victims.in_thread.call_one({kind!r})
@@ -259,7 +259,7 @@ def raise_unwritable(kind: str) -> None:
 @pytest.mark.parametrize("kind", RAISED)
 @pytest.mark.parametrize("function", [unwritable, raise_unwritable])
 def test_pickling_an_answer_raises_anything(function: Any, kind: str) -> None:
-    """S7: whatever a ``__reduce__`` raises in the rank ends the call, not the rank."""
+    """Whatever a ``__reduce__`` raises in the rank ends the call, not the rank."""
     victims = proc_mesh(n=1).spawn("victim", Victim)
     with pytest.raises(ActorError) as caught:
         victims.apply.call_one(function, kind).get(LONG)

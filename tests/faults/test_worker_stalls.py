@@ -24,7 +24,7 @@ SUSPICIOUS = 2.5
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_stopped_rank_is_not_dead(engine: LocalEngine) -> None:
-    """P5: the call's own time-out is the only limit, and the late answer is delivered."""
+    """The call's own time-out is the only limit, and the late answer is delivered."""
     victims = proc_mesh(hosts=2, gpus=1, engine=engine).spawn("victim", Victim)
     pids = victims.pid.call().get(LONG).values()
     with paused(pids[1]):
@@ -87,7 +87,7 @@ def test_calls_to_a_stopped_rank_do_not_fill_the_memory() -> None:
 
 
 def test_a_rank_that_holds_the_gil_is_not_dead() -> None:
-    """P6: no thread of the rank runs; nobody declares it dead, and it answers in the end."""
+    """No thread of the rank runs; nobody declares it dead, and it answers in the end."""
     victims = proc_mesh(n=2).spawn("victim", Victim)
     pids = victims.pid.call().get(LONG).values()
     call = victims.slice(n=0).hold_gil.call_one(SUSPICIOUS)
@@ -163,7 +163,7 @@ def test_stop_ends_a_rank_that_holds_the_gil() -> None:
 
 
 def test_an_async_endpoint_that_blocks_its_loop(tmp_path: Path) -> None:
-    """P7: its own actor waits; the control thread and the other actors of the rank do not."""
+    """Its own actor waits; the control thread and the other actors of the rank do not."""
     mesh = proc_mesh(n=1)
     blocked = mesh.spawn("blocked", AsyncVictim).get(LONG)
     beside = mesh.spawn("beside", Victim).get(LONG)
@@ -179,7 +179,7 @@ def test_an_async_endpoint_that_blocks_its_loop(tmp_path: Path) -> None:
 
 
 def test_an_actor_that_calls_itself_gets_its_time_out() -> None:
-    """X5: the deadlock ends in the time-out of the inner call, and the actor answers again."""
+    """The deadlock ends in the time-out of the inner call, and the actor answers again."""
     victims = proc_mesh(n=1).spawn("victim", Victim)
     with pytest.raises(ActorError) as caught:
         victims.call_itself.call_one(victims).get(LONG)
