@@ -46,11 +46,12 @@ class AgentOutput:
             loop.add_reader(self._pipe.fileno(), self.read)
 
     def detach(self) -> None:
-        """Read what is there, and no more by itself; on the loop's thread."""
+        """Read what is there, as if it were all, and no more by itself; on the loop's thread."""
         if self._loop is not None and self._pipe is not None:
             self._loop.remove_reader(self._pipe.fileno())
             self._loop = None
         self.read()
+        self._end_line()
 
     def read(self) -> None:
         """Read what is there."""
@@ -66,20 +67,24 @@ class AgentOutput:
                 self._pass_on(lines)
 
     def close(self) -> None:
-        """Let go of the pipe; a last line needs no end."""
+        """Let go of the pipe."""
         pipe, self._pipe = self._pipe, None
         if pipe is not None:
             if self._loop is not None:
                 self._loop.remove_reader(pipe.fileno())
                 self._loop = None
             pipe.close()
-            if self._rest:
-                self._pass_on([self._rest])
+            self._end_line()
 
     def abandon(self) -> None:
         """Close the descriptor in a forked child."""
         if self._pipe is not None:
             self._pipe.close()
+
+    def _end_line(self) -> None:
+        rest, self._rest = self._rest, b""
+        if rest:
+            self._pass_on([rest])
 
     def _pass_on(self, lines: list[bytes]) -> None:
         texts = [line.decode(errors="replace") for line in lines]

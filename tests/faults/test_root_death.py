@@ -211,6 +211,7 @@ ENDS = {
         "    def delete(): global mesh; del mesh\n"
         "    for work in (make, delete):\n"
         "        thread = threading.Thread(target=work); thread.start(); thread.join()\n"
+        "    proc_mesh(n=1).spawn('later', Victim).get(20)\n"  # what would end with the thread has ended by now
         "    assert found.pop().echo.call(1).get(20).values() == [1, 1]",
         0,
     ),

@@ -1,12 +1,15 @@
-"""Which host agents are said not to answer, with a clock that the test moves."""
+"""Which host agents are said not to answer, with a clock that the test moves; and what they say before they end."""
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from meshrt.mesh.agents import AgentPulse
+from meshrt.mesh.agent_output import AgentOutput
+from meshrt.mesh.agents import AgentLink, AgentPulse
 
 SILENT = AgentPulse.SILENT_SECONDS
 
@@ -92,3 +95,48 @@ def test_one_that_has_ended_is_not_asked() -> None:
     agent.gone = True
     pass_by(loop, SILENT + 5)
     assert told == [] and agent.asked == 1
+
+
+def test_what_an_agent_wrote_last_is_known_when_its_end_is_told() -> None:
+    """Whichever of the two the loop looks at first."""
+    ours, theirs = socket.socketpair()
+    read_end, write_end = os.pipe()
+    readers: dict[int, Callable[[], None]] = {}
+    loop = SimpleNamespace(add_reader=readers.__setitem__, remove_reader=readers.pop, remove_writer=lambda fd: None)
+    process: Any = SimpleNamespace(stderr=os.fdopen(read_end, "rb"))
+    placed: Any = SimpleNamespace(host="node1", mark="m", process=process, link_socket=ours)
+    told: list[tuple[str, ...]] = []
+    printed: list[str] = []
+    link = AgentLink(
+        placed, lambda *_: None, lambda *_: None, lambda agent: told.append(agent.output.tail), printed.append
+    )
+    link.attach(loop)
+    number = ours.fileno()
+    os.write(write_end, b"a warning\nand why it")
+    theirs.close()
+    readers[number]()
+    assert told == [("a warning", "and why it")] and "".join(printed) == "a warning\nand why it\n"
+    assert not readers
+    link.output.close()  # somebody else still holds the other end
+    os.close(write_end)
+
+
+def test_the_last_lines_of_an_agent_are_kept_and_no_line_takes_all_memory() -> None:
+    read_end, write_end = os.pipe()
+    size = 0
+
+    def write(text: str) -> None:
+        nonlocal size
+        size += len(text)
+
+    output = AgentOutput(os.fdopen(read_end, "rb"), write)
+    for _ in range(10):
+        os.write(write_end, b"x" * 50_000)
+        output.read()
+    os.write(write_end, b"\n" + b"".join(b"line %d\n" % index for index in range(100)))
+    os.close(write_end)
+    output.read()
+    assert output.tail == tuple(f"line {index}" for index in range(80, 100))
+    assert size > 500_000 + 690
+    output.read()
+    output.close()
