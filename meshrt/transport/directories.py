@@ -151,8 +151,11 @@ def _left_behind(base: Path, name: re.Pattern[str]) -> list[Path]:
 
 
 def _hold(path: Path) -> None:
-    lock = os.open(path / _LOCK, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    # Locked before it has its name: another program that starts now would take an unlocked one for that of a dead one.
+    unnamed = path / f"{_LOCK}.new"
+    lock = os.open(unnamed, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    unnamed.rename(path / _LOCK)
     _held[path] = lock
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import stat
@@ -149,6 +150,24 @@ def test_run_directories_are_kept_up_to_a_number(tmp_path: Path, monkeypatch: py
     left = sorted(entry.name for entry in runs.iterdir())
     assert {held.name, "experiment", path.name} < set(left)
     assert len(left) == directories.KEPT_RUNS + 3
+
+
+def test_programs_that_start_together_leave_each_others_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one may look at any moment, such as just before the lock is locked."""
+    looked: list[str] = []
+    lock = fcntl.flock
+
+    def flock(descriptor: int, how: int) -> None:
+        if not looked:
+            looked.append("")
+            looked[0] = "in use" if directories.in_use(tmp_path) else "nobody's"
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    directories._hold(tmp_path)
+    assert looked == ["in use"] and directories.in_use(tmp_path) and directories.is_empty(tmp_path)
 
 
 def test_a_run_directory_elsewhere_when_there_is_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
