@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         SupervisionError,
         UsageError,
     )
-    from meshrt.failure.torchelastic import record
+    from meshrt.failure.telling import record
     from meshrt.mesh.actor_mesh import ActorMesh
     from meshrt.mesh.future import Future
     from meshrt.mesh.proc_mesh import HostMesh, ProcMesh, proc_mesh, this_host
@@ -77,7 +77,7 @@ _HOME = {
     "endpoint": "meshrt.actor.endpoint",
     "proc_mesh": "meshrt.mesh.proc_mesh",
     "Restart": "meshrt.mesh.restarts",
-    "record": "meshrt.failure.torchelastic",
+    "record": "meshrt.failure.telling",
     "shutdown_context": "meshrt.mesh.program",
     "this_host": "meshrt.mesh.proc_mesh",
     "this_proc": "meshrt.mesh.this_proc",

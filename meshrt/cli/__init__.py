@@ -11,6 +11,7 @@ __all__ = ["main"]
 _COMMANDS = {
     "debug": ("meshrt.debug.__main__", "look into a running program"),
     "postmortem": ("meshrt.failure.postmortem", "show why a program failed"),
+    "run": ("meshrt.failure.run", "run a script for a launcher, such as torchrun, that is told of its crash too"),
 }
 
 

@@ -25,7 +25,7 @@ from meshrt.failure.groups import alike
 from meshrt.failure.record import FailureRecord, Reference
 from meshrt.hooks import UNRAISABLE
 
-__all__ = ["Cause", "Verdict", "judge"]
+__all__ = ["Cause", "Verdict", "is_consequence", "judge"]
 
 #: Exceptions that a rank gets because another one is gone.
 _CONSEQUENCES = frozenset(
@@ -106,9 +106,9 @@ def judge(given: Sequence[FailureRecord], since: int = 0) -> Verdict:
         if cause is not None and not _leads_back(record, cause, known, causes):
             causes[index] = cause
     free = [records[index] for index in range(len(records)) if index not in causes]
-    active = [record for record in free if not _is_consequence(record)]
+    active = [record for record in free if not is_consequence(record)]
     for index, record in enumerate(records):
-        if index not in causes and _is_consequence(record):
+        if index not in causes and is_consequence(record):
             cause = _inferred(record, active)
             if cause is not None:
                 causes[index] = cause
@@ -206,7 +206,8 @@ def _leads_back(record: FailureRecord, cause: Cause, known: _Known, causes: dict
     return seen > len(known.records)
 
 
-def _is_consequence(record: FailureRecord) -> bool:
+def is_consequence(record: FailureRecord) -> bool:
+    """Whether it is what one gets whose peer is gone."""
     if record.signal == _SIGPIPE:
         return True
     if record.exception is None:
@@ -268,7 +269,7 @@ def _decided(records: list[FailureRecord], roots: list[int], causes: dict[int, C
     evidence = {cause.evidence for cause in causes.values()}
     if ambiguous:
         certainty = "nothing tells which came first"
-    elif all(_is_consequence(records[index]) for index in chosen):
+    elif all(is_consequence(records[index]) for index in chosen):
         certainty = "the first that is known, though it looks like the consequence of another"
     elif "later" in evidence:
         certainty = "the first by time"

@@ -18,7 +18,7 @@ from meshrt.failure.record import ExceptionFacts, FailureRecord, Frame, LeftBehi
 from meshrt.inspect import render_stacks
 from meshrt.selection import Extent, Shape, fold_coordinates, fold_ranks
 
-__all__ = ["render", "render_record", "shown"]
+__all__ = ["left_lines", "render", "render_record", "shown"]
 
 _WIDTH = 78
 #: Characters of a line; of one that is the matter itself.
@@ -217,7 +217,7 @@ def details(record: FailureRecord, caller: str = "", call: str = "", *, full: bo
         yield f"  stack    {shown(lines[0])}"
         yield from (f"    {shown_line(line)}" for line in lines[1 : many if full else _STACK_LINES])
     if record.left is not None:
-        yield from _left(record.left, full)
+        yield from left_lines(record.left, full)
     kept = record.log_tail if full else record.log_tail[-_LOG_LINES:]
     if kept:
         yield f"  printed  its last {_count(len(kept), 'line')}"
@@ -258,8 +258,8 @@ def _exception(error: ExceptionFacts, full: bool) -> Iterator[str]:
             yield f"    ... {len(names) - _LOCALS} more"
 
 
-def _left(left: LeftBehind, full: bool) -> Iterator[str]:
-    """What it, or a child of it, has written."""
+def left_lines(left: LeftBehind, full: bool) -> Iterator[str]:
+    """Make the lines about what a process, or a child of it, has written."""
     problem = f"  ({shown(left.problem)})" if left.problem else ""
     yield f"  wrote    {shown(left.message)}{problem}"
     lines = left.traceback.rstrip().splitlines()

@@ -23,8 +23,9 @@ from typing import Any
 from meshrt.errors import CallTimeout, ProtocolError, RankPlace, RemoteException
 from meshrt.failure import files, torchelastic
 from meshrt.failure.capture import references
-from meshrt.failure.causes import Verdict, judge
+from meshrt.failure.causes import judge
 from meshrt.failure.incident import Incident, MeshFacts
+from meshrt.failure.lastwords import LastWords
 from meshrt.failure.rank import Origin, Recorder
 from meshrt.failure.record import ExceptionFacts, FailureRecord, LeftBehind, Reference
 from meshrt.failure.report import render
@@ -80,6 +81,7 @@ class Failures:
         self._written = (0, 0)
         self._warned = False
         self.watchdog = Watchdog(services)
+        self._last_words = LastWords(services, self._is_own)
         #: When the error files of ranks that were read had been written.
         self._error_files: dict[Path, int] = {}
         #: Time-outs that were written down already.
@@ -302,6 +304,8 @@ class Failures:
             place = own_attribute(each, "__dict__").get("place")
             record = record_of(each, self._name_of(place.mesh_id)) if place is not None else None
             if record is not None:
+                # When a rank of another program failed is not known: some time before its error came here.
+                record = record if self._is_own(record.mesh_id) else replace(record, low=0, time=0.0)
                 self._add_late(record)
         with self._changed:
             incident = self._meant_by(error)
@@ -309,11 +313,17 @@ class Failures:
                 incident.caller = caller_of(error) or incident.caller
                 incident.call = call_of(error) or incident.call
                 incident.error = str(error).partition("\n")[0][:2000]
-                incident.since = sent_at(error)
+                # A clock of another program says nothing here.
+                incident.since = sent_at(error) if all(self._is_own(about.mesh_id) for _, about in wanted) else 0
 
     def _name_of(self, mesh_id: str) -> str:
         facts = self._facts(mesh_id)
         return "" if facts is None else str(facts["name"])
+
+    def _is_own(self, mesh_id: str) -> bool:
+        """Whether a mesh is of this program: an error may have come from the script of another one. Any thread."""
+        known = (mesh for incident in self._incidents for mesh in incident.meshes)
+        return self._facts(mesh_id) is not None or any(mesh.mesh_id == mesh_id for mesh in known)
 
     def _incident_of(self, about: Reference) -> Incident | None:
         """Return the latest incident with a failure, under the lock."""
@@ -335,8 +345,12 @@ class Failures:
             self._write(incident)
             verdict = judge(incident.records, incident.since)
             text = render(incident, verdict)
-            self._tell_launcher(incident, verdict, text)
-            return text
+        self._last_words.report(incident, verdict, text)
+        return text
+
+    def on_its_way(self, error: BaseException) -> None:
+        """An error leaves the block of a mesh: the script may end with it. A thread of the script."""
+        self._last_words.begin(error)
 
     def _unseen(self) -> Incident | None:
         """Return the latest incident with a failure that nobody was told of, under the lock."""
@@ -344,17 +358,8 @@ class Failures:
         return next((each for each in reversed(self._incidents) if any(r.id in unseen for r in each.records)), None)
 
     def tell_launcher(self, error: BaseException) -> None:
-        """The script ends with an error of its own."""
-        torchelastic.tell(error)
-
-    def _tell_launcher(self, incident: Incident, verdict: Verdict, text: str) -> None:
-        """Whoever started the script, as ``torchrun`` does, shows what it is told as the reason."""
-        root = verdict.roots[0] if verdict.roots else None
-        headline = f"{root.place}: {root.headline}" if root is not None else incident.error
-        try:
-            torchelastic.write(headline, text, root.time if root is not None else incident.began, incident.to_plain())
-        except OSError as error:
-            self._services.announce(f"the launcher could not be told of the failure: {error.strerror}")
+        """The script ends with an error of its own. A thread of the script."""
+        self._last_words.error(error)
 
     def find(self, failure: str, mesh_id: str, rank: int) -> FailureRecord | None:
         """Return the record of a failure; waits for it. Any thread but the loop's."""

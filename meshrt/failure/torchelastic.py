@@ -1,7 +1,7 @@
 """TorchElastic's error files, written and read without torch: ``torchrun`` shows what stands in them.
 
-A launcher names the file of each of its workers in the environment variable `ERROR_FILE` (empty counts as unset), and
-looks into it when the worker has ended::
+A launcher names the file of each of its workers (`meshrt.transport.launcher`), and looks into it when the worker has
+ended::
 
     {"message": {"message": "Type: text", "extraInfo": {"py_callstack": text, "timestamp": "1795215857"}}, ...}
 
@@ -14,52 +14,41 @@ Reading never raises: a file may be cut off, empty, somebody else's, or of anoth
 
 from __future__ import annotations
 
-import functools
-import inspect
 import json
-import os
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
-from meshrt.actor.errors import describe_exception
 from meshrt.failure.record import LeftBehind
 from meshrt.inspect.capping import cap
-from meshrt.transport.directories import ERROR_FILE, write_atomic
+from meshrt.transport.directories import write_atomic
 
-__all__ = ["read", "record", "tell", "write"]
+__all__ = ["read", "write"]
 
 #: Characters of the texts: the launcher prints them in full, and twice.
 _MESSAGE_MAX = 4000
 _STACK_MAX = 60_000
 _READ_MAX = 64 << 20
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-
-def write(headline: str, text: str, when: float, facts: Mapping[str, Any] | None = None) -> bool:
-    """Tell the launcher of this process, if there is one, why it fails; returns whether there is. Raises OSError.
+def write(path: Path, headline: str, text: str, second: int, facts: Mapping[str, Any] | None = None) -> None:
+    """Write the file at ``path`` so that its launcher shows why this process fails. Raises OSError.
 
     Args:
         headline: One line.
         text: What the launcher shows as traceback.
-        when: Seconds since the epoch.
+        second: Of the failure, since the epoch.
         facts: All that is known, as plain data.
     """
-    path = os.environ.get(ERROR_FILE)
-    if not path:
-        return False
     document: dict[str, Any] = {
         "message": {
             "message": cap(headline, _MESSAGE_MAX),
-            "extraInfo": {"py_callstack": cap(_harmless(text), _STACK_MAX), "timestamp": str(int(when))},
+            "extraInfo": {"py_callstack": cap(_harmless(text), _STACK_MAX), "timestamp": str(second)},
         }
     }
     if facts is not None:
         document["meshrt"] = dict(facts)
-    write_atomic(Path(path), json.dumps(document))
-    return True
+    write_atomic(path, json.dumps(document))
 
 
 def _harmless(text: str) -> str:
@@ -103,42 +92,3 @@ def _seconds(stamp: object) -> float:
         return float(cast("str", stamp))
     except (TypeError, ValueError, OverflowError):
         return 0.0
-
-
-def record(function: F) -> F:
-    """Decorate the main function of a script that a launcher such as ``torchrun`` starts: why it fails is told there.
-
-    As ``torch.distributed.elastic.multiprocessing.errors.record``, without torch. Where a rank of a mesh has failed,
-    the whole report is told, at the end of the script; for that, no decorator is needed.
-    """
-    if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def asynchronous(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return await function(*args, **kwargs)
-            except Exception as error:
-                tell(error)
-                raise
-
-        return cast("F", asynchronous)
-
-    @functools.wraps(function)
-    def plain(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except Exception as error:
-            tell(error)
-            raise
-
-    return cast("F", plain)
-
-
-def tell(error: BaseException) -> None:
-    """Tell the launcher of an exception; what cannot be written is left out, the exception goes on its way."""
-    remote = describe_exception(error)
-    text = remote.traceback or remote.type
-    try:
-        write(f"{remote.type}: {remote.message}".strip(), text, time.time_ns() / 1e9)
-    except OSError as failure:
-        os.write(2, f"meshrt: the launcher could not be told of the error: {failure.strerror}\n".encode())

@@ -19,7 +19,7 @@ from meshrt.errors import RUNTIME_FILES, MeshError, one_line
 from meshrt.hooks import hooks
 from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.terminal import Terminal
-from meshrt.transport.directories import ERROR_FILE
+from meshrt.transport import launcher
 from meshrt.wire.codec import own_attribute, text_of
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ class Reporter(Protocol):
     def find(self, failure: str, mesh_id: str, rank: int) -> Any:
         """Return the record of a failure, or None."""
 
+    def on_its_way(self, error: BaseException) -> None:
+        """Tell whoever started the script that it may end with ``error``."""
+
     def tell_launcher(self, error: BaseException) -> None:
         """Tell whoever started the script of an error of its own."""
 
@@ -67,12 +70,14 @@ class Script:
         """Take over what Python does with an exception that ends the script."""
         self._before = sys.excepthook
         sys.excepthook = self._hook
+        launcher.take()
         errors.find_record = self._find
 
     def uninstall(self) -> None:
         """Undo `install`, unless somebody has taken over since, or an error of a rank is on its way to the hook."""
         if _is_of_a_rank(sys.exc_info()[1]):
             return
+        launcher.give_back()
         if sys.excepthook is self._hook:
             sys.excepthook = self._before
         if errors.find_record == self._find:
@@ -93,8 +98,11 @@ class Script:
 
     def failed(self, error: BaseException) -> None:
         """A block that owns a mesh ends with an exception: what belongs to it is collected before the mesh ends."""
-        if _is_of_a_rank(error):
+        of_a_rank = _is_of_a_rank(error)
+        if of_a_rank or launcher.launcher_file() is not None:
             self.load_failures()
+            self._reporter.on_its_way(error)
+        if of_a_rank:
             self._reporter.collect(error)
 
     @property
@@ -118,6 +126,8 @@ class Script:
     def _excepthook(self, kind: type[BaseException], error: BaseException, walker: TracebackType | None) -> None:
         if os.getpid() != self._pid or self._before is not sys.__excepthook__:
             self._before(kind, error, walker)
+            if os.getpid() == self._pid:
+                self._tell(error)
             return
         try:
             self._show(kind, error, walker)
@@ -132,15 +142,23 @@ class Script:
             self._print(f"meshrt: interrupted{_place(walker)}\n")
         elif not _is_of_a_rank(error):
             self._before(kind, error, walker)
-            if os.environ.get(ERROR_FILE):
-                self.load_failures()
-                self._reporter.tell_launcher(error)
+            self._tell(error)
         else:
             self.load_failures()
             self._reported = True
             report = self._reporter.report(error)
             text = "".join(_folded(traceback.TracebackException.from_exception(error), error, brief=bool(report)))
             self._print(text + (f"\n{report}" if report else ""))
+
+    def _tell(self, error: BaseException) -> None:
+        """Tell the launcher, if there is one; on the terminal an excepthook of the program's own says what it likes."""
+        if launcher.launcher_file() is None or issubclass(type(error), KeyboardInterrupt):
+            return
+        self.load_failures()
+        if _is_of_a_rank(error):
+            self._reporter.report(error)
+        else:
+            self._reporter.tell_launcher(error)
 
     def _print(self, text: str) -> None:
         self._terminal.flush()

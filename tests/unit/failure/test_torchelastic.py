@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,20 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import meshrt
 from meshrt.failure.record import LeftBehind
 from meshrt.failure.torchelastic import read, write
-from meshrt.transport.directories import ERROR_FILE
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(ERROR_FILE, str(tmp_path / "error.json"))
+def file(tmp_path: Path) -> Path:
     return tmp_path / "error.json"
 
 
 def test_what_the_launcher_reads(file: Path) -> None:
-    assert write("ValueError: bad", "line 1\n\x1b[31mline 2", 1_795_215_857.9, {"number": 1})
+    write(file, "ValueError: bad", "line 1\n\x1b[31mline 2", 1_795_215_857, {"number": 1})
     document = json.loads(file.read_text())
     assert document == {
         "message": {
@@ -37,55 +33,8 @@ def test_what_the_launcher_reads(file: Path) -> None:
 
 
 def test_it_is_bounded(file: Path) -> None:
-    write("m" * 1_000_000, "t" * 10_000_000, 1.0)
+    write(file, "m" * 1_000_000, "t" * 10_000_000, 1)
     assert file.stat().st_size < 70_000
-
-
-@pytest.mark.parametrize("value", [None, ""])
-def test_without_a_launcher_nothing_is_written(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(ERROR_FILE, raising=False)
-    if value is not None:
-        monkeypatch.setenv(ERROR_FILE, value)
-    assert not write("a", "b", 1.0)
-
-
-def test_a_main_function(file: Path) -> None:
-    @meshrt.record
-    def main(number: int) -> int:
-        """Doubles."""
-        if number < 0:
-            raise ValueError(f"bad {number}")
-        return 2 * number
-
-    assert (main(3), main.__name__, main.__doc__) == (6, "main", "Doubles.") and not file.exists()
-    with pytest.raises(ValueError, match="bad -1"):
-        main(-1)
-    left = read(file)
-    assert left is not None and left.message == "ValueError: bad -1" and left.timestamp > 1.7e9
-    assert 'raise ValueError(f"bad {number}")' in left.traceback
-
-
-def test_a_main_coroutine(file: Path) -> None:
-    @meshrt.record
-    async def main() -> None:
-        raise KeyError("x")
-
-    with pytest.raises(KeyError):
-        asyncio.run(main())
-    left = read(file)
-    assert left is not None and left.message == "KeyError: 'x'"
-
-
-def test_the_file_cannot_be_written(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv(ERROR_FILE, "/nowhere/at/all/error.json")
-
-    @meshrt.record
-    def main() -> None:
-        raise ValueError("bad")
-
-    with pytest.raises(ValueError, match="bad"):
-        main()
-    assert "meshrt: the launcher could not be told of the error: No such file" in capfd.readouterr().err
 
 
 OLD = {"message": {"message": "RuntimeError: x", "extraInfo": {"py_callstack": ["a\n", "b\n"], "timestamp": 12}}}

@@ -1,0 +1,124 @@
+"""``meshrt run``: a script with somebody beside it who can tell its launcher of a crash.
+
+A process that is killed by a signal cannot say why any more, and its launcher looks at once. So this one, which the
+launcher started, starts the script as a child, waits, tells what it knows, and only then ends, by the same signal.
+
+Signals that are sent to this process go on to the script, which is a process group of its own: once, whether they were
+sent to one process or to a group. Their effects are no failure, and nothing is told of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+from meshrt.errors import describe_exit, user_stack
+from meshrt.failure.causes import is_consequence
+from meshrt.failure.record import FailureRecord
+from meshrt.failure.report import details
+from meshrt.failure.telling import tell
+from meshrt.failure.workers import Word
+from meshrt.host.oom import OutOfMemory
+from meshrt.host.osutil import die_with_parent
+from meshrt.transport.launcher import FAULT_FILE, launcher_file
+
+__all__ = ["main"]
+
+_ABOUT = """usage: meshrt run SCRIPT [ARGUMENT ...]
+       meshrt run -m MODULE [ARGUMENT ...]
+
+Run a script as `python -u` does, for a launcher such as torchrun:
+
+  torchrun --nproc-per-node 2 --no-python meshrt run train.py
+
+If the script is killed by a signal, as in a crash, the launcher is told so, with the stack from the script's first mesh
+(or `@meshrt.record`) on; and whether the kernel has run out of memory."""
+
+_PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_STACK_MAX = 1 << 16
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command. Returns the exit code of the script; a signal that ends the script ends this process too."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_ABOUT)
+        return 0 if arguments else 2
+    memory = OutOfMemory()
+    stacks = os.memfd_create("meshrt-fault", os.MFD_CLOEXEC)
+    passed_on: list[int] = []
+    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # until there is whom to pass them on to
+    script = subprocess.Popen(
+        [sys.executable, "-u", *arguments],
+        env={**os.environ, FAULT_FILE: f"{stacks}:{os.getpid()}"},
+        pass_fds=[stacks],
+        process_group=0,
+        preexec_fn=functools.partial(_in_script, os.getpid()),
+    )
+
+    def pass_on(number: int, _frame: object) -> None:
+        passed_on.append(number)
+        script.send_signal(number)
+
+    for number in _PASSED_ON:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, pass_on)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+    code = script.wait()
+    if code >= 0:
+        return code
+    if -code not in passed_on:
+        hint = memory.evidence() if -code == signal.SIGKILL else ""
+        _tell(script.pid, -code, _stack(stacks), hint)
+    return _end_by(-code)
+
+
+def _in_script(parent: int) -> None:
+    die_with_parent(parent)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+
+
+def _stack(file: int) -> str:
+    """Return what faulthandler has written at last, by whichever fork of the script."""
+    text = os.pread(file, 4 << 20, 0).decode("ascii", errors="replace")
+    crash = text.rfind("Fatal Python error")
+    return text[crash:][:_STACK_MAX] if crash >= 0 else ""
+
+
+def _tell(pid: int, number: int, stack: str, hint: str) -> None:
+    if stack:
+        print(user_stack(stack), file=sys.stderr, flush=True)
+    path = launcher_file()
+    if path is None or path.exists():
+        return  # what it has said itself, it did because of what came before
+    now = time.monotonic_ns()
+    record = FailureRecord(
+        kind="signal", blame="platform" if hint else "worker", host=os.uname().nodename, pid=pid, signal=number,
+        hint=hint, stack=stack, low=now, high=now, time=time.time_ns() / 1e9,
+    )  # fmt: skip
+    headline = f"the script (pid {pid}) {describe_exit(None, number)}" + (f" ({hint})" if hint else "")
+    word = Word(
+        evidence="inferred" if is_consequence(record) else "own",
+        low=now, high=now, second=int(record.time), headline=headline,
+    )  # fmt: skip
+    try:
+        tell(word, "\n".join([headline, *details(record, "", "", full=True)]), {"records": [record.to_plain()]})
+    except OSError as error:
+        print(f"meshrt: the launcher could not be told of the failure: {error.strerror}", file=sys.stderr)
+
+
+def _end_by(number: int) -> int:
+    """End by a signal; returns an exit code where that does not end this process."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a second core would be of this process
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    return 128 + number
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,224 @@
+"""What a script tells its launcher: why it fails, so that the launcher names the right one of its workers.
+
+::
+
+    (nothing) -> said      an error is on its way out of the script: it may take time until the ranks are stopped, and
+                           another worker may end before; the launcher then stops this one, and reads what is there
+    said -> (nothing)      the script has handled it
+    (nothing), said -> final   the script ends with it
+
+A worker that seems to be the victim of another one lets that one end first: the launcher takes the first end that it
+sees for the cause, where nothing is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from meshrt import errors
+from meshrt.actor.errors import describe_exception
+from meshrt.failure import torchelastic
+from meshrt.failure.capture import capture, references
+from meshrt.failure.causes import is_consequence
+from meshrt.failure.record import FailureRecord
+from meshrt.failure.report import left_lines
+from meshrt.failure.workers import Word, cause_of, locked, others_of, own_rank, second_of
+from meshrt.transport import launcher
+from meshrt.wire.codec import text_of
+
+__all__ = ["record", "tell", "tell_error", "withdraw"]
+
+#: Seconds that a victim waits for the word of what it is a victim of, once; and then for the end of that worker.
+_PATIENCE = 1.0
+_END = 3.0
+_PAUSE = 0.02
+#: Whether this process has waited.
+_waited = False
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def tell(word: Word, text: str, facts: Mapping[str, Any] | None = None, *, final: bool = True) -> None:
+    """Tell the launcher, if there is one, why this process fails. A thread of the script. Raises OSError.
+
+    Args:
+        word: Its second is that of the failure; the one that is said may be another, see `meshrt.failure.workers`.
+        text: What the launcher shows as traceback.
+        facts: All that is known, as plain data.
+        final: The script ends with it. A victim waits for its cause then.
+    """
+    path = launcher.launcher_file()
+    if path is None:
+        return
+    word = replace(word, rank=own_rank(), pid=os.getpid())
+    text = _with_children(text)
+    alone, cause = _say(path, word, text, facts, settled=False)
+    if not final or alone:
+        return
+    if word.evidence != "own":
+        cause = cause or _wait_for_cause(path, word)
+        _say(path, word, text, facts, settled=True)
+    if cause is not None and cause.pid:
+        _wait(lambda: _has_ended(cause.pid), _END)
+
+
+def _say(
+    path: Path, word: Word, text: str, facts: Mapping[str, Any] | None, *, settled: bool
+) -> tuple[bool, Word | None]:
+    """Write the file; returns whether this is the only worker here, and the cause if one is known.
+
+    Args:
+        settled: No word of a cause will come any more. Until then, a victim says one second more.
+    """
+    if not others_of(path):
+        _write(path, word, text, facts)
+        return True, None
+    with locked(path):
+        known = [other for other in others_of(path).values() if other is not None]
+        cause = cause_of(word, known)
+        expected = cause is None and word.evidence != "own" and not settled
+        word = replace(word, second=second_of(word, known) + expected)
+        if cause is not None:
+            word = replace(word, after=cause.rank)
+            text = f"worker {cause.rank} had failed before: {cause.headline}\n\n{text}"
+        _write(path, word, text, facts)
+    return False, cause
+
+
+def _write(path: Path, word: Word, text: str, facts: Mapping[str, Any] | None) -> None:
+    torchelastic.write(path, word.headline, text, word.second, {"worker": word.to_plain(), **(facts or {})})
+
+
+def _with_children(text: str) -> str:
+    """Add what a process that this one has started says about an error of its own."""
+    path = launcher.children_file()
+    left = torchelastic.read(path) if path is not None else None
+    if left is None or (left.message and left.message in text):
+        return text  # TorchElastic's own `record`, around the same error
+    return text.rstrip("\n") + "\n" + "\n".join(left_lines(left, full=True)) + "\n"
+
+
+def _wait_for_cause(path: Path, word: Word) -> Word | None:
+    global _waited
+    found: list[Word] = []
+
+    def known() -> bool:
+        cause = cause_of(word, [other for other in others_of(path).values() if other is not None])
+        found.extend([cause] if cause is not None else [])
+        return cause is not None
+
+    if not _waited:
+        _waited = True
+        _wait(known, _PATIENCE)
+    return found[-1] if found else None
+
+
+def _wait(condition: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(_PAUSE)  # of another process: nothing tells of it
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether the launcher has seen its end."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return True  # its number is somebody else's by now
+    return False
+
+
+def withdraw() -> None:
+    """Take back what was said: the script has handled it. Any thread."""
+    path = launcher.launcher_file()
+    if path is not None:
+        path.unlink(missing_ok=True)
+
+
+def tell_error(error: BaseException, *, final: bool = True, foreign: bool = True, since: int = 0) -> None:
+    """Tell the launcher of an exception; what cannot be written is said, and the exception goes on its way.
+
+    Args:
+        foreign: If it is about a rank, then of a mesh of another script.
+        since: It surely did not happen before, monotonic ns; 0 if it has happened now.
+    """
+    remote = describe_exception(error)
+    now = time.monotonic_ns()
+    headline = f"{remote.type}: {remote.message}".strip().partition("\n")[0]
+    *_, (cause, _) = [(error, None), *references(error)]
+    if cause is not error:
+        headline += f", because of: {text_of(cause).partition(chr(10))[0]}"
+    record = FailureRecord(
+        exception=capture(error),
+        host=os.uname().nodename,
+        pid=os.getpid(),
+        low=now,
+        high=now,
+        time=time.time_ns() / 1e9,
+    )
+    evidence = _evidence(error, record, foreign=foreign)
+    low = 0 if evidence == "carried" else since or now  # when it happened elsewhere is not known
+    word = Word(evidence=evidence, low=low, high=now, second=int(record.time), headline=headline)
+    try:
+        tell(word, remote.traceback or remote.type, {"records": [record.to_plain()]}, final=final)
+    except OSError as failure:
+        os.write(2, f"meshrt: the launcher could not be told of the error: {failure.strerror}\n".encode())
+
+
+def _evidence(error: BaseException, record: FailureRecord, *, foreign: bool) -> str:
+    if foreign and next(references(error), None) is not None:
+        return "carried"
+    # Whoever exits by itself may have been asked to, by a signal.
+    if isinstance(error, SystemExit) or is_consequence(record):
+        return "inferred"
+    return "own"
+
+
+def record(function: F) -> F:
+    """Decorate the main function of a script that a launcher such as ``torchrun`` starts: why it fails is told there.
+
+    As ``torch.distributed.elastic.multiprocessing.errors.record``, without torch; ``sys.exit("why")`` is told as well.
+    Where a rank of a mesh has failed, the whole report is told, at the end of the script; for that, no decorator is
+    needed.
+    """
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def asynchronous(*args: Any, **kwargs: Any) -> Any:
+            with _recording():
+                return await function(*args, **kwargs)
+
+        return cast("F", asynchronous)
+
+    @functools.wraps(function)
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        with _recording():
+            return function(*args, **kwargs)
+
+    return cast("F", plain)
+
+
+@contextlib.contextmanager
+def _recording() -> Iterator[None]:
+    taken = launcher.take()
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        if not isinstance(error, SystemExit) or error.code not in (None, 0):
+            # With a mesh, the end of the script says more; it is not asked about sys.exit().
+            last = errors.find_record is None or isinstance(error, SystemExit)
+            tell_error(error, final=last, foreign=errors.find_record is None)
+        raise
+    finally:
+        if taken:
+            launcher.give_back()

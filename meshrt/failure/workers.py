@@ -1,0 +1,139 @@
+"""The workers of one launcher on this machine, and which of them failed first.
+
+``torchrun`` compares whole seconds, of the workers of its own machine only: of those that fail within one second it
+names the first it sees. So each worker that has something to say looks at what the others have said (their files stand
+in folders next to each other, named by the local rank), and says a second that puts it in the right place.
+
+Of two workers that one failed first which has better evidence for a failure of its own, unless it surely was later:
+``"own"`` before ``"carried"`` (its error came from elsewhere and names its cause) before ``"inferred"`` (it got what
+one gets whose peer is gone). With equal evidence, time decides where it can: that of the machine's monotonic clock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from meshrt.failure.causes import is_consequence
+from meshrt.failure.record import ExceptionFacts, FailureRecord, Plain
+
+__all__ = ["EVIDENCE", "Word", "cause_of", "locked", "others_of", "own_rank", "second_of"]
+
+#: What speaks for a failure of its own, the best first.
+EVIDENCE = ("own", "carried", "inferred")
+_LARGEST = 64 << 20
+_SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Word(Plain):
+    """What a worker has told the launcher.
+
+    Attributes:
+        rank: Among all workers of the job; -1 if that is not known.
+        pid: 0 if that is not known.
+        evidence: One of `EVIDENCE`.
+        low, high: When it failed: surely not before, and surely not after; monotonic ns.
+        second: What the launcher was told, seconds since the epoch.
+        headline: Why, in one line.
+        after: The rank of the worker that had failed before it; -1 if none is known.
+    """
+
+    rank: int = -1
+    pid: int = 0
+    evidence: str = "own"
+    low: int = 0
+    high: int = 0
+    second: int = 0
+    headline: str = ""
+    after: int = -1
+
+
+def others_of(path: Path) -> dict[Path, Word | None]:
+    """Return the other workers of this machine by their files, with what they have said; none without a launcher.
+
+    Args:
+        path: The file of this one: ``<local rank>/error.json``.
+    """
+    count, mine = os.environ.get("LOCAL_WORLD_SIZE", ""), path.parent.name
+    if not count.isdecimal() or not mine.isdecimal():
+        return {}
+    first = own_rank() - int(mine)
+    found = {}
+    for local in range(int(count)):
+        if local != int(mine):
+            other = path.parent.parent / str(local) / path.name
+            found[other] = _word_in(other, first + local)
+    return found
+
+
+def own_rank() -> int:
+    """Return the rank of this process among the workers of its launcher; -1 if that is not known."""
+    rank = os.environ.get("RANK", "")
+    return int(rank) if rank.isdecimal() else -1
+
+
+def _word_in(path: Path, rank: int) -> Word | None:
+    try:
+        if path.stat().st_size > _LARGEST:
+            return None
+        document = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, ValueError, RecursionError):
+        return None  # there is none, or it is being written by somebody else
+    facts = document.get("meshrt") if isinstance(document, dict) else None
+    if not isinstance(facts, dict) or not isinstance(facts.get("worker"), dict):
+        return _of_somebody_else(document, rank)
+    word = Word.from_plain(facts["worker"])
+    return word if word.evidence in EVIDENCE else None
+
+
+def _of_somebody_else(document: object, rank: int) -> Word | None:
+    """TorchElastic's own: it failed at some time of that second."""
+    try:
+        message = document["message"]  # type: ignore[index]  # whatever it is
+        second = int(message["extraInfo"]["timestamp"])
+        began = time.monotonic_ns() - (time.time_ns() - second * _SECOND)
+        headline = str(message["message"]).partition("\n")[0]
+    except (TypeError, KeyError, ValueError, OverflowError):
+        return None
+    facts = ExceptionFacts(headline.partition(":")[0], headline)
+    evidence = "inferred" if is_consequence(FailureRecord(exception=facts)) else "own"
+    return Word(rank, 0, evidence, began, began + _SECOND, second, headline)
+
+
+def _precedes(one: Word, other: Word) -> bool:
+    """Whether ``one`` failed first, as far as that is known."""
+    ours, theirs = EVIDENCE.index(one.evidence), EVIDENCE.index(other.evidence)
+    if ours < theirs:
+        return one.low <= other.high
+    return one.high < other.low
+
+
+def cause_of(word: Word, others: Sequence[Word]) -> Word | None:
+    """Return the worker that failed before all others and before ``word``, if there is one."""
+    before = [other for other in others if _precedes(other, word)]
+    return min(before, key=lambda other: (EVIDENCE.index(other.evidence), other.high), default=None)
+
+
+def second_of(word: Word, others: Sequence[Word]) -> int:
+    """Return the second to say, in place of ``word.second``, so that the smallest one is that of the first failure."""
+    later = [other.second - 1 for other in others if _precedes(word, other)]
+    earlier = [other.second + 1 for other in others if _precedes(other, word)]
+    return max([min([word.second, *later]), *earlier])
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Let one worker at a time look at what the others have said, and say its own. Raises OSError."""
+    folder = os.open(path.parent.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)

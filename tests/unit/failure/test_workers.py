@@ -1,0 +1,123 @@
+"""Which of several workers failed first, and the seconds that say so."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshrt.failure.workers import Word, cause_of, others_of, second_of
+
+S = 1_000_000_000
+
+
+def word(at: float, evidence: str = "own", *, rank: int = 0, seen_late: float = 0.0, second: int | None = None) -> Word:
+    second = int(at) if second is None else second
+    return Word(rank, 0, evidence, int((at - seen_late) * S), int(at * S), second)
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (word(10.2), word(10.3)),
+        (word(10.2), word(10.3, "inferred")),
+        (word(10.3, seen_late=0.2), word(10.2, "inferred")),  # a process ends before that is seen
+        (word(10.2, "inferred"), word(10.3)),  # nobody is a victim of what comes after it
+        (word(10.3, "carried", seen_late=10.3), word(10.2, "inferred")),  # it names what happened before
+        (word(10.2), word(10.3, "carried", seen_late=10.3)),
+    ],
+)
+def test_who_was_first(first: Word, then: Word) -> None:
+    assert cause_of(then, [first]) is first and cause_of(first, [then]) is None
+    # Whoever says it first, the seconds are in order.
+    assert second_of(then, [first]) > first.second
+    assert second_of(first, [then]) < then.second
+
+
+def test_nobody_can_tell() -> None:
+    one, other = word(10.3, seen_late=0.2), word(10.2)
+    assert cause_of(one, [other]) is None and cause_of(other, [one]) is None
+    assert second_of(one, [other]) == 10
+
+
+def test_the_cause_is_the_one_with_the_best_evidence() -> None:
+    victims = [word(10.1 + number / 100, "inferred", rank=number) for number in range(3)]
+    cause = word(10.15, rank=7, seen_late=0.1)
+    assert cause_of(victims[2], [*victims[:2], cause]) is cause
+
+
+@given(st.permutations(range(4)))
+def test_in_whichever_order_they_say_it_the_cause_has_the_smallest_second(order: list[int]) -> None:
+    words = [word(10.1 + number / 10, "inferred" if number else "own", rank=number) for number in range(4)]
+    said: list[Word] = []
+    for number in order:
+        mine = words[number]
+        expected = mine.evidence != "own" and cause_of(mine, said) is None
+        said.append(Word(number, 0, mine.evidence, mine.low, mine.high, second_of(mine, said) + expected))
+    first = min(said, key=lambda each: (each.second, -each.rank))  # the cause would lose a tie
+    assert first.rank == 0
+
+
+def test_others_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for local in range(6):
+        (tmp_path / str(local)).mkdir()
+    files = [tmp_path / str(local) / "error.json" for local in range(6)]
+    monkeypatch.setenv("RANK", "9")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "6")
+    told = Word(11, 4711, "inferred", 1, 2, 3, "EOFError")
+    now = time.time_ns() // S
+    torch: Any = {"message": {"message": "OSError: x\ny", "extraInfo": {"py_callstack": "", "timestamp": str(now)}}}
+    files[3].write_text(json.dumps({"message": {}, "meshrt": {"worker": told.to_plain()}}))
+    files[2].write_text(json.dumps(torch))
+    files[0].write_text('{"message": {"mess')
+    torch["message"]["message"] = "ConnectionResetError: [Errno 104] Connection reset by peer"
+    files[4].write_text(json.dumps(torch))
+    found = others_of(files[1])
+    assert list(found) == [files[0], *files[2:]] and found[files[3]] == told
+    assert (found[files[0]], found[files[5]]) == (None, None)
+    theirs, victim = found[files[2]], found[files[4]]
+    assert theirs is not None and (theirs.rank, theirs.second, theirs.headline) == (10, now, "OSError: x")
+    assert theirs.evidence == "own" and theirs.high - theirs.low == S and theirs.low <= time.monotonic_ns()
+    assert victim is not None and victim.evidence == "inferred"
+
+
+@pytest.mark.parametrize(("count", "folder"), [("", "1"), ("x", "1"), ("3", "one"), ("1", "0")])
+def test_there_are_no_others(count: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", count)
+    assert others_of(tmp_path / folder / "error.json") == {}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [1],
+        {"meshrt": 3},
+        {"meshrt": {"worker": []}},
+        {"meshrt": {"worker": {"evidence": "none"}}},
+        {"message": {"message": "m", "extraInfo": {"timestamp": "soon"}}},
+        {"message": {"message": "m", "extraInfo": {"timestamp": 1e400}}},
+    ],
+)
+def test_what_is_no_word_is_none(document: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "error.json").write_text(json.dumps(document))
+    assert list(others_of(tmp_path / "0" / "error.json").values()) == [None]
+
+
+def test_evidence_and_time_order_any_two() -> None:
+    """No two are before each other."""
+    words = [
+        word(at, evidence, seen_late=late)
+        for at in (1, 2)
+        for evidence in ("own", "carried", "inferred")
+        for late in (0, 1.5)
+    ]
+    for one, other in itertools.combinations(words, 2):
+        assert not (cause_of(one, [other]) and cause_of(other, [one]))
