@@ -358,6 +358,62 @@ def test_the_launcher_is_told_of_the_root_cause(main: str, message: str, inside:
         assert document["meshrt"]["records"][0]["mesh"] == "train"
 
 
+def test_an_error_from_another_program(tmp_path: Path) -> None:
+    """It names its cause; the times in it are those of another machine."""
+    done, file = launched(
+        tmp_path,
+        "from meshrt.errors import RankPlace, RemoteException\n"
+        "place = RankPlace('other', 'reader', 7, (('n', 7),), 'node9', 4711)\n"
+        "error = ActorError(place, 'read', RemoteException('ValueError', 'bad shard', ''))\n"
+        "error.sent = 1 << 62\n"
+        "raise RuntimeError('no batch') from error",
+    )
+    *_, root = sections(done.stderr)
+    assert root[0].startswith("ROOT CAUSE  reader rank 7 (n=7) on node9, pid 4711")
+    text = "\n".join(root)
+    assert "what     ValueError: bad shard" in text and "  when" not in text
+    document = json.loads(file.read_text())
+    assert document["message"]["message"] == "reader rank 7 (n=7) on node9, pid 4711: ValueError: bad shard"
+    assert document["meshrt"]["worker"]["evidence"] == "carried"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_the_launcher_is_told_though_the_program_has_its_own_excepthook(when: str, tmp_path: Path) -> None:
+    hook = "sys.excepthook = lambda *_: print('mine')\n"
+    script = tmp_path / "train.py"
+    script.write_text(
+        f"{PRELUDE}{hook if when == 'before' else ''}with proc_mesh(n=4, name='train') as mesh:\n"
+        f"    trainer = mesh.spawn('trainer', Trainer)\n    {hook if when == 'after' else ''}\n"
+        "    trainer.step.call(17).get()\n"
+    )
+    file = tmp_path / "error.json"
+    env = environment(MESHRT_RUNS=str(tmp_path / "runs"), TORCHELASTIC_ERROR_FILE=str(file))
+    done = run_python(str(script), env=env)
+    assert (done.returncode, done.stdout) == (1, "mine\n")
+    told = json.loads(file.read_text())["message"]
+    assert told["message"].endswith("ValueError: bad batch 17")
+    assert ("ROOT CAUSE" in told["extraInfo"]["py_callstack"]) == (when == "before")
+
+
+@pytest.mark.parametrize("caught", ["ValueError", "LookupError"])
+def test_what_the_script_handles_is_not_told(caught: str, tmp_path: Path) -> None:
+    """The mesh is gone by then, and its error was on its way; the launcher may still stop the script, as a victim."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        f"{PRELUDE}file = os.environ['TORCHELASTIC_ERROR_FILE']\ntry:\n    with proc_mesh(n=4) as mesh:\n"
+        "        mesh.spawn('trainer', Trainer).step.call(17).get()\n"
+        f"except {caught}:\n    was = os.path.exists(file)\n"
+        "deadline = time.monotonic() + 20\n"
+        "while os.path.exists(file) and time.monotonic() < deadline:\n    time.sleep(0.01)\n"
+        "print(was, os.path.exists(file))\n"
+    )
+    file = tmp_path / "error.json"
+    env = environment(MESHRT_RUNS=str(tmp_path / "runs"), TORCHELASTIC_ERROR_FILE=str(file))
+    done = run_python(str(script), env=env)
+    assert file.exists() == (caught != "ValueError") and done.returncode == (caught != "ValueError")
+    assert done.stdout == ("True False\n" if caught == "ValueError" else "")
+
+
 def test_children_of_ranks_do_not_write_the_scripts_file(tmp_path: Path) -> None:
     """A child of a rank says why it fails in the file of that rank, and the report shows it."""
     child = (

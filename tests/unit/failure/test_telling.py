@@ -169,6 +169,34 @@ def test_a_victim_waits_for_the_word_of_its_cause(file: Path, monkeypatch: pytes
     assert worker(file)["after"] == 3
 
 
+def test_a_victim_lets_its_cause_end_first(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launcher takes whose end it sees first for the cause, if that one says nothing."""
+    monkeypatch.setattr(telling, "_END", 30.0)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as cause:
+        somebody(file, 0, pid=cause.pid, evidence="own", low=1, high=1, second=4_000_000_000, headline="KeyError: 1")
+
+        def end() -> None:
+            while not file.exists():
+                time.sleep(0.001)
+            cause.communicate(b"go on\n")
+
+        thread = threading.Thread(target=end)
+        thread.start()
+        telling.tell_error(EOFError())
+        assert cause.returncode == 0
+        thread.join()
+
+
+def test_an_error_of_a_rank_happened_some_time_after_its_call(file: Path) -> None:
+    """It comes to the script later than it was: a victim may have seen the connection closed before."""
+    loop: Any = Loop()
+    error = ActorError(RankPlace("m", "trainer", 2), "step", RemoteException("ValueError", "bad batch", ""))
+    error.sent = 4711
+    lastwords.LastWords(loop, lambda _mesh: True).begin(error)
+    told = Word.from_plain(worker(file))
+    assert (told.evidence, told.low) == ("own", 4711) and told.high > 4711
+
+
 def test_an_error_of_somebody_elses_rank_names_it(file: Path) -> None:
     place = RankPlace("m", "trainer", 2, (("n", 2),), "node7", 4711)
     remote = ActorError(place, "step", RemoteException("ValueError", "bad batch", ""))
