@@ -77,18 +77,26 @@ def test_what_the_script_has_said_itself_stays(tmp_path: Path) -> None:
 def test_a_signal_goes_on_to_the_script_once_and_is_no_failure(to_group: bool, tmp_path: Path) -> None:
     env, file = launched(tmp_path)
     code = (
-        "seen = []; signal.signal(signal.SIGTERM, lambda *_: seen.append(1)); print('ready', flush=True)\n"
-        "while not seen: time.sleep(0.01)\n"
-        "signal.signal(signal.SIGTERM, signal.SIG_DFL); print(seen, flush=True); time.sleep(60)"
+        "come, wake = os.pipe(); os.set_blocking(wake, False); signal.set_wakeup_fd(wake)\n"
+        "for number in (signal.SIGTERM, signal.SIGUSR1): signal.signal(number, lambda *_: None)\n"
+        "print('ready', flush=True)\n"
+        "while (number := os.read(come, 1)[0]) != signal.SIGUSR1: print(number, flush=True)\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_DFL); print('last', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
         [sys.executable, *command(tmp_path, code)], env=env, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as runner:
-        assert runner.stdout is not None and runner.stdout.readline() == "ready\n"
-        (os.killpg if to_group else os.kill)(runner.pid, signal.SIGTERM)
-        assert runner.stdout.readline() == "[1]\n"
-        (os.killpg if to_group else os.kill)(runner.pid, signal.SIGTERM)
-        assert runner.wait(30) == -signal.SIGTERM
+        send = os.killpg if to_group else os.kill
+        try:
+            assert runner.stdout is not None and runner.stdout.readline() == "ready\n"
+            send(runner.pid, signal.SIGTERM)
+            assert runner.stdout.readline() == f"{signal.SIGTERM:d}\n"
+            os.kill(runner.pid, signal.SIGUSR1)
+            assert runner.stdout.readline() == "last\n"
+            send(runner.pid, signal.SIGTERM)
+            assert runner.wait(30) == -signal.SIGTERM
+        finally:
+            runner.kill()
     assert not file.exists()
 
 
