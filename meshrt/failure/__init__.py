@@ -5,6 +5,7 @@
     rank       an exception -> capture -> event ``failure.record``        (`meshrt.failure.rank`)
     agent      a process that ended -> its fate                           (`meshrt.host`)
     root       records -> incident -> verdict -> report and file          (`meshrt.failure.root`)
+    launcher   early and at last, the cause among its workers             (`meshrt.failure.lastwords`, `.telling`)
     afterwards ``meshrt postmortem``                                      (`meshrt.failure.postmortem`)
 
 An incident: ``(nothing) -> open`` with the first record, when it asks the other ranks for their stacks; ``open ->

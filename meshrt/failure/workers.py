@@ -29,6 +29,9 @@ __all__ = ["EVIDENCE", "Word", "cause_of", "locked", "others_of", "own_rank", "s
 EVIDENCE = ("own", "carried", "inferred")
 _LARGEST = 64 << 20
 _SECOND = 1_000_000_000
+#: Seconds that a worker waits for its turn; and between two looks whether it has come.
+_LOCK_MAX = 1.0
+_LOCK_PAUSE = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +133,22 @@ def second_of(word: Word, others: Sequence[Word]) -> int:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Let one worker at a time look at what the others have said, and say its own. Raises OSError."""
+    """Let one worker at a time look at what the others have said, and say its own. Raises OSError.
+
+    Where that cannot be had (a file system that does not lock folders, a worker that is stopped with the lock in its
+    hands) it goes on without: the wrong order of two words is better than none.
+    """
     folder = os.open(path.parent.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+        deadline = time.monotonic() + _LOCK_MAX
+        while time.monotonic() < deadline:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(_LOCK_PAUSE)
+            except OSError:
+                break
         yield
     finally:
         os.close(folder)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import itertools
 import json
+import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshrt.failure.workers import Word, cause_of, others_of, second_of
+from meshrt.failure import workers
+from meshrt.failure.workers import Word, cause_of, locked, others_of, second_of
 
 S = 1_000_000_000
 
@@ -85,6 +90,35 @@ def test_others_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert theirs is not None and (theirs.rank, theirs.second, theirs.headline) == (10, now, "OSError: x")
     assert theirs.evidence == "own" and theirs.high - theirs.low == S and theirs.low <= time.monotonic_ns()
     assert victim is not None and victim.evidence == "inferred"
+
+
+def test_one_says_something_at_a_time(tmp_path: Path) -> None:
+    with open_folder(tmp_path) as folder:
+        with locked(tmp_path / "0" / "error.json"), pytest.raises(BlockingIOError):
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@contextlib.contextmanager
+def open_folder(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY)
+    yield descriptor
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("error", [OSError("not here"), BlockingIOError()])
+def test_without_a_lock_it_is_said_all_the_same(
+    error: OSError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(_descriptor: int, _how: int) -> None:
+        raise error
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    monkeypatch.setattr(workers, "_LOCK_MAX", 0.02)
+    said = []
+    with locked(tmp_path / "0" / "error.json"):
+        said.append(1)
+    assert said
 
 
 @pytest.mark.parametrize(("count", "folder"), [("", "1"), ("x", "1"), ("3", "one"), ("1", "0")])
