@@ -12,7 +12,7 @@ from meshrt.failure.capture import references
 from meshrt.failure.causes import Verdict, is_consequence
 from meshrt.failure.incident import Incident
 from meshrt.failure.told import sent_at
-from meshrt.failure.workers import Word
+from meshrt.failure.workers import NOTED_WITHIN, Word
 from meshrt.hooks import RootServices
 from meshrt.inspect.exceptions import chain_of
 from meshrt.transport.launcher import launcher_file
@@ -84,7 +84,7 @@ class LastWords:
         word = Word(
             evidence=evidence,
             # When something happened elsewhere is not known: some time before its error came here.
-            low=0 if evidence == "carried" else min((root.low for root in roots), default=now),
+            low=0 if evidence == "carried" else min((root.low for root in roots), default=now) - NOTED_WITHIN,
             high=min((root.high for root in roots), default=now),
             second=int(min((root.time for root in roots if root.time), default=incident.began)),
             headline=f"{roots[0].place}: {roots[0].headline}" if roots else incident.error,

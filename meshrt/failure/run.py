@@ -22,7 +22,7 @@ from meshrt.failure.causes import is_consequence
 from meshrt.failure.record import FailureRecord
 from meshrt.failure.report import details
 from meshrt.failure.telling import tell
-from meshrt.failure.workers import Word
+from meshrt.failure.workers import NOTED_WITHIN, Word
 from meshrt.host.oom import OutOfMemory
 from meshrt.host.osutil import die_with_parent
 from meshrt.transport.launcher import FAULT_FILE, launcher_file
@@ -103,7 +103,7 @@ def _tell(pid: int, number: int, stack: str, hint: str) -> None:
     headline = f"the script (pid {pid}) {describe_exit(None, number)}" + (f" ({hint})" if hint else "")
     word = Word(
         evidence="inferred" if is_consequence(record) else "own",
-        low=now, high=now, second=int(record.time), headline=headline,
+        low=now - NOTED_WITHIN, high=now, second=int(record.time), headline=headline,
     )  # fmt: skip
     try:
         tell(word, "\n".join([headline, *details(record, "", "", full=True)]), {"records": [record.to_plain()]})

@@ -30,7 +30,7 @@ from meshrt.failure.capture import capture, references
 from meshrt.failure.causes import is_consequence
 from meshrt.failure.record import FailureRecord
 from meshrt.failure.report import left_lines
-from meshrt.failure.workers import Word, cause_of, locked, others_of, own_rank, second_of
+from meshrt.failure.workers import NOTED_WITHIN, Word, cause_of, locked, others_of, own_rank, second_of
 from meshrt.transport import launcher
 from meshrt.wire.codec import text_of
 
@@ -150,7 +150,7 @@ def tell_error(error: BaseException, *, final: bool = True, foreign: bool = True
 
     Args:
         foreign: If it is about a rank, then of a mesh of another script.
-        since: It surely did not happen before, monotonic ns; 0 if it has happened now.
+        since: It surely did not happen before, monotonic ns; 0 if it has happened just now.
     """
     remote = describe_exception(error)
     now = time.monotonic_ns()
@@ -167,7 +167,8 @@ def tell_error(error: BaseException, *, final: bool = True, foreign: bool = True
         time=time.time_ns() / 1e9,
     )
     evidence = _evidence(error, record, foreign=foreign)
-    low = 0 if evidence == "carried" else since or now  # when it happened elsewhere is not known
+    # When it happened elsewhere is not known.
+    low = 0 if evidence == "carried" else since or now - NOTED_WITHIN
     word = Word(evidence=evidence, low=low, high=now, second=int(record.time), headline=headline)
     try:
         tell(word, remote.traceback or remote.type, {"records": [record.to_plain()]}, final=final)

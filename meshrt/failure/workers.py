@@ -23,10 +23,13 @@ from pathlib import Path
 from meshrt.failure.causes import is_consequence
 from meshrt.failure.record import ExceptionFacts, FailureRecord, Plain
 
-__all__ = ["EVIDENCE", "Word", "cause_of", "locked", "others_of", "own_rank", "second_of"]
+__all__ = ["EVIDENCE", "NOTED_WITHIN", "Word", "cause_of", "locked", "others_of", "own_rank", "second_of"]
 
 #: What speaks for a failure of its own, the best first.
 EVIDENCE = ("own", "carried", "inferred")
+#: An error, or the end of a process, is noted so much later at most, if all goes well, ns. Its connections have been
+#: closed meanwhile: what follows from it may be noted before.
+NOTED_WITHIN = 1_000_000_000
 _LARGEST = 64 << 20
 _SECOND = 1_000_000_000
 #: Seconds that a worker waits for its turn; and between two looks whether it has come.
@@ -115,7 +118,10 @@ def _precedes(one: Word, other: Word) -> bool:
     ours, theirs = EVIDENCE.index(one.evidence), EVIDENCE.index(other.evidence)
     if ours < theirs:
         return one.low <= other.high
-    return one.high < other.low
+    if ours > theirs:
+        return one.high < other.low
+    # The same delays lie behind both, but where only the second is known.
+    return one.high < (other.high if one.pid and other.pid else other.low)
 
 
 def cause_of(word: Word, others: Sequence[Word]) -> Word | None:

@@ -143,6 +143,14 @@ def test_a_victim_says_a_later_second_and_whose_it_is(file: Path) -> None:
     assert (worker(file)["after"], worker(file)["evidence"]) == (5, "inferred")
 
 
+def test_a_victim_may_note_it_before_its_cause_does(file: Path) -> None:
+    """The connection was closed on the way to where the cause is noted."""
+    now = time.monotonic_ns()
+    somebody(file, 2, pid=1, evidence="inferred", low=now, high=now, second=4_000_000_000, headline="EOFError")
+    telling.tell_error(ValueError("bad"))
+    assert worker(file)["second"] < 4_000_000_000 and "after" not in worker(file)
+
+
 def test_a_victim_expects_its_cause_until_the_end(file: Path) -> None:
     """Until then somebody may stop it, who has seen the cause."""
     before = time.time_ns() // 10**9

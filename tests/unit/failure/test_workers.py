@@ -22,9 +22,11 @@ from meshrt.failure.workers import Word, cause_of, locked, others_of, second_of
 S = 1_000_000_000
 
 
-def word(at: float, evidence: str = "own", *, rank: int = 0, seen_late: float = 0.0, second: int | None = None) -> Word:
+def word(
+    at: float, evidence: str = "own", *, rank: int = 0, seen_late: float = 0.0, second: int | None = None, pid: int = 1
+) -> Word:
     second = int(at) if second is None else second
-    return Word(rank, 0, evidence, int((at - seen_late) * S), int(at * S), second)
+    return Word(rank, pid, evidence, int((at - seen_late) * S), int(at * S), second)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,8 @@ def word(at: float, evidence: str = "own", *, rank: int = 0, seen_late: float = 
         (word(10.2, "inferred"), word(10.3)),  # nobody is a victim of what comes after it
         (word(10.3, "carried", seen_late=10.3), word(10.2, "inferred")),  # it names what happened before
         (word(10.2), word(10.3, "carried", seen_late=10.3)),
+        (word(10.2), word(10.3, seen_late=1)),  # both are noted late
+        (word(10.0, pid=0), word(11.2, seen_late=1)),
     ],
 )
 def test_who_was_first(first: Word, then: Word) -> None:
@@ -46,9 +50,10 @@ def test_who_was_first(first: Word, then: Word) -> None:
 
 
 def test_nobody_can_tell() -> None:
-    one, other = word(10.3, seen_late=0.2), word(10.2)
+    """One of them is of somebody else, who says no more than the second."""
+    one, other = word(11, seen_late=1, pid=0), word(10.2)
     assert cause_of(one, [other]) is None and cause_of(other, [one]) is None
-    assert second_of(one, [other]) == 10
+    assert second_of(one, [other]) == 11 and second_of(other, [one]) == 10
 
 
 def test_the_cause_is_the_one_with_the_best_evidence() -> None:
@@ -64,7 +69,7 @@ def test_in_whichever_order_they_say_it_the_cause_has_the_smallest_second(order:
     for number in order:
         mine = words[number]
         expected = mine.evidence != "own" and cause_of(mine, said) is None
-        said.append(Word(number, 0, mine.evidence, mine.low, mine.high, second_of(mine, said) + expected))
+        said.append(Word(number, 1, mine.evidence, mine.low, mine.high, second_of(mine, said) + expected))
     first = min(said, key=lambda each: (each.second, -each.rank))  # the cause would lose a tie
     assert first.rank == 0
 
