@@ -66,6 +66,8 @@ class Owner(Actor):
             file.write(f"{failure.mesh_name} {failure.ranks} {type(failure.error).__name__}\n")
         if self.answer == "raise":
             raise LookupError("no spare")
+        if self.answer == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
         if self.answer == "block":
             threading.Event().wait()
         return self.answer == "handle"
@@ -188,6 +190,17 @@ def test_what_is_not_handled_is_raised_at_the_scripts_next_wait(
     assert lines(seen) == ["inner (0,) ProcessDied"]
     assert note in "".join(getattr(error, "__notes__", [""]))
     assert other.ping.call_one().get(WAIT) == "here"  # once
+
+
+def test_an_owner_that_dies_of_it_is_a_failure_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures: list[MeshFailure] = []
+    monkeypatch.setattr(meshrt, "unhandled_fault_hook", failures.append)
+    _, pids, seen = own(tmp_path, "kill")
+    other = proc_mesh(n=1).spawn("other", Owner, "")
+    os.kill(pids[0], signal.SIGKILL)
+    wait_until(lambda: other.ping.call_one().get(WAIT) == "here" and failures, WAIT)
+    assert [failure.mesh_name for failure in failures] == ["outer"]  # what it had made has ended with it
+    assert lines(seen) == ["inner (0,) ProcessDied"]
 
 
 def test_it_goes_up_owner_by_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
