@@ -36,13 +36,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from meshrt.errors import CallTimeout
-    from meshrt.transport.faults import Fault
 
 __all__ = [
     "PLUGINS",
     "POST_MORTEM_VALUES",
     "PULSE_PLUGINS",
-    "THREAD",
     "UNRAISABLE",
     "ActorState",
     "Answer",
@@ -91,8 +89,6 @@ class EndpointCall:
     view: list[Any]
 
 
-#: How the name of a thread begins that has let out an exception (`Raised.what`).
-THREAD = "thread "
 #: Where an exception was raised that Python could only print: in ``__del__``, or in a callback of C code.
 UNRAISABLE = "code that cannot raise"
 
@@ -357,9 +353,6 @@ class RootServices(Protocol):
 
     #: The numbers of the failures that nobody was told of, and nobody has handled.
     unseen: list[str]
-
-    def supervise(self, mesh_id: str, fault: Fault, /) -> None:
-        """Tell the owners of a mesh of an exception that nobody waits for."""
 
     def held(self) -> bool:
         """Whether a person holds a rank: deadlines stand still."""

@@ -294,6 +294,11 @@ class Executor:
                 call, waited_for = execution.context.call, not execution.no_reply
                 hooks.run(hooks.raised, Raised(execution.failure, error, call, when, waited_for=waited_for))
 
+    def end_if_forked(self) -> None:
+        """End a child that user code has forked and that has come back from it."""
+        if self._forked:
+            end_forked_child(None)
+
     def abandon(self) -> None:
         """This process is a forked child: the call that forked it does not come back into the runtime."""
         self._forked = True

@@ -88,6 +88,16 @@ class Mailbox:
         self._ending = drain
         self.callers.wake()
 
+    @property
+    def has_errands(self) -> bool:
+        """Whether something given to `give` has not been done."""
+        return bool(self._errands)
+
+    def do_errands(self) -> None:
+        """Do what is to be done between two messages now. The actor's thread; one with an event loop does it there."""
+        while self._errands and self._loop is None:
+            self._errands.popleft()[0]()
+
     def cancel(self) -> None:
         """Cancel the calls that wait in the event loop, if there are any."""
         loop = self._loop
@@ -125,7 +135,7 @@ class Mailbox:
             while not callers.queue and not self._errands and self._ending is None:
                 callers.collect(None)
             if self._errands:
-                self._errands.popleft()[0]()
+                self.do_errands()
                 continue
             message = self._take()
             if message is None:

@@ -22,8 +22,10 @@ import signal
 import socket
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from meshrt.actor import pdbhook
@@ -31,7 +33,7 @@ from meshrt.actor.actors import ActorHost
 from meshrt.actor.context import current_call
 from meshrt.actor.control import ControlThread
 from meshrt.actor.ending import exit_code
-from meshrt.actor.errors import tell_stray, type_name
+from meshrt.actor.errors import describe_exception, tell_stray, type_name
 from meshrt.actor.execute import Executor
 from meshrt.actor.forking import hold_sigterm_in_forks
 from meshrt.actor.headroom import SHORTAGES, headroom, say_unavailable
@@ -39,12 +41,14 @@ from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.output import LineOutput, install_output
 from meshrt.actor.supervising import Supervising
 from meshrt.errors import MeshError
-from meshrt.hooks import THREAD, UNRAISABLE, ActorState, Answer, Body, EndpointCall, hooks
+from meshrt.hooks import UNRAISABLE, ActorState, Answer, Body, EndpointCall, hooks
 from meshrt.host.child import Birth, Plumbing
 from meshrt.host.pulse import STACK_SIGNAL
 from meshrt.transport.fate import Fate
+from meshrt.transport.faults import lost_ranks
 from meshrt.transport.process import ProcessRuntime, set_runtime
 from meshrt.wire.codec import text_of
+from meshrt.wire.messages import error_to_wire
 
 __all__ = ["RankProcess", "listening_socket", "rank_main"]
 
@@ -92,9 +96,7 @@ class RankProcess:
             self.operations,
         )
         self.host.attach(self.control)
-        supervising = Supervising(
-            self.host.mailboxes, lambda: self.host.main_mailbox, self.interject, self.host.before_raised
-        )
+        supervising = Supervising(self.host.mailboxes, lambda: self.runtime.driver, self.host.before_raised)
         self.deferred_operations["supervise"] = supervising.ask
 
     # -- life
@@ -133,6 +135,7 @@ class RankProcess:
         self.runtime.host = birth.host
         self.runtime.mesh_id = birth.mesh_id
         self.runtime.rank = birth.rank
+        self.runtime.driver.on_error = self._on_error
         set_runtime(self.runtime, on_fork=self._in_forked_child)
         signal.signal(signal.SIGTERM, self._on_term)
         hold_sigterm_in_forks()
@@ -214,7 +217,12 @@ class RankProcess:
             return  # let go from a breakpoint because the mesh stops: nothing went wrong
         if args.exc_value is not None and not issubclass(args.exc_type, SystemExit) and not self._stopping:
             name = args.thread.name if args.thread is not None else "?"
-            self._tell_stray(args.exc_value, f"{THREAD}{name!r}")
+            what = f"thread {name!r}"
+            failure = self._tell_stray(args.exc_value, what)
+            remote = replace(describe_exception(args.exc_value), failure=failure)
+            # What Python prints of it says it on the terminal.
+            body = {"actor": "", "endpoint": what, "error": error_to_wire(remote, brief=True), "said": True}
+            self._send({"t": "ev", "ev": "unhandled", "body": {**body, "when": time.monotonic_ns()}})
         threading.__excepthook__(args)
 
     def _unraisablehook(self, args: Any) -> None:
@@ -222,10 +230,10 @@ class RankProcess:
             self._tell_stray(args.exc_value, UNRAISABLE)
         sys.__unraisablehook__(args)
 
-    def _tell_stray(self, error: BaseException, what: str) -> None:
+    def _tell_stray(self, error: BaseException, what: str) -> str:
         """Tell of an exception that no endpoint let out; what Python prints of it is printed as well."""
         hooks.run(self.host.before_raised)
-        tell_stray(error, None, what)
+        return tell_stray(error, None, what)
 
     def _breakpointhook(self, *args: Any, **kwargs: Any) -> Any:
         """The first ``breakpoint()`` loads the debugger, which takes this hook over."""
@@ -333,8 +341,6 @@ class RankProcess:
         """Call back when another rank ends."""
 
         def answered(answer: Body | None, why: str) -> None:
-            if self.runtime.driver.owed_by(mesh_id, rank):
-                self.control.request("mesh.told", {"mesh": mesh_id, "rank": rank}, lambda _answer, _why: None)
             callback(Fate.from_wire(answer) if answer else Fate("link", hint=why))
             self.runtime.driver.execute()
 
@@ -349,14 +355,14 @@ class RankProcess:
         body = {"mesh": mesh_id, "ranks": ranks, "actor": actor, "count": count}
         self.control.request("mesh.restarts", body, lambda _answer, _why: None)
 
-    def when_restarted(self, mesh_id: str, rank: int, callback: Callable[[int, Fate], None]) -> None:
+    def when_restarted(self, mesh_id: str, rank: int, actor: str, callback: Callable[[int, Fate], None]) -> None:
         """Call back when another rank was started again."""
 
         def answered(answer: Body | None, _why: str) -> None:
             if answer is not None:
                 callback(answer["incarnation"], Fate.from_wire(answer["fate"]))
 
-        self.control.request("mesh.restarted", {"mesh": mesh_id, "rank": rank}, answered)
+        self.control.request("mesh.restarted", {"mesh": mesh_id, "rank": rank, "actor": actor}, answered)
 
     def switch(self, on: bool) -> None:
         """Lend the control thread to the driver, or take it back."""
@@ -377,6 +383,12 @@ class RankProcess:
     def unhandled(self, body: Body) -> None:
         """Report an error that no caller waits for."""
         self._send({"t": "ev", "ev": "unhandled", "body": body})
+
+    def _on_error(self, error: BaseException) -> None:
+        """Code of this rank is given an error: somebody knows of the end of the process that it is about."""
+        for mesh_id, rank, pid in lost_ranks(error):
+            body = {"mesh": mesh_id, "rank": rank, "pid": pid}
+            self.control.request("mesh.told", body, lambda _answer, _why: None)
 
     def _on_hold(self, body: Body) -> None:
         self.runtime.driver.clock.hold(body["held"])

@@ -1,7 +1,7 @@
 """``__supervise__``: an actor is asked whether it handles a failure of a mesh that it has made.
 
-It is asked at a safe point of its own thread: between two messages, or while the message that it serves waits in a
-``get()`` (on the main thread); an actor with an event loop in a task of its own.
+It is asked at a safe point of its own thread: between two messages, or when the message that it serves waits in a
+``get()``; an actor with an event loop in a task of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import inspect
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from meshrt.actor.context import enter, leave
 from meshrt.actor.ending import StopInterrupt
@@ -18,7 +17,9 @@ from meshrt.actor.errors import number_failure, type_name
 from meshrt.actor.mailbox import Mailbox
 from meshrt.errors import MeshFailure, one_line
 from meshrt.hooks import Answer, Body, Raised, hooks
+from meshrt.transport.driver import Driver
 from meshrt.transport.faults import Fault, mesh_failure
+from meshrt.transport.waiting import Pending
 from meshrt.wire.codec import text_of
 
 __all__ = ["Supervising"]
@@ -31,35 +32,39 @@ class Supervising:
 
     Args:
         mailboxes: The actors of this rank.
-        main: Returns the one that the main thread serves.
-        interject: Runs a function on the main thread if it waits in a ``get()`` now.
+        driver: Returns what their calls wait with.
         before_raised: Called before the hooks for what was raised are looked up.
     """
 
     def __init__(
         self,
         mailboxes: dict[str, Mailbox],
-        main: Callable[[], Mailbox | None],
-        interject: Callable[[Callable[[Any], None]], bool],
+        driver: Callable[[], Driver],
         before_raised: list[Callable[[], object]],
     ) -> None:
         self._mailboxes = mailboxes
-        self._main = main
-        self._interject = interject
+        self._driver = driver
         self._before_raised = before_raised
 
     def ask(self, body: Body, answer: Answer) -> None:
         """Ask an actor; ``answer`` gets ``{"handled": bool, "raised": text}``."""
         mailbox = self._mailboxes.get(body["actor"])
-        method = None if mailbox is None else getattr(type(mailbox.executor.actor), "__supervise__", None)
-        if mailbox is None or method is None:
+        if mailbox is None or not _has_method(type(mailbox.executor.actor)):
             answer({"handled": False}, "")
             return
         failure = mesh_failure(body["mesh_id"], body["mesh"], map(Fault.from_wire, body["faults"]), body["notes"])
         errand = _Errand(self, mailbox, failure, answer)
         mailbox.give(errand.run, errand.run_async)
-        if mailbox.loop is None and mailbox is self._main() and mailbox.running is not None:
-            self._interject(lambda _waited: errand.run())
+        self._driver().alert(self._at_wait)
+
+    def _at_wait(self, _pending: Pending) -> None:
+        """Somebody waits for a call: what it is to be asked meanwhile is asked now. Any thread."""
+        thread = threading.get_ident()
+        for mailbox in tuple(self._mailboxes.values()):
+            if mailbox.thread == thread:
+                mailbox.do_errands()
+        if not any(mailbox.has_errands for mailbox in tuple(self._mailboxes.values())):
+            self._driver().alarm = None
 
     def tell(self, mailbox: Mailbox, error: BaseException) -> None:
         """Tell the hooks of what ``__supervise__`` has raised. The actor's thread."""
@@ -67,6 +72,10 @@ class Supervising:
         if hooks.raised:
             call = mailbox.executor.lone("__supervise__").call
             hooks.run(hooks.raised, Raised(number_failure(), error, call, time.monotonic_ns(), waited_for=True))
+
+
+def _has_method(cls: type) -> bool:
+    return any("__supervise__" in vars(base) for base in cls.__mro__)  # getattr would run code of a metaclass
 
 
 class _Errand:
@@ -89,6 +98,7 @@ class _Errand:
                 self._raised(error)
             finally:
                 leave(token)
+                self._mailbox.executor.end_if_forked()
 
     async def run_async(self) -> None:
         """Ask a class with one; its method may be a coroutine function."""

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meshrt.errors import CallTimeout, ProtocolError, RankPlace, RemoteException
+from meshrt.errors import CallTimeout, ProtocolError
 from meshrt.failure import files, torchelastic
 from meshrt.failure.capture import references
 from meshrt.failure.causes import judge
@@ -31,12 +31,11 @@ from meshrt.failure.record import ExceptionFacts, FailureRecord, LeftBehind, Ref
 from meshrt.failure.report import render
 from meshrt.failure.told import call_of, caller_of, record_of, sent_at, silences
 from meshrt.failure.watchdog import Watchdog
-from meshrt.hooks import THREAD, Body, Gathered, Group, RootServices, hooks
+from meshrt.hooks import Body, Gathered, Group, RootServices, hooks
 from meshrt.inspect import STACKS, Stacks
 from meshrt.selection import Extent, Shape
 from meshrt.transport.directories import error_path
 from meshrt.transport.fate import Fate
-from meshrt.transport.faults import Fault
 from meshrt.wire.codec import own_attribute
 
 __all__ = ["Failures", "load"]
@@ -183,8 +182,6 @@ class Failures:
             self._collect(incident, now)
         elif self._collected:
             self._write_soon()
-        if record.what.startswith(THREAD):
-            self._services.supervise(record.mesh_id, _fault(record))
 
     def _left_behind(self, record: FailureRecord) -> LeftBehind | None:
         """Return what the rank, or a child of it, has written in its error file since the last time."""
@@ -422,15 +419,6 @@ def _mesh_facts(mesh: Any) -> MeshFacts:
 
 def _coordinates(mesh: dict[str, Any], rank: int) -> dict[str, int]:
     return dict(Shape.from_wire(mesh["shape"]).coordinates(rank))
-
-
-def _fault(record: FailureRecord) -> Fault:
-    place = RankPlace(
-        record.mesh_id, record.actor, record.rank, tuple(record.coordinates.items()), record.host, record.pid
-    )
-    error = record.exception or ExceptionFacts()
-    remote = RemoteException(error.type, error.message, "", failure=record.id)
-    return Fault(place, remote=remote, what=record.what or record.endpoint)
 
 
 def _of_fate(mesh_id: str, rank: int, fate: Fate, mesh: dict[str, Any]) -> FailureRecord:

@@ -43,6 +43,8 @@ _KILL_AFTER = 0.5
 _KILL_EVERYTHING = 2.0
 #: Seconds that the end of a rank's output may take after its death (a grandchild may hold the pipe).
 _OUTPUT_GRACE = 0.05
+#: The files of a process are closed so long before its end is told, at most; ns.
+_TEARDOWN = 100_000_000
 _PING = control_frame({"t": "ping"})
 #: Characters of the last lines that an error carries.
 _TAIL_MAX = 64 << 10
@@ -235,6 +237,7 @@ class Agent:
                 frames = None
             if frames is None:
                 # Closed by user code, or the rank is about to end: only its pidfd tells.
+                child.closed = self._waking.span()
                 self._selector.unregister(child.link.sock)
 
     def _pass_on(self, child: Child, frames: list[Frame]) -> None:
@@ -271,7 +274,7 @@ class Agent:
         self._last_output(child)
         status = self._reap(child.pid)
         os.close(child.pidfd)
-        low, high = self._waking.span()
+        low, high = self._ended(child)
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
             child.hint = child.hint or self._out_of_memory.evidence()
         fate = Fate(
@@ -295,6 +298,18 @@ class Agent:
         child.close()
         self._root.tell({"t": "gone", "mesh": mesh, "rank": rank, "fate": fate.to_wire()})
         self._unswept = True
+
+    def _ended(self, child: Child) -> tuple[int, int]:
+        """Return when a process ended: what follows from its end cannot be seen to be before that.
+
+        Its files are closed, which its peers see, before its pidfd tells of its end, and the link to its agent is the
+        first of them. How long it takes from there depends on how busy the machine is.
+        """
+        low, high = self._waking.span()
+        if child.closed is not None and high - child.closed[1] < _TEARDOWN:
+            return child.closed
+        # User code has closed the link before, or a child of it holds the link.
+        return (low, high) if child.link.at_end() else (low - _TEARDOWN, high)
 
     def _last_output(self, child: Child) -> None:
         deadline = time.monotonic() + _OUTPUT_GRACE

@@ -91,6 +91,8 @@ class Child:
     #: Why the agent itself had to end it.
     hint: str = ""
     gone: bool = False
+    #: When its end of the link was closed: not before, not after; monotonic ns.
+    closed: tuple[int, int] | None = None
     #: Where the dumps that were asked for end in the fault file: a crash writes behind them.
     asked_faults: int = 0
 
@@ -190,6 +192,8 @@ def become_rank(birth: Birth, plumbing: Plumbing, main: Callable[[Birth, Plumbin
         os.dup2(plumbing.stderr, 2)
         os.close(plumbing.stdout)
         os.close(plumbing.stderr)
+        # The kernel closes the files of a process that ends in the order of their numbers: what the agent sees first.
+        plumbing.control = socket.socket(fileno=os.dup(plumbing.control.detach()))
         for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -7,9 +7,6 @@ import time
 
 __all__ = ["Waking"]
 
-#: The kernel closes the files of a process, which its peers see, so long before it tells of its end, at most; ns.
-_TEARDOWN = 5_000_000
-
 
 class Waking:
     """Around every wait for events: `begin`, the wait, `woken`."""
@@ -33,12 +30,12 @@ class Waking:
         self._woken = time.monotonic_ns()
 
     def span(self) -> tuple[int, int]:
-        """Return when a process ended whose end this wait has brought: not before, not after; monotonic ns."""
+        """Return when what this wait has brought has happened: not before, not after; monotonic ns."""
         delay = self._delay() - self._delayed
         if self._schedstat < 0 or self._woken - self._begin < 50_000:
-            # It did not wait: the process may have ended at any time since the last look.
-            return self._before - _TEARDOWN, self._woken
-        return max(self._before, self._woken - max(0, delay)) - _TEARDOWN, self._woken
+            # It did not wait: that may have been at any time since the last look.
+            return self._before, self._woken
+        return max(self._before, self._woken - max(0, delay)), self._woken
 
     def _delay(self) -> int:
         """Return for how long this thread has waited for a processor so far, ns (proc(5), ``schedstat``)."""

@@ -1,6 +1,6 @@
 """What has failed and nobody below the script has handled: its next wait for a call is told.
 
-A failure: ``new -> told`` (an error about one of its ranks was raised to somebody), ``-> handled`` (by
+A failure: ``new -> told`` (an error about one of its ranks was given to somebody), ``-> handled`` (by
 `meshrt.unhandled_fault_hook`), ``-> raised`` (at a wait), or ``-> left``: that is reported at the end of the program. A
 wait is not disturbed by a mesh that was stopped, nor by ranks that it will be told of by its own error.
 """
@@ -12,23 +12,26 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from meshrt.errors import ActorError, MeshFailure, SupervisionError
+from meshrt.actor.context import current_call
+from meshrt.errors import ActorError, MeshFailure
 from meshrt.transport.driver import Driver
+from meshrt.transport.faults import Lost, lost_ranks
 from meshrt.transport.waiting import Pending
 from meshrt.wire.codec import own_attribute
 
 __all__ = ["Alarm"]
 
-#: Lost ranks of which the script was told that are remembered: their failure may be known later than the error.
+#: Lost processes of which somebody was told, and failures in answers that nobody has looked at, that are remembered.
 _REMEMBERED = 10_000
 
 
 @dataclass(eq=False)
 class _Left:
     failure: MeshFailure
-    #: Ranks that are gone, by mesh; without any, no wait is disturbed for want of a hook.
-    lost: set[tuple[str, int]]
-    unhandled: Callable[[], None]
+    #: Processes that are gone; without any, no wait is disturbed for want of a hook.
+    lost: set[Lost]
+    #: Called when the script is told of lost ranks at most: the rest of it is reported at the end.
+    unseen: Callable[[], None]
 
 
 class Alarm:
@@ -43,71 +46,79 @@ class Alarm:
         self._driver = driver
         self._stopped = stopped
         self._lock = threading.Lock()
+        self._silent = False
         self._left: list[_Left] = []
-        self._told: dict[tuple[str, int], None] = {}
-        #: Numbers of failures in answers that nobody has looked at yet, the oldest first.
+        self._told: dict[Lost, None] = {}
+        #: Numbers of failures in answers that nobody has looked at yet, with their calls, the oldest first.
         self._unread: dict[str, tuple[str, str, str]] = {}
         driver.on_error = self._tell
         driver.on_failure = self._answered
 
-    def add(self, failure: MeshFailure, unhandled: Callable[[], None]) -> None:
+    def add(self, failure: MeshFailure, unseen: Callable[[], None]) -> None:
         """Tell the script at its next wait.
 
         Args:
-            unhandled: Called if there is no hook that handles it, and no rank is gone: it is reported at the end.
+            unseen: Called if no hook handles it: exceptions that nobody waits for are reported at the end.
         """
-        lost = {
-            (error.place.mesh_id, error.place.rank) for error in failure.errors if isinstance(error, SupervisionError)
-        }
-        if not lost and _hook() is None:
-            unhandled()
+        lost = {each for error in failure.errors for each in lost_ranks(error)}
+        with self._lock:
+            told = bool(lost & self._told.keys())
+        if told or (not lost and _hook() is None):
+            unseen()
             return
         with self._lock:
-            if lost & self._told.keys():
-                return
-            self._left.append(_Left(failure, lost, unhandled))
-        self._driver.alert(self._at_wait)
+            self._left.append(_Left(failure, lost, unseen))
+            silent = self._silent
+        if not silent:
+            self._driver.alert(self._at_wait)
 
-    def told(self, mesh_id: str, rank: int) -> None:
-        """Somebody has been told that the rank is gone, by the error of a call."""
+    def told(self, lost: Lost) -> None:
+        """Somebody was given an error that says that this process is gone."""
         with self._lock:
-            self._told[mesh_id, rank] = None
+            self._told[lost] = None
             while len(self._told) > _REMEMBERED:
                 del self._told[next(iter(self._told))]
-            self._left = [left for left in self._left if (mesh_id, rank) not in left.lost]
+            over = [left for left in self._left if lost in left.lost]
+            self._left = [left for left in self._left if lost not in left.lost]
+        for left in over:
+            left.unseen()
 
     def _tell(self, error: BaseException) -> None:
+        for lost in lost_ranks(error):
+            self.told(lost)
         seen: set[int] = set()
         current: BaseException | None = error
         while current is not None and id(current) not in seen:
             seen.add(id(current))
             if issubclass(type(current), ActorError):
                 self._read(current)  # type: ignore[arg-type]  # it is an ActorError
-            elif isinstance(current, SupervisionError):
-                for place in (current.place, *current.others):
-                    self.told(place.mesh_id, place.rank)
             current = own_attribute(current, "__cause__") or own_attribute(current, "__context__")
 
     def _read(self, error: ActorError) -> None:
-        for each in (error, *error.others):
-            self._unread.pop(each.remote.failure, None)
-        if error.endpoint == "__init__":
-            # Each call to the actor tells of it, by the error of whichever rank is first.
-            call = (error.place.mesh_id, error.place.actor, error.endpoint)
-            for failure in [failure for failure, other in tuple(self._unread.items()) if other == call]:
-                self._unread.pop(failure, None)
+        with self._lock:
+            for each in (error, *error.others):
+                self._unread.pop(each.remote.failure, None)
+            if error.endpoint == "__init__":
+                # Each call to the actor tells of it, by the error of whichever rank is first.
+                call = (error.place.mesh_id, error.place.actor, error.endpoint)
+                for failure in [failure for failure, other in self._unread.items() if other == call]:
+                    del self._unread[failure]
 
     def _answered(self, failure: str, call: tuple[str, str, str]) -> None:
-        self._unread[failure] = call
-        while len(self._unread) > _REMEMBERED:
-            del self._unread[next(iter(self._unread))]
+        with self._lock:
+            self._unread[failure] = call
+            while len(self._unread) > _REMEMBERED:
+                del self._unread[next(iter(self._unread))]
 
     @property
     def unread(self) -> list[str]:
         """The numbers of failures of which the script was sent an answer that it has never looked at."""
-        return list(self._unread)
+        with self._lock:
+            return list(self._unread)
 
     def _at_wait(self, pending: Pending) -> None:
+        if not pending.disturbable or current_call() is not None:
+            return  # the runtime's own, or that of an actor in this process
         with self._lock:
             due = next((left for left in self._left if self._disturbs(left, pending)), None)
             if due is None:
@@ -115,26 +126,30 @@ class Alarm:
                     self._driver.alarm = None
                 return
             self._left.remove(due)
+        self._driver.alert(self._at_wait)  # there may be more
         hook = _hook()
         if hook is not None:
             hook(due.failure)
-        elif due.lost:
+            return
+        due.unseen()
+        if due.lost:
             raise due.failure.error
-        else:
-            due.unhandled()
-        self._driver.alert(self._at_wait)  # there may be more
 
     def _disturbs(self, left: _Left, pending: Pending) -> bool:
-        return not any(pending.owed_by(*address) or self._stopped(address[0]) for address in left.lost)
+        return not any(pending.owed_by(mesh_id, rank) or self._stopped(mesh_id) for mesh_id, rank, _ in left.lost)
+
+    def silence(self) -> None:
+        """Disturb nobody any more."""
+        with self._lock:
+            self._silent = True
+        self._driver.alarm = None
 
     def close(self) -> list[MeshFailure]:
-        """Disturb nobody any more; return the failures with lost ranks that the script was not told of."""
-        self._driver.alarm = None
+        """Return the failures with lost ranks that nobody was told of. After `silence`."""
         with self._lock:
             left, self._left = self._left, []
         for each in left:
-            if not each.lost:
-                each.unhandled()
+            each.unseen()
         return [each.failure for each in left if each.lost]
 
 

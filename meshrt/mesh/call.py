@@ -38,6 +38,7 @@ __all__ = [
     "MeshCall",
     "OneCall",
     "PackedInit",
+    "QuietCall",
     "StreamCall",
     "broadcast",
     "pack_init",
@@ -57,6 +58,7 @@ class _Answers(Future[T]):
     """The answers of the ranks of a target; finished when all are there, or at the first failure."""
 
     __slots__ = ("_endpoint", "_failed", "_frames", "_left", "_lost", "_sent", "_target")
+    disturbable = True
 
     def __init__(self, driver: Driver, target: Target, endpoint: str) -> None:
         super().__init__(driver)
@@ -93,8 +95,9 @@ class _Answers(Future[T]):
         return self._target.mesh_id
 
     def owed_by(self, mesh_id: str, rank: int) -> bool:
-        """Whether the rank was called."""
-        return self._target.includes(mesh_id, rank)
+        """Whether the rank was called and has not answered."""
+        position = self._target.position(mesh_id, rank)
+        return position is not None and self._frames[position] is None
 
     def overdue(self, seconds: float) -> CallTimeout:
         """Return the error that says who has not answered for so long."""
@@ -185,18 +188,26 @@ class InitCall(_Answers[None]):
         self._check()
 
 
+class QuietCall(InitCall):
+    """An INIT or a STOP of which the wait is nobody's to disturb."""
+
+    __slots__ = ()
+    disturbable = False
+
+
 class _OneOfMany(Future[R]):
     """One answer of a stream, in order of arrival."""
 
     __slots__ = ("_stream",)
+    disturbable = True
 
     def __init__(self, driver: Driver, stream: StreamCall[R]) -> None:
         super().__init__(driver)
         self._stream = stream
 
     def owed_by(self, mesh_id: str, rank: int) -> bool:
-        """Whether the rank was called."""
-        return self._stream.includes(mesh_id, rank)
+        """Whether the rank was called and has not answered."""
+        return self._stream.owed_by(mesh_id, rank)
 
     def _produce(self) -> R:
         return self._stream.take(self)
@@ -227,9 +238,10 @@ class StreamCall(Generic[R]):
         """The mesh that was called."""
         return self._target.mesh_id
 
-    def includes(self, mesh_id: str, rank: int) -> bool:
-        """Whether the rank was called."""
-        return self._target.includes(mesh_id, rank)
+    def owed_by(self, mesh_id: str, rank: int) -> bool:
+        """Whether the rank was called and has not answered."""
+        position = self._target.position(mesh_id, rank)
+        return position is not None and position not in self._answered
 
     def done(self) -> bool:
         """Whether every rank has answered, or will not; looks at what has arrived, never waits."""
@@ -393,12 +405,14 @@ def pack_init(target: Target, cls: type, args: tuple[Any, ...], kwargs: dict[str
         raise ArgumentNotSerializable(_name_culprit(target, "__init__", args, kwargs, error)) from error.__cause__
 
 
-def send_init(target: Target, class_name: str, packed: PackedInit) -> InitCall:
+def send_init(
+    target: Target, class_name: str, packed: PackedInit, kind: Callable[[Driver, Target, str], InitCall] = InitCall
+) -> InitCall:
     """Send an INIT: build the actor on every rank of the target."""
     runtime = current_runtime()
     call_id = next(runtime.call_ids)
     parts, lengths = packed
-    receiver = InitCall(runtime.driver, target, "__init__")
+    receiver = kind(runtime.driver, target, "__init__")
     _send(target, runtime, split_frames(INIT, [call_id, class_name, target.view, lengths], parts), call_id, receiver)
     return receiver
 
@@ -407,6 +421,6 @@ def send_stop(target: Target, why: str = "") -> InitCall:
     """Send a STOP: end the actor behind what was sent before. ``why``: the error that is the reason."""
     runtime = current_runtime()
     call_id = next(runtime.call_ids)
-    receiver = InitCall(runtime.driver, target, "stop")
+    receiver = QuietCall(runtime.driver, target, "stop")
     _send(target, runtime, split_frames(STOP, [call_id, why], []), call_id, receiver)
     return receiver

@@ -114,8 +114,9 @@ class Future(Pending, Generic[T]):
         try:
             self.when_done(from_anywhere, background=False)
             while not self.finished:
-                if driver.alarm is not None:
-                    driver.alarm(self)
+                alarm = driver.alarm  # another thread may take it away
+                if alarm is not None:
+                    alarm(self)
                 await changed.wait()
                 changed.clear()
         finally:

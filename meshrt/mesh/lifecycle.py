@@ -80,6 +80,7 @@ class Lifecycle:
         if refusal is None:
             self._start_again(record, rank, replace(fate, restarts=True))
             return
+        unborn_again = fate.kind == "unborn" and rank in record.incarnations
         # A caller who waits is told by the error of the call.
         waited_for = self._driver.owed_by(mesh_id, rank)
         for callback in self._registry.gone(mesh_id, rank, fate):
@@ -96,10 +97,10 @@ class Lifecycle:
                 if stopped
                 else SpawnError(f"{place} {fate}{last_lines(fate.log_tail)}")
             )
-        elif fate.kind == "died" and record.stopped is None and (refusal or not waited_for):
+        elif (fate.kind == "died" or unborn_again) and record.stopped is None and (refusal or not waited_for):
             again = f", and is not started again: {refusal}" if refusal else ""
             self._services.announce(f"{record.name} {record.place(rank)} {fate}{again}")
-        if fate.kind in ("died", "host") and record.stopped is None:
+        if (fate.kind in ("died", "host") or unborn_again) and record.stopped is None:
             self._supervision.lost(record, rank, fate)
         self._end_owned(mesh_id, rank, fate)
 
@@ -107,7 +108,7 @@ class Lifecycle:
         mesh_id = record.mesh_id
         waited_for = bool(self._driver.owed_by(mesh_id, rank))
         where = record.place(rank)
-        for callback in self._registry.restarted(mesh_id, rank, fate):
+        for callback in self._registry.restarted(mesh_id, rank, fate, self._restarts.begin(mesh_id, rank)):
             callback()
         self._execute_soon()
         self._services.on_gone(mesh_id, rank, fate, waited_for=waited_for)
@@ -122,6 +123,7 @@ class Lifecycle:
             self._post(self._execute)
 
     def _end_owned(self, mesh_id: str, rank: int, fate: Fate) -> None:
+        self._restarts.forget_spawner((mesh_id, rank))
         for owned in self._known(self._owned.pop((mesh_id, rank), ())):
             self._stop(owned, 0.0, f"the rank that has made it {fate}" if fate.kind != "stopped" else "")
 
@@ -195,6 +197,7 @@ class Lifecycle:
             self._driver.forget(record.mesh_id)
             self.progress.pop(record.mesh_id, None)
             self._restarts.forget(record.mesh_id)
+            self._registry.no_more_restarts(record.mesh_id)
             stopped.resolve(None)
 
     def output(self, message: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from meshrt.mesh.actor_mesh import ActorMesh, reserved_names
 from meshrt.mesh.call import on_event_loop, pack_init, send_init
 from meshrt.mesh.future import Future
 from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old, why_ended
-from meshrt.mesh.restarts import Rebuilding, Restart, check_max_restarts
+from meshrt.mesh.restarts import Rebuilding, Restart, check_max_restarts, end_rebuilding
 from meshrt.mesh.spec import EnvOption, MeshSpec, PostMortem, check_name, check_seconds, default_sizes
 from meshrt.mesh.target import Target
 from meshrt.selection import MeshTrait, Shape
@@ -248,6 +248,10 @@ class ProcMesh(MeshTrait):
         packed = pack_init(target, cls, args, kwargs, self._setup)
         if check_max_restarts(max_restarts):
             Rebuilding(target, cls.__qualname__, packed, on_restart).begin(max_restarts)
+        elif on_restart is not None:
+            raise UsageError("on_restart= is told of restarts: give max_restarts= too")
+        else:
+            end_rebuilding(target)
         return ActorMesh(cls, target, send_init(target, cls.__qualname__, packed))
 
     def stop(self, grace: float = 5.0) -> Future[None]:

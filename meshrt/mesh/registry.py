@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Container, Set
 from typing import Any, NamedTuple
 
 from meshrt.errors import RankPlace
@@ -61,7 +61,7 @@ class MeshRecord:
         self.gone_callbacks: dict[int, list[Callable[[Fate], None]]] = {}
         #: How often a rank was started again; 0 if it is not here.
         self.incarnations: dict[int, int] = {}
-        self.restart_callbacks: dict[int, list[Callable[[int, Fate], None]]] = {}
+        self.restart_callbacks: dict[int, list[tuple[str, Callable[[int, Fate], None]]]] = {}
         #: Makes the messages that ask an agent to start some ranks.
         self.births: Callable[[list[int]], list[bytes]] = lambda _ranks: []
 
@@ -168,8 +168,8 @@ class Registry:
             born = record.born_callbacks.pop(rank, [])
             return [*born, *(_bind(callback, fate) for callback in record.gone_callbacks.pop(rank, []))]
 
-    def restarted(self, mesh_id: str, rank: int, fate: Fate) -> list[Callable[[], None]]:
-        """The rank has ended, and is about to be started again. Returns whom to call."""
+    def restarted(self, mesh_id: str, rank: int, fate: Fate, actors: Container[str]) -> list[Callable[[], None]]:
+        """The rank has ended, and is about to be started again with some actors. Returns whom to call."""
         with self._lock:
             record = self.meshes[mesh_id]
             del record.pids[rank]
@@ -178,17 +178,30 @@ class Registry:
             for ranks in record.actors.values():
                 if rank in ranks:
                     ranks[rank] = False
-            told = record.restart_callbacks.pop(rank, [])
+            waiting = record.restart_callbacks.pop(rank, [])
             born = record.born_callbacks.setdefault(rank, [])
-            born += [_bind_restart(callback, incarnation, fate) for callback in told]
+            born += [_bind_restart(callback, incarnation, fate) for actor, callback in waiting if actor in actors]
             return [_bind(callback, fate) for callback in record.gone_callbacks.pop(rank, [])]
 
-    def when_restarted(self, mesh_id: str, rank: int, callback: Callable[[int, Fate], None]) -> None:
-        """Call back with its incarnation, and how the one before has ended, when the rank was started again, once."""
+    def when_restarted(self, mesh_id: str, rank: int, actor: str, callback: Callable[[int, Fate], None]) -> None:
+        """Call back with its incarnation, and how the one before has ended, when the rank was started again, once.
+
+        With incarnation 0 when its mesh has ended.
+        """
         with self._lock:
             record = self.meshes.get(mesh_id)
-            if record is not None:
-                record.restart_callbacks.setdefault(rank, []).append(callback)
+            if record is not None and record.stopped is None:
+                record.restart_callbacks.setdefault(rank, []).append((actor, callback))
+                return
+        callback(0, Fate("stopped"))
+
+    def no_more_restarts(self, mesh_id: str) -> None:
+        """The mesh has ended: nobody waits for that any more."""
+        with self._lock:
+            waiting, self.meshes[mesh_id].restart_callbacks = self.meshes[mesh_id].restart_callbacks, {}
+        for callbacks in waiting.values():
+            for _, callback in callbacks:
+                callback(0, Fate("stopped"))
 
     def actor(self, mesh_id: str, rank: int, name: str, *, here: bool) -> None:
         """An actor of the rank has begun, or was stopped (``here`` is False)."""

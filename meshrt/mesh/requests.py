@@ -47,18 +47,18 @@ class RankRequests:
         self._root.registry.watch(body["mesh"], body["rank"], lambda fate: answer(fate.to_wire(), ""))
 
     def _told(self, _address: Address, body: Body, answer: Answer) -> None:
-        self._root.alarm.told(body["mesh"], body["rank"])
+        self._root.alarm.told((body["mesh"], body["rank"], body["pid"]))
         answer({}, "")
 
-    def _restarts(self, _address: Address, body: Body, answer: Answer) -> None:
-        self._root.restarts.allow(body["mesh"], body["ranks"], body["actor"], body["count"])
+    def _restarts(self, address: Address, body: Body, answer: Answer) -> None:
+        self._root.restarts.allow(body["mesh"], body["ranks"], body["actor"], body["count"], address)
         answer({}, "")
 
     def _restarted(self, _address: Address, body: Body, answer: Answer) -> None:
         def restarted(incarnation: int, fate: Fate) -> None:
             answer({"incarnation": incarnation, "fate": fate.to_wire()}, "")
 
-        self._root.registry.when_restarted(body["mesh"], body["rank"], restarted)
+        self._root.registry.when_restarted(body["mesh"], body["rank"], body["actor"], restarted)
 
     def _born(self, _address: Address, body: Body, answer: Answer) -> None:
         self._root.registry.when_born(body["mesh"], body["rank"], lambda: answer({}, ""))

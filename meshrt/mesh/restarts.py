@@ -16,10 +16,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from meshrt.errors import ActorError, MeshError, RankPlace, UsageError
-from meshrt.mesh.call import PackedInit, send_init
+from meshrt.errors import ActorError, LinkLost, MeshError, ProcessDied, RankPlace, SupervisionError, UsageError
+from meshrt.mesh.call import PackedInit, QuietCall, send_init
 from meshrt.mesh.target import Target
 from meshrt.transport.fate import Fate
 from meshrt.transport.process import ProcessRuntime, current_runtime
@@ -28,7 +28,7 @@ from meshrt.wire.messages import Address, error_to_wire
 if TYPE_CHECKING:
     from meshrt.mesh.registry import MeshRecord
 
-__all__ = ["APART", "Rebuilding", "Restart", "Restarts", "check_max_restarts"]
+__all__ = ["APART", "Rebuilding", "Restart", "Restarts", "check_max_restarts", "end_rebuilding"]
 
 #: Seconds between two restarts of a rank.
 APART = 5.0
@@ -56,43 +56,71 @@ def check_max_restarts(count: object) -> int:
     return count
 
 
+@dataclass(frozen=True)
+class _Allowed:
+    count: int
+    #: The rank that has spawned the actor, and would build it again; ("", 0): the script.
+    spawner: Address
+
+
 class Restarts:
     """What the root has been asked for. Any thread."""
 
     def __init__(self) -> None:
-        #: rank -> actor -> how many are allowed.
-        self._allowed: dict[Address, dict[str, int]] = {}
+        self._lock = threading.Lock()
+        #: rank -> actor.
+        self._allowed: dict[Address, dict[str, _Allowed]] = {}
         #: rank -> when it was started again (monotonic seconds).
-        self._done: dict[Address, list[float]] = {}
+        self._begun: dict[Address, list[float]] = {}
 
-    def allow(self, mesh_id: str, ranks: Iterable[int], actor: str, count: int) -> None:
-        """Start these ranks again, at most ``count`` times, as far as ``actor`` is concerned."""
-        for rank in ranks:
-            self._allowed.setdefault((mesh_id, rank), {})[actor] = count
+    def allow(self, mesh_id: str, ranks: Iterable[int], actor: str, count: int, spawner: Address) -> None:
+        """Start these ranks again, at most ``count`` times, as far as ``actor`` is concerned; 0: not any more."""
+        with self._lock:
+            for rank in ranks:
+                if count:
+                    self._allowed.setdefault((mesh_id, rank), {})[actor] = _Allowed(count, spawner)
+                else:
+                    self._allowed.get((mesh_id, rank), {}).pop(actor, None)
 
     def refuses(self, record: MeshRecord, rank: int, fate: Fate) -> str | None:
-        """Return why a rank that has ended is not started again; "" if nobody has asked for it; None: it is."""
-        address = (record.mesh_id, rank)
-        allowed = self._allowed.get(address)
-        if not allowed or fate.kind != "died" or record.stopped is not None or rank not in record.pids:
-            return ""
-        others = sorted(name for name, ranks in record.actors.items() if ranks.get(rank) and name not in allowed)
-        if others:
-            return f"{others[0]} lives there too, and has no max_restarts"
-        done = self._done.setdefault(address, [])
-        if len(done) >= min(allowed.values()):
-            return f"it was {len(done)} times" if len(done) > 1 else "it was once"
-        if done and time.monotonic() - done[-1] < APART:
-            return f"it ended within {APART:g} s of its last start"
-        done.append(time.monotonic())
-        return None
+        """Return why a rank that has ended is not started again; "" if nobody has asked for it; None: it is to be."""
+        with self._lock:
+            address = (record.mesh_id, rank)
+            allowed = self._allowed.get(address)
+            if not allowed or fate.kind != "died" or record.stopped is not None or rank not in record.pids:
+                return ""
+            others = sorted(name for name, ranks in record.actors.items() if ranks.get(rank) and name not in allowed)
+            if others:
+                return f"{others[0]} lives there too, and has no max_restarts"
+            begun = self._begun.get(address, [])
+            if len(begun) >= min(each.count for each in allowed.values()):
+                return f"it was {len(begun)} times" if len(begun) > 1 else "it was once"
+            if begun and time.monotonic() - begun[-1] < APART:
+                return f"it ended within {APART:g} s of its last start"
+            return None
+
+    def begin(self, mesh_id: str, rank: int) -> set[str]:
+        """Note that a rank is started again; returns the actors that it is to have."""
+        with self._lock:
+            self._begun.setdefault((mesh_id, rank), []).append(time.monotonic())
+            return set(self._allowed[mesh_id, rank])
+
+    def forget_actor(self, mesh_id: str, rank: int, actor: str) -> None:
+        """An actor was stopped on a rank."""
+        self.allow(mesh_id, [rank], actor, 0, ("", 0))
+
+    def forget_spawner(self, spawner: Address) -> None:
+        """A rank has ended: nobody would build what it has spawned."""
+        with self._lock:
+            for actors in self._allowed.values():
+                for actor in [actor for actor, allowed in actors.items() if allowed.spawner == spawner]:
+                    del actors[actor]
 
     def forget(self, mesh_id: str) -> None:
         """The mesh has ended."""
-        table: dict[Address, Any]
-        for table in (self._allowed, self._done):
-            for address in [address for address in tuple(table) if address[0] == mesh_id]:
-                del table[address]
+        with self._lock:
+            self._allowed = {address: value for address, value in self._allowed.items() if address[0] != mesh_id}
+            self._begun = {address: value for address, value in self._begun.items() if address[0] != mesh_id}
 
 
 class Rebuilding:
@@ -117,34 +145,44 @@ class Rebuilding:
         # Copies: what the script has given may change before it is sent again.
         self._packed = [bytes(part) for part in parts], lengths
         self._told = told
+        self._over = False
 
     def begin(self, count: int) -> None:
-        """Allow so many restarts, and wait for them."""
+        """Allow so many restarts, and wait for them; those of an actor of this name before are over."""
         runtime = current_runtime()
+        end_rebuilding(self._target)
+        with _lock:
+            _rebuilding[self._target.mesh_id, self._target.name] = self
         runtime.tree.allow_restarts(self._target.mesh_id, self._target.shape.ranks(), self._target.name, count)
         for position in range(len(self._target.shape)):
             self._watch(runtime, position)
 
+    def end(self) -> None:
+        """Build nothing any more."""
+        self._over = True
+        current_runtime().tree.allow_restarts(self._target.mesh_id, self._target.shape.ranks(), self._target.name, 0)
+
     def _watch(self, runtime: ProcessRuntime, position: int) -> None:
         def restarted(incarnation: int, fate: Fate) -> None:
+            if not incarnation or self._over:
+                with _lock:
+                    if _rebuilding.get((self._target.mesh_id, self._target.name)) is self:
+                        del _rebuilding[self._target.mesh_id, self._target.name]
+                return
             self._watch(runtime, position)
             # Building takes as long as it takes, and the thread that tells of it is not ours.
-            arguments = (runtime, position, incarnation, fate)
+            arguments = (position, incarnation, fate)
             threading.Thread(target=self._rebuild, args=arguments, name="meshrt-rebuild", daemon=True).start()
 
         rank = self._target.shape.ndslice[position]
-        runtime.tree.when_restarted(self._target.mesh_id, rank, restarted)
+        runtime.tree.when_restarted(self._target.mesh_id, rank, self._target.name, restarted)
 
-    def _rebuild(self, runtime: ProcessRuntime, position: int, incarnation: int, fate: Fate) -> None:
+    def _rebuild(self, position: int, incarnation: int, fate: Fate) -> None:
         place = self._target.place(position)
-        # To the one rank, which is told the whole view: it is where it was.
-        one = self._target.only(position)
         try:
-            send_init(one, self._class_name, self._packed).get()
-            if self._told is not None:
-                self._told(Restart(self._target.place(position), incarnation, fate.error(place, "")))
+            self._send_init(position, fate)
         except ActorError as error:
-            runtime.tree.unhandled(
+            current_runtime().tree.unhandled(
                 {
                     "at": [place.mesh_id, place.rank],
                     "actor": place.actor,
@@ -153,5 +191,33 @@ class Rebuilding:
                     "when": time.monotonic_ns(),
                 }
             )
+            return
         except MeshError:
-            pass  # it has ended again, or was stopped: that goes its own way
+            return  # it has ended again, or was stopped: that goes its own way
+        if self._told is not None:
+            self._told(Restart(self._target.place(position), incarnation, fate.error(place, "")))
+
+    def _send_init(self, position: int, fate: Fate) -> None:
+        # To the one rank, which is told the whole view: it is where it was.
+        one = self._target.only(position)
+        while True:
+            try:
+                send_init(one, self._class_name, self._packed, QuietCall).get()
+                return
+            except SupervisionError as error:
+                # This process may still have had the link to the one before: the new one has not seen it then.
+                if type(error) is not LinkLost and (type(error) is not ProcessDied or error.place.pid != fate.pid):
+                    raise
+
+
+def end_rebuilding(target: Target) -> None:
+    """An actor is spawned under a name that had been: the one before is not built again."""
+    with _lock:
+        before = _rebuilding.pop((target.mesh_id, target.name), None)
+    if before is not None:
+        before.end()
+
+
+_lock = threading.Lock()
+#: What this process would build again: (mesh id, actor) ->
+_rebuilding: dict[tuple[str, str], Rebuilding] = {}

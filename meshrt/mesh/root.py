@@ -87,6 +87,7 @@ class Root:
         self.supervision = Supervision(self.registry, self.services, self.alarm)
         self.services.supervise = self.supervision.stray
         self.restarts = Restarts()
+        self.services.actor_ended = self.restarts.forget_actor
         self.script = Script(self.services, self.terminal, self.alarm)
         self.lifecycle = Lifecycle(
             self.registry,
@@ -398,6 +399,7 @@ class Root:
         if self.closed or os.getpid() != self.pid:
             return
         self.closed = True
+        self.alarm.silence()
         # Ctrl-C ends the waits for ranks; what comes after them is short, and is done whatever happens.
         shield = self.driver.shield
         shield.close()

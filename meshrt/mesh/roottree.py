@@ -33,11 +33,11 @@ class RootTree:
 
     def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
         """Allow ranks to be started again."""
-        self._root.restarts.allow(mesh_id, ranks, actor, count)
+        self._root.restarts.allow(mesh_id, ranks, actor, count, ("", 0))
 
-    def when_restarted(self, mesh_id: str, rank: int, callback: Callable[[int, Fate], None]) -> None:
+    def when_restarted(self, mesh_id: str, rank: int, actor: str, callback: Callable[[int, Fate], None]) -> None:
         """Call back when a rank was started again."""
-        self._root.registry.when_restarted(mesh_id, rank, callback)
+        self._root.registry.when_restarted(mesh_id, rank, actor, callback)
 
     def switch(self, on: bool) -> None:
         """Drive the links from the loop, or no longer."""

@@ -119,7 +119,13 @@ class Script:
         if not self._reported:
             self.load_failures()
             report = self._reporter.report(None if self._services.unseen else lost[0].error)
-            self._print(f"\n{report}" if report else "")
+            count = len(self._services.unseen)
+            # A rank that fails all the time does not record each time.
+            self._print(
+                f"\n{report}"
+                if report
+                else f"meshrt: nobody was told of {count} failures, of which no record is kept\n"
+            )
         if sets_status:
             _exit_with(1)
 

@@ -78,7 +78,9 @@ class Services:
         self._holds: dict[Address, int] = {}
         self.gathers = Gathers(registry, self.call_later)
         self.unseen: list[str] = []
-        #: Set by the root; see `meshrt.hooks.RootServices`.
+        #: Called when an actor was stopped on a rank; set by the root.
+        self.actor_ended: Callable[[str, int, str], None] = lambda _mesh, _rank, _actor: None
+        #: Told of an exception that nobody waits for; set by the root.
         self.supervise: Callable[[str, Fault], None]
         self._unhandled = Unhandled(self.announce, self.call_later)
         #: See `meshrt.hooks.RootServices`.
@@ -112,7 +114,11 @@ class Services:
         number = self._request_id
         self._requests[number] = ((mesh_id, rank), answer)
         answer.add_done_callback(lambda _: self._requests.pop(number, None))
-        self._send(record, rank, {"t": "op", "id": number, "op": operation, "body": body})
+        try:
+            self._send(record, rank, {"t": "op", "id": number, "op": operation, "body": body})
+        except ProtocolError:
+            answer.cancel()
+            raise
         return answer
 
     def send_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> None:
@@ -232,6 +238,7 @@ class Services:
 
     def _on_actor_ended(self, mesh_id: str, rank: int, body: Body) -> None:
         self._registry.actor(mesh_id, rank, body["name"], here=False)
+        self.actor_ended(mesh_id, rank, body["name"])
 
     def _on_held(self, mesh_id: str, rank: int, body: Body) -> None:
         address = (mesh_id, rank)
@@ -270,7 +277,8 @@ class Services:
         place = RankPlace(mesh_id, body["actor"], rank, coords, host, pid)
         endpoint = body["endpoint"]
         call = f"{body['actor']}.{endpoint}()" if endpoint.isidentifier() else f"{endpoint} of {body['actor']}"
-        hooks.run(self.unhandled, mesh_id, rank, self._unhandled.say(place, call, remote))
+        if not body.get("said"):
+            hooks.run(self.unhandled, mesh_id, rank, self._unhandled.say(place, call, remote))
         if record is None or not record.interrupted or body["when"] <= record.interrupted:
             self.supervise(mesh_id, Fault(place, remote=remote, what=endpoint))
 

@@ -6,7 +6,7 @@ A failure of a mesh, on the root's loop::
                             |---not handled, raised, no answer for 10 s, no such method---> asked, one owner higher
     at the top: the script's next wait (`meshrt.mesh.alarm`)
 
-What fails while an owner decides is a failure of its own. Meshes that are being stopped do not fail.
+What fails while an owner decides is a failure of its own. The ranks of a mesh that is being stopped do not fail.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from meshrt.errors import MeshError
+from meshrt.errors import MeshError, ProtocolError
 from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.registry import MeshRecord, Owner, Registry
 from meshrt.transport.fate import Fate
@@ -149,7 +149,11 @@ class Supervision:
             else:
                 decide(f"has not decided within {_DECIDE:g} s")
 
-        request: Any = self._services.request_rank(owner.mesh_id, owner.rank, "supervise", wire)
+        try:
+            request: Any = self._services.request_rank(owner.mesh_id, owner.rank, "supervise", wire)
+        except ProtocolError:  # what the ranks have printed is too long for a control message
+            wire["faults"] = [fault.to_wire(brief=True) for fault in failure.faults]
+            request = self._services.request_rank(owner.mesh_id, owner.rank, "supervise", wire)
         request.add_done_callback(answered)
         self._services.call_later(_DECIDE, expired)
 

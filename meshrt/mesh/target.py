@@ -74,9 +74,14 @@ class Target:
         host, pid = self._about(self.mesh_id, rank)
         return RankPlace(self.mesh_id, self.name, rank, tuple(coordinates.items()), host, pid)
 
-    def includes(self, mesh_id: str, rank: int) -> bool:
-        """Whether this base rank is among its ranks."""
-        return mesh_id == self.mesh_id and rank in self.shape.ndslice
+    def position(self, mesh_id: str, rank: int) -> int | None:
+        """Return where a base rank stands in it; None if it does not."""
+        if mesh_id != self.mesh_id:
+            return None
+        try:
+            return self.shape.ndslice.index(rank)
+        except ValueError:
+            return None
 
     def only(self, position: int) -> Target:
         """Return the target that is the rank at ``position`` alone, and sends it the view of this one."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-from meshrt.errors import ActorError, MeshError, MeshFailure, RankPlace, RemoteException
+from meshrt.errors import ActorError, HostLost, MeshError, MeshFailure, ProcessDied, RankPlace, RemoteException
 from meshrt.transport.fate import Fate
+from meshrt.wire.codec import own_attribute
 from meshrt.wire.messages import error_from_wire, error_to_wire
 
-__all__ = ["Fault", "mesh_failure"]
+__all__ = ["Fault", "Lost", "lost_ranks", "mesh_failure"]
+
+Lost = tuple[str, int, int]
+"""A process that is gone: mesh id, base rank and pid (0 where it is not known)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,19 @@ class Fault:
         if self.fate is not None:
             return self.fate.error(self.place, "")
         return ActorError(self.place, self.what, self.remote or RemoteException("Exception", "", ""))
+
+
+def lost_ranks(error: BaseException) -> Iterator[Lost]:
+    """Go through the processes of which an error, or one that it came from, says that they are gone."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        if issubclass(type(current), ProcessDied | HostLost):
+            facts = own_attribute(current, "__dict__")
+            for place in (facts["place"], *facts["others"]):
+                yield place.mesh_id, place.rank, place.pid
+        current = own_attribute(current, "__cause__") or own_attribute(current, "__context__")
 
 
 def mesh_failure(mesh_id: str, name: str, faults: Iterable[Fault], notes: Iterable[str] = ()) -> MeshFailure:

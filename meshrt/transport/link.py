@@ -148,6 +148,15 @@ class Link:
         count = self.sock.recv_into(target)
         return self._decoder.buffer_updated(count) if count else None
 
+    def at_end(self) -> bool:
+        """Whether the peer has closed its end, and all that it wrote has been read."""
+        try:
+            return not self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def at_rest(self) -> bool:
         """Whether nothing is there to be read (the end of the stream is something), and nothing waits to be written."""
         try:

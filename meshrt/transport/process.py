@@ -38,8 +38,9 @@ class ProgramTree(Tree, Protocol):
     def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
         """Allow ranks to be started again, as far as an actor is concerned. Any thread."""
 
-    def when_restarted(self, mesh_id: str, rank: int, callback: Callable[[int, Fate], None]) -> None:
-        """Call back, once, when the rank was started again: its incarnation, and how the one before ended."""
+    def when_restarted(self, mesh_id: str, rank: int, actor: str, callback: Callable[[int, Fate], None]) -> None:
+        """Call back, once, when the rank was started again and is to have the actor: its incarnation, and how the one
+        before has ended. With incarnation 0 when it will not be: the mesh has ended."""
 
     def request_root(self, operation: str, body: Body, timeout: float) -> Body:
         """Ask the root. Not from the thread that serves the tree."""

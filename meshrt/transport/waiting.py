@@ -54,9 +54,12 @@ class Pending:
             driver.run_later(callbacks)
             driver.background(self, False)
 
+    #: Whether a wait for it may be told of something else that has failed: it is a call of the program's.
+    disturbable = False
+
     def owed_by(self, mesh_id: str, rank: int) -> bool:
-        """Whether it will fail by itself if this rank is gone; what is no call is never disturbed: True."""
-        return True
+        """Whether it will fail by itself if this rank is gone."""
+        return False
 
     def when_done(self, callback: Callable[[], None], *, background: bool) -> None:
         """Run ``callback`` when done, on the thread that completes it (at once if done already).
@@ -144,9 +147,10 @@ class Waiting(ABC):
                         # One more look at what has arrived already.
                         self.poll_nowait()
                         return bool(pending.finished)
-                if self.alarm is not None and alerts != self._alerts and isinstance(pending, Pending):
+                alarm = self.alarm  # another thread may take it away
+                if alarm is not None and alerts != self._alerts and isinstance(pending, Pending):
                     alerts = self._alerts
-                    self._unshielded(self.alarm, pending)
+                    self._unshielded(alarm, pending)
                     continue
                 if main and self._interjections:
                     self._interrupt_wait(pending)

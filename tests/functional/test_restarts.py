@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -226,12 +227,59 @@ def test_the_debugger_finds_the_new_process() -> None:
     assert again.get(WAIT) == 7
 
 
-def test_a_mesh_that_is_stopped_starts_nothing_again() -> None:
-    mesh = proc_mesh(n=2)
-    counter = mesh.spawn("counter", Counter, [0], max_restarts=5).get(WAIT)
-    counter.die.broadcast()
-    mesh.stop().get(WAIT)
-    assert counter.add.call().exception(WAIT) is not None
+def test_an_actor_that_was_stopped_is_not_built_again() -> None:
+    mesh = proc_mesh(n=1)
+    mesh.spawn("first", Counter, [0], max_restarts=3).get(WAIT).stop().get(WAIT)
+    again = mesh.spawn("first", Counter, [100]).get(WAIT)
+    die(again, 0)
+    assert isinstance(again.add.call_one().exception(WAIT), ProcessDied)
+
+
+def test_one_of_two_actors_was_stopped() -> None:
+    mesh = proc_mesh(n=1)
+    stays = mesh.spawn("stays", Counter, [0], max_restarts=3).get(WAIT)
+    goes = mesh.spawn("goes", Counter, [0], max_restarts=3).get(WAIT)
+    goes.stop().get(WAIT)
+    die(stays, 0)
+    assert stays.add.call_one().get(WAIT) == 1
+
+
+def test_what_nobody_would_build_again_is_left_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Spawner(Actor):
+        @endpoint
+        def spawn(self, mesh: Any) -> Any:
+            self.counter = mesh.spawn("counter", Counter, [0], max_restarts=3).get(WAIT)
+            return self.counter
+
+    workers, spawners = proc_mesh(n=1), proc_mesh(n=1)
+    counter = spawners.spawn("spawner", Spawner).spawn.call_one(workers).get(WAIT)
+    assert counter.add.call_one().get(WAIT) == 1
+    spawners.stop().get(WAIT)
+    die(counter, 0)
+    assert isinstance(counter.add.call_one().exception(WAIT), ProcessDied)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_it_is_built_again_whoever_reads_the_links_meanwhile() -> None:
+    """Several threads call all the time: the one that would send ``__init__`` may still have the old link."""
+    counter = proc_mesh(n=2).spawn("counter", Counter, [0], max_restarts=100).get(WAIT)
+    over = threading.Event()
+
+    def call() -> None:
+        while not over.is_set():
+            counter.add.call().exception(WAIT)
+
+    threads = [threading.Thread(target=call) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(10):
+            die(counter, 1)
+            wait_until(lambda: counter.slice(n=1).add.call_one().exception(WAIT) is None, WAIT)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_a_record_says_which_process_it_was() -> None:

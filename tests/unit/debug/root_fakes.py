@@ -12,7 +12,6 @@ from typing import Any
 from meshrt.debug.broker.broker import Broker
 from meshrt.hooks import Body, Gathered, Group, ToolClient, Waited
 from meshrt.selection import Shape
-from meshrt.transport.faults import Fault
 
 __all__ = ["FakeRoot", "FakeTerminal"]
 
@@ -103,9 +102,6 @@ class FakeRoot:
 
     def interrupted(self, mesh_id: str) -> int:
         return 0
-
-    def supervise(self, mesh_id: str, fault: Fault, /) -> None:
-        raise NotImplementedError
 
     def held(self) -> bool:
         return False

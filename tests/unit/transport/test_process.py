@@ -26,7 +26,7 @@ class Tree(FakeTree):
     def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
         pass
 
-    def when_restarted(self, mesh_id: str, rank: int, callback: Callable[[int, Fate], None]) -> None:
+    def when_restarted(self, mesh_id: str, rank: int, actor: str, callback: Callable[[int, Fate], None]) -> None:
         pass
 
     def unhandled(self, body: dict[str, object]) -> None:
