@@ -359,6 +359,8 @@ def describe_exit(exit_code: int | None, signal: int | None) -> str:
             return f"was killed by {_signal.Signals(signal).name}"
         except ValueError:
             return f"was killed by signal {signal}"
+    if exit_code is None:
+        return "has ended"
     return f"exited with code {exit_code}"
 
 

@@ -353,6 +353,8 @@ class RootServices(Protocol):
 
     #: The numbers of the failures that nobody was told of, and nobody has handled.
     unseen: list[str]
+    #: When somebody was first given an error that says that a process is gone, monotonic ns: (mesh id, base rank, pid).
+    told: Mapping[tuple[str, int, int], int]
 
     def held(self) -> bool:
         """Whether a person holds a rank: deadlines stand still."""

@@ -10,7 +10,7 @@ import functools
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from meshrt.actor.callers import Message
@@ -100,6 +100,11 @@ class ActorHost:
         thread = threading.Thread(target=self.serve, args=(mailbox,), name=f"meshrt-{actor}", daemon=True)
         self._threads[actor] = thread
         thread.start()
+
+    def were_stopped(self, actors: Iterable[str]) -> None:
+        """These have been on the rank before it was started again: who calls them is told that they were stopped."""
+        for actor in actors:
+            self._stopped.add(actor, [], [])
 
     def serve(self, mailbox: Mailbox) -> None:
         """Serve an actor until it ends. The actor's thread."""

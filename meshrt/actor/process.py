@@ -75,6 +75,7 @@ class RankProcess:
         self.operations: dict[str, Callable[[Body], Body | None]] = {
             "ping": lambda body: {"pid": self.pid},
             "hold": self._on_hold,
+            "stopped": lambda body: self.host.were_stopped(body["actors"]),
         }
         self.signals_sent = 0
         self.deferred_operations: dict[str, Callable[[Body, Answer], None]] = {}

@@ -88,17 +88,18 @@ class Verdict:
         )
 
 
-def judge(given: Sequence[FailureRecord], since: int = 0) -> Verdict:
+def judge(given: Sequence[FailureRecord], since: int = 0, about: Sequence[Reference] = ()) -> Verdict:
     """Find the root cause.
 
     Args:
-        since: When the call was sent whose error is to be explained (monotonic ns): what callers had been told of
-            before is not its cause, unless it carries that.
+        since: When the call was sent whose error is to be explained (monotonic ns): what somebody had been told of
+            before, or what was made good by a restart, is not its cause, unless it carries that.
+        about: The failures that the error is about, whatever was told before.
     """
     known = _Known(sorted(given, key=_order))
     carried = {index: _carried(record, known) for index, record in enumerate(known.records)}
     if since:
-        known, carried = _of_interest(known, carried, since)
+        known, carried = _of_interest(known, carried, since, about)
     records = known.records
     causes: dict[int, Cause] = {}
     for index, record in enumerate(records):
@@ -128,10 +129,22 @@ class _Known:
                 self.of_rank.setdefault((record.mesh_id, rank), []).append(record)
 
 
+def _was_over(record: FailureRecord, since: int) -> bool:
+    return record.high < since and (record.waited_for or record.restarted or 0 < record.told < since)
+
+
+def _is_meant(record: FailureRecord, about: Reference) -> bool:
+    here = record.mesh_id == about.mesh_id and (record.rank == about.rank or about.rank in record.ranks)
+    return here and (record.id == about.failure if about.failure else record.kind != "exception")
+
+
 def _of_interest(
-    known: _Known, carried: Mapping[int, Cause | None], since: int
+    known: _Known, carried: Mapping[int, Cause | None], since: int, about: Sequence[Reference]
 ) -> tuple[_Known, dict[int, Cause | None]]:
-    kept = {index for index, record in enumerate(known.records) if not (record.waited_for and record.high < since)}
+    kept = {index for index, record in enumerate(known.records) if not _was_over(record, since)}
+    for each in about:
+        meant = [index for index, record in enumerate(known.records) if _is_meant(record, each)]
+        kept.update(meant[-1:])
     waiting = list(kept)
     while waiting:
         cause = carried[waiting.pop()]

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from meshrt.errors import UsageError
-from meshrt.failure.causes import judge
 from meshrt.failure.incident import Incident
 from meshrt.failure.report import render
 from meshrt.transport.directories import write_atomic
@@ -45,7 +44,7 @@ def files_of(run_directory: Path) -> list[Path]:
 
 def write(run_directory: Path, incident: Incident) -> Path:
     """Write the file of an incident, and remove the oldest ones. Raises OSError."""
-    verdict = judge(incident.records, incident.since)
+    verdict = incident.verdict()
     document = {
         "format": FORMAT,
         "version": VERSION,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from meshrt.failure.record import FailureRecord, Plain
+from meshrt.failure.causes import Verdict, judge
+from meshrt.failure.record import FailureRecord, Plain, Reference
 
 __all__ = ["Incident", "MeshFacts"]
 
@@ -44,6 +45,7 @@ class Incident(Plain):
         call: The call that it had made, ``"trainer.step()"``.
         error: What it was told, in one line.
         since: When that call was sent, monotonic ns.
+        about: The failures that it was told of.
     """
 
     number: int = 0
@@ -60,6 +62,11 @@ class Incident(Plain):
     call: str = ""
     error: str = ""
     since: int = 0
+    about: tuple[Reference, ...] = ()
+
+    def verdict(self) -> Verdict:
+        """Find the root cause, of what the script was told if it was told something."""
+        return judge(self.records, self.since, self.about)
 
     def mesh(self, mesh_id: str) -> MeshFacts:
         """Return what is known of a mesh."""

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from meshrt.errors import SelectionError, UsageError
 from meshrt.failure import files
-from meshrt.failure.causes import judge
 from meshrt.failure.incident import Incident
 from meshrt.failure.report import render, render_record, shown
 from meshrt.transport.directories import runs_base
@@ -80,7 +79,7 @@ def _listing(found: list[Path]) -> str:
     lines = []
     for path in found:
         incident = files.read(path)
-        verdict = judge(incident.records, incident.since)
+        verdict = incident.verdict()
         what = "AMBIGUOUS" if verdict.ambiguous or not verdict.roots else shown(str(verdict.roots[0].place))
         headline = shown(verdict.roots[0].headline) if verdict.roots else ""
         lines.append(f"{path}\n  {len(incident.records)} failures; root cause: {what}: {headline}\n")
@@ -88,7 +87,7 @@ def _listing(found: list[Path]) -> str:
 
 
 def _of_rank(incident: Incident, rank: int) -> str:
-    verdict = judge(incident.records, incident.since)
+    verdict = incident.verdict()
     records = [record for record in incident.records if rank in (record.rank, *record.ranks)]
     if records:
         return "\n".join(render_record(record, incident, verdict) for record in records)

@@ -176,6 +176,7 @@ class FailureRecord(Plain):
         left: What a child of it, or torch's own ``@record``, has written about an error.
         incarnation: How often the rank had been started again before this.
         restarted: It was started again after this.
+        told: When somebody was first given an error about it, of a process that has ended; monotonic ns, 0: not yet.
         copies: Failures of this rank before it, of which only the number is known.
     """
 
@@ -205,6 +206,7 @@ class FailureRecord(Plain):
     time: float = 0.0
     incarnation: int = 0
     restarted: bool = False
+    told: int = 0
     copies: int = 0
     left: LeftBehind | None = None
 

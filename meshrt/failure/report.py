@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from meshrt.errors import one_line, user_stack
-from meshrt.failure.causes import Cause, Verdict, judge
+from meshrt.failure.causes import Cause, Verdict
 from meshrt.failure.groups import grouped
 from meshrt.failure.incident import Incident, MeshFacts
 from meshrt.failure.record import ExceptionFacts, FailureRecord, Frame, LeftBehind, Reference
@@ -38,7 +38,7 @@ _CANDIDATES = 3
 
 def render(incident: Incident, verdict: Verdict | None = None) -> str:
     """Return the report; it ends with a newline."""
-    return "\n".join(_Report(incident, verdict or judge(incident.records, incident.since)).lines()) + "\n"
+    return "\n".join(_Report(incident, verdict or incident.verdict()).lines()) + "\n"
 
 
 def shown(text: str, most: int = _LINE) -> str:

@@ -23,7 +23,6 @@ from typing import Any
 from meshrt.errors import CallTimeout, ProtocolError
 from meshrt.failure import files, torchelastic
 from meshrt.failure.capture import references
-from meshrt.failure.causes import judge
 from meshrt.failure.incident import Incident, MeshFacts
 from meshrt.failure.lastwords import LastWords
 from meshrt.failure.rank import Origin, Recorder
@@ -311,6 +310,7 @@ class Failures:
                 incident.call = call_of(error) or incident.call
                 incident.error = str(error).partition("\n")[0][:2000]
                 # A clock of another program says nothing here.
+                incident.about = tuple(about for _, about in wanted)
                 incident.since = sent_at(error) if all(self._is_own(about.mesh_id) for _, about in wanted) else 0
 
     def _name_of(self, mesh_id: str) -> str:
@@ -339,8 +339,9 @@ class Failures:
             incident = self._unseen() if error is None else self._meant_by(error)
             if incident is None:
                 return ""
+            incident.records = tuple(map(self._with_told, incident.records))
             self._write(incident)
-            verdict = judge(incident.records, incident.since)
+            verdict = incident.verdict()
             text = render(incident, verdict)
         self._last_words.report(incident, verdict, text)
         return text
@@ -348,6 +349,10 @@ class Failures:
     def on_its_way(self, error: BaseException) -> None:
         """An error leaves the block of a mesh: the script may end with it. A thread of the script."""
         self._last_words.begin(error)
+
+    def _with_told(self, record: FailureRecord) -> FailureRecord:
+        told = self._services.told.get((record.mesh_id, record.rank, record.pid), 0)
+        return replace(record, told=told) if told and record.kind in ("exit", "signal") else record
 
     def _unseen(self) -> Incident | None:
         """Return the latest incident with a failure that nobody was told of, under the lock."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -48,7 +49,8 @@ class Alarm:
         self._lock = threading.Lock()
         self._silent = False
         self._left: list[_Left] = []
-        self._told: dict[Lost, None] = {}
+        #: When somebody was first told that a process is gone, monotonic ns; the oldest first.
+        self.told_at: dict[Lost, int] = {}
         #: Numbers of failures in answers that nobody has looked at yet, with their calls, the oldest first.
         self._unread: dict[str, tuple[str, str, str]] = {}
         driver.on_error = self._tell
@@ -62,7 +64,7 @@ class Alarm:
         """
         lost = {each for error in failure.errors for each in lost_ranks(error)}
         with self._lock:
-            told = bool(lost & self._told.keys())
+            told = bool(lost & self.told_at.keys())
         if told or (not lost and _hook() is None):
             unseen()
             return
@@ -75,9 +77,9 @@ class Alarm:
     def told(self, lost: Lost) -> None:
         """Somebody was given an error that says that this process is gone."""
         with self._lock:
-            self._told[lost] = None
-            while len(self._told) > _REMEMBERED:
-                del self._told[next(iter(self._told))]
+            self.told_at.setdefault(lost, time.monotonic_ns())
+            while len(self.told_at) > _REMEMBERED:
+                del self.told_at[next(iter(self.told_at))]
             over = [left for left in self._left if lost in left.lost]
             self._left = [left for left in self._left if lost not in left.lost]
         for left in over:

@@ -134,7 +134,7 @@ class Future(Pending, Generic[T]):
                     except BaseException as error:
                         self._error = error
         if self._error is not None:
-            if self._driver.on_error is not None:
+            if self.disturbable and self._driver.on_error is not None:
                 self._driver.on_error(self._error)
             # The same exception object may be raised many times; its traceback must not grow.
             raise BaseException.with_traceback(self._error, None)

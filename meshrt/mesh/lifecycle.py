@@ -80,7 +80,9 @@ class Lifecycle:
         if refusal is None:
             self._start_again(record, rank, replace(fate, restarts=True))
             return
-        unborn_again = fate.kind == "unborn" and rank in record.incarnations
+        if fate.kind == "unborn" and rank in record.incarnations:
+            # It had been there: what it was asked before, and who has made it, must not wait for ever.
+            fate = replace(fate, kind="died", hint=f"its process was to be started again, and {fate}")
         # A caller who waits is told by the error of the call.
         waited_for = self._driver.owed_by(mesh_id, rank)
         for callback in self._registry.gone(mesh_id, rank, fate):
@@ -97,10 +99,10 @@ class Lifecycle:
                 if stopped
                 else SpawnError(f"{place} {fate}{last_lines(fate.log_tail)}")
             )
-        elif (fate.kind == "died" or unborn_again) and record.stopped is None and (refusal or not waited_for):
+        if fate.kind == "died" and record.stopped is None and (refusal or not waited_for):
             again = f", and is not started again: {refusal}" if refusal else ""
             self._services.announce(f"{record.name} {record.place(rank)} {fate}{again}")
-        if (fate.kind in ("died", "host") or unborn_again) and record.stopped is None:
+        if fate.kind in ("died", "host") and record.stopped is None:
             self._supervision.lost(record, rank, fate)
         self._end_owned(mesh_id, rank, fate)
 

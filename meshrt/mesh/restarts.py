@@ -103,7 +103,12 @@ class Restarts:
         """Note that a rank is started again; returns the actors that it is to have."""
         with self._lock:
             self._begun.setdefault((mesh_id, rank), []).append(time.monotonic())
-            return set(self._allowed[mesh_id, rank])
+        return self.actors(mesh_id, rank)
+
+    def actors(self, mesh_id: str, rank: int) -> set[str]:
+        """Return the actors that a rank has again when it is started again."""
+        with self._lock:
+            return set(self._allowed.get((mesh_id, rank), ()))
 
     def forget_actor(self, mesh_id: str, rank: int, actor: str) -> None:
         """An actor was stopped on a rank."""

@@ -84,6 +84,7 @@ class Root:
         self.terminal = Terminal()
         self.services = Services(self.run_id, self.run_directory, self.registry, self.driver, self.terminal)
         self.alarm = Alarm(self.driver, self.registry.is_stopped)
+        self.services.told = self.alarm.told_at
         self.supervision = Supervision(self.registry, self.services, self.alarm)
         self.services.supervise = self.supervision.stray
         self.restarts = Restarts()
@@ -156,7 +157,7 @@ class Root:
         return record.mesh_id
 
     def _births(self, record: MeshRecord, spec: MeshSpec, ranks: list[int]) -> list[bytes]:
-        common = {
+        common: dict[str, Any] = {
             "t": "spawn",
             "mesh": record.mesh_id,
             "name": record.name,
@@ -166,6 +167,10 @@ class Root:
             "preload": list(spec.preload),
             "operations": [[name, body] for operations in self.services.at_birth for name, body in operations()],
         }
+        for rank in record.incarnations.keys() & set(ranks):  # one at a time
+            again = self.restarts.actors(record.mesh_id, rank)
+            gone = [actor for actor, had in record.actors.items() if rank in had and actor not in again]
+            common["operations"].append(["stopped", {"actors": gone}])
         env = {rank: dict(spec.rank_env.get(rank, {})) for rank in ranks}
         for rank in record.incarnations.keys() & env.keys():
             env[rank][INCARNATION] = str(record.incarnations[rank])

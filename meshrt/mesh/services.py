@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +78,7 @@ class Services:
         self._holds: dict[Address, int] = {}
         self.gathers = Gathers(registry, self.call_later)
         self.unseen: list[str] = []
+        self.told: Mapping[tuple[str, int, int], int] = {}
         #: Called when an actor was stopped on a rank; set by the root.
         self.actor_ended: Callable[[str, int, str], None] = lambda _mesh, _rank, _actor: None
         #: Told of an exception that nobody waits for; set by the root.

@@ -119,6 +119,37 @@ def test_exception_classes_with_names_of_ours(name: str, tmp_path: Path) -> None
     assert "ROOT CAUSE" in done.stderr
 
 
+KILL_THE_IDLE = (
+    "trainer.get()\npid = mesh._owner().registry.meshes[mesh.mesh_id].pids[0]\n"
+    "os.kill(pid, signal.SIGKILL)\n"
+    "told = None\n"
+    "while told is None: told = trainer.slice(n=1).everywhere.call_one('pass').exception()\n"
+)
+FATAL = "trainer.slice(n=3).everywhere.call_one('raise OSError(\"fatal\")').get()"
+
+
+def test_a_death_that_the_script_was_told_of_before_is_not_the_cause(tmp_path: Path) -> None:
+    done = program(tmp_path, KILL_THE_IDLE + FATAL)
+    assert root_of(done.stderr).startswith("ROOT CAUSE  trainer rank 3 (n=3)")
+    assert "SIGKILL" not in root_of(done.stderr)
+
+
+def test_a_death_that_the_script_is_told_of_now_is_the_cause(tmp_path: Path) -> None:
+    done = program(tmp_path, KILL_THE_IDLE + "trainer.everywhere.call('pass').get()")
+    assert "SIGKILL" in root_of(done.stderr)
+
+
+def test_a_death_that_was_made_good_is_not_the_cause(tmp_path: Path) -> None:
+    main = (
+        "class Other(Trainer): pass\n"
+        "spare = proc_mesh(n=1, name='spare').spawn('spare', Other, max_restarts=1).get()\n"
+        "spare.everywhere.call_one('import os; os.kill(os.getpid(), 9)').exception()\n"
+        "spare.everywhere.call_one('pass').get()\n"
+    )
+    done = program(tmp_path, main + FATAL)
+    assert root_of(done.stderr).startswith("ROOT CAUSE  trainer rank 3 (n=3)")
+
+
 RAISES = "trainer.everywhere.{}('raise KeyError(\"unread\")')"
 BAD = "class Bad(Actor):\n    def __init__(self): raise KeyError('unread')\n    @endpoint\n    def ok(self): pass\n"
 

@@ -53,6 +53,7 @@ class FakeRoot:
         self.closing: list[Callable[[], None]] = []
         self.tables: dict[str, Any] = {}
         self.unseen: list[str] = []
+        self.told: Mapping[tuple[str, int, int], int] = {}
         self.run_directory = Path("/nonexistent")
         self.ended: dict[tuple[str, int], str] = {}
         #: Questions to many ranks: (targets, operation, body, report), by number.
