@@ -129,6 +129,8 @@ class Alarm:
                 return
             self._left.remove(due)
         self._driver.alert(self._at_wait)  # there may be more
+        for lost in due.lost:
+            self.told(lost)
         hook = _hook()
         if hook is not None:
             hook(due.failure)
