@@ -227,7 +227,10 @@ class ActorError(_OfRank, MeshError):
         return self.place.rank
 
     def __str__(self) -> str:
-        head = f"{self.place.actor or 'actor'}.{self.endpoint}() raised on {self.place.where}: {_headline(self.remote)}"
+        call = f"{self.place.actor or 'actor'}.{self.endpoint}()"
+        if not self.endpoint.isidentifier():  # a thread, a task
+            call = f"{self.endpoint} of {self.place.actor}" if self.place.actor else self.endpoint
+        head = f"{call} raised on {self.place.where}: {_headline(self.remote)}"
         text = f"{head}\n\n{self.remote.traceback.rstrip()}" if self.remote.traceback else head
         return f"{text}\n\n{self.others_text}" if self.others_text else text
 

@@ -121,7 +121,8 @@ def why_ended(error: BaseException | None) -> str:
     """Say which error ends a block, for the ``__cleanup__`` of what ends with it; "" for None."""
     if error is None:
         return ""
-    return one_line(f"the block that it lived in has ended with {type_name(error)}: {text_of(error)}", _WHY)
+    first_line = text_of(error).partition("\n")[0]
+    return one_line(f"the block that it lived in has ended with {type_name(error)}: {first_line}", _WHY)
 
 
 def _root_of(mesh_id: str) -> Root | None:

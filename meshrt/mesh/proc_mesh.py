@@ -224,7 +224,7 @@ class ProcMesh(MeshTrait):
             name: Letters, digits, ``_`` and ``-``; one actor of a name at a time.
             cls: A subclass of `Actor`.
             max_restarts: How often each rank whose process has ended is started again, with its actors; not within 5 s
-                of the last time, and only if all actors that live on it are to be. Calls that were on their way fail.
+                of its last restart, and only if all its actors are to be. Calls that were on their way fail.
             on_restart: Called with a `Restart` when the actor has been built again; on a thread of its own.
         Raises:
             UsageError: The name or the class is none.

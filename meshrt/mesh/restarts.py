@@ -96,7 +96,7 @@ class Restarts:
             if len(begun) >= min(each.count for each in allowed.values()):
                 return f"it was {len(begun)} times" if len(begun) > 1 else "it was once"
             if begun and time.monotonic() - begun[-1] < APART:
-                return f"it ended within {APART:g} s of its last start"
+                return f"it ended within {APART:g} s of its last restart"
             return None
 
     def begin(self, mesh_id: str, rank: int) -> set[str]:

@@ -42,6 +42,8 @@ __all__ = [
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 #: Run directories of ended programs that are kept.
 KEPT_RUNS = 30
+#: ... and of those before them, so many that have left a failure.
+KEPT_FAILED = 10
 #: Seconds after which a program that has not taken its directory never will.
 _UNTAKEN = 60.0
 _RUNTIME_NAME = re.compile(r"p-[0-9a-f]{8}")
@@ -104,9 +106,12 @@ def create_run(run_id: str) -> Path:
     try:
         base = runs_base()
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
-        ended = sorted(_left_behind(base, _RUN_NAME))
-        for entry in ended[: max(0, len(ended) - KEPT_RUNS)]:
-            remove_tree(entry)
+        older = sorted(_left_behind(base, _RUN_NAME))[:-KEPT_RUNS]
+        # A failure is not to be pushed out by the programs that went well since.
+        failed = [entry for entry in older if any(entry.glob("failure-*.json"))][-KEPT_FAILED:]
+        for entry in older:
+            if entry not in failed:
+                remove_tree(entry)
         path = base / name
         path.mkdir(mode=0o700)
     except (OSError, RuntimeError):  # RuntimeError: there is no home directory at all

@@ -119,6 +119,13 @@ def test_exception_classes_with_names_of_ours(name: str, tmp_path: Path) -> None
     assert "ROOT CAUSE" in done.stderr
 
 
+def test_the_command_is_there_without_an_installation(tmp_path: Path) -> None:
+    done = program(tmp_path, "trainer.slice(n=1).everywhere.call_one('raise OSError(\"fatal\")').get()")
+    again = run_python("-m", "meshrt", "postmortem", env=environment(MESHRT_RUNS=str(tmp_path / "runs")))
+    assert again.returncode == 0
+    assert sections(again.stdout)[-1] == sections(done.stderr)[-1]
+
+
 KILL_THE_IDLE = (
     "trainer.get()\npid = mesh._owner().registry.meshes[mesh.mesh_id].pids[0]\n"
     "os.kill(pid, signal.SIGKILL)\n"

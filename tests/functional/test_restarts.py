@@ -141,7 +141,7 @@ def test_what_dies_again_at_once_is_left_dead(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "die").touch()
     die(counter, 0)
     assert isinstance(counter.add.call_one().exception(WAIT), ProcessDied)
-    err.wait_for("and is not started again: it ended within 5 s of its last start")
+    err.wait_for("and is not started again: it ended within 5 s of its last restart")
     assert err.text.count("it is started again") == 1
 
 

@@ -55,7 +55,7 @@ def test_every_actor_that_lives_there_has_to_be_built_again(asked: Restarts) -> 
 
 def test_how_often_and_how_soon(asked: Restarts, monkeypatch: pytest.MonkeyPatch) -> None:
     asked.begin("m", 0)
-    assert asked.refuses(mesh(), 0, DIED) == "it ended within 5 s of its last start"
+    assert asked.refuses(mesh(), 0, DIED) == "it ended within 5 s of its last restart"
     monkeypatch.setattr(restarts, "APART", 0.0)
     assert asked.refuses(mesh(), 0, DIED) is None
     asked.begin("m", 0)

@@ -152,6 +152,22 @@ def test_run_directories_are_kept_up_to_a_number(tmp_path: Path, monkeypatch: py
     assert len(left) == directories.KEPT_RUNS + 3
 
 
+def test_failures_are_not_pushed_out_by_programs_that_went_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MESHRT_RUNS", str(tmp_path))
+    failed = directories.KEPT_FAILED + 2
+    names = [f"20200101-{index:06}-{index:08x}" for index in range(failed + directories.KEPT_RUNS + 3)]
+    for index, name in enumerate(names):
+        (tmp_path / name).mkdir()
+        if index < failed:
+            (tmp_path / name / "failure-1.json").touch()
+        os.utime(tmp_path / name, (0, 0))
+    made = directories.create_run("0000ffff")
+    left = {entry.name for entry in tmp_path.iterdir()} - {made.name}
+    assert left == {*names[2:failed], *names[-directories.KEPT_RUNS :]}
+
+
 def test_programs_that_start_together_leave_each_others_directories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
