@@ -40,6 +40,8 @@ If the script is killed by a signal, as in a crash, the launcher is told so, wit
 (or `@meshrt.record`) on; and whether the kernel has run out of memory."""
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+#: Those that keys of a terminal send, to all in its foreground.
+_OF_A_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 _STACK_MAX = 1 << 16
 
 
@@ -50,13 +52,15 @@ def main(arguments: list[str]) -> int:
         return 0 if arguments else 2
     memory = OutOfMemory()
     stacks = os.memfd_create("meshrt-fault", os.MFD_CLOEXEC)
-    passed_on: list[int] = []
+    # At a terminal both are its foreground: the script may read, and Ctrl-C reaches both.
+    alone = not os.isatty(0)
+    passed_on: list[int] = [] if alone else list(_OF_A_TERMINAL)
     signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # until there is whom to pass them on to
     script = subprocess.Popen(
         [sys.executable, "-u", *arguments],
         env={**os.environ, FAULT_FILE: f"{stacks}:{os.getpid()}"},
         pass_fds=[stacks],
-        process_group=0,
+        process_group=0 if alone else None,
         preexec_fn=functools.partial(_in_script, os.getpid()),
     )
 
@@ -66,7 +70,7 @@ def main(arguments: list[str]) -> int:
 
     for number in _PASSED_ON:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, pass_on)
+            signal.signal(number, pass_on if alone or number not in _OF_A_TERMINAL else signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
     code = script.wait()
     if code >= 0:

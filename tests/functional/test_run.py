@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.debug.pty_harness import screen
 from tests.support.footprint import marked_processes
 from tests.support.programs import environment, run_python
 from tests.support.waiting import wait_until
@@ -114,3 +115,24 @@ def test_how_it_is_used() -> None:
     assert done.returncode == 0 and "--no-python meshrt run train.py" in done.stdout
     assert run_python("-m", "meshrt.failure.run").returncode == 2
     assert "run   " in run_python("-c", "import sys; from meshrt.cli import main; sys.argv[1:] = []; main()").stdout
+
+
+def test_at_a_terminal_the_script_reads_and_ctrl_c_reaches_it_once(tmp_path: Path) -> None:
+    code = (
+        "count = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: count.append(1))\n"
+        "print('read ' + input('ready? '))\n"
+        "while not count: time.sleep(0.01)\n"
+        "input('again? ')\n"
+        "print(f'interrupted {len(count)} times')"
+    )
+    with screen(*command(tmp_path, code)) as me:
+        me.sees("ready? ")
+        me.types("yes")
+        me.sees("read yes")
+        me.child.sendintr()
+        me.sees("again? ")
+        me.types("now")
+        me.sees("interrupted 1 times")
+        me.ends()
+        assert me.code == 0
