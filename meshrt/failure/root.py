@@ -319,8 +319,9 @@ class Failures:
 
     def _is_own(self, mesh_id: str) -> bool:
         """Whether a mesh is of this program: an error may have come from the script of another one. Any thread."""
-        known = (mesh for incident in self._incidents for mesh in incident.meshes)
-        return self._facts(mesh_id) is not None or any(mesh.mesh_id == mesh_id for mesh in known)
+        with self._changed:
+            known = {mesh.mesh_id for incident in self._incidents for mesh in incident.meshes}
+        return mesh_id in known or self._facts(mesh_id) is not None
 
     def _incident_of(self, about: Reference) -> Incident | None:
         """Return the latest incident with a failure, under the lock."""
