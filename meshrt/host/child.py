@@ -193,7 +193,9 @@ def become_rank(birth: Birth, plumbing: Plumbing, main: Callable[[Birth, Plumbin
         os.close(plumbing.stdout)
         os.close(plumbing.stderr)
         # The kernel closes the files of a process that ends in the order of their numbers: what the agent sees first.
-        plumbing.control = socket.socket(fileno=os.dup(plumbing.control.detach()))
+        number = plumbing.control.detach()
+        plumbing.control = socket.socket(fileno=os.dup(number))
+        os.close(number)
         for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
