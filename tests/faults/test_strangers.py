@@ -197,6 +197,7 @@ def connections(pid: int) -> int:
     return count
 
 
+@pytest.mark.nightly
 def test_silent_connections_are_few_and_short(victims: ActorMesh[Victim]) -> None:
     """200 that never prove anything: at most 64 are kept, calls and new callers go on, none lasts."""
     first = victims.slice(n=0).pid.call_one().get(LONG)

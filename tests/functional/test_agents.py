@@ -107,6 +107,7 @@ class SlowEngine:
         return LocalEngine().place(run_id)
 
 
+@pytest.mark.nightly
 def test_while_an_engine_places_agents_everything_else_goes_on(tmp_path: Path) -> None:
     echo = proc_mesh(n=2).spawn("echo", Echo).get(30)
     doomed = proc_mesh(n=2, engine=LocalEngine(agents=2))

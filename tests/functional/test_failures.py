@@ -175,7 +175,9 @@ def test_what_nobody_waits_for_is_reported_and_the_exit_status_is_not_0(
 
 def test_what_the_script_handles_is_none_of_its_failures(tmp_path: Path) -> None:
     done = program(
-        tmp_path, "try:\n    trainer.step.call(1).get()\nexcept ValueError as error:\n    print('caught', error.rank)"
+        tmp_path,
+        "try:\n    trainer.slice(n=2).everywhere.call_one('raise ValueError(1)').get()\n"
+        "except ValueError as error:\n    print('caught', error.rank)",
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "caught 2\n", "")
 

@@ -68,7 +68,7 @@ def test_the_program_is_shut_down_in_a_finally(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
         PRELUDE + "from meshrt import shutdown_context\ntrainer = proc_mesh(n=4).spawn('trainer', Trainer)\n"
-        "try:\n    trainer.step.call(3).get()\nfinally:\n    shutdown_context()\n"
+        "try:\n    trainer.step.call(3).get()\nfinally:\n    shutdown_context(0.1)\n"
     )
     done = run_python(str(script), env=environment(MESHRT_RUNS=str(tmp_path / "runs")))
     assert done.returncode == 1 and root_of(done.stderr).startswith("ROOT CAUSE  trainer rank 2 (n=2)")

@@ -159,6 +159,7 @@ def test_a_rank_that_dies_meanwhile(engine: LocalEngine) -> None:
     assert [(each.kind, each.same) for each in again.wait()] == [("gone", "was killed by SIGKILL")]
 
 
+@pytest.mark.nightly
 def test_an_agent_that_dies_meanwhile() -> None:
     started(4, LocalEngine(agents=2))
     question = Question("test.later", seconds=5)

@@ -193,6 +193,7 @@ def test_the_odd_ranks_are_named(tmp_path: Path, agents: int) -> None:
     assert text.splitlines()[-1] == "  likely culprits: 3,7,9,12-13 (not where the other 11 are)"
 
 
+@pytest.mark.nightly
 def test_the_root_is_told_who_stands_still(tmp_path: Path) -> None:
     """Nobody has asked: the table is kept by the ranks' pulses, and by those of the host agents."""
     mesh = proc_mesh(n=3)
