@@ -8,7 +8,7 @@ import time
 __all__ = ["Waking"]
 
 #: A processor that idles needs so long to go on, at most, which the kernel does not count as waiting for it; ns.
-#: With 0, in a virtual machine, the peers of a process that had ended were awake before the agent in 10 of 200 programs.
+#: With 0, in a virtual machine, the peers of a process that had ended were awake before the agent in 10 of 200 runs.
 _LATENCY = 5_000_000
 
 
