@@ -79,38 +79,35 @@ def _has_method(cls: type) -> bool:
 
 
 class _Errand:
-    """One failure to be decided on, by whoever comes first. The actor's thread."""
+    """One failure to be decided on. The actor's thread."""
 
     def __init__(self, supervising: Supervising, mailbox: Mailbox, failure: MeshFailure, answer: Answer) -> None:
         self._supervising = supervising
         self._mailbox = mailbox
         self._failure = failure
         self._answer = answer
-        self._taken = threading.Lock()
 
     def run(self) -> None:
         """Ask a class without an event loop."""
-        if self._taken.acquire(blocking=False):
-            token = enter(self._mailbox.executor.lone("__supervise__"))
-            try:
-                self._answer({"handled": bool(self._mailbox.executor.actor.__supervise__(self._failure))}, "")
-            except BaseException as error:  # the failure goes up with it, whatever it is
-                self._raised(error)
-            finally:
-                leave(token)
-                self._mailbox.executor.end_if_forked()
+        token = enter(self._mailbox.executor.lone("__supervise__"))
+        try:
+            self._answer({"handled": bool(self._mailbox.executor.actor.__supervise__(self._failure))}, "")
+        except BaseException as error:  # the failure goes up with it, whatever it is
+            self._raised(error)
+        finally:
+            leave(token)
+            self._mailbox.executor.end_if_forked()
 
     async def run_async(self) -> None:
         """Ask a class with one; its method may be a coroutine function."""
-        if self._taken.acquire(blocking=False):
-            token = enter(self._mailbox.executor.lone("__supervise__"))
-            try:
-                handled = self._mailbox.executor.actor.__supervise__(self._failure)
-                self._answer({"handled": bool(await handled if inspect.isawaitable(handled) else handled)}, "")
-            except BaseException as error:
-                self._raised(error)
-            finally:
-                leave(token)
+        token = enter(self._mailbox.executor.lone("__supervise__"))
+        try:
+            handled = self._mailbox.executor.actor.__supervise__(self._failure)
+            self._answer({"handled": bool(await handled if inspect.isawaitable(handled) else handled)}, "")
+        except BaseException as error:
+            self._raised(error)
+        finally:
+            leave(token)
 
     def _raised(self, error: BaseException) -> None:
         text = one_line(f"{type_name(error)}: {text_of(error)}", _HEADLINE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -36,6 +37,18 @@ def stopped() -> Iterator[ActorMesh[Debugee]]:
 def debug(*commands: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
     arguments = [part for command in commands for part in ("-c", command)]
     return run_python("-m", "meshrt.debug", *arguments, input=input)
+
+
+@contextlib.contextmanager
+def another_program() -> Iterator[subprocess.Popen[str]]:
+    """A program with a mesh, which ends with a line on its standard input."""
+    code = "from meshrt import proc_mesh\nproc_mesh(n=1).initialized.get()\nprint('up', flush=True)\ninput()\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "up\n"
+        yield other
 
 
 @pytest.mark.usefixtures("stopped")
@@ -95,12 +108,7 @@ def test_no_program() -> None:
 
 def test_several_programs() -> None:
     proc_mesh(n=1).initialized.get(WAIT)
-    code = "from meshrt import proc_mesh\nproc_mesh(n=1).initialized.get()\nprint('up', flush=True)\ninput()\n"
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "up\n"
+    with another_program() as other:
         done = debug("list")
         assert done.returncode == 2
         assert f"pid {os.getpid()}" in done.stderr
@@ -122,12 +130,7 @@ def test_several_programs() -> None:
 
 
 def test_a_program_that_does_not_answer_is_waited_for_and_named() -> None:
-    code = "from meshrt import proc_mesh\nproc_mesh(n=1).initialized.get()\nprint('up', flush=True)\ninput()\n"
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "up\n"
+    with another_program() as other:
         other.send_signal(signal.SIGSTOP)
         with screen("-m", "meshrt.debug") as me:
             try:
