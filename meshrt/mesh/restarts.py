@@ -157,7 +157,7 @@ class Rebuilding:
         runtime = current_runtime()
         end_rebuilding(self._target)
         with _lock:
-            _rebuilding[self._target.mesh_id, self._target.name] = self
+            _rebuilding[_key(self._target)] = self
         runtime.tree.allow_restarts(self._target.mesh_id, self._target.shape.ranks(), self._target.name, count)
         for position in range(len(self._target.shape)):
             self._watch(runtime, position)
@@ -171,8 +171,8 @@ class Rebuilding:
         def restarted(incarnation: int, fate: Fate) -> None:
             if not incarnation or self._over:
                 with _lock:
-                    if _rebuilding.get((self._target.mesh_id, self._target.name)) is self:
-                        del _rebuilding[self._target.mesh_id, self._target.name]
+                    if _rebuilding.get(_key(self._target)) is self:
+                        del _rebuilding[_key(self._target)]
                 return
             self._watch(runtime, position)
             # Building takes as long as it takes, and the thread that tells of it is not ours.
@@ -216,13 +216,17 @@ class Rebuilding:
 
 
 def end_rebuilding(target: Target) -> None:
-    """An actor is spawned under a name that had been: the one before is not built again."""
+    """An actor is spawned on ranks that had one of its name: the one before is not built again."""
     with _lock:
-        before = _rebuilding.pop((target.mesh_id, target.name), None)
+        before = _rebuilding.pop(_key(target), None)
     if before is not None:
         before.end()
 
 
 _lock = threading.Lock()
-#: What this process would build again: (mesh id, actor) ->
-_rebuilding: dict[tuple[str, str], Rebuilding] = {}
+#: What this process would build again: an actor may live on several slices, each spawned by itself.
+_rebuilding: dict[tuple[str, str, tuple[int, ...]], Rebuilding] = {}
+
+
+def _key(target: Target) -> tuple[str, str, tuple[int, ...]]:
+    return target.mesh_id, target.name, tuple(target.shape.ranks())

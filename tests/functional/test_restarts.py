@@ -235,6 +235,15 @@ def test_an_actor_that_was_stopped_is_not_built_again() -> None:
     assert isinstance(again.add.call_one().exception(WAIT), ProcessDied)
 
 
+def test_slices_that_were_spawned_by_themselves_are_built_again_each() -> None:
+    mesh = proc_mesh(n=2)
+    first = mesh.slice(n=0).spawn("counter", Counter, [0], max_restarts=1).get(WAIT)
+    second = mesh.slice(n=1).spawn("counter", Counter, [100], max_restarts=1).get(WAIT)
+    for counter, count in ((first, 1), (second, 101)):
+        assert isinstance(counter.die.call_one().exception(WAIT), ProcessDied)
+        assert counter.add.call_one().get(WAIT) == count
+
+
 def test_one_of_two_actors_was_stopped() -> None:
     mesh = proc_mesh(n=1)
     stays = mesh.spawn("stays", Counter, [0], max_restarts=3).get(WAIT)
