@@ -36,10 +36,12 @@ if TYPE_CHECKING:
         NotAnEndpointError,
         ProcessDied,
         ProtocolError,
+        ReferenceLost,
         ResultNotSerializable,
         SelectionError,
         ShutdownError,
         SpawnError,
+        StoreFull,
         SupervisionError,
         UsageError,
     )
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     from meshrt.mesh.this_proc import this_proc
     from meshrt.mesh.value_mesh import ValueMesh
     from meshrt.selection import Extent, MeshTrait, Point, Shape, Slice
+    from meshrt.store.put import put
+    from meshrt.store.refs import ObjectRef
 
 _HOME = {
     "Actor": "meshrt.actor.actor",
@@ -62,6 +66,7 @@ _HOME = {
     "HostMesh": "meshrt.mesh.proc_mesh",
     "LocalEngine": "meshrt.engine.local",
     "MeshTrait": "meshrt.selection",
+    "ObjectRef": "meshrt.store.refs",
     "Point": "meshrt.selection",
     "ProcMesh": "meshrt.mesh.proc_mesh",
     "Shape": "meshrt.selection",
@@ -76,6 +81,7 @@ _HOME = {
     "debug_client": "meshrt.debug.prompt.entry",
     "endpoint": "meshrt.actor.endpoint",
     "proc_mesh": "meshrt.mesh.proc_mesh",
+    "put": "meshrt.store.put",
     "Restart": "meshrt.mesh.restarts",
     "record": "meshrt.failure.telling",
     "shutdown_context": "meshrt.mesh.program",
@@ -104,10 +110,12 @@ __all__ = [
     "MeshStopped",
     "MeshTrait",
     "NotAnEndpointError",
+    "ObjectRef",
     "Point",
     "ProcMesh",
     "ProcessDied",
     "ProtocolError",
+    "ReferenceLost",
     "Restart",
     "ResultNotSerializable",
     "SelectionError",
@@ -115,6 +123,7 @@ __all__ = [
     "ShutdownError",
     "Slice",
     "SpawnError",
+    "StoreFull",
     "SupervisionError",
     "UsageError",
     "ValueMesh",
@@ -127,6 +136,7 @@ __all__ = [
     "debug_client",
     "endpoint",
     "proc_mesh",
+    "put",
     "record",
     "shutdown_context",
     "this_host",

@@ -16,6 +16,8 @@
     |  |- LinkLost                the connection broke although the process lives
     |  `- MeshStopped             stop() was called
     |- SpawnError                 (RuntimeError) the processes could not be started
+    |- StoreFull                  (MemoryError) no shared memory is left for an object
+    |- ReferenceLost              what a reference stands for is gone
     |- CallTimeout                (TimeoutError) ranks that have not answered
     |- ProtocolError              foreign, broken or oversized bytes
     |  `- AuthenticationError     the peer does not hold the secret
@@ -48,11 +50,13 @@ __all__ = [
     "ProcessDied",
     "ProtocolError",
     "RankPlace",
+    "ReferenceLost",
     "RemoteException",
     "ResultNotSerializable",
     "SelectionError",
     "ShutdownError",
     "SpawnError",
+    "StoreFull",
     "SupervisionError",
     "UsageError",
     "describe_exit",
@@ -429,6 +433,35 @@ class MeshStopped(SupervisionError):
 
 class SpawnError(MeshError, RuntimeError):
     """The processes of a mesh could not be started; those that had started were stopped."""
+
+
+class StoreFull(MeshError, MemoryError):
+    """Shared memory for an object was refused; nothing was stored.
+
+    Attributes:
+        size: Bytes that were asked for.
+        limit: Bytes that ``what`` allows.
+        used: Bytes that the store of this host has already.
+        what: What refuses it.
+    """
+
+    def __init__(self, size: int, limit: int, used: int, what: str) -> None:
+        super().__init__(size, limit, used, what)
+        self.size = size
+        self.limit = limit
+        self.used = used
+        self.what = what
+
+    def __str__(self) -> str:
+        asked, limit, used = (f"{count / (1 << 20):.1f} MiB" for count in (self.size, self.limit, self.used))
+        return (
+            f"the store has no room for {asked} more: it has {used}, and {self.what} is {limit}; "
+            "drop references, raise the limit, or let it spill to files (MESHRT_STORE_SPILL=1, put(spill=True))"
+        )
+
+
+class ReferenceLost(MeshError):
+    """The object that a reference stands for is gone: the host agent that kept it has ended."""
 
 
 class CallTimeout(MeshError, TimeoutError):

@@ -147,6 +147,10 @@ def call_timeout(cls: type[errors.CallTimeout]) -> list[errors.MeshError]:
 
 
 #: How instances of each class are made. A class that inherits its constructor uses the entry of its nearest base.
+def store_full(cls: Any) -> list[errors.MeshError]:
+    return [cls(3 << 20, 4 << 20, 2 << 20, "the limit")]
+
+
 SAMPLES: dict[type[errors.MeshError], Callable[..., list[errors.MeshError]]] = {
     errors.MeshError: plain,
     errors.SelectionError: selection_error,
@@ -154,6 +158,7 @@ SAMPLES: dict[type[errors.MeshError], Callable[..., list[errors.MeshError]]] = {
     errors.SupervisionError: supervision_error,
     errors.ProcessDied: process_died,
     errors.CallTimeout: call_timeout,
+    errors.StoreFull: store_full,
 }
 
 ERRORS = sorted(

@@ -20,8 +20,9 @@ from typing import Any
 
 from meshrt.errors import ProtocolError
 from meshrt.transport.link import Link
+from meshrt.transport.process import current_runtime
 from meshrt.wire.frames import Frame
-from meshrt.wire.messages import CALL, INIT
+from meshrt.wire.messages import CALL, INIT, STORED
 
 __all__ = ["Callers", "Message"]
 
@@ -107,6 +108,9 @@ class Callers:
     def _enqueue(self, messages: Iterable[Message]) -> None:
         for message in messages:
             kind = message[1].kind
+            if kind & STORED:
+                message = message[0], current_runtime().store.claim(message[1])
+                kind = message[1].kind
             if kind == INIT:
                 self._begun = True
             if kind == CALL and not self._begun:

@@ -22,9 +22,11 @@ from meshrt.actor.errors import describe_exception, number_failure, tell_stray
 from meshrt.errors import ProtocolError, RemoteException
 from meshrt.hooks import Raised, hooks
 from meshrt.selection import Shape, Slice
+from meshrt.transport.link import Link, peer_of
+from meshrt.transport.process import current_runtime
 from meshrt.wire import codec
 from meshrt.wire.frames import Frame, pack_header, split_frames
-from meshrt.wire.messages import ERROR, NO_ERROR, NO_REPLY, RESULT, error_to_wire
+from meshrt.wire.messages import ERROR, NO_ERROR, NO_REPLY, RESULT, STORED, error_to_wire
 
 __all__ = ["Execution", "Executor", "Parts"]
 
@@ -43,6 +45,7 @@ class Execution:
     __slots__ = (
         "args",
         "call_id",
+        "caller",
         "context",
         "failure",
         "interrupted",
@@ -74,10 +77,18 @@ class Execution:
         self.is_async = is_async
         #: ... in a task of its own.
         self.is_concurrent = False
+        #: The link that it came over.
+        self.caller: Link | None = None
         #: Cancelled by the end of the rank.
         self.interrupted = False
         #: The number of its failure, once it has raised.
         self.failure = ""
+
+
+def _pid_behind(link: Link | None) -> list[int]:
+    """Return the pid of a caller; nothing if it cannot be seen from here (0: it is in another namespace)."""
+    pid = 0 if link is None or link.closed else peer_of(link.sock)[0]
+    return [pid] if pid else []
 
 
 class Executor:
@@ -315,14 +326,17 @@ class Executor:
             return None
         if value is None:
             return [pack_header(RESULT, [execution.call_id, None])]
+        caller = execution.caller
         try:
-            parts, lengths = codec.encode(value)
+            parts, lengths, loans, _ = current_runtime().store.encode(value, "result", lambda: _pid_behind(caller))
         except KeyboardInterrupt as error:  # raised by the value's own __reduce__
             return self.failed(execution, error)
         except codec.EncodeError as error:
             self._number(execution, error)
             remote = RemoteException("TypeError", str(error), "", failure=execution.failure)
             return split_frames(ERROR, [execution.call_id, error_to_wire(remote), [], "result"], [])
+        if loans is not None:
+            return split_frames(RESULT | STORED, [execution.call_id, lengths, loans], parts)
         return split_frames(RESULT, [execution.call_id, lengths], parts)
 
     def failed(self, execution: Execution, error: BaseException, kind: str = "") -> Parts | None:

@@ -166,7 +166,10 @@ class Mailbox:
     def _decode(self, link: Link, frame: Frame) -> Execution | Parts | None:
         try:
             if frame.kind == CALL:
-                return self.executor.decode_call(frame)
+                work = self.executor.decode_call(frame)
+                if isinstance(work, Execution):
+                    work.caller = link
+                return work
             if frame.kind == INIT:
                 return self.executor.decode_init(frame)
             raise ProtocolError(f"an actor is sent no messages of kind {frame.kind}")

@@ -44,9 +44,10 @@ from meshrt.errors import MeshError
 from meshrt.hooks import UNRAISABLE, ActorState, Answer, Body, EndpointCall, hooks
 from meshrt.host.child import Birth, Plumbing
 from meshrt.host.pulse import STACK_SIGNAL
+from meshrt.store.store import Store
 from meshrt.transport.fate import Fate
 from meshrt.transport.faults import lost_ranks
-from meshrt.transport.process import ProcessRuntime, set_runtime
+from meshrt.transport.process import INCARNATION, ProcessRuntime, set_runtime
 from meshrt.wire.codec import text_of
 from meshrt.wire.messages import error_to_wire
 
@@ -136,6 +137,15 @@ class RankProcess:
         self.runtime.host = birth.host
         self.runtime.mesh_id = birth.mesh_id
         self.runtime.rank = birth.rank
+        self.runtime.store = Store(
+            birth.directory,
+            birth.run_directory,
+            birth.secret,
+            lambda _seconds: birth.agent_pid,
+            self.control.call_later,
+            again=INCARNATION in birth.env,
+        )
+        self.runtime.driver.claim = self.runtime.store.claim
         self.runtime.driver.on_error = self._on_error
         set_runtime(self.runtime, on_fork=self._in_forked_child)
         signal.signal(signal.SIGTERM, self._on_term)

@@ -15,8 +15,9 @@ from typing import Any
 from meshrt.actor.callers import Message
 from meshrt.errors import ProtocolError
 from meshrt.transport.link import Link
+from meshrt.transport.process import current_runtime
 from meshrt.wire.frames import Frame, pack_header, split_frames
-from meshrt.wire.messages import CALL, ERROR, INIT, NO_ERROR, NO_REPLY, RESULT, STATE, STOP
+from meshrt.wire.messages import CALL, ERROR, INIT, NO_ERROR, NO_REPLY, RESULT, STATE, STOP, STORED
 
 __all__ = ["StoppedActors"]
 
@@ -82,6 +83,9 @@ class StoppedActors:
 
     def _serve(self, actor: str, messages: list[Message]) -> None:
         for index, (link, frame) in enumerate(messages):
+            if frame.kind & STORED:
+                frame = current_runtime().store.claim(frame)
+                messages[index] = link, frame
             if frame.kind == INIT:
                 self._begin_anew(actor, messages[index:])
                 return

@@ -31,6 +31,7 @@ from meshrt.host.rootlink import RootGoneError, RootLink
 from meshrt.host.starting import Starter
 from meshrt.host.strays import Strays
 from meshrt.host.waking import Waking
+from meshrt.store.server import StoreServer
 from meshrt.transport.fate import Fate
 from meshrt.wire.frames import Frame
 from meshrt.wire.messages import Address, control_frame, unpack_control
@@ -86,6 +87,8 @@ class Agent:
         self._waking = Waking()
         self._timers: list[tuple[float, Callable[[], None]]] = []
         self._facts: dict[str, Any] = {}
+        #: Shared memory of its ranks and of the root, once it knows where it may listen.
+        self._store: StoreServer | None = None
         self._root_pidfd = -1
         #: Did the root say goodbye? Then it cleans up behind itself.
         self._root_lives = False
@@ -125,6 +128,8 @@ class Agent:
         sys.argv[:] = message["argv"]
         self._root_pidfd = os.pidfd_open(message["root_pid"])
         self._selector.register(self._root_pidfd, selectors.EVENT_READ, self._on_root_exit)
+        self._store = StoreServer(self._selector, message["directory"], message["secret"], message["store_limit"])
+        self._root.tell({"t": "serves"})
 
     def _on_bye(self, _message: dict[str, Any]) -> None:
         self._root_lives = True
@@ -350,6 +355,8 @@ class Agent:
 
     def _tick(self) -> None:
         self._out_of_memory.look()
+        if self._store is not None:
+            self._store.tick()
         self._pulse.tick(tuple(self._children.values()))
         self._later(self._pulse.interval(len(self._children)), self._tick)
 

@@ -62,6 +62,8 @@ class AgentLink:
         self._on_rank = on_rank
         self._on_gone = on_gone
         self._loop: Any = None
+        #: It has said that its store listens.
+        self.serves = False
         self.gone = False
 
     def attach(self, loop: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 import msgpack
@@ -26,18 +26,20 @@ from meshrt.mesh.remote_errors import actor_error, add_others
 from meshrt.mesh.target import Target
 from meshrt.mesh.value_mesh import ValueMesh
 from meshrt.selection import fold_ranks
+from meshrt.store.lease import Lease
+from meshrt.store.refs import mentions, references_exist
+from meshrt.store.store import Parcel
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
 from meshrt.transport.process import ProcessRuntime, current_runtime
 from meshrt.transport.waiting import Waiting
 from meshrt.wire import codec
 from meshrt.wire.frames import Frame, split_frames, split_packed
-from meshrt.wire.messages import CALL, INIT, NO_REPLY, RESULT, STOP, error_from_wire
+from meshrt.wire.messages import CALL, INIT, NO_REPLY, RESULT, STOP, STORED, error_from_wire
 
 __all__ = [
     "MeshCall",
     "OneCall",
-    "PackedInit",
     "QuietCall",
     "StreamCall",
     "broadcast",
@@ -49,7 +51,7 @@ __all__ = [
 
 R = TypeVar("R")
 T = TypeVar("T")
-_NO_ARGUMENTS = codec.encode(((), {}))
+_NO_ARGUMENTS = Parcel(*codec.encode(((), {})))
 #: Shared by all threads: it packs integers and lists of them here, in one piece of C.
 _pack = msgpack.Packer().pack
 
@@ -57,7 +59,7 @@ _pack = msgpack.Packer().pack
 class _Answers(Future[T]):
     """The answers of the ranks of a target; finished when all are there, or at the first failure."""
 
-    __slots__ = ("_endpoint", "_failed", "_frames", "_left", "_lost", "_sent", "_target")
+    __slots__ = ("_endpoint", "_failed", "_frames", "_left", "_lost", "_sent", "_target", "kept")
     disturbable = True
 
     def __init__(self, driver: Driver, target: Target, endpoint: str) -> None:
@@ -70,6 +72,8 @@ class _Answers(Future[T]):
         #: Those that have raised, the first one first.
         self._failed: list[tuple[int, Frame]] = []
         self._lost: list[tuple[int, Fate, bool]] = []
+        #: What of its arguments is in shared memory, until all have answered.
+        self.kept: Sequence[Lease] = ()
 
     def deliver(self, position: int, frame: Frame) -> None:
         """An answer has come (`meshrt.transport.driver.Receiver`)."""
@@ -77,6 +81,7 @@ class _Answers(Future[T]):
             self._frames[position] = frame
             self._left -= 1
             if not self._left:
+                self.kept = ()
                 self.finish()
         else:
             self._failed.append((position, frame))
@@ -226,6 +231,8 @@ class StreamCall(Generic[R]):
         self._waiting = deque(self._futures)
         self._arrived: dict[int, tuple[int, Frame | Fate, bool]] = {}
         self._answered: set[int] = set()
+        #: As in `_Answers`.
+        self.kept: Sequence[Lease] = ()
 
     def __iter__(self) -> Iterator[Future[R]]:
         return iter(self._futures)
@@ -257,6 +264,8 @@ class StreamCall(Generic[R]):
 
     def _arrive(self, position: int, what: Frame | Fate, sent: bool) -> None:
         future = self._waiting.popleft()
+        if not self._waiting:
+            self.kept = ()
         if isinstance(what, Frame) and what.kind != RESULT:
             _note_failure(future._driver, what, self._target, self._endpoint)
         self._answered.add(position)
@@ -327,6 +336,11 @@ def on_event_loop() -> bool:
     return asyncio_events is not None and asyncio_events._get_running_loop() is not None
 
 
+def _holders(runtime: ProcessRuntime, target: Target) -> list[int] | None:
+    """Return the pids that a message to the target is for."""
+    return runtime.driver.pids_of(target.links(runtime.driver), block=not on_event_loop())
+
+
 def _send(target: Target, runtime: ProcessRuntime, frame: list[Any], call_id: int, receiver: Any) -> None:
     driver = runtime.driver
     send = driver.send
@@ -346,8 +360,10 @@ def send_call(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict
     """Send a CALL and return its future: ``kind`` is `MeshCall`, `OneCall` or `StreamCall`."""
     runtime = current_runtime()
     call_id = next(runtime.call_ids)
-    frame = _call_frame(target, endpoint, args, kwargs, call_id, 0)
+    parcel = _encode_arguments(target, endpoint, args, kwargs, lambda: _holders(runtime, target))
+    frame = _call_frame(target, endpoint, parcel, call_id, 0)
     receiver = kind(runtime.driver, target, endpoint)
+    receiver.kept = parcel.kept
     _send(target, runtime, frame, call_id, receiver)
     if hooks.call_sent:
         hooks.run(hooks.call_sent, receiver)
@@ -358,26 +374,42 @@ def broadcast(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict
     """Send a CALL whose answer nobody wants; an exception is reported by the root."""
     runtime = current_runtime()
     call_id = next(runtime.call_ids)
-    frame = _call_frame(target, endpoint, args, kwargs, call_id, NO_REPLY)
-    _send(target, runtime, frame, call_id, None)
+
+    def holders() -> list[int]:
+        pids = _holders(runtime, target)
+        if pids is None and references_exist():
+            raise UsageError(
+                f"{target.name}.{endpoint}.broadcast() on an event loop, before the actor was built: nobody would know "
+                "when a reference has arrived; await the actor first"
+            )
+        return pids or []
+
+    parcel = _encode_arguments(target, endpoint, args, kwargs, holders)
+    _send(target, runtime, _call_frame(target, endpoint, parcel, call_id, NO_REPLY), call_id, None)
 
 
-def _call_frame(
-    target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict[str, Any], call_id: int, flags: int
-) -> list[Any]:
-    parts, lengths = _encode_arguments(target, endpoint, args, kwargs)
+def _call_frame(target: Target, endpoint: str, parcel: Parcel, call_id: int, flags: int) -> list[Any]:
+    parts, lengths, loans, _ = parcel
     # The header as msgpack.packb([call_id, endpoint, view, lengths, flags]), its constant middle packed once.
-    header = b"".join((b"\x95", _pack(call_id), target.middle(endpoint), _pack(lengths), _pack(flags)))
-    return split_packed(CALL, header, parts)
+    if loans is None:
+        header = b"".join((b"\x95", _pack(call_id), target.middle(endpoint), _pack(lengths), _pack(flags)))
+        return split_packed(CALL, header, parts)
+    header = b"".join((b"\x96", _pack(call_id), target.middle(endpoint), *map(_pack, (lengths, flags, loans))))
+    return split_packed(CALL | STORED, header, parts)
 
 
 def _encode_arguments(
-    target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[list[bytes | memoryview], list[int]]:
+    target: Target,
+    endpoint: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    holders: Callable[[], list[int] | None],
+) -> Parcel:
     if not args and not kwargs:
         return _NO_ARGUMENTS
     try:
-        return codec.encode((args, kwargs))
+        parcel: Parcel = current_runtime().store.encode((args, kwargs), "argument", holders)
+        return parcel
     except codec.EncodeError as error:
         raise ArgumentNotSerializable(_name_culprit(target, endpoint, args, kwargs, error)) from error.__cause__
 
@@ -387,33 +419,35 @@ def _name_culprit(target: Target, endpoint: str, args: Any, kwargs: Any, error: 
     named += [(f"argument {name!r}", value) for name, value in kwargs.items()]
     for label, value in named:
         try:
-            codec.encode(value)
+            with mentions():
+                codec.encode(value)
         except codec.EncodeError as own:
             return f"{target.name}.{endpoint}(): {label}: {own}"
     return f"{target.name}.{endpoint}(): {error}"
 
 
-PackedInit = tuple[list[Any], list[int]]
-"""What an INIT carries, as `codec.encode` has made it."""
-
-
-def pack_init(target: Target, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], setup: Any) -> PackedInit:
+def pack_init(target: Target, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], setup: Any) -> Parcel:
     """Pickle what an actor is built from. Raises ArgumentNotSerializable."""
     try:
-        return codec.encode((setup, cls, args, kwargs))
+        # Its ranks may not be born yet, and those that are started again are sent it once more.
+        parcel: Parcel = current_runtime().store.encode((setup, cls, args, kwargs), "argument", lambda: None)
+        return parcel
     except codec.EncodeError as error:
         raise ArgumentNotSerializable(_name_culprit(target, "__init__", args, kwargs, error)) from error.__cause__
 
 
 def send_init(
-    target: Target, class_name: str, packed: PackedInit, kind: Callable[[Driver, Target, str], InitCall] = InitCall
+    target: Target, class_name: str, packed: Parcel, kind: Callable[[Driver, Target, str], InitCall] = InitCall
 ) -> InitCall:
     """Send an INIT: build the actor on every rank of the target."""
     runtime = current_runtime()
     call_id = next(runtime.call_ids)
-    parts, lengths = packed
+    parts, lengths, loans, kept = packed
     receiver = kind(runtime.driver, target, "__init__")
-    _send(target, runtime, split_frames(INIT, [call_id, class_name, target.view, lengths], parts), call_id, receiver)
+    receiver.kept = kept
+    header = [call_id, class_name, target.view, lengths]
+    frame = split_frames(INIT, header, parts) if loans is None else split_frames(INIT | STORED, [*header, loans], parts)
+    _send(target, runtime, frame, call_id, receiver)
     return receiver
 
 

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshrt.errors import ActorError, LinkLost, MeshError, ProcessDied, RankPlace, SupervisionError, UsageError
-from meshrt.mesh.call import PackedInit, QuietCall, send_init
+from meshrt.mesh.call import QuietCall, send_init
 from meshrt.mesh.target import Target
+from meshrt.store.store import Parcel
 from meshrt.transport.fate import Fate
 from meshrt.transport.process import ProcessRuntime, current_runtime
 from meshrt.wire.messages import Address, error_to_wire
@@ -141,14 +142,13 @@ class Rebuilding:
         self,
         target: Target,
         class_name: str,
-        packed: PackedInit,
+        packed: Parcel,
         told: Callable[[Restart], object] | None,
     ) -> None:
         self._target = target
         self._class_name = class_name
-        parts, lengths = packed
         # Copies: what the script has given may change before it is sent again.
-        self._packed = [bytes(part) for part in parts], lengths
+        self._packed = packed._replace(parts=[bytes(part) for part in packed.parts])
         self._told = told
         self._over = False
 

@@ -45,6 +45,8 @@ from meshrt.mesh.spec import MeshSpec, check_limits
 from meshrt.mesh.supervision import Supervision
 from meshrt.mesh.terminal import Terminal
 from meshrt.selection import Shape
+from meshrt.store.limits import store_limit
+from meshrt.store.store import Store
 from meshrt.transport import directories
 from meshrt.transport.fate import Fate
 from meshrt.transport.process import INCARNATION, ProcessRuntime, set_runtime
@@ -71,6 +73,8 @@ class Root:
     """The program's root. Methods may be called from any thread unless said otherwise."""
 
     def __init__(self) -> None:
+        #: First of all: the user may have asked for something that cannot be read.
+        self._store_limit = store_limit()
         self.run_id = secrets.token_hex(4)
         self.pid = os.getpid()
         self._runtime_directory = directories.create_runtime(self.run_id)
@@ -80,6 +84,11 @@ class Root:
         self._tree = RootTree(self)
         self.runtime = ProcessRuntime(self.run_id, self.directory, self._secret, self._tree, is_root=True)
         self.driver = self.runtime.driver
+        self._store_serves = threading.Event()
+        self.runtime.store = Store(
+            self.directory, str(self.run_directory), self._secret, self._store_agent, self._tree.call_later
+        )
+        self.driver.claim = self.runtime.store.claim
         self.registry = Registry()
         self.terminal = Terminal()
         self.services = Services(self.run_id, self.run_directory, self.registry, self.driver, self.terminal)
@@ -256,9 +265,16 @@ class Root:
                 "argv": _short(sys.argv) or [""],
                 "host": placed.host,
                 "root_pid": self.pid,
+                "store_limit": self._store_limit,
             }
         )
         return link
+
+    def _store_agent(self, seconds: float) -> int:
+        """Return the pid of the agent whose store knows what the script writes; 0: none serves within so long."""
+        if seconds and self._placement.all() and threading.current_thread() is not self._thread:
+            self._store_serves.wait(seconds)
+        return next((agent.process.pid for agent in self._placement.all() if agent.serves), 0)
 
     def _check_open(self) -> None:
         if self.closed or sys.is_finalizing():
@@ -375,6 +391,9 @@ class Root:
                 self.lifecycle.pulse(message)
             case "gathered":
                 self.services.gathers.received(message)
+            case "serves":
+                agent.serves = True
+                self._store_serves.set()
             case "pong":
                 self._agents_pulse.answered(agent)
             case "warning":
@@ -443,7 +462,7 @@ class Root:
             self._thread.join(5.0)
         self._placement.end()
         self.terminal.close()
-        self.driver.close()
+        self.runtime.close()
         set_runtime(None)
         directories.remove_tree(self._runtime_directory)
         if directories.is_empty(self.run_directory):

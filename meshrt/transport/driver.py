@@ -30,7 +30,7 @@ from meshrt.transport.outlink import OutLink, Receiver
 from meshrt.transport.waiting import Waiting
 from meshrt.wire.frames import Frame
 from meshrt.wire.handshake import ROLE_DATA, ClientHandshake
-from meshrt.wire.messages import STATE
+from meshrt.wire.messages import STATE, STORED
 
 __all__ = ["SUSPECT_SECONDS", "Driver", "Tree"]
 
@@ -79,6 +79,8 @@ class Driver(Waiting):
         super().__init__(tree.switch)
         self._secret = secret
         self._tree = tree
+        #: Takes what has come with an answer in shared memory.
+        self.claim: Callable[[Frame], Frame] = _not_claimed
         self._links: dict[tuple[str, int, str], OutLink] = {}
         self._by_fd: dict[int, OutLink] = {}
         self._links_lock = threading.Lock()
@@ -193,6 +195,21 @@ class Driver(Waiting):
                 if out.link is not None:
                     out.link.keep_backlog()
 
+    def pids_of(self, outs: list[OutLink], *, block: bool) -> list[int] | None:
+        """Return the pids behind some links; those that have ended are left out.
+
+        Args:
+            block: Whether this thread may wait until the ranks are born.
+        Returns:
+            None: They are not known yet.
+        """
+        opened = _Opened(outs)
+        if not opened.finished:
+            if not block:
+                return None
+            self.wait(opened, None)
+        return [out.pid for out in outs if out.pid]
+
     def unwritten(self, mesh_id: str) -> bool:
         """Whether something that was sent to a rank of this mesh has not left this process. Any thread."""
         outs = [out for key, out in list(self._links.items()) if key[0] == mesh_id]
@@ -272,10 +289,11 @@ class Driver(Waiting):
             out.asleep, out.stopped, out.writing = True, False, False
         link.close()
 
-    @staticmethod
-    def _dispatch(out: OutLink, frames: list[Frame]) -> None:
+    def _dispatch(self, out: OutLink, frames: list[Frame]) -> None:
         outstanding = out.outstanding
         for frame in frames:
+            if frame.kind & STORED:
+                frame = self.claim(frame)
             entry = outstanding.pop(frame.header[0], None)
             if entry is not None:
                 entry[0].deliver(entry[1], frame)
@@ -294,6 +312,7 @@ class Driver(Waiting):
         proof = handshake.receive_data(data)
         if not handshake.done:
             return []
+        out.pid = handshake.server_pid
         with self._links_lock:
             written = link.send([proof])
             for parts in out.early or ():
@@ -398,6 +417,7 @@ class Driver(Waiting):
             out.early = []
             out.asleep, out.stopped, out.writing, out.eof = True, False, False, False
             out.link = out.handshake = out.fate = None
+            out.pid = 0
         if link is not None:
             link.close()
         self._lose(out, fate, opened)
@@ -429,6 +449,21 @@ class Driver(Waiting):
             if out.link is not None:
                 out.link.sock.close()
         self._close_poll()
+
+
+class _Opened:
+    """Finished when these links are open, or never will be."""
+
+    def __init__(self, outs: list[OutLink]) -> None:
+        self._outs = outs
+
+    @property
+    def finished(self) -> bool:
+        return all(out.pid or out.fate is not None for out in self._outs)
+
+
+def _not_claimed(_frame: Frame) -> Frame:
+    raise ProtocolError("an answer in shared memory, which this process does not have")
 
 
 class _Written:

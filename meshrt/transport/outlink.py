@@ -38,6 +38,7 @@ class OutLink:
         "link",
         "outstanding",
         "path",
+        "pid",
         "stopped",
         "writing",
     )
@@ -45,6 +46,8 @@ class OutLink:
     def __init__(self, key: tuple[str, int, str], path: str) -> None:
         self.key = key
         self.path = path
+        #: Who serves it; 0 before it is open.
+        self.pid = 0
         self.link: Link | None = None
         #: Not None until the link is open.
         self.handshake: ClientHandshake | None = None

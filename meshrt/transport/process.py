@@ -75,6 +75,8 @@ class ProcessRuntime:
         self.pid = os.getpid()
         self.driver = Driver(secret, tree)
         self.call_ids = itertools.count(1)
+        #: The process's part in the shared memory of its host (`meshrt.store`).
+        self.store: Any = None
         #: Kept here by `meshrt.mesh`: who owns the meshes of a rank, and the root's process as a mesh of one.
         self.owner: Any = None
         self.own_mesh: Any = None
@@ -82,6 +84,8 @@ class ProcessRuntime:
     def close(self) -> None:
         """Close the links of this process."""
         self.driver.close()
+        if self.store is not None:
+            self.store.close()
 
 
 _runtime: ProcessRuntime | None = None
@@ -132,6 +136,8 @@ def _in_forked_child() -> None:
     if runtime is not None:
         _forked = True
         runtime.driver.abandon()
+        if runtime.store is not None:
+            runtime.store.abandon()
         for function in _after_fork:
             function()
 

@@ -14,11 +14,27 @@ import io
 import pickle
 import sys
 import types
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol
 
 from meshrt.wire import source
 
-__all__ = ["EncodeError", "decode", "describe", "encode", "own_attribute", "ship_by_value", "text_of", "warm_up"]
+__all__ = [
+    "EncodeError",
+    "Outside",
+    "Part",
+    "decode",
+    "describe",
+    "encode",
+    "flat",
+    "lay_out",
+    "own_attribute",
+    "pickled",
+    "ship_by_value",
+    "text_of",
+    "unpickled",
+    "warm_up",
+]
 
 Part = bytes | memoryview
 
@@ -32,6 +48,23 @@ class EncodeError(Exception):
     """An object that neither pickle nor cloudpickle takes. ``text`` says which and why, without the object."""
 
 
+class Outside(Protocol):
+    """A payload of which parts stand elsewhere, see `meshrt.store`."""
+
+    @property
+    def payload(self) -> memoryview | bytes:
+        """Return the part that came along."""
+
+    def bytes_at(self, place: list[int]) -> memoryview:
+        """Return a part that did not, to read. ``place``: what stands for its length."""
+
+    def __enter__(self) -> object:
+        """References in what is unpickled belong to this message now."""
+
+    def __exit__(self, *exc_info: object) -> None:
+        """... and no longer."""
+
+
 def encode(value: Any) -> tuple[list[Part], list[int]]:
     """Pickle ``value``.
 
@@ -40,6 +73,12 @@ def encode(value: Any) -> tuple[list[Part], list[int]]:
     Raises:
         EncodeError: It cannot be pickled.
     """
+    data, buffers = pickled(value)
+    return lay_out(data, buffers)
+
+
+def pickled(value: Any) -> tuple[bytes, list[memoryview]]:
+    """Return the pickle of ``value``, and what belongs beside it. Raises EncodeError."""
     buffers: list[memoryview] = []
 
     def out_of_band(buffer: pickle.PickleBuffer) -> bool:
@@ -59,6 +98,11 @@ def encode(value: Any) -> tuple[list[Part], list[int]]:
     if data is None or b"__main__" in data or _by_value_modules():
         buffers.clear()
         data = _cloudpickle(value, out_of_band)
+    return data, buffers
+
+
+def lay_out(data: bytes, buffers: Sequence[memoryview]) -> tuple[list[Part], list[int]]:
+    """Return the parts to send, padding included, and their lengths."""
     if not buffers:
         return [data], [len(data)]
     parts: list[Part] = [data]
@@ -72,17 +116,36 @@ def encode(value: Any) -> tuple[list[Part], list[int]]:
     return parts, lengths
 
 
-def decode(payload: memoryview | bytes, lengths: list[int]) -> Any:
+def decode(payload: memoryview | bytes | Outside, lengths: list[Any]) -> Any:
     """Unpickle what `encode` made. Runs foreign code: only for authenticated peers, never on a control thread."""
+    if not isinstance(payload, memoryview | bytes):
+        with payload:
+            return _load(memoryview(payload.payload), lengths, payload)
     if len(lengths) == 1:
         return pickle.loads(payload)
-    view = memoryview(payload)
+    return _load(memoryview(payload), lengths, None)
+
+
+def _load(view: memoryview, lengths: list[Any], outside: Outside | None) -> Any:
     buffers = []
     position = 0
     for length in lengths:
+        if outside is not None and isinstance(length, list):
+            buffers.append(outside.bytes_at(length))
+            continue
         buffers.append(view[position : position + length])
         position += length + -length % _ALIGN
-    return pickle.loads(buffers[0], buffers=buffers[1:])
+    return unpickled(buffers[0], buffers[1:])
+
+
+def unpickled(data: memoryview, buffers: Sequence[memoryview]) -> Any:
+    """Inverse of `pickled`. As `decode`: it runs foreign code."""
+    return pickle.loads(data, buffers=buffers)
+
+
+def flat(buffer: memoryview) -> memoryview:
+    """Return the memory of a contiguous buffer as plain bytes."""
+    return pickle.PickleBuffer(buffer).raw()
 
 
 def own_attribute(error: BaseException, name: str) -> Any:

@@ -60,11 +60,11 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Frame(NamedTuple):
-    """One message as received. ``payload`` is the receiver's own memory."""
+    """One message as received. ``payload`` is the receiver's memory, or what stands for it if parts are elsewhere."""
 
     kind: int
     header: Any
-    payload: memoryview | bytes
+    payload: Any
 
 
 def pack_header(kind: int, header: Any, payload_length: int = 0) -> bytes:

@@ -8,6 +8,9 @@
 
     T = magic, role, endpoint as dialled, both nonces, each with its length
 
+The last four bytes of the server's nonce are its pid: who shares memory with it has to say with whom. The kernel tells
+the server who has connected, but the client only who has made the listening socket, which is the host agent.
+
 The server proves first, so a client never speaks to a stranger; the endpoint is inside the proof, so a proof cannot be
 relayed to another endpoint. At most 256 bytes are taken from a peer that has proved nothing; who listens gives it
 `HANDSHAKE_SECONDS`, and keeps `UNPROVED_MAX` of them at most: beyond, the oldest is dropped.
@@ -18,6 +21,7 @@ States: client ``hello -> proof -> done``, server ``hello -> proof -> done``; an
 from __future__ import annotations
 
 import hmac
+import os
 import secrets
 
 from meshrt.errors import AuthenticationError
@@ -26,6 +30,7 @@ __all__ = [
     "HANDSHAKE_SECONDS",
     "MAGIC",
     "ROLE_DATA",
+    "ROLE_STORE",
     "ROLE_TOOL",
     "UNPROVED_MAX",
     "ClientHandshake",
@@ -40,8 +45,11 @@ MAGIC = b"meshrt\x00\x01"
 ROLE_DATA = 1
 #: A terminal: debugger, ``meshrt ps`` ...
 ROLE_TOOL = 2
+#: A process that shares memory with others of its host.
+ROLE_STORE = 3
 
 _NONCE = 32
+_PID = 4
 _PROOF = 32
 _HEAD = len(MAGIC) + 1 + _NONCE + 1
 
@@ -58,7 +66,7 @@ def _proof(secret: bytes, side: bytes, transcript: bytes) -> bytes:
 class ClientHandshake:
     """The dialling side. Write `hello`, feed `receive_data`, write what it returns."""
 
-    __slots__ = ("_buffer", "_endpoint", "_nonce", "_role", "_secret", "done", "leftover")
+    __slots__ = ("_buffer", "_endpoint", "_nonce", "_role", "_secret", "done", "leftover", "server_pid")
 
     def __init__(self, secret: bytes, role: int, endpoint: str) -> None:
         self._secret = secret
@@ -70,6 +78,8 @@ class ClientHandshake:
         self._buffer = b""
         self.done = False
         self.leftover = b""
+        #: Who serves, once it has proved itself.
+        self.server_pid = 0
 
     def hello(self) -> bytes:
         """Return the first bytes to send."""
@@ -89,6 +99,7 @@ class ClientHandshake:
         if not hmac.compare_digest(self._buffer[_NONCE : _NONCE + _PROOF], _proof(self._secret, b"server", transcript)):
             raise AuthenticationError("the peer does not hold the secret of this program")
         self.leftover = self._buffer[_NONCE + _PROOF :]
+        self.server_pid = int.from_bytes(server_nonce[-_PID:], "big")
         self.done = True
         return _proof(self._secret, b"client", transcript)
 
@@ -137,7 +148,7 @@ class ServerHandshake:
             raise AuthenticationError("the peer asks for another role, or speaks before it has proved itself")
         endpoint = buffer[_HEAD:size]
         nonce = buffer[len(MAGIC) + 1 : len(MAGIC) + 1 + _NONCE]
-        server_nonce = secrets.token_bytes(_NONCE)
+        server_nonce = secrets.token_bytes(_NONCE - _PID) + os.getpid().to_bytes(_PID, "big")
         self._transcript = _transcript(role, endpoint, nonce, server_nonce)
         self._buffer = b""
         self.endpoint = endpoint.decode(errors="replace")

@@ -12,6 +12,9 @@ Data links (caller to actor, one link per pair; both directions in the order sen
 ``view`` is msgpack of ``[labels, offset, sizes, strides]``: one encoding serves all ranks, each finds its own point.
 ``lengths`` are those of the pickle and of its out-of-band buffers, see `meshrt.wire.codec`.
 
+With the flag `STORED` in its kind, the header of CALL, INIT or RESULT has one more element at its end: ``[loans,
+given]`` says where the segments are that stand for some of the lengths (`meshrt.store`).
+
 Control links (root, agent, rank; and terminals to the root)::
 
     CONTROL [mesh id, rank] or nil                        payload: msgpack map, never a pickle
@@ -43,6 +46,7 @@ __all__ = [
     "RESULT",
     "STATE",
     "STOP",
+    "STORED",
     "Address",
     "control_frame",
     "error_from_wire",
@@ -60,6 +64,9 @@ RESULT = 4
 ERROR = 5
 STATE = 6
 CONTROL = 16
+
+#: Flag in the kind of a CALL, an INIT or a RESULT: parts of its payload are in shared memory.
+STORED = 0x40
 
 #: The error of an ERROR whose kind says it all.
 NO_ERROR: list[Any] = [["", "", "", [], ""]]

@@ -41,12 +41,12 @@ def test_a_runtime_directory_of_others_is_refused(tmp_path: Path, monkeypatch: p
         proc_mesh(n=1)
 
 
-def test_a_stranger_on_the_socket_of_a_rank_is_cut_off_and_disturbs_nobody() -> None:
+def test_a_stranger_on_a_socket_is_cut_off_and_disturbs_nobody() -> None:
     echo = proc_mesh(n=1).spawn("echo", Echo)
     echo.rank.call().get(20)
     (program,) = Path(os.environ["MESHRT_RUNTIME_DIR"]).iterdir()
     paths = [path for path in program.iterdir() if path.is_socket()]
-    assert len(paths) == 2
+    assert len(paths) == 3, "of the rank, of the store and for terminals"
     for path in paths:
         for data in (b"GET / HTTP/1.1\r\n\r\n", b"\0" * 4000, b"meshrt\x00\x01" + b"\xff" * 300):
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:

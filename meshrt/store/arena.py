@@ -1,0 +1,169 @@
+"""The memory that one process has given to the store: chunks, and which of their bytes are in use.
+
+Pages are used again: the first write to a page costs ten times a later one, in the owner and in every reader. So what
+is freed stays committed, and `trim` gives it back when nobody has asked for memory for a while.
+
+A range of a chunk: ``free -> taken -> free``; and, apart from that, ``bare -> committed -> bare``.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from meshrt.store.mapping import Mapping
+from meshrt.store.ranges import Ranges
+
+__all__ = ["CHUNK", "Arena", "Block", "Chunk", "file_chunk", "memory_chunk"]
+
+#: Addresses of a chunk, bytes, unless one object needs more. They cost nothing before they are written.
+CHUNK = 256 << 20
+_PAGE = mmap.PAGESIZE
+
+
+def memory_chunk(name: str, size: int) -> int:
+    """Return the descriptor of a chunk in memory. Nothing is left of it when the last descriptor is closed."""
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
+    os.ftruncate(descriptor, size)
+    return descriptor
+
+
+def file_chunk(folder: str) -> Callable[[str, int], int]:
+    """Return what makes chunks in ``folder``, in files without a name."""
+
+    def make(_name: str, size: int) -> int:
+        descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        os.ftruncate(descriptor, size)
+        return descriptor
+
+    return make
+
+
+@dataclass(eq=False)
+class Chunk:
+    """One file that is mapped for writing here, and for reading elsewhere."""
+
+    id: int
+    descriptor: int
+    mapping: Mapping
+    free: Ranges
+    committed: Ranges = field(default_factory=Ranges)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Bytes that were allocated."""
+
+    chunk: Chunk
+    start: int
+    size: int
+
+    def write(self, start: int, data: memoryview | bytes) -> None:
+        """Copy ``data`` to ``start``, counted from the beginning of the block."""
+        self.chunk.mapping.write(self.start + start, data)
+
+
+class Arena:
+    """Not safe for threads: its owner has a lock.
+
+    Args:
+        make: ``make(name, size)`` opens the file of a chunk.
+        publish: Told of every new chunk before it is used. May raise OSError.
+        grant: ``grant(bytes)`` asks for more memory, or gives some back (negative). Raises what refuses it.
+    """
+
+    def __init__(
+        self, make: Callable[[str, int], int], publish: Callable[[Chunk], None], grant: Callable[[int], None]
+    ) -> None:
+        self._make = make
+        self._publish = publish
+        self._grant = grant
+        self.chunks: dict[int, Chunk] = {}
+        #: Bytes in use.
+        self.taken = 0
+        self._busy = False
+
+    def allocate(self, size: int) -> Block:
+        """Return ``size`` bytes that may be written without a fault.
+
+        Raises:
+            OSError: There is no memory, no descriptor, no disk.
+        """
+        whole = -(-max(size, 1) // _PAGE) * _PAGE
+        chunk, start = self._find(whole)
+        self._commit(chunk, start, start + whole)
+        chunk.free.remove(start, start + whole)
+        self.taken += whole
+        self._busy = True
+        return Block(chunk, start, whole)
+
+    def _find(self, size: int) -> tuple[Chunk, int]:
+        for chunk in self.chunks.values():
+            start = chunk.free.first(size)
+            if start is not None:
+                return chunk, start
+        chunk = self._open(max(CHUNK, size))
+        return chunk, 0
+
+    def _open(self, size: int) -> Chunk:
+        number = secrets.randbits(62)
+        descriptor = self._make(f"meshrt:{number:x}", size)
+        try:
+            chunk = Chunk(number, descriptor, Mapping(descriptor, size, writable=True), Ranges((0, size)))
+            self._publish(chunk)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self.chunks[number] = chunk
+        return chunk
+
+    def _commit(self, chunk: Chunk, start: int, end: int) -> None:
+        gaps = chunk.committed.missing(start, end)
+        if not gaps:
+            return
+        need = sum(right - left for left, right in gaps)
+        self._grant(need)
+        try:
+            for left, right in gaps:
+                chunk.mapping.populate(chunk.descriptor, left, right)
+        except BaseException:
+            for left, right in gaps:
+                chunk.mapping.give_back(left, right)
+            self._grant(-need)
+            raise
+        chunk.committed.add(start, end)
+
+    def release(self, block: Block) -> None:
+        """Take back what nobody sees any more."""
+        block.chunk.free.add(block.start, block.start + block.size)
+        self.taken -= block.size
+
+    @property
+    def committed(self) -> int:
+        """Return how many bytes of memory the kernel has given."""
+        return sum(chunk.committed.total for chunk in self.chunks.values())
+
+    def trim(self) -> int:
+        """Give free memory back, unless some was asked for since the last time. Returns how many bytes."""
+        busy, self._busy = self._busy, False
+        if busy:
+            return 0
+        given = 0
+        for chunk in self.chunks.values():
+            for free in chunk.free:
+                for left, right in chunk.committed.within(*free):
+                    chunk.mapping.give_back(left, right)
+                    chunk.committed.remove(left, right)
+                    given += right - left
+        if given:
+            self._grant(-given)
+        return given
+
+    def close(self) -> None:
+        """Let go of the chunks; what is seen of them stays mapped until it is not."""
+        for chunk in self.chunks.values():
+            os.close(chunk.descriptor)
+        self.chunks.clear()

@@ -1,0 +1,74 @@
+"""How much memory the store may take: a share of the machine's (or of the control group's), or what the user says."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from meshrt.errors import UsageError
+
+__all__ = ["LIMIT", "SPILL", "free_memory", "parse_limit", "spills", "store_limit"]
+
+#: Environment: ``4GiB``, ``500MB``, ``30%``, or a number of bytes.
+LIMIT = "MESHRT_STORE_LIMIT"
+#: Environment: ``1`` has `put` write to files in the run directory when memory is refused.
+SPILL = "MESHRT_STORE_SPILL"
+_DEFAULT = "30%"
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(%|[A-Za-z]*)\s*")
+_GROUP_FILES = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+
+
+def parse_limit(text: str, total: int) -> int:
+    """Return the bytes that ``text`` means on a host with ``total`` bytes. Raises UsageError."""
+    match = _TEXT.fullmatch(text)
+    unit = match[2].upper() if match else "?"
+    if match and unit == "%" and float(match[1]) <= 100:
+        return int(total * float(match[1]) / 100)
+    if match and unit in _UNITS:
+        return int(float(match[1]) * _UNITS[unit])
+    raise UsageError(f"{LIMIT}={text!r}: expected a size such as 4GiB or 500MB, or a share such as 30%")
+
+
+def store_limit() -> int:
+    """Return how many bytes the store of a host may commit."""
+    group = _of_group()
+    total = _meminfo("MemTotal") if group is None else min(group[0], _meminfo("MemTotal"))
+    return parse_limit(os.environ.get(LIMIT) or _DEFAULT, total)
+
+
+def spills() -> bool:
+    """Return whether objects go to files when memory is refused, unless `put` is told otherwise."""
+    return os.environ.get(SPILL, "0") not in ("", "0")
+
+
+def free_memory() -> int:
+    """Return how many bytes this host, or the control group that this process is in, has left."""
+    group = _of_group()
+    free = _meminfo("MemAvailable")
+    return free if group is None else min(free, group[0] - group[1])
+
+
+def _meminfo(name: str) -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) << 10
+    return 1 << 62
+
+
+def _of_group() -> tuple[int, int] | None:
+    """Return limit and use of the control group, without what is only a cache of files; None: there is no limit."""
+    for limit_file, used_file in _GROUP_FILES:
+        try:
+            limit, used = Path(limit_file).read_text().strip(), int(Path(used_file).read_text())
+            stat = dict(line.split() for line in Path(used_file).with_name("memory.stat").read_text().splitlines())
+        except (OSError, ValueError):
+            continue
+        cache = int(stat.get("inactive_file", stat.get("total_inactive_file", 0)))
+        return None if limit == "max" else (int(limit), used - cache)
+    return None

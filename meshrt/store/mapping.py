@@ -1,0 +1,91 @@
+"""A chunk of shared memory as one process maps it.
+
+A chunk is a memfd, or a file that has no name any more. Its owner maps it once, for writing; everybody else is given a
+descriptor that was opened for reading, from which the kernel makes no writable mapping.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+import weakref
+from typing import Any
+
+from meshrt.wire.codec import flat
+
+__all__ = ["Mapping", "open_for_reading"]
+
+#: madvise(2): take the memory now and fail, instead of with SIGBUS when it is written. Since Linux 5.14.
+_MADV_POPULATE_WRITE = 23
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_FAILED = ctypes.c_void_p(-1).value
+
+
+def open_for_reading(descriptor: int) -> int:
+    """Return a descriptor of the same file that cannot be written to."""
+    return os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+class Mapping:
+    """A file in the memory of this process, for as long as somebody refers to it. Keeps no descriptor.
+
+    Raises:
+        OSError: It cannot be mapped: the descriptor does not allow it, or no addresses are left.
+    """
+
+    __slots__ = ("__weakref__", "_address", "size")
+
+    def __init__(self, descriptor: int, size: int, *, writable: bool = False) -> None:
+        # Not `mmap.mmap`: it keeps a descriptor, and does not tell the address of what can only be read.
+        protection = mmap.PROT_READ | mmap.PROT_WRITE if writable else mmap.PROT_READ
+        address = _libc.mmap(None, size, protection, mmap.MAP_SHARED, descriptor, 0)
+        if address == _FAILED:
+            raise _error(f"{size} bytes of shared memory cannot be mapped")
+        self._address = address
+        self.size = size
+        weakref.finalize(self, _libc.munmap, address, size).atexit = False
+
+    def window(self, start: int, size: int, keep: object) -> memoryview:
+        """Return bytes of it, to read, which keep ``keep`` (and this mapping) for as long as anybody sees them."""
+        return flat(memoryview(self._block(start, size, keep)).toreadonly())
+
+    def write(self, start: int, data: memoryview | bytes) -> None:
+        """Copy ``data`` into it."""
+        flat(memoryview(self._block(start, len(data), None)))[:] = data
+
+    def populate(self, descriptor: int, start: int, end: int) -> None:
+        """Have the kernel give memory (or place on the disk) for a range. Raises OSError if there is none."""
+        # The file first: when a disk is full, a fault finds that out too late.
+        os.posix_fallocate(descriptor, start, end - start)
+        if (
+            _libc.madvise(self._address + start, end - start, _MADV_POPULATE_WRITE)
+            and ctypes.get_errno() != errno.EINVAL
+        ):
+            raise _error(f"no memory for {end - start} bytes")
+
+    def give_back(self, start: int, end: int) -> None:
+        """Give the memory of a range back to the kernel. A file system without holes keeps it until the file goes."""
+        _libc.madvise(self._address + start, end - start, mmap.MADV_REMOVE)
+
+    def _block(self, start: int, size: int, keep: object) -> Any:
+        if not 0 <= start <= start + size <= self.size:
+            raise ValueError(f"{size} bytes at {start} are not inside a chunk of {self.size}")
+        block = (ctypes.c_char * size).from_address(self._address + start)
+        weakref.finalize(block, _let_go, self, keep).atexit = False
+        return block
+
+
+def _error(what: str) -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def _let_go(*_kept: object) -> None:
+    """Nothing is to be done: what was kept is dropped with the arguments."""

@@ -1,0 +1,94 @@
+"""What a process and the store of a host say to each other, over a unix socket of their own.
+
+After the handshake (`meshrt.wire.handshake`, role store) control frames in both directions; descriptors go along with
+the first byte of the message that they belong to::
+
+    process -> store
+      chunk    id, size                          with it: the chunk's file, for reading
+      grant    n, size                           may this process have so much more memory? (it has less: negative)
+      lend     segment, chunk, size, kind, site, to
+      give     segments, to
+      take     n, segment                        is it there? then this process holds it
+      let_go   segments
+      fetch    n, chunk
+    store -> process
+      ok / no  n, ...                            to grant, take, fetch; with fetch: the file, for reading
+      freed    segments                          the owner may write there again
+      dropped  chunk                             nobody needs it mapped any more: its owner has ended
+
+A process is known by its pid, as the kernel gives it. What it holds ends with its connection.
+"""
+
+from __future__ import annotations
+
+import array
+import socket
+from collections import deque
+from typing import Any
+
+from meshrt.wire.frames import control_decoder
+from meshrt.wire.messages import control_frame, unpack_control
+
+__all__ = ["DescriptorStream", "store_path"]
+
+#: Descriptors that one read may bring.
+_DESCRIPTORS = 16
+_READ = 1 << 16
+
+
+def store_path(directory: str, agent_pid: int) -> str:
+    """Return where the store of a host agent listens."""
+    return f"{directory}/store.{agent_pid}"
+
+
+class DescriptorStream:
+    """A stream of control messages with descriptors. One thread at a time.
+
+    Raises OSError where the socket does, and ProtocolError for foreign bytes.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._decoder = control_decoder()
+        self._unsent: deque[tuple[memoryview, list[int]]] = deque()
+        #: Descriptors that have come, in the order of their messages.
+        self.descriptors: deque[int] = deque()
+
+    def queue(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
+        """Add a message to what `flush` sends."""
+        self._unsent.append((memoryview(control_frame(message)), descriptors or []))
+
+    def flush(self) -> bool:
+        """Send what is queued, as far as the socket takes it. Returns whether nothing is left."""
+        while self._unsent:
+            data, descriptors = self._unsent[0]
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+            try:
+                sent = self.sock.sendmsg([data], rights)
+            except (BlockingIOError, InterruptedError):
+                return False
+            if sent == len(data):
+                self._unsent.popleft()
+            else:
+                self._unsent[0] = (data[sent:], [])
+        return True
+
+    def feed(self, data: bytes) -> list[dict[str, Any]]:
+        """Take bytes that were read with the handshake."""
+        return [unpack_control(frame.payload) for frame in self._decoder.receive_data(data)]
+
+    def receive(self) -> bytes | None:
+        """Read once; None: nothing is there. Empty at the end of the stream."""
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self.sock, _READ, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+        except (BlockingIOError, InterruptedError):
+            return None
+        self.descriptors += descriptors
+        return data
+
+    def read(self) -> list[dict[str, Any]] | None:
+        """Read once. Returns the messages that are complete now, or None at the end of the stream."""
+        data = self.receive()
+        if data is None:
+            return []
+        return self.feed(data) if data else None

@@ -1,0 +1,49 @@
+"""``meshrt.put``: an object that is written once, for whoever is given the reference."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from meshrt.errors import RUNTIME_FILES, ArgumentNotSerializable
+from meshrt.transport.process import current_runtime
+from meshrt.wire.codec import EncodeError
+
+if TYPE_CHECKING:
+    from meshrt.store.refs import ObjectRef
+
+__all__ = ["call_site", "put"]
+
+T = TypeVar("T")
+
+
+def put(value: T, *, lazy: bool = False, spill: bool | None = None) -> ObjectRef[T]:
+    """Write an object into the shared memory of this host, and return a reference to it. Any thread.
+
+    The reference may be an argument of any endpoint, part of one, or a result. It arrives as the object, whose large
+    arrays are views of the shared memory, to read. The object is there for as long as anybody in the program holds a
+    reference to it or sees one of its arrays.
+
+    Args:
+        lazy: Let it arrive as the reference; the receiver calls ``.get()``.
+        spill: Write it to a file in the run directory where there is no memory for it; None: as ``MESHRT_STORE_SPILL``
+            says.
+    Raises:
+        ArgumentNotSerializable: It cannot be pickled.
+        StoreFull: There is no room for it (and it may not spill).
+        OSError: There is no descriptor left for it, or no place on the disk.
+        UsageError: No program runs in this process yet: make a mesh with `proc_mesh` first.
+    """
+    store = current_runtime().store
+    try:
+        return cast("ObjectRef[T]", store.put(value, lazy=lazy, spill=spill, site=call_site()))
+    except EncodeError as error:
+        raise ArgumentNotSerializable(f"put(): {error}") from error.__cause__
+
+
+def call_site() -> str:
+    """Return ``file:line`` of the innermost frame that is not the runtime's."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(RUNTIME_FILES):
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"

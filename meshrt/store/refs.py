@@ -1,0 +1,97 @@
+"""References: objects that were put into the store, and stand for themselves in messages."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+from meshrt.errors import UsageError
+from meshrt.store.lease import Lease, of_this_message
+from meshrt.wire import codec
+
+__all__ = ["ObjectRef", "mentions", "references_exist"]
+
+T = TypeVar("T")
+_sending = threading.local()
+_exist = False
+
+
+def references_exist() -> bool:
+    """Whether this process has ever had a reference: else no message can mention one."""
+    return _exist
+
+
+@contextmanager
+def mentions() -> Iterator[dict[int, Lease]]:
+    """Collect the references that are pickled in the block, by segment: they are about to be sent."""
+    found: dict[int, Lease] = {}
+    outer = getattr(_sending, "found", None)
+    _sending.found = found
+    try:
+        yield found
+    finally:
+        _sending.found = outer
+
+
+class ObjectRef(Generic[T]):
+    """An object in the store of a host; it is there for as long as anybody holds a reference or sees its arrays.
+
+    As an argument or in a result it arrives as the object, or as a reference if it was put with ``lazy=True``.
+
+    Attributes:
+        nbytes: Its size in the store.
+        site: Where it was put, ``file:line``.
+        lazy: Whether it arrives as a reference.
+    """
+
+    __slots__ = ("_lease", "_lengths", "lazy", "site")
+
+    def __init__(self, lease: Lease, lengths: list[tuple[int, int]], lazy: bool, site: str) -> None:
+        global _exist
+        _exist = True
+        self._lease = lease
+        #: Start and size of the pickle and of each of its buffers.
+        self._lengths = lengths
+        self.lazy = lazy
+        self.site = site
+
+    @property
+    def nbytes(self) -> int:
+        """Return its size in the store, bytes."""
+        return self._lease.loan.size
+
+    def get(self) -> T:
+        """Return the object; large arrays in it are views of the store, to read. Any thread.
+
+        Raises:
+            ReferenceLost: The host agent that kept it has ended.
+        """
+        views = [self._lease.window(start, size) for start, size in self._lengths]
+        value: T = codec.unpickled(views[0], views[1:])
+        return value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        found: dict[int, Lease] | None = getattr(_sending, "found", None)
+        if found is None:
+            raise UsageError(
+                "a reference can be sent to an endpoint or returned by one, and nothing else: it lives with its program"
+            )
+        found[self._lease.loan.segment] = self._lease
+        return _arrive, (self._lease.loan.segment, self._lengths, self.lazy, self.site)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObjectRef) and other._lease.loan.segment == self._lease.loan.segment
+
+    def __hash__(self) -> int:
+        return hash(self._lease.loan.segment)
+
+    def __repr__(self) -> str:
+        where = f" put at {self.site}" if self.site else ""
+        return f"<ObjectRef {self._lease.loan.segment:x}: {self.nbytes / (1 << 20):.2f} MiB{where}>"
+
+
+def _arrive(segment: int, lengths: list[tuple[int, int]], lazy: bool, site: str) -> Any:
+    reference: ObjectRef[Any] = ObjectRef(of_this_message(segment), lengths, lazy, site)
+    return reference if lazy else reference.get()

@@ -1,0 +1,229 @@
+"""A process's connection to the store of one host.
+
+Any thread may speak. Finalizers do: they run wherever the collector happens to be, also inside of what stands here. So
+what they say is queued, and sent by whoever has the connection.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import socket
+import threading
+import time
+from collections import deque
+from typing import Any
+
+from meshrt.errors import MeshError, ProtocolError, ReferenceLost, StoreFull
+from meshrt.store.mapping import Mapping
+from meshrt.store.protocol import DescriptorStream, store_path
+from meshrt.transport.link import same_user
+from meshrt.wire.handshake import ROLE_STORE, ClientHandshake
+from meshrt.wire.messages import refused
+
+__all__ = ["Registrar"]
+
+#: Seconds that an agent may take for an answer.
+_PATIENCE = 10.0
+
+
+class Registrar:
+    """Raises OSError, ProtocolError or ReferenceLost where the store cannot be reached.
+
+    Args:
+        directory: The runtime directory of the program.
+        secret: What both sides prove.
+        agent_pid: Whose store it is.
+    """
+
+    def __init__(self, directory: str, secret: bytes, agent_pid: int) -> None:
+        self.agent_pid = agent_pid
+        self.lost = False
+        self._path = store_path(directory, agent_pid)
+        self._secret = secret
+        #: Segments of this process whose memory may be written again, as far as was heard.
+        self.freed: deque[int] = deque()
+        self._stream: DescriptorStream | None = None
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._let_go: deque[int] = deque()
+        self._answers: deque[dict[str, Any]] = deque()
+        self._maps: dict[int, Mapping] = {}
+
+    # -- speaking
+
+    def tell(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
+        """Say something that is not answered."""
+        with self._lock:
+            stream = self._connected()
+            stream.queue(message, descriptors)
+            self._send(stream)
+        self.settle()
+
+    def ask(self, operation: str, **body: Any) -> tuple[dict[str, Any], list[int]]:
+        """Ask, and wait for the answer and its descriptors. Raises what the store refuses it with (MeshError)."""
+        with self._lock:
+            stream = self._connected()
+            number = next(self._numbers)
+            stream.queue({"t": operation, "n": number, **body})
+            deadline = time.monotonic() + _PATIENCE
+            self._send(stream)
+            while not self._answers:
+                self._receive(stream, max(0.001, deadline - time.monotonic()))
+            answer = self._answers.popleft()
+            descriptors = list(stream.descriptors)
+            stream.descriptors.clear()
+        self.settle()
+        if answer["t"] == "no":
+            raise StoreFull(*answer["facts"]) if "facts" in answer else refused(answer)
+        return answer, descriptors
+
+    def let_go(self, segment: int) -> None:
+        """This process holds a segment once less. Any thread, at any time: a finalizer may call it."""
+        self._let_go.append(segment)
+        self.settle()
+
+    def settle(self) -> None:
+        """Send what finalizers have left, and hear what the store has to say; waits for nothing."""
+        while not self.lost and self._stream is not None and self._lock.acquire(blocking=False):
+            try:
+                self._send_let_go(self._stream)
+                self._receive(self._stream, 0.0)
+            except (OSError, MeshError):
+                self._lose()
+            finally:
+                self._lock.release()
+            if not self._let_go:
+                return
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits to be sent."""
+        return not self._let_go
+
+    @property
+    def has_work(self) -> bool:
+        """Whether it has to be listened to, or told something."""
+        return bool(self._let_go or self._maps) and not self.lost
+
+    def connect(self) -> None:
+        """Connect, if that has not been done."""
+        with self._lock:
+            self._connected()
+        self.settle()
+
+    # -- chunks
+
+    def mapping(self, chunk: int) -> Mapping:
+        """Return a chunk of somebody else as it is mapped here.
+
+        Raises:
+            ReferenceLost: It is not there any more.
+        """
+        found = self._maps.get(chunk)
+        if found is not None:
+            return found
+        try:
+            answer, descriptors = self.ask("fetch", chunk=chunk)
+        except MeshError as error:
+            raise ReferenceLost(f"shared memory cannot be had from its host: {error}") from error
+        if not descriptors:
+            raise OSError("no file descriptor is left for shared memory (see ulimit -n)")
+        try:
+            return self._maps.setdefault(chunk, Mapping(descriptors[0], answer["size"]))
+        finally:
+            os.close(descriptors[0])
+
+    # -- inside
+
+    def _connected(self) -> DescriptorStream:
+        if self.lost:
+            raise ReferenceLost("the host agent that keeps the shared memory has ended")
+        if self._stream is None:
+            self._stream = self._dial()
+        self._send_let_go(self._stream)
+        return self._stream
+
+    def _dial(self) -> DescriptorStream:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(_PATIENCE)
+            sock.connect(self._path)
+            if not same_user(sock):
+                raise ProtocolError(f"{self._path} is served by another user")
+            handshake = ClientHandshake(self._secret, ROLE_STORE, "store")
+            sock.sendall(handshake.hello())
+            while not handshake.done:
+                data = sock.recv(256)
+                if not data:
+                    raise ReferenceLost("the store of this host has refused this process")
+                sock.sendall(handshake.receive_data(data))
+            stream = DescriptorStream(sock)
+            self._take(stream.feed(handshake.leftover))
+            sock.setblocking(False)
+        except FileNotFoundError:
+            sock.close()
+            self.lost = True
+            raise ReferenceLost("the host agent that keeps the shared memory has ended") from None
+        except BaseException:
+            sock.close()
+            raise
+        return stream
+
+    def _send_let_go(self, stream: DescriptorStream) -> None:
+        segments = []
+        while self._let_go:
+            segments.append(self._let_go.popleft())
+        if segments:
+            stream.queue({"t": "let_go", "segments": segments})
+            self._send(stream)
+
+    def _send(self, stream: DescriptorStream) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        try:
+            while not stream.flush():
+                self._wait(stream, select.POLLOUT, deadline - time.monotonic())
+        except OSError:
+            self._lose()
+            raise
+
+    def _receive(self, stream: DescriptorStream, seconds: float) -> None:
+        """Read what there is; wait for it, if ``seconds`` says so."""
+        messages = stream.read()
+        if not messages and messages is not None and seconds:
+            self._wait(stream, select.POLLIN, seconds)
+            messages = stream.read()
+        if messages is None:
+            self._lose()
+            raise ReferenceLost("the host agent that keeps the shared memory has ended")
+        self._take(messages)
+
+    def _wait(self, stream: DescriptorStream, events: int, seconds: float) -> None:
+        poll = select.poll()
+        poll.register(stream.sock, events)
+        if not poll.poll(max(0.0, seconds) * 1000):
+            # What comes later would be taken for the answer to something else.
+            self._lose()
+            raise ReferenceLost(f"the host agent that keeps the shared memory has said nothing for {_PATIENCE:g} s")
+
+    def _take(self, messages: list[dict[str, Any]]) -> None:
+        for message in messages:
+            if message["t"] == "freed":
+                self.freed += message["segments"]
+            elif message["t"] == "dropped":
+                self._maps.pop(message["chunk"], None)
+            else:
+                self._answers.append(message)
+
+    def _lose(self) -> None:
+        self.lost = True
+        if self._stream is not None:
+            self._stream.sock.close()
+
+    def close(self) -> None:
+        """The end of this process's part in the program, or a forked child, which holds nothing."""
+        self.lost = True
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.sock.close()

@@ -1,0 +1,189 @@
+"""Who holds what in the store of one host. Pure: no I/O; the host agent has one (`meshrt.store.server`).
+
+A **segment** is what one process has written at once: an object that was put, or the large parts of one message. Its
+holders are processes, each with a count:
+
+* whoever writes it lends it to the receivers before it sends them the message, and lets go of it itself: a receiver
+  holds it from then on, whether it has read the message or not;
+* a receiver that passes a reference on gives it to the next receivers in the same way, before it lets go.
+
+Messages of different processes are not ordered: a receiver may let go before it is known here to hold. So counts may be
+negative, and what is not known yet is remembered.
+
+A segment: ``unknown -> lent -> free``; free when it has been lent and every count is zero. What a process holds ends
+with that process. Memory of an owner that has ended is given back, by chunk, when nothing in the chunk is held.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from meshrt.errors import StoreFull
+
+__all__ = ["Registry", "Segment"]
+
+
+@dataclass(eq=False)
+class Segment:
+    """One object in shared memory. Times: monotonic ns of this host."""
+
+    id: int
+    owner: int = 0
+    chunk: int = 0
+    size: int = 0
+    #: "put", "argument" or "result".
+    kind: str = ""
+    #: Where in user code, ``file:line``; "" where that is not known.
+    site: str = ""
+    since: int = 0
+    lent: bool = False
+    #: pid -> count; a count may be negative for a while.
+    holders: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class _Chunk:
+    owner: int
+    size: int
+    #: What the reader of a chunk needs; kept for the server.
+    handle: Any
+    segments: set[int] = field(default_factory=set)
+    #: Its owner has ended.
+    orphan: bool = False
+
+
+class Registry:
+    """The segments of one host. One thread.
+
+    Args:
+        limit: Bytes that all owners may have committed together.
+        freed: ``freed(owner, segment)``: the owner may use the memory again.
+        drop: ``drop(handle)`` of a chunk of an ended owner that nobody holds any more.
+    """
+
+    def __init__(self, limit: int, freed: Callable[[int, int], None], drop: Callable[[Any], None]) -> None:
+        self.limit = limit
+        self._freed = freed
+        self._drop = drop
+        self._segments: dict[int, Segment] = {}
+        self._chunks: dict[int, _Chunk] = {}
+        self._granted: dict[int, int] = {}
+
+    # -- memory
+
+    @property
+    def committed(self) -> int:
+        """Return how many bytes the owners have."""
+        return sum(self._granted.values())
+
+    def grant(self, owner: int, size: int, room: int) -> None:
+        """Allow an owner ``size`` bytes more (or fewer, if negative). ``room``: what the host has left, bytes.
+
+        Raises:
+            StoreFull: Beyond the limit, or beyond what the host has.
+        """
+        if size > 0 and self.committed + size > self.limit:
+            raise StoreFull(size, self.limit, self.committed, "the limit of the store (MESHRT_STORE_LIMIT)")
+        if size > 0 and size > room:
+            raise StoreFull(size, room, self.committed, "the memory that is free on this host")
+        self._granted[owner] = self._granted.get(owner, 0) + size
+
+    def add_chunk(self, owner: int, chunk: int, size: int, handle: Any) -> None:
+        """An owner has a chunk."""
+        self._chunks[chunk] = _Chunk(owner, size, handle)
+
+    def chunk(self, chunk: int) -> tuple[int, Any] | None:
+        """Return size and handle of a chunk."""
+        found = self._chunks.get(chunk)
+        return None if found is None else (found.size, found.handle)
+
+    # -- holding
+
+    def lend(self, segment: Segment, holders: Iterable[int]) -> None:
+        """An owner has written a segment, which these processes hold."""
+        early = self._segments.get(segment.id)
+        if early is not None:
+            segment.holders = early.holders
+        segment.lent = True
+        segment.since = time.monotonic_ns()
+        self._segments[segment.id] = segment
+        chunk = self._chunks.get(segment.chunk)
+        if chunk is not None:
+            chunk.segments.add(segment.id)
+        self.give(segment.id, holders)
+
+    def give(self, number: int, holders: Iterable[int]) -> None:
+        """These processes hold a segment once more."""
+        for pid in holders:
+            self._count(number, pid, 1)
+        self._look(number)
+
+    def take(self, number: int, pid: int) -> bool:
+        """A process holds a segment once more, if it is still there. Returns whether it is."""
+        segment = self._segments.get(number)
+        if segment is None or not segment.lent:
+            return False
+        self._count(number, pid, 1)
+        return True
+
+    def let_go(self, number: int, pid: int) -> None:
+        """A process holds a segment once less."""
+        self._count(number, pid, -1)
+        self._look(number)
+
+    def _count(self, number: int, pid: int, by: int) -> None:
+        segment = self._segments.setdefault(number, Segment(number))
+        count = segment.holders.get(pid, 0) + by
+        if count:
+            segment.holders[pid] = count
+        else:
+            segment.holders.pop(pid, None)
+
+    def _look(self, number: int) -> None:
+        segment = self._segments.get(number)
+        if segment is None or segment.holders or not segment.lent:
+            return
+        del self._segments[number]
+        chunk = self._chunks.get(segment.chunk)
+        if chunk is not None:
+            chunk.segments.discard(number)
+        if chunk is not None and chunk.orphan:
+            self._give_back(segment.chunk)
+        else:
+            self._freed(segment.owner, number)
+
+    # -- the end of processes
+
+    def ended(self, pid: int) -> None:
+        """A process has ended: it holds nothing, and what it owns is given back when nobody else holds it."""
+        for chunk in self._chunks.values():
+            chunk.orphan = chunk.orphan or chunk.owner == pid
+        for segment in list(self._segments.values()):
+            if segment.holders.pop(pid, None) is not None:
+                self._look(segment.id)
+        for number, chunk in list(self._chunks.items()):
+            if chunk.owner == pid:
+                self._give_back(number)
+        if not any(chunk.owner == pid for chunk in self._chunks.values()):
+            self._granted.pop(pid, None)
+
+    def _give_back(self, number: int) -> None:
+        chunk = self._chunks.get(number)
+        if chunk is None:
+            return
+        if not chunk.segments:
+            del self._chunks[number]
+            self._drop(chunk.handle)
+        # What it had beside that cannot be given back before the chunk is: it counts no more, as nobody can use it.
+        self._granted[chunk.owner] = sum(each.size for each in self._segments.values() if each.owner == chunk.owner)
+
+    def holders(self) -> set[int]:
+        """Return all processes that hold something."""
+        return {pid for segment in self._segments.values() for pid in segment.holders}
+
+    def segments(self) -> list[Segment]:
+        """Return what is held."""
+        return [segment for segment in self._segments.values() if segment.lent]

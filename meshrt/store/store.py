@@ -1,0 +1,345 @@
+"""The store as one process uses it: what it writes, what it has been lent.
+
+Large buffers of a message go into shared memory instead of the socket, once for all receivers:
+
+1. The sender allocates a block of its own arena, copies the buffers there, and **lends** the segment to the receivers'
+   pids, before it sends the message. From then on the receivers hold it, not the sender.
+2. The header of the message names the segment; the bytes stay where they are. A receiver maps the sender's chunk when
+   it sees it for the first time, and never again.
+3. When the last view of it is gone in a receiver, that one lets go; when all have, the owner hears that it may write
+   there again.
+
+A sender that cannot say who the receivers are (ranks that are not born yet) **keeps** the segment until it is answered,
+and the receivers **take** it when they read. Where the store has no room, or is gone, the bytes travel through the
+socket as they do otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from meshrt.errors import MeshError, ReferenceLost, StoreFull
+from meshrt.store.arena import Arena, Block, Chunk, file_chunk, memory_chunk
+from meshrt.store.lease import Lease, Loan, Received
+from meshrt.store.limits import spills
+from meshrt.store.mapping import Mapping, open_for_reading
+from meshrt.store.refs import ObjectRef, mentions, references_exist
+from meshrt.store.registrar import Registrar
+from meshrt.wire import codec
+from meshrt.wire.codec import Part
+from meshrt.wire.frames import Frame
+from meshrt.wire.messages import STORED
+
+__all__ = ["LARGE", "Parcel", "Store"]
+
+#: Buffers from this size on, bytes, go into shared memory.
+LARGE = 256 << 10
+#: Views begin where processors and arrays like it.
+_ALIGN = 64
+#: Seconds between two looks at what has been let go.
+_TICK = 1.0
+#: Seconds that the first host agent may take to start, for a `put` right behind `proc_mesh`.
+_START = 30.0
+
+
+class Parcel(NamedTuple):
+    """A pickled value, ready to be sent."""
+
+    parts: list[Part]
+    #: For each of its buffers a length, or its place in a segment (`Received.bytes_at`).
+    lengths: list[Any]
+    #: ``[loans, given]`` for the end of the header, if some of it is in the store.
+    loans: list[Any] | None = None
+    #: What the sender has to hold until it is answered.
+    kept: Sequence[Lease] = ()
+
+
+class Store:
+    """Any thread.
+
+    Args:
+        directory: The runtime directory of the program.
+        run_directory: Where objects go that spill.
+        secret: What processes prove to each other.
+        home: ``home(seconds)`` returns the pid of the host agent whose store knows what this process writes; 0 if there
+            is none within so many seconds.
+        call_later: Calls a function after some seconds, on a thread that must not be blocked.
+        again: Whether this is a rank that was started again: messages to the process before it may reach it.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        run_directory: str,
+        secret: bytes,
+        home: Callable[[float], int],
+        call_later: Callable[[float, Callable[[], None]], None],
+        *,
+        again: bool = False,
+    ) -> None:
+        self._directory = directory
+        self._run_directory = run_directory
+        self._secret = secret
+        self._home = home
+        self._call_later = call_later
+        self._again = again
+        self._lock = threading.Lock()
+        self._registrars: dict[int, Registrar] = {}
+        #: Of the registrar that is told of them: in memory, and on disk.
+        self._arenas: dict[tuple[int, bool], Arena] = {}
+        self._blocks: dict[int, tuple[Arena, Block]] = {}
+        self._ticking = False
+        self._closed = False
+        #: How often bytes went through a socket because the store had no room, and why the last time.
+        self.refusals = 0
+        self.why_refused = ""
+
+    # -- sending
+
+    def encode(self, value: Any, kind: str, holders: Callable[[], list[int] | None]) -> Parcel:
+        """Pickle ``value`` for some receivers.
+
+        Args:
+            kind: "argument" or "result".
+            holders: The pids of all receivers (none of them: nothing is shared); None: not known, but they will answer.
+        Raises:
+            EncodeError: It cannot be pickled.
+        """
+        if not references_exist():
+            return self._pack(*codec.pickled(value), {}, kind, holders)
+        with mentions() as mentioned:
+            data, buffers = codec.pickled(value)
+        return self._pack(data, buffers, mentioned, kind, holders)
+
+    def _pack(
+        self,
+        data: bytes,
+        buffers: list[memoryview],
+        mentioned: dict[int, Lease],
+        kind: str,
+        holders: Callable[[], list[int] | None],
+    ) -> Parcel:
+        large = [index for index, buffer in enumerate(buffers) if buffer.nbytes >= LARGE]
+        if not large and not mentioned:
+            return Parcel(*codec.lay_out(data, buffers))
+        pids = holders()
+        if pids is not None and not pids:
+            large = []  # nobody reads it, or nobody that could be named
+        kept = list(mentioned.values())
+        loans = [lease.loan for lease in kept]
+        places: dict[int, list[int]] = {}
+        if large:
+            try:
+                own = [os.getpid()]
+                loan, starts = self._write([buffers[index] for index in large], kind, "", own if pids is None else pids)
+            except (OSError, MeshError) as error:
+                self.refusals += 1
+                self.why_refused = str(error)
+            else:
+                places = {
+                    index: [len(loans), start, buffers[index].nbytes]
+                    for index, start in zip(large, starts, strict=True)
+                }
+                loans.append(loan)
+                if pids is None:
+                    kept.append(Lease(self, loan))
+        if not loans:
+            return Parcel(*codec.lay_out(data, buffers))
+        if pids:
+            for loan in loans[: len(mentioned)]:
+                self._registrar(loan.agent_pid).tell({"t": "give", "segments": [loan.segment], "to": pids})
+        parts, inline = codec.lay_out(data, [buffer for index, buffer in enumerate(buffers) if index not in places])
+        rest = iter(inline[1:])
+        lengths = [inline[0], *(places[index] if index in places else next(rest) for index in range(len(buffers)))]
+        return Parcel(parts, lengths, [loans, pids is not None], () if pids is not None else kept)
+
+    def put(self, value: Any, *, lazy: bool, spill: bool | None, site: str) -> ObjectRef[Any]:
+        """Write an object once, and return a reference to it.
+
+        Raises:
+            EncodeError: It cannot be pickled.
+            StoreFull: There is no room for it.
+            ReferenceLost, OSError: There is no store, no descriptor, no place on the disk.
+        """
+        data, buffers = codec.pickled(value)
+        pieces = [memoryview(data), *buffers]
+        try:
+            loan, starts = self._write(pieces, "put", site, [os.getpid()], patience=_START)
+        except (StoreFull, OSError):
+            if not (spills() if spill is None else spill):
+                raise
+            loan, starts = self._write(pieces, "put", site, [os.getpid()], disk=True)
+        sizes = [piece.nbytes for piece in pieces]
+        return ObjectRef(Lease(self, loan), list(zip(starts, sizes, strict=True)), lazy, site)
+
+    def _write(
+        self,
+        pieces: Sequence[memoryview],
+        kind: str,
+        site: str,
+        holders: list[int],
+        *,
+        patience: float = 0.0,
+        disk: bool = False,
+    ) -> tuple[Loan, list[int]]:
+        """Write a segment, which ``holders`` hold then. Returns where it is, and where in it each piece starts."""
+        starts, size = [], 0
+        for piece in pieces:
+            starts.append(size)
+            size += piece.nbytes + -piece.nbytes % _ALIGN
+        registrar = self._registrar(self._home(patience))
+        registrar.connect()
+        with self._lock:
+            self._reclaim()
+            arena = self._arena(registrar, disk)
+            block = arena.allocate(size)
+            segment = secrets.randbits(62)
+            self._blocks[segment] = (arena, block)
+        try:
+            for start, piece in zip(starts, pieces, strict=True):
+                block.write(start, piece)
+            body = {"segment": segment, "chunk": block.chunk.id, "size": block.size, "kind": kind, "site": site}
+            registrar.tell({"t": "lend", **body, "to": holders})
+        except BaseException:
+            with self._lock:
+                self._release(segment)
+            raise
+        self._watch()
+        return Loan(registrar.agent_pid, block.chunk.id, segment, block.start, size), starts
+
+    # -- receiving
+
+    def claim(self, frame: Frame) -> Frame:
+        """Take what came with a frame of a kind with the flag ``STORED``; dropping the result lets go of it."""
+        *header, (loans, given) = frame.header
+        received = Received(self, frame.payload, [Loan(*loan) for loan in loans], given and not self._again)
+        return Frame(frame.kind & ~STORED, header, received)
+
+    def mapping(self, loan: Loan) -> Mapping:
+        """Return the chunk of a segment as it is mapped here. Raises ReferenceLost, OSError."""
+        for arena in tuple(self._arenas.values()):
+            chunk = arena.chunks.get(loan.chunk)
+            if chunk is not None:
+                return chunk.mapping
+        return self._registrar(loan.agent_pid).mapping(loan.chunk)
+
+    def take(self, loan: Loan) -> bool:
+        """Hold a segment once more."""
+        try:
+            self._registrar(loan.agent_pid).ask("take", segment=loan.segment)
+        except MeshError:
+            return False
+        return True
+
+    def let_go(self, loan: Loan) -> None:
+        """This process holds a segment once less. A finalizer may call it."""
+        if self._closed:
+            return
+        registrar = self._registrars.get(loan.agent_pid)
+        if registrar is None:  # what came was dropped unread
+            registrar = self._registrars.setdefault(loan.agent_pid, self._new_registrar(loan.agent_pid))
+            self._watch()
+        registrar.let_go(loan.segment)
+
+    # -- inside
+
+    def _new_registrar(self, agent_pid: int) -> Registrar:
+        return Registrar(self._directory, self._secret, agent_pid)
+
+    def _registrar(self, agent_pid: int) -> Registrar:
+        if self._closed or not agent_pid:
+            raise ReferenceLost("no host agent runs: make a mesh with proc_mesh() first")
+        found = self._registrars.get(agent_pid)
+        return found or self._registrars.setdefault(agent_pid, self._new_registrar(agent_pid))
+
+    def _arena(self, registrar: Registrar, disk: bool) -> Arena:
+        key = registrar.agent_pid, disk
+        if key not in self._arenas:
+
+            def publish(chunk: Chunk) -> None:
+                descriptor = open_for_reading(chunk.descriptor)
+                try:
+                    registrar.tell({"t": "chunk", "id": chunk.id, "size": chunk.mapping.size}, [descriptor])
+                finally:
+                    os.close(descriptor)
+
+            def grant(size: int) -> None:
+                if size > 0:
+                    registrar.ask("grant", size=size)
+                else:
+                    registrar.tell({"t": "grant", "n": 0, "size": size})
+
+            if disk:
+                self._arenas[key] = Arena(file_chunk(self._run_directory), publish, lambda _size: None)
+            else:
+                self._arenas[key] = Arena(memory_chunk, publish, grant)
+        return self._arenas[key]
+
+    def _reclaim(self) -> None:
+        """Use again what nobody holds any more. The lock is held."""
+        for agent_pid, registrar in tuple(self._registrars.items()):
+            registrar.settle()
+            while registrar.freed:
+                self._release(registrar.freed.popleft())
+            if registrar.lost:
+                self._forget(agent_pid)
+
+    def _release(self, segment: int) -> None:
+        arena, block = self._blocks.pop(segment, (None, None))
+        if arena is not None and block is not None:
+            arena.release(block)
+
+    def _forget(self, agent_pid: int) -> None:
+        """A store has ended: nobody can say any more who sees what it knew of, so nothing of that is written again."""
+        self._registrars.pop(agent_pid, None)
+        for disk in (False, True):
+            arena = self._arenas.pop((agent_pid, disk), None)
+            if arena is not None:
+                self._blocks = {segment: entry for segment, entry in self._blocks.items() if entry[0] is not arena}
+                arena.close()
+
+    def _watch(self) -> None:
+        if not self._ticking and not self._closed:
+            self._ticking = True
+            self._call_later(_TICK, self._tick)
+
+    def _tick(self) -> None:
+        """Hear what was let go, and give memory back that has not been needed for a while."""
+        for registrar in tuple(self._registrars.values()):
+            if not registrar.idle:
+                with contextlib.suppress(OSError, MeshError):  # it has ended: what it knew has ended with it
+                    registrar.connect()
+        if self._lock.acquire(blocking=False):
+            try:
+                self._reclaim()
+                for arena in self._arenas.values():
+                    arena.trim()
+                in_use = any(arena.taken or arena.committed for arena in self._arenas.values())
+            except (OSError, MeshError):
+                in_use = True  # as above; the next look finds out
+            finally:
+                self._lock.release()
+        else:
+            in_use = True
+        self._ticking = False
+        if in_use or any(registrar.has_work for registrar in self._registrars.values()):
+            self._watch()
+
+    # -- the end
+
+    def close(self) -> None:
+        """The end of this process's part in the program. Views stay valid."""
+        self._closed = True
+        for registrar in self._registrars.values():
+            registrar.close()
+        for arena in self._arenas.values():
+            arena.close()
+
+    def abandon(self) -> None:
+        """Close the descriptors in a forked child, which holds nothing; what it has inherited stays mapped."""
+        self.close()

@@ -1,0 +1,332 @@
+"""Large arrays are in memory once for all ranks of a host, and references live as long as somebody holds them."""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import pickle
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from meshrt import (
+    Actor,
+    ArgumentNotSerializable,
+    LocalEngine,
+    MeshError,
+    ObjectRef,
+    ProcessDied,
+    StoreFull,
+    UsageError,
+    endpoint,
+    proc_mesh,
+    put,
+)
+from meshrt.store.store import LARGE
+from meshrt.transport.process import current_runtime
+from tests.support.waiting import holds_within
+
+LONG = 60
+N = LARGE // 8  # float64s that are just large enough
+
+
+class Keeper(Actor):
+    def __init__(self, first: Any = None) -> None:
+        self.kept = first
+
+    @endpoint
+    def look(self, array: Any) -> tuple[float, bool]:
+        return float(array.sum()), bool(array.flags.writeable)
+
+    @endpoint
+    def keep(self, value: Any) -> str:
+        self.kept = value
+        return type(value).__name__
+
+    @endpoint
+    def sum_kept(self) -> float:
+        value = self.kept.get() if isinstance(self.kept, ObjectRef) else self.kept
+        return float(value.sum())
+
+    @endpoint
+    def drop(self) -> None:
+        self.kept = None
+
+    @endpoint
+    def make(self, size: int) -> Any:
+        return np.full(size, float(os.getpid()))
+
+    @endpoint
+    def pass_on(self, others: Any, lazy: bool) -> Any:
+        """Give what was kept to others."""
+        names = others.keep.call(self.kept).get(LONG).values()
+        self.kept = None
+        return names
+
+    @endpoint
+    def put(self, size: int, lazy: bool) -> Any:
+        return put(np.full(size, 3.0), lazy=lazy)
+
+    @endpoint
+    def write_to_view(self, array: Any) -> str:
+        """Try everything that would change what others see."""
+        descriptors = [name for name in os.listdir("/proc/self/fd") if "meshrt:" in _link(name)]
+        try:
+            array.setflags(write=True)
+        except ValueError as error:
+            return f"{len(descriptors)} {error}"
+        return "writable"
+
+    @endpoint
+    def fork_and_drop(self) -> float:
+        """A child looks at what its parent has let go of since."""
+        parent, child = os.pipe()
+        if os.fork() == 0:
+            try:
+                os.read(parent, 1)
+                code = int(self.kept.sum() == len(self.kept))
+            finally:
+                os._exit(code)
+        self.kept = None
+        gc.collect()
+        put(np.full(N, 7.0))
+        os.write(child, b"x")
+        _, status = os.wait()
+        return float(os.waitstatus_to_exitcode(status))
+
+    @endpoint
+    def parent(self) -> int:
+        return os.getppid()
+
+    @endpoint
+    def pid(self) -> int:
+        return os.getpid()
+
+
+def _link(name: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{name}")
+    except OSError:
+        return ""
+
+
+def in_use() -> int:
+    """Bytes of this process's arena that somebody holds, as far as is known by now."""
+    store = current_runtime().store
+    with store._lock:
+        store._reclaim()
+    return sum(arena.taken for arena in store._arenas.values())
+
+
+def becomes_free() -> bool:
+    return holds_within(LONG, lambda: in_use() == 0)
+
+
+def test_arguments_and_results_are_views_that_cannot_be_written() -> None:
+    keepers = proc_mesh(n=3).spawn("keeper", Keeper)
+    array = np.arange(N, dtype=float)
+    assert set(keepers.look.call(array).get(LONG).values()) == {(array.sum(), False)}
+    assert set(keepers.look.call(array[:-1]).get(LONG).values()) == {(array[:-1].sum(), True)}, "small: its own"
+    results = keepers.make.call(N).get(LONG)
+    pids = keepers.pid.call().get(LONG).values()
+    for result, pid in zip(results.values(), pids, strict=True):
+        assert (result == pid).all() and not result.flags.writeable
+    for text in keepers.write_to_view.call(array).get(LONG).values():
+        assert text == "1 cannot set WRITEABLE flag to True of this array", "1: what it has written itself"
+    assert current_runtime().store.refusals == 0
+    assert becomes_free()
+
+
+def test_a_sender_may_change_its_array_at_once() -> None:
+    keepers = proc_mesh(n=2).spawn("keeper", Keeper)
+    array = np.ones(N)
+    keepers.keep.call(array).get(LONG)
+    array[:] = 5
+    kept = keepers.make.call(N).get(LONG)
+    assert set(keepers.sum_kept.call().get(LONG).values()) == {float(N)}
+    keepers.drop.call().get(LONG)
+    assert becomes_free()
+    assert kept.values()[0].sum() == N * keepers.pid.call().get(LONG).values()[0], "results are held here"
+
+
+def test_memory_is_used_again() -> None:
+    keepers = proc_mesh(n=2).spawn("keeper", Keeper)
+    for _ in range(30):
+        keepers.look.call(np.ones(N)).get(LONG)
+    (arena,) = current_runtime().store._arenas.values()
+    assert arena.committed <= 8 * LARGE
+    assert becomes_free()
+    assert holds_within(LONG, lambda: arena.committed == 0), "given back when nobody has asked for any for a while"
+
+
+def test_what_outlives_its_mesh() -> None:
+    mesh = proc_mesh(n=1)
+    result = mesh.spawn("keeper", Keeper).make.call_one(N).get(LONG)
+    expected = result[0]
+    os.kill(int(expected), signal.SIGKILL)
+    mesh.stop().get(LONG)
+    assert (result == expected).all()
+
+
+def test_a_broadcast_and_a_stream() -> None:
+    keepers = proc_mesh(n=3).spawn("keeper", Keeper)
+    keepers.keep.broadcast(np.ones(N))
+    assert [future.get(LONG) for future in keepers.sum_kept.stream()] == [N] * 3
+    assert {future.get(LONG)[0] for future in keepers.look.stream(np.ones(N))} == {N}
+    keepers.drop.call().get(LONG)
+    assert becomes_free()
+
+
+def test_results_that_nobody_reads_are_let_go() -> None:
+    keeper = proc_mesh(n=1).spawn("keeper", Keeper)
+    futures = [keeper.make.call_one(N) for _ in range(3)]
+    futures[-1].get(LONG)
+    owner = keeper.pid.call_one().get(LONG)
+    del futures
+    gc.collect()
+    assert keeper.make.call_one(N).get(LONG)[0] == owner
+
+
+def test_actors_pass_arrays_to_each_other() -> None:
+    mesh = proc_mesh(n=3)
+    first, others = mesh.spawn("first", Keeper), mesh.spawn("others", Keeper)
+    first.keep.call(np.ones(N)).get(LONG)
+    assert first.slice(n=0).pass_on.call_one(others, False).get(LONG) == ["ndarray"] * 3
+    assert set(others.sum_kept.call().get(LONG).values()) == {N}
+
+
+def test_a_reference_arrives_as_the_object_or_as_itself() -> None:
+    keepers = proc_mesh(n=2).spawn("keeper", Keeper)
+    eager, lazy = put({"a": np.ones(N)}), put(np.ones(N), lazy=True)
+    assert eager.site.startswith(__file__) and eager.nbytes >= LARGE and "0.25 MiB put at /" in repr(eager)
+    assert keepers.keep.call(eager).get(LONG).values() == ["dict"] * 2
+    assert keepers.keep.call([lazy]).get(LONG).values() == ["list"] * 2
+    assert keepers.keep.call(lazy).get(LONG).values() == ["ObjectRef"] * 2
+    assert lazy.get().sum() == N and lazy == lazy
+    del eager, lazy
+    assert set(keepers.sum_kept.call().get(LONG).values()) == {N}, "others hold it"
+    keepers.drop.call().get(LONG)
+    assert becomes_free()
+
+
+def test_a_reference_is_passed_on_and_its_maker_dies() -> None:
+    mesh = proc_mesh(n=3)
+    first, others = mesh.spawn("first", Keeper), mesh.spawn("others", Keeper)
+    reference = first.slice(n=1).put.call_one(N, True).get(LONG)
+    assert reference.get().sum() == 3 * N
+    first.slice(n=0).keep.call_one(reference).get(LONG)
+    others.slice(n=2).keep.call_one(reference).get(LONG)
+    del reference
+    os.kill(first.slice(n=1).pid.call_one().get(LONG), signal.SIGKILL)
+    with pytest.raises(ProcessDied):
+        first.slice(n=1).pid.call_one().get(LONG)
+    assert first.slice(n=0).pass_on.call_one(others.slice(n=0), True).get(LONG) == ["ObjectRef"]
+    assert others.slice(n=0).sum_kept.call_one().get(LONG) == 3 * N
+    assert others.slice(n=2).sum_kept.call_one().get(LONG) == 3 * N
+
+
+def test_holders_that_die_hold_nothing() -> None:
+    keepers = proc_mesh(n=3).spawn("keeper", Keeper)
+    keepers.keep.call(put(np.ones(N))).get(LONG)
+    assert in_use() >= LARGE
+    for pid in keepers.pid.call().get(LONG).values():
+        os.kill(pid, signal.SIGKILL)
+    assert becomes_free()
+
+
+def test_constructors_take_them_before_the_rank_is_born() -> None:
+    mesh = proc_mesh(n=2)
+    reference = put(np.ones(N), lazy=True)
+    byvalue, byref = mesh.spawn("value", Keeper, np.ones(N)), mesh.spawn("ref", Keeper, reference)
+    assert byvalue.sum_kept.call().get(LONG).values() == byref.sum_kept.call().get(LONG).values() == [N, N]
+
+
+def test_a_rank_that_is_started_again_is_sent_its_arguments_again() -> None:
+    keeper = proc_mesh(n=1).spawn("keeper", Keeper, np.ones(N), max_restarts=1)
+    os.kill(keeper.pid.call_one().get(LONG), signal.SIGKILL)
+
+    def again() -> bool:
+        try:
+            return bool(keeper.sum_kept.call_one().get(LONG) == N)
+        except ProcessDied:
+            return False
+
+    assert holds_within(LONG, again)
+
+
+def test_what_a_forked_child_sees_stays() -> None:
+    keeper = proc_mesh(n=1).spawn("keeper", Keeper)
+    keeper.keep.call_one(np.ones(N)).get(LONG)
+    assert keeper.fork_and_drop.call_one().get(LONG) == 1.0
+
+
+def test_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MESHRT_STORE_LIMIT", "1MiB")
+    keepers = proc_mesh(n=2).spawn("keeper", Keeper)
+    with pytest.raises(StoreFull, match=r"no room for 2\.0 MiB more: it has 0\.0 MiB, .*MESHRT_STORE_LIMIT.* 1\.0 MiB"):
+        put(np.ones(8 * N))
+    with pytest.raises(MemoryError):
+        put(np.ones(8 * N))
+    # A message goes another way.
+    assert keepers.look.call(np.ones(8 * N)).get(LONG).values() == [(8.0 * N, True)] * 2
+    assert current_runtime().store.refusals == 1
+    spilled = put(np.ones(8 * N), spill=True)
+    assert keepers.look.call(spilled).get(LONG).values() == [(8.0 * N, False)] * 2
+    files = {_link(name) for name in os.listdir("/proc/self/fd")}
+    assert any(str(Path(current_runtime().store._run_directory)) in link and "deleted" in link for link in files)
+
+
+def test_a_limit_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MESHRT_STORE_LIMIT", "lots")
+    with pytest.raises(UsageError, match="MESHRT_STORE_LIMIT='lots': expected a size such as 4GiB"):
+        proc_mesh(n=1)
+
+
+def test_misuse() -> None:
+    with pytest.raises(UsageError, match="proc_mesh"):
+        put(1)
+    mesh = proc_mesh(n=1)
+    reference = put(np.ones(3))
+    with pytest.raises(UsageError, match="sent to an endpoint"):
+        pickle.dumps(reference)
+    with pytest.raises(ArgumentNotSerializable, match=r"put\(\): .*cannot be pickled"):
+        put((lambda: (yield))())
+    with pytest.raises(MeshError):
+        put([reference])
+    mesh.stop().get(LONG)
+
+
+def test_an_agent_that_dies_takes_what_it_knew_and_nothing_else() -> None:
+    mesh = proc_mesh(hosts=2, gpus=1, engine=LocalEngine(agents=2))
+    keepers = mesh.spawn("keeper", Keeper)
+    result = keepers.slice(hosts=0).make.call_one(N).get(LONG)
+    expected = result[0]
+    reference = put(np.ones(N), lazy=True)
+    keepers.slice(hosts=1).keep.call_one(reference).get(LONG)
+    store = current_runtime().store
+    (agent,) = [pid for pid, _ in store._arenas]
+    parents = keepers.parent.call().get(LONG).values()
+    other = 1 - parents.index(agent)
+    os.kill(agent, signal.SIGKILL)
+    assert (result == expected).all() and reference.get().sum() == N
+    survivors: Any = keepers.slice(hosts=other)
+    assert holds_within(LONG, lambda: store._home(0.0) not in (0, agent))
+    assert survivors.look.call_one(np.ones(N)).get(LONG) == (float(N), False), "another host knows of it now"
+
+
+def test_nothing_has_a_name() -> None:
+    before = set(os.listdir("/dev/shm"))
+    keepers = proc_mesh(n=2).spawn("keeper", Keeper)
+    keepers.keep.call(put(np.ones(N))).get(LONG)
+    assert set(os.listdir("/dev/shm")) == before
+    (chunk,) = [name for name in os.listdir("/proc/self/fd") if "meshrt:" in _link(name)]
+    reading = os.open(f"/proc/self/fd/{chunk}", os.O_RDONLY)
+    try:
+        with pytest.raises(PermissionError):
+            mmap.mmap(reading, 4096)  # what a receiver gets: to read
+    finally:
+        os.close(reading)
