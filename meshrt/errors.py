@@ -16,7 +16,7 @@
     |  |- LinkLost                the connection broke although the process lives
     |  `- MeshStopped             stop() was called
     |- SpawnError                 (RuntimeError) the processes could not be started
-    |- StoreFull                  (MemoryError) no shared memory is left for an object
+    |- StoreFull                  no shared memory is left for an object
     |- ReferenceLost              what a reference stands for is gone
     |- CallTimeout                (TimeoutError) ranks that have not answered
     |- ProtocolError              foreign, broken or oversized bytes
@@ -435,7 +435,7 @@ class SpawnError(MeshError, RuntimeError):
     """The processes of a mesh could not be started; those that had started were stopped."""
 
 
-class StoreFull(MeshError, MemoryError):
+class StoreFull(MeshError):
     """Shared memory for an object was refused; nothing was stored.
 
     Attributes:
