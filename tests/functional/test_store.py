@@ -16,6 +16,7 @@ import pytest
 from meshrt import (
     Actor,
     ArgumentNotSerializable,
+    HostLost,
     LocalEngine,
     MeshError,
     ObjectRef,
@@ -310,6 +311,8 @@ def test_an_agent_that_dies_takes_what_it_knew_and_nothing_else() -> None:
     parents = keepers.parent.call().get(LONG).values()
     other = 1 - parents.index(agent)
     os.kill(agent, signal.SIGKILL)
+    with pytest.raises(HostLost):
+        keepers.slice(hosts=1 - other).pid.call_one().get(LONG)
     assert (result == expected).all() and reference.get().sum() == N
     survivors: Any = keepers.slice(hosts=other)
     assert holds_within(LONG, lambda: store._home(0.0) not in (0, agent))
