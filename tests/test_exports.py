@@ -147,7 +147,7 @@ def call_timeout(cls: type[errors.CallTimeout]) -> list[errors.MeshError]:
 
 
 #: How instances of each class are made. A class that inherits its constructor uses the entry of its nearest base.
-def store_full(cls: Any) -> list[errors.MeshError]:
+def store_full(cls: type[errors.StoreFull]) -> list[errors.MeshError]:
     return [cls(3 << 20, 4 << 20, 2 << 20, "the limit")]
 
 
