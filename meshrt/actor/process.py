@@ -47,7 +47,7 @@ from meshrt.host.pulse import STACK_SIGNAL
 from meshrt.store.store import Store
 from meshrt.transport.fate import Fate
 from meshrt.transport.faults import lost_ranks
-from meshrt.transport.process import INCARNATION, ProcessRuntime, set_runtime
+from meshrt.transport.process import ProcessRuntime, set_runtime
 from meshrt.wire.codec import text_of
 from meshrt.wire.messages import error_to_wire
 
@@ -143,7 +143,6 @@ class RankProcess:
             birth.secret,
             lambda _seconds: birth.agent_pid,
             self.control.call_later,
-            again=INCARNATION in birth.env,
         )
         self.runtime.driver.claim = self.runtime.store.claim
         self.runtime.driver.on_error = self._on_error

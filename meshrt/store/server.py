@@ -202,6 +202,11 @@ class StoreServer:
 
     def _on_take(self, peer: _Peer, message: dict[str, Any]) -> None:
         there = self.registry.take(message["segment"], peer.pid)
+        if not there:
+            # Its sender has lent it before the message was sent that brought the taker here: it may not be read yet.
+            for other in [other for others in self._peers.values() for other in others if other is not peer]:
+                self._on_event(other, selectors.EVENT_READ)
+            there = self.registry.take(message["segment"], peer.pid)
         peer.stream.queue({"t": "ok" if there else "no", "n": message["n"], "why": "it is gone"})
 
     def _on_let_go(self, peer: _Peer, message: dict[str, Any]) -> None:

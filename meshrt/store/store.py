@@ -53,7 +53,7 @@ class Parcel(NamedTuple):
     parts: list[Part]
     #: For each of its buffers a length, or its place in a segment (`Received.bytes_at`).
     lengths: list[Any]
-    #: ``[loans, given]`` for the end of the header, if some of it is in the store.
+    #: ``[loans, pids of their holders or nil]`` for the end of the header, if some of it is in the store.
     loans: list[Any] | None = None
     #: What the sender has to hold until it is answered.
     kept: Sequence[Lease] = ()
@@ -69,7 +69,6 @@ class Store:
         home: ``home(seconds)`` returns the pid of the host agent whose store knows what this process writes; 0 if there
             is none within so many seconds.
         call_later: Calls a function after some seconds, on a thread that must not be blocked.
-        again: Whether this is a rank that was started again: messages to the process before it may reach it.
     """
 
     def __init__(
@@ -79,15 +78,12 @@ class Store:
         secret: bytes,
         home: Callable[[float], int],
         call_later: Callable[[float, Callable[[], None]], None],
-        *,
-        again: bool = False,
     ) -> None:
         self._directory = directory
         self._run_directory = run_directory
         self._secret = secret
         self._home = home
         self._call_later = call_later
-        self._again = again
         self._lock = threading.Lock()
         self._registrars: dict[int, Registrar] = {}
         #: Of the registrar that is told of them: in memory, and on disk.
@@ -156,7 +152,7 @@ class Store:
         parts, inline = codec.lay_out(data, [buffer for index, buffer in enumerate(buffers) if index not in places])
         rest = iter(inline[1:])
         lengths = [inline[0], *(places[index] if index in places else next(rest) for index in range(len(buffers)))]
-        return Parcel(parts, lengths, [loans, pids is not None], () if pids is not None else kept)
+        return Parcel(parts, lengths, [loans, pids], () if pids is not None else kept)
 
     def put(self, value: Any, *, lazy: bool, spill: bool | None, site: str) -> ObjectRef[Any]:
         """Write an object once, and return a reference to it.
@@ -216,8 +212,10 @@ class Store:
 
     def claim(self, frame: Frame) -> Frame:
         """Take what came with a frame of a kind with the flag ``STORED``; dropping the result lets go of it."""
-        *header, (loans, given) = frame.header
-        received = Received(self, frame.payload, [Loan(*loan) for loan in loans], given and not self._again)
+        *header, (loans, holders) = frame.header
+        # Not among them: it was sent to the process of which this one has taken the place.
+        given = holders is not None and os.getpid() in holders
+        received = Received(self, frame.payload, [Loan(*loan) for loan in loans], given)
         return Frame(frame.kind & ~STORED, header, received)
 
     def mapping(self, loan: Loan) -> Mapping:

@@ -13,7 +13,7 @@ Data links (caller to actor, one link per pair; both directions in the order sen
 ``lengths`` are those of the pickle and of its out-of-band buffers, see `meshrt.wire.codec`.
 
 With the flag `STORED` in its kind, the header of CALL, INIT or RESULT has one more element at its end: ``[loans,
-given]`` says where the segments are that stand for some of the lengths (`meshrt.store`).
+pids]`` says where the segments are that stand for some of the lengths, and whom they were lent to (`meshrt.store`).
 
 Control links (root, agent, rank; and terminals to the root)::
 

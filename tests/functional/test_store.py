@@ -83,21 +83,24 @@ class Keeper(Actor):
         return "writable"
 
     @endpoint
-    def fork_and_drop(self) -> float:
-        """A child looks at what its parent has let go of since."""
-        parent, child = os.pipe()
+    def fork_and_drop(self) -> None:
+        """Start a child that will look at what its parent lets go of now."""
+        parent, self.to_child = os.pipe()
         if os.fork() == 0:
             try:
                 os.read(parent, 1)
                 code = int(self.kept.sum() == len(self.kept))
             finally:
                 os._exit(code)
+        os.close(parent)
         self.kept = None
-        gc.collect()
-        put(np.full(N, 7.0))
-        os.write(child, b"x")
+
+    @endpoint
+    def ask_child(self) -> int:
+        os.write(self.to_child, b"x")
+        os.close(self.to_child)
         _, status = os.wait()
-        return float(os.waitstatus_to_exitcode(status))
+        return os.waitstatus_to_exitcode(status)
 
     @endpoint
     def parent(self) -> int:
@@ -267,7 +270,10 @@ def test_a_rank_that_is_started_again_is_sent_its_arguments_again() -> None:
 def test_what_a_forked_child_sees_stays() -> None:
     keeper = proc_mesh(n=1).spawn("keeper", Keeper)
     keeper.keep.call_one(np.ones(N)).get(LONG)
-    assert keeper.fork_and_drop.call_one().get(LONG) == 1.0
+    keeper.fork_and_drop.call_one().get(LONG)
+    for _ in range(3):
+        keeper.look.call_one(np.full(N, 5.0)).get(LONG)
+    assert keeper.ask_child.call_one().get(LONG) == 1
 
 
 def test_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
