@@ -26,8 +26,8 @@ export PIP_USER := 0
 demo: $(VENV)/.run  ## play the debugging session of the README, without a person
 	@$(PY) examples/demo.py $(ARGS)
 
-test: $(VENV)/.test  ## run the tests (ARGS goes to pytest)
-	@$(PY) -m pytest $(ARGS)
+test: $(VENV)/.test  ## run the tests (ARGS goes to pytest; -n 0 runs them in one process)
+	@$(PY) -m pytest -n logical --maxprocesses 4 --dist worksteal $(ARGS)
 
 check: $(VENV)/.dev  ## lint, formatting, types
 	$(RUFF) check $(TREES)
