@@ -77,10 +77,14 @@ def table_rows(sizes: tuple[int, ...], ranks: int) -> list[Row]:
     )  # fmt: skip
     add("calls", "rate_all", f"calls to {ranks}, 1000 in flight", "/s")
     for size in ("1", "64"):
-        bars = (Bar("<=", 1, "ray"), Bar("<=", 1 / 6, "monarch")) if size == "64" else ()
+        large = size == "64"
+        third = tuple(Bar("<=", 1 / 3, peer) for peer in ("mp", "monarch", "ray", "xoscar"))
+        bars = (Bar("<=", 1, "ray"), Bar("<=", 1 / 6, "monarch")) if large else third
         add("payload", f"put_one_{size}m", f"{size} MiB to one", "ms")
         add("payload", f"put_all_{size}m", f"{size} MiB to {ranks}", "ms", *bars)
         add("payload", f"get_one_{size}m", f"{size} MiB from one", "ms")
+        back = (Bar("<=", 45), Bar("<=", 1, "ray")) if large else ()
+        add("payload", f"back_one_{size}m", f"{size} MiB to one and back", "ms", *back)
     add("idle", "pss_rank", "memory of a rank, PSS", "MiB", Bar("<=", 12))
     add("idle", "pss_total", f"memory of all, {ranks} ranks, PSS", "MiB")
     add("idle", "stop", f"stop() of {ranks}, to all gone", "s", Bar("<=", 0.2))

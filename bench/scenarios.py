@@ -92,10 +92,16 @@ async def payload(peer: Peer, settings: Settings) -> Values:
             answer = await actors.get_one(size)
             expect(int(answer[::PAGE].sum()), pages, "sum over the pages")
 
+        async def back_one(array: Array = array, pages: int = pages) -> None:
+            array[0] = (array[0] + 1) % 100
+            answer = await actors.back_one(array)
+            expect(int(answer[::PAGE].sum()), pages - 1 + int(array[0]), "sum over the pages")
+
         name = f"{size // MIB}m"
         values[f"put_one_{name}"] = statistics.median(await durations(put_one, count, warm_up=2))
         values[f"put_all_{name}"] = statistics.median(await durations(put_all, count, warm_up=2))
         values[f"get_one_{name}"] = statistics.median(await durations(get_one, count, warm_up=2))
+        values[f"back_one_{name}"] = statistics.median(await durations(back_one, count, warm_up=2))
     await actors.stop()
     return values
 

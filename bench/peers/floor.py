@@ -55,6 +55,11 @@ def work(link: socket) -> None:
             link.sendall(PING)
             touched = touch(as_array(read_exactly(link, size)))
             link.sendall(HEAD.pack(b"p", touched))
+        elif verb == b"=":
+            link.sendall(PING)
+            received = read_exactly(link, size)
+            touch(as_array(received))
+            link.sendall(received)
         elif verb == b"<":
             if size not in made:
                 made[size] = filled(size)
@@ -100,6 +105,13 @@ class Sockets:
     async def get_one(self, size: int) -> Array:
         self._links[0].sendall(HEAD.pack(b"<", size))
         return as_array(read_exactly(self._links[0], size))
+
+    async def back_one(self, array: Array) -> Array:
+        link = self._links[0]
+        link.sendall(HEAD.pack(b"=", len(array)))
+        read_exactly(link, FRAME)
+        link.sendall(array)
+        return as_array(read_exactly(link, len(array)))
 
     async def block(self, rank: int, started: str) -> None:
         path = started.encode()

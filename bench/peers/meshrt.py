@@ -34,6 +34,11 @@ class Echo(Actor):
         return self._made[size]
 
     @endpoint
+    def back(self, array: Array) -> Array:
+        touch(array)
+        return array
+
+    @endpoint
     def block(self, started: str) -> None:
         announce(started)
         time.sleep(60)
@@ -77,6 +82,9 @@ class Mesh:
 
     async def get_one(self, size: int) -> Array:
         return self._one.fetch.call_one(size).get()
+
+    async def back_one(self, array: Array) -> Array:
+        return self._one.back.call_one(array).get()
 
     async def block(self, rank: int, started: str) -> None:
         self._all.slice(gpus=rank).block.call_one(started).get()

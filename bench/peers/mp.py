@@ -37,6 +37,9 @@ def work(connection: Connection) -> None:
             connection.send(os.getpid())
         elif verb == "put":
             connection.send(touch(argument))
+        elif verb == "back":
+            touch(argument)
+            connection.send(argument)
         elif verb == "get":
             if argument not in made:
                 made[argument] = filled(argument)
@@ -77,6 +80,9 @@ class Workers:
 
     async def get_one(self, size: int) -> Array:
         return self._ask(0, ("get", size))
+
+    async def back_one(self, array: Array) -> Array:
+        return self._ask(0, ("back", array))
 
     async def block(self, rank: int, started: str) -> None:
         self._ask(rank, ("block", started))

@@ -63,6 +63,9 @@ class Actors(Protocol):
     async def get_one(self, size: int) -> Array:
         """Let one actor return an array of ``size`` bytes, which it made at the first such call."""
 
+    async def back_one(self, array: Array) -> Array:
+        """Send an array to one actor, which reads it as :func:`touch` does and returns it."""
+
     async def block(self, rank: int, started: str) -> None:
         """Call a method that creates the file ``started`` and then sleeps for a minute.
 

@@ -37,6 +37,10 @@ class Echo(xoscar.Actor):
     def put(self, array: Array) -> int:
         return touch(array)
 
+    def back(self, array: Array) -> Array:
+        touch(array)
+        return array
+
     def fetch(self, size: int) -> Array:
         if size not in self._made:
             self._made[size] = filled(size)
@@ -79,6 +83,9 @@ class Pool:
 
     async def get_one(self, size: int) -> Array:
         return await self._actors[0].fetch(size)
+
+    async def back_one(self, array: Array) -> Array:
+        return await self._actors[0].back(array)
 
     async def block(self, rank: int, started: str) -> None:
         await self._actors[rank].block(started)
