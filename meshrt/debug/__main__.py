@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 from meshrt.debug.prompt.dumps import open_dump
 from meshrt.debug.prompt.entry import run_lines, run_prompt
+from meshrt.debug.prompt.records import Recorder, error_record
 from meshrt.debug.prompt.terminal import OutputError
 from meshrt.debug.protocol import since
-from meshrt.errors import MeshError
+from meshrt.errors import MeshError, UsageError
 from meshrt.transport.tools import Program, programs
 
 _EXIT_USAGE = 2
@@ -43,25 +44,38 @@ def _describe(program: Program) -> str:
     return f"pid {program.pid}: {command} (in {program.cwd}, since {since(program.started)})"
 
 
-def _choose(pid: int | None) -> Program | None:
+class _NoProgramError(UsageError):
+    """It is not known which program is meant.
+
+    Attributes:
+        choices: Those that run.
+    """
+
+    def __init__(self, why: str, choices: Sequence[Program] = ()) -> None:
+        super().__init__(why)
+        self.choices = choices
+
+
+def _choose(pid: int | None, *, asks: bool) -> Program:
+    """Return the program that is meant. Raises _NoProgramError.
+
+    Args:
+        asks: A person at the terminal may be asked.
+    """
     found = sorted(programs(), key=lambda program: -program.started)
     if pid is not None:
         for program in found:
             if program.pid == pid:
                 return program
         running = "; ".join(map(_describe, found)) or "none runs"
-        print(f"process {pid} is no meshrt program of this user; {running}", file=sys.stderr)
-        return None
+        raise _NoProgramError(f"process {pid} is no meshrt program of this user; {running}", found)
     if not found:
-        print("no meshrt program of this user is running", file=sys.stderr)
-        return None
+        raise _NoProgramError("no meshrt program of this user is running")
     if len(found) == 1:
         return found[0]
-    for number, program in enumerate(found, 1):
-        print(f"{number}  {_describe(program)}", file=sys.stderr)
-    if not (sys.stdin and sys.stdin.isatty()):
-        print("several programs are running; choose one with --pid", file=sys.stderr)
-        return None
+    if not asks:
+        raise _NoProgramError("several programs are running; choose one with --pid", found)
+    _print_choices(found)
     while True:
         answer = input("which one? ").strip()
         if answer.isdigit():
@@ -69,6 +83,25 @@ def _choose(pid: int | None) -> Program | None:
                 if int(answer) in (number, program.pid):
                     return program
         print(f"a number from 1 to {len(found)}, or a pid", file=sys.stderr)
+
+
+def _print_choices(found: Sequence[Program]) -> None:
+    for number, program in enumerate(found, 1):
+        print(f"{number}  {_describe(program)}", file=sys.stderr)
+
+
+def _refuse(error: _NoProgramError, arguments: argparse.Namespace) -> None:
+    """Say, to a person or a program, that no program can be looked into, and which ones could."""
+    if arguments.json:
+        choices = [
+            {"pid": each.pid, "run_id": each.run_id, "argv": each.argv, "cwd": each.cwd, "started": each.started}
+            for each in error.choices
+        ]
+        Recorder(sys.stdout)({**error_record("", str(error), "UsageError"), "programs": choices})
+        return
+    if arguments.pid is None:
+        _print_choices(error.choices)
+    print(error, file=sys.stderr)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -80,9 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments.open is not None:
             return open_dump(arguments.open, arguments.commands)
-        program = _choose(arguments.pid)
-        if program is None:
-            return _EXIT_USAGE
+        program = _choose(arguments.pid, asks=not arguments.json and bool(sys.stdin and sys.stdin.isatty()))
         if arguments.commands is not None or arguments.json:
             return run_lines(program, arguments.commands, json=arguments.json)
         return run_prompt(program)
@@ -93,8 +124,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
+    except _NoProgramError as error:
+        _refuse(error, arguments)
+        return _EXIT_USAGE
     except (MeshError, OSError) as error:
-        print(f"the program cannot be reached: {error}", file=sys.stderr)
+        why = f"the program cannot be reached: {error}"
+        if arguments.json:
+            Recorder(sys.stdout)(error_record("", why, type(error).__name__))
+        else:
+            print(why, file=sys.stderr)
         return _EXIT_USAGE
     except (KeyboardInterrupt, EOFError):
         print(file=sys.stderr)

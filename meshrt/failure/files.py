@@ -18,7 +18,7 @@ from meshrt.failure.incident import Incident
 from meshrt.failure.report import render
 from meshrt.transport.directories import write_atomic
 
-__all__ = ["files_of", "path_of", "read", "write"]
+__all__ = ["VERSION", "files_of", "path_of", "read", "write"]
 
 FORMAT = "meshrt failure"
 VERSION = 1

@@ -6,11 +6,12 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from meshrt.errors import SelectionError, UsageError
 from meshrt.failure import files
-from meshrt.failure.incident import Incident
-from meshrt.failure.report import render, render_record, shown
+from meshrt.failure.report import render
+from meshrt.failure.showing import listing, of_rank, plain_listing, plain_of_rank
 from meshrt.transport.directories import runs_base
 
 __all__ = ["main"]
@@ -27,28 +28,41 @@ def main(arguments: list[str]) -> int:
         prog="meshrt postmortem", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("run", nargs="?", default="", metavar="RUN")
-    parser.add_argument("--rank", type=int, help="everything about the failures of one rank")
+    parser.add_argument("--rank", type=int, help="everything about one rank: its failures, or where it stood")
     parser.add_argument("--list", action="store_true", help="name the failures of the program")
-    parser.add_argument("--json", action="store_true", help="print the file itself")
+    parser.add_argument(
+        "--json", action="store_true", help="the same for programs (docs/json.md); alone: the file itself"
+    )
     given = parser.parse_args(arguments)
+    if given.list and given.rank is not None:
+        parser.error("--list does not go with --rank: it names all failures, --rank tells of one rank in the last one")
     try:
-        found = _files(given.run)
-        if given.list:
-            print(_listing(found), end="")
-        elif given.json:
-            files.read(found[-1])  # what is no failure file is refused, not printed
-            print(json.dumps(json.loads(found[-1].read_text()), indent=1))
-        elif given.rank is not None:
-            print(_of_rank(files.read(found[-1]), given.rank), end="")
-        else:
-            print(render(files.read(found[-1])), end="")
+        print(_answer(given), end="")
     except UsageError as error:
-        print(f"meshrt postmortem: {error}", file=sys.stderr)
+        if given.json:
+            print(_json({"error": {"type": type(error).__name__, "message": str(error)}}), end="")
+        else:
+            print(f"meshrt postmortem: {error}", file=sys.stderr)
         return 2 if isinstance(error, SelectionError) else 1
     except BrokenPipeError:
         sys.stderr.close()  # whoever reads has enough; nothing is to be said about that at the end
         return 0
     return 0
+
+
+def _answer(given: argparse.Namespace) -> str:
+    found = _files(given.run)
+    if given.list:
+        return _json({"failures": plain_listing(found)}) if given.json else listing(found)
+    incident = files.read(found[-1])  # what is no failure file is refused, not printed
+    if given.rank is not None:
+        facts = {"run": incident.run_id, "file": str(found[-1])}
+        return _json({**facts, **plain_of_rank(incident, given.rank)}) if given.json else of_rank(incident, given.rank)
+    return json.dumps(json.loads(found[-1].read_text()), indent=1) + "\n" if given.json else render(incident)
+
+
+def _json(answer: dict[str, Any]) -> str:
+    return json.dumps({"version": files.VERSION, **answer}, indent=1) + "\n"
 
 
 def _files(run: str) -> list[Path]:
@@ -73,27 +87,6 @@ def _files(run: str) -> list[Path]:
     if run:
         raise UsageError(f"program {run} has left no failure: it did not fail, or was killed before it could write")
     raise UsageError(f"no program in {runs_base()} has left a failure")
-
-
-def _listing(found: list[Path]) -> str:
-    lines = []
-    for path in found:
-        incident = files.read(path)
-        verdict = incident.verdict()
-        what = "AMBIGUOUS" if verdict.ambiguous or not verdict.roots else shown(str(verdict.roots[0].place))
-        headline = shown(verdict.roots[0].headline) if verdict.roots else ""
-        lines.append(f"{path}\n  {len(incident.records)} failures; root cause: {what}: {headline}\n")
-    return "".join(lines)
-
-
-def _of_rank(incident: Incident, rank: int) -> str:
-    verdict = incident.verdict()
-    records = [record for record in incident.records if rank in (record.rank, *record.ranks)]
-    if records:
-        return "\n".join(render_record(record, incident, verdict) for record in records)
-    known = sorted({each for record in incident.records for each in record.ranks or (record.rank,)})
-    names = ", ".join(map(str, known[:20])) + (" ..." if len(known) > 20 else "")
-    raise SelectionError(f"rank {rank} did not fail; expected one of those that did: {names}")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from meshrt.failure.record import ExceptionFacts, FailureRecord, Frame, LeftBehi
 from meshrt.inspect import render_stacks
 from meshrt.selection import Extent, Shape, fold_coordinates, fold_ranks
 
-__all__ = ["left_lines", "render", "render_record", "shown"]
+__all__ = ["counted", "left_lines", "named", "render", "render_record", "shown", "stack_lines"]
 
 _WIDTH = 78
 #: Characters of a line; of one that is the matter itself.
@@ -77,7 +77,7 @@ class _Report:
             if ranks:
                 sizes = ", ".join(f"{label}={size}" for label, size in mesh.sizes.items())
                 after = self._incident.began - mesh.started
-                words.append(f"{len(ranks)} of {_count(_total(mesh), 'rank')} of {mesh.name} ({sizes}), {_ago(after)}")
+                words.append(f"{len(ranks)} of {counted(_total(mesh), 'rank')} of {mesh.name} ({sizes}), {_ago(after)}")
         return shown("meshrt: FAILED " + ("; ".join(words) or "in the program"), _HEADLINE)
 
     # -- what followed
@@ -87,7 +87,7 @@ class _Report:
         linked = [group for group in groups if self._is_linked(group[0])]
         later = [group for group in groups if not self._is_linked(group[0])]
         if linked:
-            yield f"FOLLOWED FROM IT  {_count(len({record.address for group in linked for record in group}), 'rank')}"
+            yield f"FOLLOWED FROM IT  {counted(len({record.address for group in linked for record in group}), 'rank')}"
             yield from self._groups(linked)
         if later:
             yield "FAILED LATER, and nothing links it to the root"
@@ -102,7 +102,7 @@ class _Report:
             yield f"      because {shown(_why(cause))}"
         if len(groups) > _GROUPS:
             rest = [record for group in groups[_GROUPS:] for record in group]
-            yield f"  and {_count(len(groups) - _GROUPS, 'other kind')} on {self._who(rest)}"
+            yield f"  and {counted(len(groups) - _GROUPS, 'other kind')} on {self._who(rest)}"
 
     def _when(self, record: FailureRecord) -> str:
         if self._root_high is None:
@@ -136,11 +136,11 @@ class _Report:
         count = sum(len(set(mesh.alive) - failed.get(mesh.mesh_id, set())) for mesh in self._incident.meshes)
         if not count:
             return
-        yield f"DID NOT FAIL  {_count(count, 'rank')}; where they were then:"
+        yield f"DID NOT FAIL  {counted(count, 'rank')}; where they were then:"
         if not self._incident.stacks:
             yield f"  not known: {self._incident.stacks_why or 'they were not asked'}"
             return
-        lines = _stack_lines(self._incident.stacks)
+        lines = stack_lines(self._incident.stacks)
         yield from (f"  {line}" for line in lines[:_HEALTHY_LINES])
         if len(lines) > _HEALTHY_LINES:
             yield f"  ... {len(lines) - _HEALTHY_LINES} more lines: {self._command()}"
@@ -183,11 +183,11 @@ class _Report:
             yield f"  first    {shown(str(record.place))}"
         else:
             times = f", {len(group)} times" if len(group) > 1 else ""
-            yield shown(f"{title}  {_place(record)}{times}{note}", _HEADLINE)
+            yield shown(f"{title}  {named(record)}{times}{note}", _HEADLINE)
         yield from details(record, self._incident.caller, self._incident.call)
         if record.kind == "silent" and self._incident.hung:
             yield "  stacks   where they are"
-            yield from (f"    {line}" for line in _stack_lines(self._incident.hung))
+            yield from (f"    {line}" for line in stack_lines(self._incident.hung))
 
 
 def details(record: FailureRecord, caller: str = "", call: str = "", *, full: bool = False) -> Iterator[str]:
@@ -220,17 +220,17 @@ def details(record: FailureRecord, caller: str = "", call: str = "", *, full: bo
         yield from left_lines(record.left, full)
     kept = record.log_tail if full else record.log_tail[-_LOG_LINES:]
     if kept:
-        yield f"  printed  its last {_count(len(kept), 'line')}"
+        yield f"  printed  its last {counted(len(kept), 'line')}"
         yield from (f"    | {shown(line)}" for line in kept)
     if record.copies:
-        yield f"  before   {_count(record.copies, 'failure')} of this rank before it were only counted"
+        yield f"  before   {counted(record.copies, 'failure')} of this rank before it were only counted"
 
 
 def render_record(record: FailureRecord, incident: Incident, verdict: Verdict) -> str:
     """Return everything about one failure, for ``meshrt postmortem --rank``."""
     cause = verdict.cause_of(record)
     role = "a root cause" if cause is None else f"because {_why(cause)}"
-    lines = [shown(f"{_place(record)}: {role}", _HEADLINE), *details(record, incident.caller, incident.call, full=True)]
+    lines = [shown(f"{named(record)}: {role}", _HEADLINE), *details(record, incident.caller, incident.call, full=True)]
     return "\n".join(lines) + "\n"
 
 
@@ -281,7 +281,8 @@ def _at(frame: Frame) -> str:
     return f'File "{shown(frame.file)}", line {frame.line}'
 
 
-def _place(record: FailureRecord) -> str:
+def named(record: FailureRecord) -> str:
+    """Say whom a failure is of: a rank, those that did not answer, or a host."""
     if record.kind == "host":
         return f"host {record.host or '?'}"
     if record.kind == "silent" and len(record.ranks) > 1:
@@ -335,7 +336,8 @@ def shown_line(line: str) -> str:
     return " " * indentation + shown(line)
 
 
-def _stack_lines(stacks: Mapping[str, Any]) -> list[str]:
+def stack_lines(stacks: Mapping[str, Any]) -> list[str]:
+    """Return merged stacks as lines of the report."""
     try:
         text = render_stacks(stacks, source=_no_source)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # a file may hold anything
@@ -347,7 +349,8 @@ def _no_source(_file: str, _line: int) -> str:
     return ""
 
 
-def _count(count: int, what: str) -> str:
+def counted(count: int, what: str) -> str:
+    """Return ``"1 rank"``, ``"2 ranks"``."""
     return f"{count} {what}" + ("" if count == 1 else "s")
 
 

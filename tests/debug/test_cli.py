@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -115,6 +116,12 @@ def test_several_programs() -> None:
         assert f"pid {other.pid}" in done.stderr
         assert "choose one with --pid" in done.stderr
         assert run_python("-m", "meshrt.debug", "--pid", str(other.pid), "-c", "status").returncode == 0
+        for pid in ([], ["--pid", "1"]):
+            done = run_python("-m", "meshrt.debug", "--json", *pid, "-c", "status")
+            (record,) = map(json.loads, done.stdout.splitlines())
+            assert (done.returncode, done.stderr, record["ok"]) == (2, "", False)
+            assert record["error"]["type"] == "UsageError"
+            assert [program["pid"] for program in record["programs"]] == [other.pid, os.getpid()]
         with screen("-m", "meshrt.debug") as me:
             me.sees("which one?")
             me.types("7")

@@ -243,9 +243,25 @@ def test_postmortem(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypa
     document = json.loads(capsys.readouterr().out)
     assert document["verdict"]["ambiguous"] is False and document["records"][0]["exception"]["type"] == "ValueError"
     assert document["report"] == report
-    assert main_of("postmortem", "--list") == 0 and "root cause: trainer rank 2" in capsys.readouterr().out
-    assert main_of("postmortem", "--rank", "3") == 2
-    assert "rank 3 did not fail; expected one of those that did: 2" in capsys.readouterr().err
+    assert main_of("postmortem", "--list") == 0
+    assert "  1 failure; root cause: trainer rank 2 (n=2) on " in capsys.readouterr().out
+    assert main_of("postmortem", "--list", "--json") == 0
+    (failure,) = json.loads(capsys.readouterr().out)["failures"]
+    assert failure["roots"][0]["ranks"] == [2] and failure["roots"][0]["what"] == "ValueError: bad batch 17"
+    assert main_of("postmortem", "--rank", "2", "--json") == 0
+    (record,) = json.loads(capsys.readouterr().out)["records"]
+    assert record["rank"] == 2 and record["cause"] is None
+    assert main_of("postmortem", "--rank", "3") == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^rank 3 of train \(n=3\) did not fail; where it was then:\n  trainer\n.*1/1  3 \(n=3\)", text)
+    assert "0-1" not in text and "train.py:" in text
+    assert main_of("postmortem", "--rank", "3", "--json") == 0
+    (healthy,) = json.loads(capsys.readouterr().out)["did_not_fail"]
+    assert healthy["stacks"]["trees"][0]["ranks"] == "3" and not healthy["had_ended"]
+    assert main_of("postmortem", "--rank", "4") == 2
+    assert "no mesh had a rank 4 when it failed; expected one of 0-3 of train" in capsys.readouterr().err
+    assert main_of("postmortem", "--rank", "4", "--json") == 2
+    assert json.loads(capsys.readouterr().out)["error"]["type"] == "SelectionError"
     assert main_of("postmortem", "nosuch") == 1 and "no program 'nosuch'" in capsys.readouterr().err
     (runs / run / "failure-1.json").write_text('{"format": "meshrt failure", "ver')
     assert main_of("postmortem", run) == 1 and "is cut off or damaged" in capsys.readouterr().err
@@ -309,6 +325,8 @@ def test_ranks_that_do_not_answer_in_time(tmp_path: Path) -> None:
     assert root[0].startswith("ROOT CAUSE  trainer ranks 0-1,3 of train")
     assert "what     did not answer trainer.run() within 0.5 s" in text
     assert re.search(r"3/3  0-1,3  run  .*train\.py:\d+ +blocked .* in time\.sleep", text)
+    again = run_python("-m", "meshrt", "postmortem", "--list", env=environment(MESHRT_RUNS=str(tmp_path / "runs")))
+    assert "1 failure; root cause: trainer ranks 0-1,3 of train: did not answer trainer.run()" in again.stdout
 
 
 def test_the_watchdog_says_who_does_not_answer_and_where_they_are(tmp_path: Path) -> None:

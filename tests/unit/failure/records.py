@@ -7,7 +7,7 @@ from typing import Any
 from meshrt.failure.incident import Incident, MeshFacts
 from meshrt.failure.record import ExceptionFacts, FailureRecord, Frame, Reference
 
-__all__ = ["MS", "death", "incident", "raised"]
+__all__ = ["MS", "death", "incident", "raised", "silent"]
 
 MS = 1_000_000
 _BASES = {
@@ -39,6 +39,12 @@ def death(rank: int, at: float, *, signal: int | None = 9, seen_late: float = 0.
     """The end of the process of ``rank``; it may have ended ``seen_late`` ms before."""
     kind = "exit" if signal is None else "signal"
     return _record(rank, at, seen_late, kind=kind, blame="worker", signal=signal, **facts)
+
+
+def silent(ranks: tuple[int, ...], at: float, seconds: float) -> FailureRecord:
+    """Some ranks have not answered in time."""
+    facts = {"kind": "silent", "actor": "trainer", "hint": f"trainer.step() within {seconds:g} s"}
+    return _record(-1, at, seconds * 1e3, ranks=ranks, coordinates={}, **facts)
 
 
 def _record(rank: int, at: float, uncertain: float, **facts: Any) -> FailureRecord:
