@@ -259,7 +259,10 @@ class SupervisionError(_OfRank, MeshError, RuntimeError):
         may_have_run: False when the call surely never started there.
         log_tail: The last lines that the rank printed.
         others: The further ranks lost at the same time, if any.
+        mesh_name: The name of its mesh, where no call to it says which one is meant; or "".
     """
+
+    mesh_name = ""
 
     def __init__(
         self,
@@ -294,6 +297,8 @@ class SupervisionError(_OfRank, MeshError, RuntimeError):
             text = f"{call} failed: {self.place.where} {self._what()} (the call {ran})"
         else:
             text = f"{self.place} {self._what()}"
+            if self.mesh_name:
+                text = f"{self.mesh_name} {text}"
         if self.others:
             ranks = self.others_folded or ",".join(str(place.rank) for place in self.others)
             text += f"; also lost: {'rank' if len(self.others) == 1 else 'ranks'} {ranks}"

@@ -13,7 +13,7 @@ import itertools
 import linecache
 import re
 from collections.abc import Iterable, Iterator
-from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from meshrt.actor.errors import type_name
@@ -41,6 +41,8 @@ _LOCAL_MAX = 400
 _MESSAGE_MAX = 8_000
 _NOTES = 10
 _LINE_MAX = 300
+#: Lines of one statement that are looked at.
+_STATEMENT = 20
 
 #: Values that hold no others, and those that reprlib shows item by item.
 _LEAVES = (type(None), bool, int, float, complex, str, bytes, bytearray, range, type(...))
@@ -208,24 +210,38 @@ def _frames(error: BaseException, variables: Variables | None) -> tuple[Frame, .
     for index in range(len(entries) - 1, -1, -1):
         frame, line = entries[index]
         code = frame.f_code
-        texts = _locals(frame, variables) if variables is not None and index in kept else {}
+        texts = _locals(frame, line, variables) if variables is not None and index in kept else {}
         source = linecache.getline(code.co_filename, line).strip()
         frames.append(Frame(cap(code.co_filename, _LINE_MAX), line, code.co_name, cap(source, _LINE_MAX), texts))
     return tuple(reversed(frames))
 
 
-def _locals(frame: FrameType, variables: Variables) -> dict[str, str]:
+def _locals(frame: FrameType, line: int, variables: Variables) -> dict[str, str]:
     if frame.f_locals is frame.f_globals:
         return {}  # of a module: what it has imported and defined
     hidden = {
         name for name, value in frame.f_locals.items() if masked(str(name)) or issubclass(type(value), _NO_VALUES)
     }
-    texts = variables.of(frame, hidden)
+    texts = variables.of(frame, hidden, _named_at(frame.f_code, line))
     return {
         cap(name, _LINE_MAX): MASK if masked(name) else cap(_without_secrets(text), _LOCAL_MAX)
         for name, text in texts.items()
         if text or masked(name)
     }
+
+
+#: A variable, or an attribute of one, in the text of a line.
+_NAME = re.compile(r"(?<![\w.])([^\W\d]\w*)(\.[^\W\d]\w*)?")
+
+
+def _named_at(code: CodeType, line: int) -> frozenset[str]:
+    """Return the names in what stands at a line: who looks for a reason looks at these first."""
+    ends = (end for begin, end, *_ in code.co_positions() if begin == line and end is not None)
+    last = min(max(ends, default=line), line + _STATEMENT)
+    text = "".join(linecache.getline(code.co_filename, number) for number in range(line, last + 1))
+    names = {name for found in _NAME.finditer(text) for name in (found[0], found[1])}
+    # The object of the method stands in nearly every line; what matters of it are the attributes that are named.
+    return frozenset(names - {"self", "cls"})
 
 
 #: A key that names a secret, and its value, in the text of a dict, a dataclass or a query.

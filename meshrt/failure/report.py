@@ -76,8 +76,9 @@ class _Report:
             ranks = [rank for mesh_id, rank in failed if mesh_id == mesh.mesh_id and rank >= 0]
             if ranks:
                 sizes = ", ".join(f"{label}={size}" for label, size in mesh.sizes.items())
+                who = f"{len(ranks)} of {_total(mesh)} ranks" if _total(mesh) > 1 else "the only rank"
                 after = self._incident.began - mesh.started
-                words.append(f"{len(ranks)} of {counted(_total(mesh), 'rank')} of {mesh.name} ({sizes}), {_ago(after)}")
+                words.append(f"{who} of {mesh.name}" + (f" ({sizes}), " if sizes else ", ") + _ago(after))
         return shown("meshrt: FAILED " + ("; ".join(words) or "in the program"), _HEADLINE)
 
     # -- what followed

@@ -29,17 +29,28 @@ class Variables(reprlib.Repr):
         self.maxdict = 20
         self._left = total
 
-    def of(self, frame: FrameType, hidden: Container[str] = ()) -> Body:
-        """Return the local variables of ``frame``, by name; those in ``hidden`` without what they hold."""
+    def of(self, frame: FrameType, hidden: Container[str] = (), first: Container[str] = ()) -> Body:
+        """Return the local variables of ``frame``, by name: those in ``first``, the others, attributes of objects.
+
+        Args:
+            hidden: They are named, without what they hold.
+            first: Names, also those of attributes (``"self.store"``).
+        """
+        variables = {str(name): value for name, value in list(frame.f_locals.items())}
+        attributes = {
+            f"{name}.{attribute}": inner
+            for name, value in variables.items()
+            if name not in hidden and self.opens(value)
+            for attribute, inner in _attributes(value)
+        }
+        found = variables | attributes
         texts: Body = {}
-        for name, value in list(frame.f_locals.items()):
+        # If something has to be left out, it is what somebody else is less likely to look for.
+        for name in sorted(found, key=lambda name: (name not in first, name in attributes)):
             if name in hidden:
-                texts[str(name)] = ""
-                continue
-            self._add(texts, str(name), value)
-            if self.opens(value):
-                for attribute, inner in _attributes(value):
-                    self._add(texts, f"{name}.{attribute}", inner)
+                texts[name] = ""
+            else:
+                self._add(texts, name, found[name])
         return texts
 
     def opens(self, value: Any) -> bool:

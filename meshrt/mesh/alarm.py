@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from meshrt.actor.context import current_call
-from meshrt.errors import ActorError, MeshFailure
+from meshrt.errors import ActorError, MeshError, MeshFailure, SupervisionError
 from meshrt.transport.driver import Driver
 from meshrt.transport.faults import Lost, lost_ranks
 from meshrt.transport.waiting import Pending
@@ -137,7 +137,7 @@ class Alarm:
             return
         due.unseen()
         if due.lost:
-            raise due.failure.error
+            raise _disturbing(due.failure)
 
     def _disturbs(self, left: _Left, pending: Pending) -> bool:
         return not any(pending.owed_by(mesh_id, rank) or self._stopped(mesh_id) for mesh_id, rank, _ in left.lost)
@@ -155,6 +155,15 @@ class Alarm:
         for each in left:
             each.unseen()
         return [each.failure for each in left if each.lost]
+
+
+def _disturbing(failure: MeshFailure) -> MeshError:
+    """Return the error of a failure, for a wait that is for something else."""
+    error = failure.error
+    if isinstance(error, SupervisionError):
+        error.mesh_name = failure.mesh_name
+    error.add_note("raised at this wait, which is for another call, because nobody has handled it")
+    return error
 
 
 def _hook() -> Callable[[MeshFailure], object] | None:

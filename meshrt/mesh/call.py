@@ -104,10 +104,6 @@ class _Answers(Future[T]):
         position = self._target.position(mesh_id, rank)
         return position is not None and self._frames[position] is None
 
-    def overdue(self, seconds: float) -> CallTimeout:
-        """Return the error that says who has not answered for so long."""
-        return self._timeout_error(seconds)
-
     def _check(self) -> None:
         """Raise the failure, if there is one."""
         error = self._error_of_ranks()
@@ -139,7 +135,8 @@ class _Answers(Future[T]):
             return None
         return _load_result(frame, self._target.place, position, self._endpoint)
 
-    def _timeout_error(self, seconds: float) -> CallTimeout:
+    def overdue(self, seconds: float) -> CallTimeout:
+        """See `Future.overdue`."""
         missing = [position for position, frame in enumerate(self._frames) if frame is None]
         places = [self._target.place(position) for position in missing]
         folded = fold_ranks([place.rank for place in places])
@@ -217,7 +214,8 @@ class _OneOfMany(Future[R]):
     def _produce(self) -> R:
         return self._stream.take(self)
 
-    def _timeout_error(self, seconds: float) -> CallTimeout:
+    def overdue(self, seconds: float) -> CallTimeout:
+        """See `Future.overdue`."""
         return self._stream.overdue(seconds)
 
 

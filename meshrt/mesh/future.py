@@ -40,7 +40,8 @@ class Future(Pending, Generic[T]):
         """Return the value, or raise. Called once, by the first who asks, when the future is finished."""
         raise NotImplementedError
 
-    def _timeout_error(self, seconds: float) -> CallTimeout:
+    def overdue(self, seconds: float) -> CallTimeout:
+        """Return the error that says who has not answered for so long."""
         return CallTimeout("the operation", seconds, (), 1)
 
     # -- for everybody
@@ -58,7 +59,7 @@ class Future(Pending, Generic[T]):
             if timeout is not None and not (timeout >= 0 and math.isfinite(timeout)):
                 raise ValueError(f"invalid timeout {timeout}: expected a non-negative, finite number of seconds")
             if not self._driver.wait(self, timeout):
-                raise self._timeout_error(cast(float, timeout))
+                raise self.overdue(cast(float, timeout))
         return self._settle()
 
     result = get
@@ -176,6 +177,7 @@ class Settled(Future[T]):
             self.finish()
             self._driver.wake()
 
-    def _timeout_error(self, seconds: float) -> CallTimeout:
+    def overdue(self, seconds: float) -> CallTimeout:
+        """See `Future.overdue`."""
         missing, total = ([], 1) if self._missing is None else self._missing()
         return CallTimeout(self._what, seconds, missing, total, fold_ranks(place.rank for place in missing))

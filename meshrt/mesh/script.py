@@ -1,8 +1,9 @@
 """How the script ends: what is printed when an exception ends it, and with which status it exits.
 
 An exception that came from a rank is shown with the script's own frames only, in one line, and the report of the
-failure follows. Ctrl-C is one line. A failure that nobody was told of (in a thread, a task, a ``broadcast``) is
-reported at the end, and the exit status is not 0.
+failure follows. Ctrl-C is one line, or two. A failure that nobody was told of (in a thread, a task, a ``broadcast``) is
+reported at the end, and the exit status is not 0. What user code raises that the runtime has called (a hook) is shown
+without the runtime's frames too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from meshrt import errors
 from meshrt.errors import RUNTIME_FILES, MeshError, one_line
 from meshrt.hooks import hooks
 from meshrt.mesh.alarm import Alarm
+from meshrt.mesh.interrupted import waited_for
 from meshrt.mesh.terminal import Terminal
 from meshrt.transport import launcher
 from meshrt.wire.codec import own_attribute, text_of
@@ -65,6 +67,8 @@ class Script:
         self._before: Any = None
         self._hook = self._excepthook  # one object: whoever is here now can be asked for
         self._reported = False
+        #: What the block of a mesh that Ctrl-C has ended had waited for: its ranks are gone when that is shown.
+        self._waited_for: tuple[BaseException, str] | None = None
 
     def install(self) -> None:
         """Take over what Python does with an exception that ends the script."""
@@ -98,6 +102,8 @@ class Script:
 
     def failed(self, error: BaseException) -> None:
         """A block that owns a mesh ends with an exception: what belongs to it is collected before the mesh ends."""
+        if isinstance(error, KeyboardInterrupt):
+            self._waited_for = error, self._wait_of(error.__traceback__)
         of_a_rank = _is_of_a_rank(error)
         if of_a_rank or launcher.launcher_file() is not None:
             self.load_failures()
@@ -124,7 +130,7 @@ class Script:
             self._print(
                 f"\n{report}"
                 if report
-                else f"meshrt: nobody was told of {count} failures, of which no record is kept\n"
+                else f"meshrt: nobody was told of {count} failure{'s' * (count > 1)}, of which no record is kept\n"
             )
         if sets_status:
             _exit_with(1)
@@ -145,9 +151,14 @@ class Script:
 
     def _show(self, kind: type[BaseException], error: BaseException, walker: TracebackType | None) -> None:
         if issubclass(kind, KeyboardInterrupt):
-            self._print(f"meshrt: interrupted{_place(walker)}\n")
+            known = self._waited_for
+            waited = known[1] if known is not None and known[0] is error else self._wait_of(walker)
+            self._print(f"meshrt: interrupted{_place(walker)}\n" + (f"meshrt: {waited}\n" if waited else ""))
         elif not _is_of_a_rank(error):
-            self._before(kind, error, walker)
+            if _has_come_through(walker):
+                self._print("".join(_folded(traceback.TracebackException.from_exception(error), error, brief=False)))
+            else:
+                self._before(kind, error, walker)
             self._tell(error)
         else:
             self.load_failures()
@@ -155,6 +166,9 @@ class Script:
             report = self._reporter.report(error)
             text = "".join(_folded(traceback.TracebackException.from_exception(error), error, brief=bool(report)))
             self._print(text + (f"\n{report}" if report else ""))
+
+    def _wait_of(self, walker: TracebackType | None) -> str:
+        return waited_for(walker, self._services.tables.get("inspect.activity"))
 
     def _tell(self, error: BaseException) -> None:
         """Tell the launcher, if there is one; on the terminal an excepthook of the program's own says what it likes."""
@@ -230,6 +244,19 @@ def _place(walker: TracebackType | None) -> str:
             found = f" at {code.co_filename}:{walker.tb_lineno}, in {code.co_name}"
         walker = walker.tb_next
     return found
+
+
+def _has_come_through(walker: TracebackType | None) -> bool:
+    """Whether an exception of user code has passed the runtime, which had called it: not one of the runtime's own."""
+    through, own = False, False
+    while walker is not None:
+        file = walker.tb_frame.f_code.co_filename
+        if file.startswith(RUNTIME_FILES):
+            through = own = True
+        elif not file.startswith(_STDLIB):
+            own = False
+        walker = walker.tb_next
+    return through and not own
 
 
 def _exit_with(status: int) -> None:

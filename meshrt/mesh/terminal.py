@@ -7,6 +7,9 @@ beyond it they are counted and left out; the files of the run directory have the
 from __future__ import annotations
 
 import contextlib
+import io
+import os
+import select
 import sys
 import threading
 import time
@@ -81,5 +84,18 @@ class Terminal:
         # A closed or broken terminal takes the text nowhere; the files have it.
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream = sys.stderr if err else sys.stdout
-            stream.write(text)
-            stream.flush()
+            if type(stream) is io.TextIOWrapper and stream.line_buffering:
+                # What it holds is a line of the script's that is not at its end: ours must not come into the middle.
+                _write(stream.fileno(), text.encode(stream.encoding, stream.errors or "strict"))
+            else:
+                stream.write(text)
+                stream.flush()
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """Write all of it, also where somebody has made the descriptor non-blocking."""
+    while data:
+        try:
+            data = data[os.write(descriptor, data) :]
+        except BlockingIOError:
+            select.select([], [descriptor], [])

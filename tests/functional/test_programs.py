@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -191,6 +193,38 @@ def test_the_exit_code_is_the_programs_own(tmp_path: Path, end: str, code: int) 
     assert ("Traceback" in done.stderr) is (code == 1 and "message" not in end and end != "adder.fail.call()")
     assert ("KeyError: 'from the program'" in done.stderr) is ("fail" in end)
     assert ("meshrt: interrupted at" in done.stderr) is (code == -2)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_ctrl_c_says_what_was_waited_for(known: bool, tmp_path: Path) -> None:
+    """And where the ranks stand, once that is known here."""
+    script = tmp_path / "waits.py"
+    script.write_text(
+        "import os, signal, threading, time\nfrom meshrt import *\n"
+        "class Sleeper(Actor):\n    @endpoint\n    def sleep(self):\n"
+        "        if current_rank().rank != 1: time.sleep(100)\n"
+        "with proc_mesh(n=3) as mesh:\n"
+        "    sleeper = mesh.spawn('sleeper', Sleeper).get()\n"
+        "    services = mesh._owner().services\n"
+        "    def blocked():\n"
+        "        table = services.tables.get('inspect.activity')\n"
+        "        rows = [table and table.get(mesh.mesh_id, rank, 'sleeper') for rank in (0, 2)]\n"
+        "        return all(row and row.state == 'blocked' for row in rows)\n"
+        "    call = sleeper.sleep.call()\n"
+        "    def interrupt():\n"
+        f"        while not ({'blocked()' if known else 'services._driver._main_waits is call'}): pass\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    threading.Thread(target=interrupt, daemon=True).start()\n"
+        "    call.get()\n"
+    )
+    done = run_python(str(script))
+    assert done.returncode == -signal.SIGINT
+    first, second = done.stderr.splitlines()
+    assert first.startswith("meshrt: interrupted at ") and first.endswith(", in <module>")
+    where = "`python -m meshrt.debug -c where` says where ranks are, while they run"
+    if known:
+        where = rf"ranks 0,2 blocked at {script}:6, in sleep, for \d+ s"
+    assert re.fullmatch(rf"meshrt: sleeper\.sleep\(\): no answer from [23] of 3 \(ranks 0(,|-1)2?.*\); {where}", second)
 
 
 def test_an_error_of_a_rank_shows_the_programs_own_line(tmp_path: Path) -> None:

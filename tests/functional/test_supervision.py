@@ -233,7 +233,7 @@ def test_the_owners_own_end_ends_what_it_has_made_without_a_word_to_it(tmp_path:
 
 
 def test_a_wait_that_has_begun_is_told_too(tmp_path: Path) -> None:
-    victim = proc_mesh(n=1).spawn("victim", Echo)
+    victim = proc_mesh(n=1, name="idle").spawn("victim", Echo)
     pid = victim.pid.call_one().get(WAIT)
     gate = tmp_path / "gate"
     waiting = proc_mesh(n=1).spawn("other", Echo).apply.call_one(wait_for, str(gate))
@@ -241,6 +241,8 @@ def test_a_wait_that_has_begun_is_told_too(tmp_path: Path) -> None:
     with pytest.raises(ProcessDied) as caught:
         waiting.get(WAIT)
     assert caught.value.place.mesh_id == victim._target.mesh_id
+    assert str(caught.value).startswith("idle rank 0 (n=0) on ")
+    assert "raised at this wait, which is for another call, because nobody has handled it" in caught.value.__notes__
     gate.touch()
     assert waiting.get(WAIT) == "seen"
 
@@ -348,10 +350,13 @@ def test_a_rank_that_nobody_was_told_of_is_reported_at_the_end(tmp_path: Path) -
     assert "what     was killed by SIGKILL" in err
 
 
-def test_a_hook_that_raises_ends_the_script(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "said"), [("SystemExit", "no more: mine: rank 1 (n=1) on "), ("ValueError", "ValueError: no more: mine:")]
+)
+def test_a_hook_that_raises_ends_the_script(error: str, said: str, tmp_path: Path) -> None:
     code, err = ends(
         tmp_path,
-        "def hook(failure): raise SystemExit(f'no more: {failure}')",
+        f"def hook(failure): raise {error}(f'no more: {{failure}}')",
         "meshrt.unhandled_fault_hook = hook",
         "pids = proc_mesh(n=2, name='mine').spawn('echo', Echo).pid.call().get(20).values()",
         "other = proc_mesh(n=1).spawn('other', Echo)",
@@ -359,7 +364,9 @@ def test_a_hook_that_raises_ends_the_script(tmp_path: Path) -> None:
         "while True: other.echo.call_one(1).get(20)",
     )
     assert code == 1
-    assert "no more: mine: rank 1 (n=1) on " in err
+    assert said in err
+    # Its own line, and that of the wait.
+    assert err.count("  File ") == (0 if error == "SystemExit" else 2) and str(ROOT / "meshrt") not in err
 
 
 # ---- __cleanup__

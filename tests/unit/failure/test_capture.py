@@ -111,6 +111,20 @@ def test_variables_are_shown_as_they_lie_there() -> None:
     }
 
 
+def test_what_the_failing_line_names_comes_first() -> None:
+    def fail(step: int, unseen: int) -> None:
+        settings, shards, other = Settings(), [1, 2], "x"  # noqa: F841
+        raise LookupError(
+            f"{step} has no {settings.rate}",
+            shards[0],
+        )
+
+    named = {"step", "settings", "settings.rate", "shards"}
+    found = list(locals_of(fail, 3, 4))
+    assert set(found[:4]) == named
+    assert found[4:] == ["unseen", "other", "settings.password"]  # attributes last, however many there are
+
+
 @pytest.mark.parametrize(
     "name", ["password", "db_passwd", "SECRET", "api_key", "hf_token", "Authorization", "cookie_jar"]
 )

@@ -42,6 +42,13 @@ def test_the_root_comes_last_and_the_victims_are_grouped() -> None:
     assert "  where    trainer.step(), called at drive.py:31 in main" in part
 
 
+def test_a_mesh_of_one() -> None:
+    assert "meshrt: FAILED the only rank of train (n=1), 10.0 s after" in render(incident(raised(0, 1), ranks=1))
+    alone = incident(raised(0, 1), ranks=1)
+    alone.meshes[0].sizes = {}
+    assert "meshrt: FAILED the only rank of train, 10.0 s after" in render(alone)
+
+
 def test_ambiguous_names_all_candidates() -> None:
     part = last_part(render(incident(raised(0, 7, "KeyError"), raised(2, 9, cleaned_up=5))))
     assert part[0] == "ROOT CAUSE  AMBIGUOUS: one of 2; nothing tells which came first"

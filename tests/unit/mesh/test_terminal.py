@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,21 @@ def test_a_stuck_terminal_stops_nobody_and_what_is_left_out_is_counted(monkeypat
     kept = [line for line in lines if line.startswith("line")]
     assert lines[0] == "first" and kept == [f"line {index:03}" for index in range(len(kept))]
     assert lines[-1] == f"meshrt: {500 - len(kept)} lines left out here; the files in the run directory have them"
+
+
+def test_a_line_of_the_scripts_is_not_cut_in_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is still in the stream is not on the screen: the line of ours goes in front of it."""
+    path = tmp_path / "screen"
+    with path.open("w", buffering=1) as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        terminal = Terminal()
+        stream.write("first\n")
+        stream.write("step 3 ")
+        terminal.write("meshrt: notice\n", err=True)
+        terminal.flush(20)
+        stream.write("is done\n")
+        terminal.close()
+    assert path.read_text() == "first\nmeshrt: notice\nstep 3 is done\n"
 
 
 def test_a_closed_terminal_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
