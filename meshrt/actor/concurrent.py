@@ -1,4 +1,4 @@
-"""The calls of concurrent endpoints of one actor: each runs in an asyncio task of its own, beside its other messages.
+"""What runs in asyncio tasks of their own beside the messages of one actor: calls of concurrent endpoints, and errands.
 
 A call: ``started -> running -> answered``, or ``-> cancelled`` at the end of the grace: then its caller is told the
 fate of the rank, or, if the actor alone was stopped, that.
@@ -30,7 +30,7 @@ class ConcurrentCalls:
         self._executor = executor
         self._callers = callers
         self._running: dict[Any, Execution] = {}
-        self._links: dict[Any, Link] = {}
+        self._links: dict[Any, Link | None] = {}
         #: What is cancelled must be answered: nothing else will tell its callers.
         self._rank_lives = False
         #: The number of the next call, by endpoint: names of tasks that a person can tell apart.
@@ -41,8 +41,8 @@ class ConcurrentCalls:
         """Return what runs, by its asyncio task, in the order in which it began. Any thread."""
         return dict(self._running)
 
-    def start(self, loop: Any, link: Link, execution: Execution) -> None:
-        """Run a call. It begins when the loop comes round, after those that were started before."""
+    def start(self, loop: Any, link: Link | None, execution: Execution) -> None:
+        """Run a call, or an errand. It begins when the loop comes round, after those that were started before."""
         endpoint = execution.context.endpoint
         name = f"{endpoint}-{next(self._numbers[endpoint])}"
         task = loop.create_task(self._run(link, execution), name=name)
@@ -53,11 +53,11 @@ class ConcurrentCalls:
     def _ended(self, task: Any) -> None:
         del self._running[task], self._links[task]
 
-    async def _run(self, link: Link, execution: Execution) -> None:
+    async def _run(self, link: Link | None, execution: Execution) -> None:
         answer = await self._executor.run_async(execution)
         if execution.interrupted and self._rank_lives and not answer:
             answer = self._executor.cancelled(execution)
-        if answer:
+        if answer and link is not None:
             self._callers.answer(link, answer)
             self._callers.keep_backlogs()  # the other tasks may change what was returned
         if self._executor.untold:
@@ -91,5 +91,6 @@ class ConcurrentCalls:
             # It does not mind being cancelled. Its caller is told all the same, and nothing afterwards.
             answer = self._executor.cancelled(execution)
             execution.no_reply = True
-            if answer:
-                self._callers.answer(self._links[task], answer)
+            link = self._links[task]
+            if answer and link is not None:
+                self._callers.answer(link, answer)

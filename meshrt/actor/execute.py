@@ -47,12 +47,14 @@ class Execution:
         "call_id",
         "caller",
         "context",
+        "done",
         "failure",
         "interrupted",
         "is_async",
         "is_concurrent",
         "kwargs",
         "method",
+        "nested",
         "no_reply",
     )
 
@@ -83,6 +85,10 @@ class Execution:
         self.interrupted = False
         #: The number of its failure, once it has raised.
         self.failure = ""
+        #: Given what it has returned or raised, of what nobody has called.
+        self.done: Callable[[Any, BaseException | None], None] | None = None
+        #: Run while another message waits: hooks are told of that one only.
+        self.nested = False
 
 
 def _pid_behind(link: Link | None) -> list[int]:
@@ -252,7 +258,7 @@ class Executor:
     @staticmethod
     def _begin(execution: Execution) -> Token:
         token = enter(execution.context)
-        if hooks.endpoint_enter:
+        if hooks.endpoint_enter and not execution.nested:
             hooks.run(hooks.endpoint_enter, execution.context.call)
         return token
 
@@ -276,16 +282,18 @@ class Executor:
 
     @staticmethod
     def _exited(execution: Execution) -> None:
-        if hooks.endpoint_exit:
+        if hooks.endpoint_exit and not execution.nested:
             hooks.run(hooks.endpoint_exit, execution.context.call)
 
     def _answer_to(self, execution: Execution, error: BaseException) -> Parts | None:
         kind = type(error)  # isinstance would ask the error itself, which may run any code
         if kind is StopInterrupt or (execution.interrupted and not issubclass(kind, Exception)):
+            if execution.done is not None:
+                execution.done(None, error)
             return None  # the rank ends: its fate, which says why, is what the caller is told
         if self._before_error:
             hooks.run(self._before_error)
-        if hooks.endpoint_error:
+        if hooks.endpoint_error and not execution.nested:
             hooks.run(hooks.endpoint_error, execution.context.call, error)
         if execution.context.endpoint == "__init__" and self.state == "new":
             return self.init_failed(execution, error)
@@ -305,11 +313,6 @@ class Executor:
                 call, waited_for = execution.context.call, not execution.no_reply
                 hooks.run(hooks.raised, Raised(execution.failure, error, call, when, waited_for=waited_for))
 
-    def end_if_forked(self) -> None:
-        """End a child that user code has forked and that has come back from it."""
-        if self._forked:
-            end_forked_child(None)
-
     def abandon(self) -> None:
         """This process is a forked child: the call that forked it does not come back into the runtime."""
         self._forked = True
@@ -322,6 +325,9 @@ class Executor:
             self.state = "ready"
             self._failure = None
             value = None
+        if execution.done is not None:
+            execution.done(value, None)
+            return None
         if execution.no_reply:
             return None
         if value is None:
@@ -342,6 +348,9 @@ class Executor:
     def failed(self, execution: Execution, error: BaseException, kind: str = "") -> Parts | None:
         """Return the ERROR for an exception; without a caller it is reported to the root."""
         self._number(execution, error)
+        if execution.done is not None:
+            execution.done(None, error)
+            return None
         remote = replace(describe_exception(error), failure=execution.failure)
         if execution.no_reply:
             self._unhandled(execution.context, remote)
@@ -358,6 +367,9 @@ class Executor:
 
     def cancelled(self, execution: Execution) -> Parts | None:
         """Return the ERROR for a call that had not ended when its actor was stopped."""
+        if execution.done is not None:
+            execution.done(None, StopInterrupt("this actor was stopped"))
+            return None
         if execution.no_reply:
             return None
         return split_frames(ERROR, [execution.call_id, NO_ERROR, [], "cancelled"], [])
@@ -379,6 +391,14 @@ class Executor:
             return None
         is_async = inspect.iscoroutinefunction(method)
         return Execution(0, method, (error,), {}, self.lone("__cleanup__"), no_reply=True, is_async=is_async)
+
+    def errand(
+        self, name: str, method: Any, argument: Any, done: Callable[[Any, BaseException | None], None]
+    ) -> Execution:
+        """Return the run of what nobody has called; ``done`` is given its value or error, once or more."""
+        execution = Execution(0, method, (argument,), {}, self.lone(name))
+        execution.done = done
+        return execution
 
     def report(self, what: str, error: BaseException) -> None:
         """Report an error of this actor that no caller waits for."""

@@ -15,10 +15,11 @@ Rules:
 from __future__ import annotations
 
 import contextlib
+import inspect
 import signal
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from meshrt.actor.callers import Callers, Message
@@ -68,15 +69,19 @@ class Mailbox:
         #: The asyncio task that serves, of an actor with a loop.
         self.task: Any = None
         self._current_task: Callable[[], Any] | None = None
-        #: What is to be done between two messages.
-        self._errands: deque[tuple[Callable[[], None], Callable[[], Coroutine[Any, Any, None]]]] = deque()
-        self._errand_tasks: set[Any] = set()
+        #: What is to be done between two messages, and whether that needs the event loop.
+        self._errands: deque[tuple[Execution, bool]] = deque()
 
     # -- any thread
 
-    def give(self, errand: Callable[[], None], in_task: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Have something done between two messages, or in a task of its own if the actor has an event loop."""
-        self._errands.append((errand, in_task))
+    def give(self, errand: Execution, *, awaits: bool) -> None:
+        """Have something done between two messages, or in a task of its own if the actor has an event loop.
+
+        Args:
+            errand: See `Executor.errand`.
+            awaits: It is a coroutine function: a message that blocks the event loop blocks it too.
+        """
+        self._errands.append((errand, awaits))
         self.callers.wake()
         loop = self._loop
         if loop is not None:
@@ -94,9 +99,18 @@ class Mailbox:
         return bool(self._errands)
 
     def do_errands(self) -> None:
-        """Do what is to be done between two messages now. The actor's thread; one with an event loop does it there."""
-        while self._errands and self._loop is None:
-            self._errands.popleft()[0]()
+        """Do what is to be done between two messages now: there is none, or the one that runs waits. Actor's thread."""
+        outer = self.running
+        if self._loop is not None and (outer is None or outer.is_async):
+            return  # its loop goes on
+        for errand, awaits in tuple(self._errands):
+            if awaits and self._loop is not None:
+                continue
+            self._errands.remove((errand, awaits))
+            errand.nested, before = outer is not None, self._interrupted
+            self._step(None, errand)
+            if self._interrupted and not before and outer is not None:
+                raise StopInterrupt("this rank is stopping")  # what has waited ends with it
 
     def cancel(self) -> None:
         """Cancel the calls that wait in the event loop, if there are any."""
@@ -191,17 +205,19 @@ class Mailbox:
         """Run what is to be run, and answer."""
         if isinstance(work, Execution):
             self.callers.keep_backlogs()
-            self.running = work
+            outer, self.running = self.running, work
             try:
                 work = self.executor.run(work)
             finally:
-                self.running = None
+                self.running = outer
         if link is not None and work:
             self.callers.answer(link, work)
         if self.executor.untold:
             self.executor.tell()
 
     def _end(self) -> None:
+        while self._errands:
+            self.executor.cancelled(self._errands.popleft()[0])
         self.executor.ended()
         if not self.stopped:
             self.callers.flush_all()
@@ -281,9 +297,9 @@ class Mailbox:
 
     def _start_errands(self) -> None:
         while self._errands:
-            task = self._loop.create_task(self._errands.popleft()[1]())
-            self._errand_tasks.add(task)
-            task.add_done_callback(self._errand_tasks.discard)
+            errand, _ = self._errands.popleft()
+            errand.method = _awaiting(errand.method)
+            self.concurrent.start(self._loop, None, errand)
 
     async def _undisturbed(self, wait: Callable[[], Awaitable[object]]) -> None:
         """Wait, although user code cancels every task that it finds on the loop: this one serves the actor."""
@@ -344,3 +360,13 @@ class Mailbox:
             loop.default_exception_handler(context)
             return
         self.executor.report("a task", error)
+
+
+def _awaiting(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method, plain or not, as a coroutine function."""
+
+    async def run(*args: Any) -> Any:
+        value = method(*args)
+        return await value if inspect.isawaitable(value) else value
+
+    return run

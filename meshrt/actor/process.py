@@ -98,7 +98,7 @@ class RankProcess:
             self.operations,
         )
         self.host.attach(self.control)
-        supervising = Supervising(self.host.mailboxes, lambda: self.runtime.driver, self.host.before_raised)
+        supervising = Supervising(self.host.mailboxes, lambda: self.runtime.driver)
         self.deferred_operations["supervise"] = supervising.ask
 
     # -- life

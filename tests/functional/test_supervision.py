@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import meshrt
-from meshrt import Actor, ActorError, HostLost, MeshFailure, ProcessDied, endpoint, proc_mesh
+from meshrt import Actor, ActorError, HostLost, MeshFailure, MeshStopped, ProcessDied, endpoint, proc_mesh
 from meshrt.mesh import supervision
 from tests.support.actors import Echo
 from tests.support.programs import ROOT, environment, run_python
@@ -61,16 +61,30 @@ class Owner(Actor):
     def getpid(self) -> int:
         return os.getpid()
 
-    def __supervise__(self, failure: MeshFailure) -> object:
+    def note(self, text: str) -> None:
         with self.seen.open("a") as file:
-            file.write(f"{failure.mesh_name} {failure.ranks} {type(failure.error).__name__}\n")
+            file.write(f"{text}\n")
+
+    def __supervise__(self, failure: MeshFailure) -> object:
+        self.note(f"{failure.mesh_name} {failure.ranks} {type(failure.error).__name__}")
+        if self.answer == "wait":
+            try:
+                threading.Event().wait()
+            finally:
+                self.note("interrupted")
         if self.answer == "raise":
             raise LookupError("no spare")
         if self.answer == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         if self.answer == "block":
             threading.Event().wait()
+        if self.answer == "coroutine":
+            return asyncio.sleep(0)
         return self.answer == "handle"
+
+    def __cleanup__(self, exc: object) -> None:
+        if self.answer in ("wait", "await"):
+            self.note("cleaned up")
 
 
 class AsyncOwner(Owner):
@@ -79,8 +93,22 @@ class AsyncOwner(Owner):
         await asyncio.Event().wait()
 
     async def __supervise__(self, failure: MeshFailure) -> object:
+        if self.answer == "await":
+            self.note("asked")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.note("interrupted")
         await asyncio.sleep(0)
         return super().__supervise__(failure)
+
+
+class HalfAsyncOwner(Owner):
+    """Has an event loop; its ``__supervise__`` is plain."""
+
+    @endpoint
+    async def sleep(self) -> None:
+        await asyncio.Event().wait()
 
 
 class Careless(Actor):
@@ -150,9 +178,12 @@ def test_ranks_that_die_together_are_one_failure(tmp_path: Path, monkeypatch: py
     assert lines(tmp_path / "seen") == ["inner (0, 1, 2, 3, 4, 5, 6, 7) ProcessDied"]
 
 
-def test_an_owner_that_waits_in_a_call_is_asked_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("cls", [Owner, HalfAsyncOwner])
+def test_an_owner_that_waits_in_a_call_is_asked_there(
+    cls: type[Owner], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     err = Screen.instead_of("stderr", monkeypatch)
-    owner, pids, _ = own(tmp_path, "handle")
+    owner, pids, _ = own(tmp_path, "handle", cls)
     waiting = owner.wait_in_a_call.call_one(str(tmp_path / "gate"))
     os.kill(pids[1], signal.SIGKILL)
     err.wait_for("handled by owner.__supervise__()")
@@ -170,8 +201,36 @@ def test_an_async_owner_is_asked_while_it_serves(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
+    ("cls", "answer", "calls"),
+    [
+        (Owner, "wait", False),
+        (Owner, "wait", True),  # the call that it was asked in ends with it
+        (AsyncOwner, "wait", False),  # in a task, which blocks the loop
+        (AsyncOwner, "await", False),
+        (HalfAsyncOwner, "wait", True),
+    ],
+)
+def test_an_owner_that_decides_is_interrupted_as_an_endpoint_is(
+    cls: type[Owner], answer: str, calls: bool, tmp_path: Path
+) -> None:
+    mesh = proc_mesh(n=1, name="outer")
+    owner = mesh.spawn("owner", cls, answer, str(tmp_path / "seen"))
+    pids = owner.make.call_one().get(WAIT)
+    waiting = owner.wait_in_a_call.call_one(str(tmp_path / "gate")) if calls else None
+    os.kill(pids[1], signal.SIGKILL)
+    wait_until(lambda: lines(tmp_path / "seen"), WAIT)
+    mesh.stop(0.1).get(WAIT)
+    assert lines(tmp_path / "seen")[1:] == ["interrupted", "cleaned up"]
+    assert waiting is None or isinstance(waiting.exception(WAIT), MeshStopped)
+
+
+@pytest.mark.parametrize(
     ("answer", "note"),
     [
+        (
+            "coroutine",
+            "which has made inner, returned a coroutine, which nobody awaits: write `async def __supervise__`",
+        ),
         ("pass on", ""),
         ("raise", "which has made inner, raised in __supervise__(): LookupError: no spare"),
         ("block", "which has made inner, has not decided within 0.3 s"),
