@@ -103,6 +103,7 @@ class Raised:
         when: Monotonic ns.
         what: Where it was let out, if that was no endpoint: ``"a task"``, ``"thread 'loader'"``.
         waited_for: Whether a caller is told.
+        because: The error that the code was asked about, if it was.
     """
 
     failure: str
@@ -111,6 +112,7 @@ class Raised:
     when: int
     what: str = ""
     waited_for: bool = False
+    because: BaseException | None = None
 
 
 #: What the environment variable ``MESHRT_POST_MORTEM`` may say, and what ranks do then when an endpoint raises.

@@ -44,6 +44,7 @@ class Execution:
 
     __slots__ = (
         "args",
+        "because",
         "call_id",
         "caller",
         "context",
@@ -87,6 +88,8 @@ class Execution:
         self.failure = ""
         #: Given what it has returned or raised, of what nobody has called.
         self.done: Callable[[Any, BaseException | None], None] | None = None
+        #: The error that it is asked about.
+        self.because: BaseException | None = None
         #: Run while another message waits: hooks are told of that one only.
         self.nested = False
 
@@ -311,7 +314,9 @@ class Executor:
             execution, error, when = self.untold.pop(0)
             if hooks.raised:
                 call, waited_for = execution.context.call, not execution.no_reply
-                hooks.run(hooks.raised, Raised(execution.failure, error, call, when, waited_for=waited_for))
+                because = execution.because
+                raised = Raised(execution.failure, error, call, when, waited_for=waited_for, because=because)
+                hooks.run(hooks.raised, raised)
 
     def abandon(self) -> None:
         """This process is a forked child: the call that forked it does not come back into the runtime."""

@@ -51,6 +51,7 @@ class Supervising:
         errand = executor.errand(
             _NAME, lambda failure: executor.actor.__supervise__(failure), failure, functools.partial(_decided, answer)
         )
+        errand.because = failure.error
         mailbox.give(errand, awaits=_is_coroutine_function(type(executor.actor)))
         self._driver().alert(self._at_wait)
 

@@ -26,7 +26,7 @@ from meshrt.inspect.variables import Variables
 from meshrt.inspect.visibility import is_library_file, visible
 from meshrt.wire.codec import own_attribute, text_of
 
-__all__ = ["MASK", "capture", "masked", "references"]
+__all__ = ["MASK", "capture", "masked", "reference", "references"]
 
 #: Frames of one stack; exceptions of one chain or group; depth of groups in groups.
 _MOST_FRAMES = 60

@@ -3,8 +3,10 @@
 A failure is a victim if there is evidence that another one came before it, the strongest first:
 
 1. *carried*: its exception is, or came from, an error of meshrt that is about the other one;
-2. *own*: the process ended just after its own code had raised;
-3. *inferred*: what it raised is what a rank gets whose peer is gone (a closed connection, a time-out), and the other
+2. *asked*: it was raised by an owner that was asked about the other one, or by an ``__init__`` that was run again
+   because of it;
+3. *own*: the process ended just after its own code had raised;
+4. *inferred*: what it raised is what a rank gets whose peer is gone (a closed connection, a time-out), and the other
    one is no such thing.
 
 What is left are roots. Those that are alike count as one. Several are put in order by time, where their times do not
@@ -25,7 +27,7 @@ from meshrt.failure.groups import alike
 from meshrt.failure.record import FailureRecord, Reference
 from meshrt.hooks import UNRAISABLE
 
-__all__ = ["Cause", "Verdict", "is_consequence", "judge"]
+__all__ = ["Cause", "Verdict", "is_consequence", "is_meant", "judge"]
 
 #: Exceptions that a rank gets because another one is gone.
 _CONSEQUENCES = frozenset(
@@ -50,7 +52,7 @@ class Cause:
     """Why a failure is a victim of another.
 
     Attributes:
-        evidence: ``"carried"``, ``"own"``, ``"inferred"``, or ``"later"``: nothing links it to the root.
+        evidence: ``"carried"``, ``"asked"``, ``"own"``, ``"inferred"``, or ``"later"``: nothing links it to the root.
         why: In words.
         record: The other one; None where no record of it has come.
         about: Whom the evidence names, where no record has come.
@@ -97,7 +99,7 @@ def judge(given: Sequence[FailureRecord], since: int = 0, about: Sequence[Refere
         about: The failures that the error is about, whatever was told before.
     """
     known = _Known(sorted(given, key=_order))
-    carried = {index: _carried(record, known) for index, record in enumerate(known.records)}
+    carried = {index: _carried(record, known) or _asked(record, known) for index, record in enumerate(known.records)}
     if since:
         known, carried = _of_interest(known, carried, since, about)
     records = known.records
@@ -133,7 +135,8 @@ def _was_over(record: FailureRecord, since: int) -> bool:
     return record.high < since and (record.waited_for or record.restarted or 0 < record.told < since)
 
 
-def _is_meant(record: FailureRecord, about: Reference) -> bool:
+def is_meant(record: FailureRecord, about: Reference) -> bool:
+    """Whether a reference is to this very failure."""
     here = record.mesh_id == about.mesh_id and (record.rank == about.rank or about.rank in record.ranks)
     return here and (record.id == about.failure if about.failure else record.kind != "exception")
 
@@ -143,7 +146,7 @@ def _of_interest(
 ) -> tuple[_Known, dict[int, Cause | None]]:
     kept = {index for index, record in enumerate(known.records) if not _was_over(record, since)}
     for each in about:
-        meant = [index for index, record in enumerate(known.records) if _is_meant(record, each)]
+        meant = [index for index, record in enumerate(known.records) if is_meant(record, each)]
         kept.update(meant[-1:])
     waiting = list(kept)
     while waiting:
@@ -174,6 +177,22 @@ def _carried(record: FailureRecord, known: _Known) -> Cause | None:
         why = f"its {facts.type.rpartition('.')[2]} is about {_whom(other, about)}"
         found = Cause("carried", why, other, about)
     return found  # the innermost one: the others are on the way
+
+
+def _asked(record: FailureRecord, known: _Known) -> Cause | None:
+    if record.because is not None:
+        other = _meant(record.because, record, known)
+        return Cause("asked", f"it was asked about {_whom(other, record.because)}", other, record.because)
+    if record.kind != "exception" or record.endpoint != "__init__" or not record.incarnation:
+        return None
+    before = [
+        other
+        for other in known.of_rank[record.address]
+        if other.restarted and other.incarnation == record.incarnation - 1 and other.low <= record.high
+    ]
+    return (
+        Cause("asked", f"it ran again after rank {record.rank} {before[-1].headline}", before[-1]) if before else None
+    )
 
 
 def _meant(about: Reference, record: FailureRecord, known: _Known) -> FailureRecord | None:

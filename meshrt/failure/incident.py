@@ -40,6 +40,7 @@ class Incident(Plain):
         left_out: So many more failures came than are kept.
         stacks: Where the ranks stood when the first one failed (`meshrt.inspect.plain`); empty until they are known.
         stacks_why: Why there are none.
+        asked: When they were asked for it, on the root's monotonic clock, ns.
         hung: The stacks of those that did not answer.
         caller: The line of the script that was told.
         call: The call that it had made, ``"trainer.step()"``.
@@ -57,6 +58,7 @@ class Incident(Plain):
     left_out: int = 0
     stacks: dict[str, Any] = field(default_factory=dict)
     stacks_why: str = ""
+    asked: int = 0
     hung: dict[str, Any] = field(default_factory=dict)
     caller: str = ""
     call: str = ""

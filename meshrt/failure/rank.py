@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import CodeType, TracebackType
 
 from meshrt.actor.errors import type_name
-from meshrt.failure.capture import capture
+from meshrt.failure.capture import capture, reference
 from meshrt.failure.record import ExceptionFacts, FailureRecord
 from meshrt.hooks import EndpointCall, Raised, RankServices, hooks
 from meshrt.inspect.visibility import is_hidden_file
@@ -101,6 +101,7 @@ class Recorder:
             high=raised.when,
             time=time.time_ns() / 1e9,
             copies=left_out,
+            because=reference(raised.because) if raised.because is not None else None,
         )
 
 

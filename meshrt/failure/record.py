@@ -178,6 +178,7 @@ class FailureRecord(Plain):
         restarted: It was started again after this.
         told: When somebody was first given an error about it, of a process that has ended; monotonic ns, 0: not yet.
         copies: Failures of this rank before it, of which only the number is known.
+        because: Whom it was asked about when it raised (``__supervise__``).
     """
 
     id: str = ""
@@ -209,6 +210,7 @@ class FailureRecord(Plain):
     told: int = 0
     copies: int = 0
     left: LeftBehind | None = None
+    because: Reference | None = None
 
     @property
     def address(self) -> tuple[str, int]:

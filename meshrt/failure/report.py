@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from meshrt.errors import one_line, user_stack
-from meshrt.failure.causes import Cause, Verdict
+from meshrt.failure.causes import Cause, Verdict, is_meant
 from meshrt.failure.groups import grouped
 from meshrt.failure.incident import Incident, MeshFacts
 from meshrt.failure.record import ExceptionFacts, FailureRecord, Frame, LeftBehind, Reference
@@ -34,6 +34,8 @@ _STACK_LINES = 12
 _GROUPS = 6
 _HEALTHY_LINES = 12
 _CANDIDATES = 3
+#: Seconds from which on the age of stacks is said.
+_OLD = 0.5
 
 
 def render(incident: Incident, verdict: Verdict | None = None) -> str:
@@ -131,13 +133,14 @@ class _Report:
     # -- who did not fail
 
     def _healthy(self) -> Iterator[str]:
+        # Also what was of no account for the verdict: who had died and was told of before did not stand anywhere.
         failed: dict[str, set[int]] = {}
-        for record in self._verdict.records:
+        for record in self._incident.records:
             failed.setdefault(record.mesh_id, set()).update(record.ranks or (record.rank,))
         count = sum(len(set(mesh.alive) - failed.get(mesh.mesh_id, set())) for mesh in self._incident.meshes)
         if not count:
             return
-        yield f"DID NOT FAIL  {counted(count, 'rank')}; where they were then:"
+        yield f"DID NOT FAIL  {counted(count, 'rank')}; where they were {self._age()}:"
         if not self._incident.stacks:
             yield f"  not known: {self._incident.stacks_why or 'they were not asked'}"
             return
@@ -145,6 +148,14 @@ class _Report:
         yield from (f"  {line}" for line in lines[:_HEALTHY_LINES])
         if len(lines) > _HEALTHY_LINES:
             yield f"  ... {len(lines) - _HEALTHY_LINES} more lines: {self._command()}"
+
+    def _age(self) -> str:
+        """Say how long before (or after) the root the stacks are from."""
+        high = min((root.high for root in self._verdict.roots if root.time), default=0)
+        before = (high - self._incident.asked) / 1e9 if high and self._incident.asked else 0.0
+        if abs(before) <= _OLD:
+            return "then"
+        return f"{_span(abs(before))} {'before' if before > 0 else 'after'} the root"
 
     def _command(self) -> str:
         return f"meshrt postmortem {self._incident.run_id}"
@@ -185,7 +196,10 @@ class _Report:
         else:
             times = f", {len(group)} times" if len(group) > 1 else ""
             yield shown(f"{title}  {named(record)}{times}{note}", _HEADLINE)
-        yield from details(record, self._incident.caller, self._incident.call)
+        # In which call a process has ended is known only if the script was told of that very end.
+        about = self._incident.about
+        told = record.endpoint or not about or any(is_meant(other, each) for each in about for other in group)
+        yield from details(record, self._incident.caller, self._incident.call if told else "")
         if record.kind == "silent" and self._incident.hung:
             yield "  stacks   where they are"
             yield from (f"    {line}" for line in stack_lines(self._incident.hung))

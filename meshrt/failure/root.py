@@ -214,6 +214,7 @@ class Failures:
             self._done(incident)
             return
         self._asked = now
+        incident.asked = time.monotonic_ns()
         answers = self._answers = []
 
         def report(gathered: Gathered) -> None:

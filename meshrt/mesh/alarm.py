@@ -142,6 +142,11 @@ class Alarm:
     def _disturbs(self, left: _Left, pending: Pending) -> bool:
         return not any(pending.owed_by(mesh_id, rank) or self._stopped(mesh_id) for mesh_id, rank, _ in left.lost)
 
+    @property
+    def silent(self) -> bool:
+        """Whether nobody is disturbed any more: the program ends."""
+        return self._silent
+
     def silence(self) -> None:
         """Disturb nobody any more."""
         with self._lock:

@@ -6,7 +6,8 @@ A failure of a mesh, on the root's loop::
                             |---not handled, raised, no answer for 10 s, no such method---> asked, one owner higher
     at the top: the script's next wait (`meshrt.mesh.alarm`)
 
-What fails while an owner decides is a failure of its own. The ranks of a mesh that is being stopped do not fail.
+What fails while an owner decides is a failure of its own. The ranks of a mesh that is being stopped do not fail; what
+had failed just before its owner stopped it is over.
 """
 
 from __future__ import annotations
@@ -106,6 +107,9 @@ class Supervision:
             # It ends, or has ended: that is a failure of its own, if it is one.
             failure.asked = None if above is None else above.owner
             self._ask(failure)
+            return
+        if failure.record.stopped is not None and owner is failure.record.owner and not self._alarm.silent:
+            self._over(failure)  # by this very owner, who wants nothing of it any more; not by the end of the program
             return
         wire = {
             "actor": owner.actor,

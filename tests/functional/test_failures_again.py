@@ -157,6 +157,21 @@ def test_a_death_that_was_made_good_is_not_the_cause(tmp_path: Path) -> None:
     assert root_of(done.stderr).startswith("ROOT CAUSE  trainer rank 3 (n=3)")
 
 
+def test_an_init_that_raises_when_its_rank_is_started_again(tmp_path: Path) -> None:
+    main = (
+        "class Once(Trainer):\n"
+        "    def __init__(self):\n"
+        "        if 'MESHRT_INCARNATION' in os.environ: raise OSError('the file is gone')\n"
+        "once = proc_mesh(n=1, name='spare').spawn('once', Once, max_restarts=1).get()\n"
+        "once.everywhere.call_one('import os; os.kill(os.getpid(), 9)').exception()\n"
+        "once.everywhere.call_one('pass').get()"
+    )
+    done = program(tmp_path, main)
+    assert "because it ran again after rank 0 was killed by SIGKILL" in done.stderr
+    assert root_of(done.stderr).startswith("ROOT CAUSE  spare rank 0 (n=0)") and "SIGKILL" in root_of(done.stderr)
+    assert "  where" not in root_of(done.stderr)  # not in the call that has told of it
+
+
 RAISES = "trainer.everywhere.{}('raise KeyError(\"unread\")')"
 BAD = "class Bad(Actor):\n    def __init__(self): raise KeyError('unread')\n    @endpoint\n    def ok(self): pass\n"
 

@@ -428,6 +428,18 @@ def test_a_hook_that_raises_ends_the_script(error: str, said: str, tmp_path: Pat
     assert err.count("  File ") == (0 if error == "SystemExit" else 2) and str(ROOT / "meshrt") not in err
 
 
+def test_what_an_owner_raises_about_a_failure_follows_from_it(tmp_path: Path) -> None:
+    code, err = ends(
+        tmp_path,
+        MAKE.format("raise"),
+        "os.kill(pids[1], signal.SIGKILL)",
+        "while True: owner.ping.call_one().get(20)",
+    )
+    assert code == 1
+    assert "1 x LookupError: no spare" in err and "because it was asked about rank 1 of inner" in err
+    assert "ROOT CAUSE  worker rank 1 (n=1) on " in err and "[certain: " in err
+
+
 # ---- __cleanup__
 
 

@@ -148,6 +148,31 @@ def test_a_process_that_was_killed_is_no_consequence_of_its_own_exceptions() -> 
     assert judge([silent, death(2, 3, signal=None, exit_code=1)]).causes[1].evidence == "later"
 
 
+def test_an_owner_that_raises_about_a_failure_is_its_victim() -> None:
+    root = death(2, 5)
+    asked = raised(0, 6, "LookupError", "no spare", endpoint="__supervise__", because=Reference("", "m", 2))
+    assert roots(root, asked) == [2]
+    cause = judge([root, asked]).cause_of(asked)
+    assert cause is not None and (cause.evidence, cause.why) == ("asked", "it was asked about rank 2 of train")
+    # Though somebody had been told of it before.
+    told = replace(root, told=5 * MS + 1)
+    assert judge([told, asked], since=7 * MS, about=[Reference("a0.1", "m", 0)]).roots == (told,)
+
+
+def test_an_init_that_fails_the_second_time_is_the_victim_of_the_end_before() -> None:
+    ends = [death(1, at, restarted=True, incarnation=number) for number, at in enumerate((5, 50))]
+    again = raised(1, 60, "OSError", endpoint="__init__", incarnation=2)
+    verdict = judge([*ends, again])
+    cause = verdict.cause_of(again)
+    assert cause is not None and cause.record == ends[1]
+    assert cause.why == "it ran again after rank 1 was killed by SIGKILL"
+    # What has raised in it at first has no such reason.
+    assert judge([ends[0], replace(again, incarnation=0)]).cause_of(again) is None
+    assert judge([ends[0], replace(again, endpoint="step", incarnation=1)]).cause_of(again) is None
+    # The end itself was made good, but for what came of it.
+    assert judge([*ends, again], since=55 * MS, about=[Reference("a1.1", "m", 1)]).roots == (ends[1],)
+
+
 def test_many_failures_are_judged_quickly_enough_for_a_report() -> None:
     chain = [raised(0, 0)] + [
         raised(rank, rank, "ActorError", about=Reference(f"a{rank - 1}.1", "m", rank - 1)) for rank in range(1, 1000)

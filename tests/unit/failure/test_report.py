@@ -16,7 +16,7 @@ from meshrt.failure.causes import judge
 from meshrt.failure.incident import Incident
 from meshrt.failure.record import ExceptionFacts, Reference
 from meshrt.failure.report import render, render_record
-from tests.unit.failure.records import death, incident, raised
+from tests.unit.failure.records import MS, death, incident, raised
 
 
 def last_part(text: str) -> list[str]:
@@ -47,6 +47,17 @@ def test_a_mesh_of_one() -> None:
     alone = incident(raised(0, 1), ranks=1)
     alone.meshes[0].sizes = {}
     assert "meshrt: FAILED the only rank of train, 10.0 s after" in render(alone)
+
+
+def test_who_did_not_fail_and_when_that_was() -> None:
+    """Rank 0 had died before, and the script was told; the stacks are from then."""
+    before = death(0, 5, told=6 * MS)
+    whole = incident(before, raised(2, 2000), asked=5 * MS, since=1000 * MS, about=(Reference("a2.1", "m", 2),))
+    assert "DID NOT FAIL  2 ranks; where they were 2.0 s before the root:" in render(whole)
+    whole.asked = 1600 * MS
+    assert "DID NOT FAIL  2 ranks; where they were then:" in render(whole)
+    whole.asked = 2900 * MS
+    assert "; where they were 900.0 ms after the root:" in render(whole)
 
 
 def test_ambiguous_names_all_candidates() -> None:

@@ -1,0 +1,169 @@
+"""Who is asked about a failure, and when nobody is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from meshrt.errors import MeshError, MeshFailure, RankPlace
+from meshrt.mesh.registry import Owner
+from meshrt.mesh.supervision import Supervision
+from meshrt.transport.fate import Fate
+
+DIED = Fate("died", signal=9)
+
+
+class Root:
+    """What supervision finds in the root: its registry, services and alarm. Time goes on with `later`."""
+
+    def __init__(self) -> None:
+        self.meshes: dict[str, Any] = {}
+        self.delayed: list[Callable[[], None]] = []
+        #: Who was asked, and what is to have the answer.
+        self.asked: list[tuple[str, Future[dict[str, Any]]]] = []
+        self.announced: list[str] = []
+        self.told: list[MeshFailure] = []
+        self.holds = self.silent = False
+        me: Any = self
+        self.supervision = Supervision(me, me, me)
+
+    def mesh(self, name: str, owner: Owner | None = None) -> Any:
+        self.meshes[name] = SimpleNamespace(
+            mesh_id=name,
+            name=name,
+            owner=owner,
+            fates={},
+            stopped=None,
+            rank_place=lambda rank: RankPlace(name, "", rank),
+            place=lambda rank: f"rank {rank}",
+        )
+        return self.meshes[name]
+
+    def call_later(self, _seconds: float, function: Callable[[], None]) -> None:
+        self.delayed.append(function)
+
+    def request_rank(self, mesh_id: str, rank: int, _operation: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
+        answer: Future[dict[str, Any]] = Future()
+        self.asked.append((f"{body['actor']} on rank {rank} of {mesh_id}", answer))
+        return answer
+
+    def held(self) -> bool:
+        return self.holds
+
+    def announce(self, text: str) -> None:
+        self.announced.append(text)
+
+    def add(self, failure: MeshFailure, _unseen: Callable[[], None]) -> None:
+        self.told.append(failure)
+
+    def later(self) -> None:
+        delayed, self.delayed = self.delayed, []
+        for function in delayed:
+            function()
+
+
+@pytest.fixture
+def root() -> Root:
+    """A mesh ``inner`` that an actor of ``outer`` has made, which the script has made."""
+    made = Root()
+    made.mesh("outer")
+    made.mesh("inner", Owner("outer", 3, "boss"))
+    return made
+
+
+def lose(root: Root, *ranks: int) -> None:
+    for rank in ranks:
+        root.supervision.lost(root.meshes["inner"], rank, DIED)
+
+
+def whole(root: Root) -> list[tuple[int, ...]]:
+    return [failure.ranks for failure in root.told]
+
+
+def notes(root: Root) -> list[str]:
+    return list(getattr(root.told[0].error, "__notes__", ()))
+
+
+def test_what_fails_together_is_asked_about_once_and_handled(root: Root) -> None:
+    lose(root, 1, 0)
+    assert not root.asked
+    root.later()
+    ((who, answer),) = root.asked
+    assert who == "boss on rank 3 of outer"
+    answer.set_result({"handled": True})
+    root.later()  # the time to decide is over, and so is the matter
+    root.supervision.settle(0)
+    root.supervision.finish()
+    assert root.told == [] and root.announced == ["2 failures of inner: handled by boss.__supervise__()"]
+
+
+def test_it_goes_up_with_a_note_of_what_was_raised(root: Root) -> None:
+    root.meshes["outer"].owner = Owner("top", 0, "head")
+    root.mesh("top")
+    lose(root, 1)
+    root.later()
+    root.asked[0][1].set_result({"handled": False, "raised": "raised in __supervise__(): LookupError: no spare"})
+    assert [who for who, _ in root.asked] == ["boss on rank 3 of outer", "head on rank 0 of top"]
+    root.asked[1][1].set_exception(MeshError("it is gone"))
+    assert whole(root) == [(1,)]
+    assert notes(root) == [
+        "boss on outer rank 3, which has made inner, raised in __supervise__(): LookupError: no spare"
+    ]
+
+
+def test_an_owner_that_has_stopped_the_mesh_is_not_asked(root: Root) -> None:
+    lose(root, 1)
+    root.meshes["inner"].stopped = object()
+    root.later()
+    root.supervision.finish()
+    assert root.asked == [] and root.told == []
+
+
+def test_what_the_end_of_the_program_has_stopped_is_told(root: Root) -> None:
+    lose(root, 1)
+    root.meshes["inner"].stopped = object()
+    root.silent = True
+    root.later()
+    root.supervision.finish()
+    assert whole(root) == [(1,)]
+
+
+def test_an_owner_that_stops_the_mesh_when_it_is_asked_has_not_handled_it(root: Root) -> None:
+    lose(root, 1)
+    root.later()
+    root.meshes["inner"].stopped = object()
+    root.asked[0][1].set_result({"handled": False})
+    assert whole(root) == [(1,)]
+
+
+def test_an_owner_that_has_ended_is_passed_by(root: Root) -> None:
+    root.meshes["outer"].fates[3] = DIED
+    lose(root, 1)
+    root.later()
+    assert root.asked == [] and whole(root) == [(1,)]
+
+
+def test_at_the_end_of_the_program_the_script_has_what_is_not_decided(root: Root) -> None:
+    lose(root, 1)
+    root.later()
+    root.supervision.finish()
+    assert whole(root) == [(1,)]
+    root.asked[0][1].set_result({"handled": True})  # too late
+    assert root.announced == [] and len(root.told) == 1
+
+
+def test_the_time_to_decide_stands_still_while_a_person_holds_a_rank(root: Root) -> None:
+    lose(root, 1)
+    root.later()
+    root.holds = True
+    for _ in range(3):
+        root.later()
+        assert root.told == []
+    root.holds = False
+    root.later()
+    assert whole(root) == [(1,)]
+    assert notes(root) == ["boss on outer rank 3, which has made inner, has not decided within 10 s"]
