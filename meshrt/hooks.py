@@ -28,6 +28,7 @@ from __future__ import annotations
 import importlib
 import os
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -354,7 +355,7 @@ class RootServices(Protocol):
         """Want no more reports of a gather; a no-op when it is done."""
 
     #: The numbers of the failures that nobody was told of, and nobody has handled.
-    unseen: list[str]
+    unseen: deque[str]
     #: When somebody was first given an error that says that a process is gone, monotonic ns: (mesh id, base rank, pid).
     told: Mapping[tuple[str, int, int], int]
 

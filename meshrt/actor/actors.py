@@ -130,7 +130,7 @@ class ActorHost:
         for mailbox in tuple(self.mailboxes.values()):
             mailbox.error = self._error
 
-    def stop(self, drain: bool, _why: str = "") -> None:
+    def stop(self, drain: bool) -> None:
         """Tell every actor to end: after what was sent before (``drain``), or after the running message. Any thread."""
         drain = drain and self._ending is not False
         self._ending = drain

@@ -70,12 +70,12 @@ def others_of(path: Path) -> dict[Path, Word | None]:
     count, mine = os.environ.get("LOCAL_WORLD_SIZE", ""), path.parent.name
     if not count.isdecimal() or not mine.isdecimal():
         return {}
-    first = own_rank() - int(mine)
+    first = own_rank() - int(mine) if own_rank() >= 0 else None
     found = {}
     for local in range(int(count)):
         if local != int(mine):
             other = path.parent.parent / str(local) / path.name
-            found[other] = _word_in(other, first + local)
+            found[other] = _word_in(other, -1 if first is None else first + local)
     return found
 
 

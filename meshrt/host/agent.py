@@ -17,6 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from meshrt.errors import ProtocolError
@@ -126,7 +127,10 @@ class Agent:
         self._facts = message
         sys.path[:] = message["sys_path"]
         sys.argv[:] = message["argv"]
-        self._root_pidfd = os.pidfd_open(message["root_pid"])
+        try:
+            self._root_pidfd = os.pidfd_open(message["root_pid"])
+        except ProcessLookupError:
+            raise RootGoneError from None  # it has ended before this process could read that
         self._selector.register(self._root_pidfd, selectors.EVENT_READ, self._on_root_exit)
         self._store = StoreServer(self._selector, message["directory"], message["secret"], message["store_limit"])
         self._root.tell({"t": "serves"})
@@ -397,8 +401,8 @@ class Agent:
     def _kill_everything(self) -> None:
         """Leave nothing: ranks, their descendants, and strays with the mark of this program."""
         self._strays.kill_all(_KILL_EVERYTHING)
-        if self._facts and not self._root_lives:
-            _remove_sockets(self._facts["directory"])
+        if not self._root_lives:
+            _remove_sockets(self._facts.get("directory"))
 
     # -- timers and the rest
 
@@ -429,10 +433,17 @@ def _last_lines(lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(reversed(kept))
 
 
-def _remove_sockets(directory: str) -> None:
-    import shutil  # start-up: only when the root died
+def _remove_sockets(directory: str | None) -> None:
+    """Remove the runtime directory of a program that has died; None: it has died before it could name it."""
+    from meshrt.transport import directories  # start-up: only when the root died
 
-    shutil.rmtree(directory, ignore_errors=True)
+    if directory is not None:
+        directories.remove_tree(Path(directory))
+        return
+    path = directories.runtime_of(os.environ.get(osutil.RUN_VARIABLE, "").partition(".")[0])
+    with contextlib.suppress(FileNotFoundError):
+        if not directories.in_use(path):
+            directories.remove_tree(path)
 
 
 def serve(descriptor: int, main: Callable[..., None]) -> None:

@@ -35,7 +35,7 @@ from meshrt.transport.process import ProcessRuntime, current_runtime
 from meshrt.transport.waiting import Waiting
 from meshrt.wire import codec
 from meshrt.wire.frames import Frame, split_frames, split_packed
-from meshrt.wire.messages import CALL, INIT, NO_REPLY, RESULT, STOP, STORED, error_from_wire
+from meshrt.wire.messages import CALL, INIT, NO_REPLY, RESULT, STOP, STORED, error_from_wire, failure_of
 
 __all__ = [
     "MeshCall",
@@ -295,7 +295,7 @@ class StreamCall(Generic[R]):
 def _note_failure(driver: Waiting, frame: Frame, target: Target, endpoint: str) -> None:
     """Whoever looks at this answer is given an error: it is known what nobody has looked at."""
     if driver.on_failure is not None:
-        number = error_from_wire(frame.header[1]).failure
+        number = failure_of(frame.header[1])
         if number:
             driver.on_failure(number, (target.mesh_id, target.name, endpoint))
 

@@ -15,7 +15,7 @@ from meshrt.mesh.actor_mesh import ActorMesh, reserved_names
 from meshrt.mesh.call import on_event_loop, pack_init, send_init
 from meshrt.mesh.future import Future
 from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old, why_ended
-from meshrt.mesh.restarts import Rebuilding, Restart, check_max_restarts, end_rebuilding
+from meshrt.mesh.restarts import Rebuilding, Restart, check_max_restarts, check_restartable, end_rebuilding
 from meshrt.mesh.spec import EnvOption, MeshSpec, PostMortem, check_name, check_seconds, default_sizes
 from meshrt.mesh.target import Target
 from meshrt.selection import MeshTrait, Shape
@@ -247,6 +247,7 @@ class ProcMesh(MeshTrait):
         target = Target(self._mesh_id, name, self._directory, self._own_shape, self._whole, about)
         packed = pack_init(target, cls, args, kwargs, self._setup)
         if check_max_restarts(max_restarts):
+            check_restartable(target)
             Rebuilding(target, cls.__qualname__, packed, on_restart).begin(max_restarts)
         elif on_restart is not None:
             raise UsageError("on_restart= is told of restarts: give max_restarts= too")

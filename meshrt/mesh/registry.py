@@ -30,13 +30,30 @@ class Owner(NamedTuple):
 
 
 class MeshRecord:
-    """One mesh."""
+    """One mesh.
 
-    def __init__(self, mesh_id: str, name: str, spec: MeshSpec, agents: list[AgentLink], driver: Driver) -> None:
+    Args:
+        mesh_id, name, spec: What it is.
+        agents: Those that are to have its ranks.
+        driver: What its futures wait with.
+        owner: Who has made it; None: the script.
+        births: Makes the messages that ask an agent to start some ranks.
+    """
+
+    def __init__(
+        self,
+        mesh_id: str,
+        name: str,
+        spec: MeshSpec,
+        agents: list[AgentLink],
+        driver: Driver,
+        owner: Owner | None = None,
+        births: Callable[[MeshRecord, list[int]], list[bytes]] | None = None,
+    ) -> None:
         self.mesh_id = mesh_id
         self.name = name
-        #: None: the script.
-        self.owner: Owner | None = None
+        self.owner = owner
+        self._births = births
         self.shape = Shape.from_extent(spec.extent)
         #: The agent of each rank; hosts take contiguous blocks, so the leading dimension runs over them.
         count = len(self.shape)
@@ -62,13 +79,15 @@ class MeshRecord:
         #: How often a rank was started again; 0 if it is not here.
         self.incarnations: dict[int, int] = {}
         self.restart_callbacks: dict[int, list[tuple[str, Callable[[int, Fate], None]]]] = {}
-        #: Makes the messages that ask an agent to start some ranks.
-        self.births: Callable[[list[int]], list[bytes]] = lambda _ranks: []
 
     @property
     def agents(self) -> list[AgentLink]:
         """The agents that have ranks of this mesh, each once."""
         return list(dict.fromkeys(self.agent_of))
+
+    def births(self, ranks: list[int]) -> list[bytes]:
+        """Return the messages that ask an agent to start some ranks. Raises UsageError: they are too long."""
+        return [] if self._births is None else self._births(self, ranks)
 
     def interrupt_after(self, grace: float) -> None:
         """Note that whatever runs after ``grace`` seconds is ended."""

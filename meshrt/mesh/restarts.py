@@ -29,7 +29,7 @@ from meshrt.wire.messages import Address, error_to_wire
 if TYPE_CHECKING:
     from meshrt.mesh.registry import MeshRecord
 
-__all__ = ["APART", "Rebuilding", "Restart", "Restarts", "check_max_restarts", "end_rebuilding"]
+__all__ = ["APART", "Rebuilding", "Restart", "Restarts", "check_max_restarts", "check_restartable", "end_rebuilding"]
 
 #: Seconds between two restarts of a rank.
 APART = 5.0
@@ -55,6 +55,20 @@ def check_max_restarts(count: object) -> int:
     if type(count) is not int or count < 0:
         raise UsageError(f"max_restarts is how often a rank may be started again, an integer >= 0, not {count!r}")
     return count
+
+
+def check_restartable(target: Target) -> None:
+    """Raise UsageError if all that would be started again is the process that spawns the actor."""
+    runtime = current_runtime()
+    if runtime.is_root:
+        here = runtime.own_mesh is not None and runtime.own_mesh.mesh_id == target.mesh_id
+    else:
+        here = (target.mesh_id, target.shape.ranks()) == (runtime.mesh_id, [runtime.rank])
+    if here:
+        raise UsageError(
+            "max_restarts= is for actors in other processes: this one would live in the process that spawns it, and "
+            "whoever has to build it again would end with it; make a proc_mesh() for it, or leave max_restarts= out"
+        )
 
 
 @dataclass(frozen=True)

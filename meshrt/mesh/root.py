@@ -150,9 +150,8 @@ class Root:
         with self._lock:
             self._names += 1
             name = spec.name or f"mesh{self._names}"
-        record = MeshRecord(secrets.token_hex(4), name, spec, agents, self.driver)
-        record.owner = owner
-        record.births = lambda ranks: self._births(record, spec, ranks)
+        births = functools.partial(self._births, spec)
+        record = MeshRecord(secrets.token_hex(4), name, spec, agents, self.driver, owner, births)
         frames: dict[AgentLink, list[bytes]] = {}
         for agent in record.agents:
             frames[agent] = record.births([rank for rank in range(count) if record.agent_of[rank] is agent])
@@ -165,7 +164,7 @@ class Root:
                 self.post(lambda agent=agent: self.lifecycle.lose(agent))  # type: ignore[misc]
         return record.mesh_id
 
-    def _births(self, record: MeshRecord, spec: MeshSpec, ranks: list[int]) -> list[bytes]:
+    def _births(self, spec: MeshSpec, record: MeshRecord, ranks: list[int]) -> list[bytes]:
         common: dict[str, Any] = {
             "t": "spawn",
             "mesh": record.mesh_id,

@@ -125,12 +125,12 @@ class Script:
         if not self._reported:
             self.load_failures()
             report = self._reporter.report(None if self._services.unseen else lost[0].error)
-            count = len(self._services.unseen)
+            unseen = self._services.unseen
+            count = f"{len(unseen)} failure" + ("" if len(unseen) == 1 else "s")
+            count = f"at least {count}" if len(unseen) == unseen.maxlen else count
             # A rank that fails all the time does not record each time.
             self._print(
-                f"\n{report}"
-                if report
-                else f"meshrt: nobody was told of {count} failure{'s' * (count > 1)}, of which no record is kept\n"
+                f"\n{report}" if report else f"meshrt: nobody was told of {count}, of which no record is kept\n"
             )
         if sets_status:
             _exit_with(1)

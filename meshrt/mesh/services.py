@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,8 @@ __all__ = ["Services"]
 
 _log = logging.getLogger("meshrt")
 
+#: Failures that nobody was told of, of which the numbers are kept: the latest ones, as many as there are records.
+_UNSEEN = 10_000
 #: How user code ends that `stop` interrupts, or lets go from a breakpoint: nothing to report.
 _ENDED_BY_STOP = ("SystemExit", "bdb.BdbQuit")
 
@@ -77,7 +80,7 @@ class Services:
         self._request_id = 0
         self._holds: dict[Address, int] = {}
         self.gathers = Gathers(registry, self.call_later)
-        self.unseen: list[str] = []
+        self.unseen: deque[str] = deque(maxlen=_UNSEEN)
         self.told: Mapping[tuple[str, int, int], int] = {}
         #: Called when an actor was stopped on a rank; set by the root.
         self.actor_ended: Callable[[str, int, str], None] = lambda _mesh, _rank, _actor: None

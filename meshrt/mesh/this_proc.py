@@ -51,7 +51,7 @@ def _of_root(root: Root) -> ProcMesh:
             root.runtime.secret,
             f"{mesh_id}/0/",
             host.deliver,
-            host.stop,
+            lambda drain, _why: host.stop(drain),
             {},
         )
         host.attach(control)

@@ -33,6 +33,7 @@ __all__ = [
     "remove_tree",
     "runs_base",
     "runtime_base",
+    "runtime_of",
     "verify_private",
     "write_atomic",
 ]
@@ -73,6 +74,11 @@ def runs_base() -> Path:
     return (Path(state) if state else Path.home() / ".local" / "state") / "meshrt" / "runs"
 
 
+def runtime_of(run_id: str) -> Path:
+    """Return the runtime directory of a program."""
+    return runtime_base() / f"p-{run_id}"
+
+
 def verify_private(path: Path) -> None:
     """Raise UsageError unless ``path`` is a real directory of this user that nobody else can enter."""
     facts = path.lstat()
@@ -92,7 +98,7 @@ def create_runtime(run_id: str) -> Path:
     verify_private(base)
     for entry in _left_behind(base, _RUNTIME_NAME):
         remove_tree(entry)
-    path = base / f"p-{run_id}"
+    path = runtime_of(run_id)
     if len(os.fsencode(path)) > 70:
         raise UsageError(f"{base} is too long for socket paths (70 bytes); set MESHRT_RUNTIME_DIR to a shorter one")
     path.mkdir(mode=0o700)

@@ -157,6 +157,14 @@ def _cut(text: str, limit: int) -> str:
     return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:] if half else ''}"
 
 
+def failure_of(chain: list[Any]) -> str:
+    """Return the number of the failure that an error on the wire stands for. Raises ProtocolError for foreign data."""
+    try:
+        return str(chain[0][4])
+    except (TypeError, LookupError):
+        raise ProtocolError("an error message that cannot be read") from None
+
+
 def error_from_wire(chain: list[Any]) -> RemoteException:
     """Inverse of `error_to_wire`. Raises ProtocolError for foreign data."""
     remote: RemoteException | None = None

@@ -6,11 +6,17 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import meshrt
+from meshrt import LocalEngine
+from meshrt.transport import directories
+from meshrt.wire.messages import control_frame
 from tests.faults.watch import LONG, Program, agents, all_gone, descendants, is_alive, paused, runtime_directories
 from tests.support.footprint import marked_processes
 from tests.support.waiting import wait_until
@@ -34,6 +40,24 @@ def no_directories_yet() -> None:
     """What a test before has left is its failure, not that of this one."""
     for directory in runtime_directories():
         shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("said_hello", [False, True])
+def test_the_script_ends_before_its_agent_has_begun(said_hello: bool) -> None:
+    """The agent removes the directory all the same, and has nothing to say."""
+    run_id = "cafe0123"
+    path = directories.create_runtime(run_id)
+    directories.release(path)  # as when its program has ended
+    with subprocess.Popen(["true"]) as dead:
+        dead.wait(LONG)
+    (placed,) = LocalEngine().place(run_id)
+    with placed.link_socket as link, placed.process as agent:
+        if said_hello:
+            facts = {"directory": str(path), "sys_path": sys.path, "argv": [""], "root_pid": dead.pid}
+            link.sendall(control_frame({"t": "hello", **facts}))
+        link.shutdown(socket.SHUT_WR)
+        _, errors = agent.communicate(timeout=LONG)
+    assert (agent.returncode, errors, path.exists()) == (0, b"", False)
 
 
 PHASES = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from meshrt import Actor, ActorError, ProcessDied, Restart, UsageError, current_rank, endpoint, proc_mesh
+from meshrt import Actor, ActorError, ProcessDied, Restart, UsageError, current_rank, endpoint, proc_mesh, this_proc
 from meshrt.mesh import restarts
 from tests.debug.harness import person
 from tests.support.actors import Echo
@@ -295,6 +295,23 @@ def test_a_record_says_which_process_it_was() -> None:
     counter = proc_mesh(n=1).spawn("counter", Counter, [0], max_restarts=1)
     record = die(counter, 0).record
     assert (record.incarnation, record.restarted) == (0, True)
+
+
+def test_a_process_cannot_build_itself_again() -> None:
+    class Here(Actor):
+        @endpoint
+        def spawn(self) -> str:
+            try:
+                this_proc().spawn("beside", Echo, max_restarts=1)
+            except UsageError as error:
+                return str(error)
+            return "spawned"
+
+    why = "max_restarts= is for actors in other processes: this one would live in the process that spawns it"
+    with pytest.raises(UsageError, match=why):
+        this_proc().spawn("here", Echo, max_restarts=1)
+    assert proc_mesh(n=2).slice(n=1).spawn("here", Here).spawn.call_one().get(WAIT).startswith(why)
+    assert this_proc().spawn("here", Echo, max_restarts=0).echo.call_one(1).get(WAIT) == 1
 
 
 @pytest.mark.parametrize("count", [-1, 1.5, "2", True])

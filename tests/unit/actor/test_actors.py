@@ -89,12 +89,15 @@ class Process:
         self.main: queue.SimpleQueue[Mailbox | None] = queue.SimpleQueue()
         self.host = ActorHost("m", 0, self.told.append, self.main)
         listener = listening_socket(str(folder / "0"))
-        self.control = ControlThread(listener, None, b"s" * 32, "m/0/", self.host.deliver, self.host.stop, {})
+        self.control = ControlThread(listener, None, b"s" * 32, "m/0/", self.host.deliver, self.stop, {})
         self.host.attach(self.control)
         self.control.start(None, None)
         self.main_thread = threading.Thread(target=self.serve, name="main")
         self.main_thread.start()
         self.callers: list[Caller] = []
+
+    def stop(self, drain: bool, _why: str) -> None:
+        self.host.stop(drain)
 
     def serve(self) -> None:
         while (mailbox := self.main.get()) is not None:

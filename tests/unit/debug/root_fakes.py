@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ class FakeRoot:
         self.rank_silent: list[Callable[[str, int, str], None]] = []
         self.closing: list[Callable[[], None]] = []
         self.tables: dict[str, Any] = {}
-        self.unseen: list[str] = []
+        self.unseen: deque[str] = deque()
         self.told: Mapping[tuple[str, int, int], int] = {}
         self.run_directory = Path("/nonexistent")
         self.ended: dict[tuple[str, int], str] = {}

@@ -97,6 +97,18 @@ def test_others_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert victim is not None and victim.evidence == "inferred"
 
 
+def test_the_rank_of_others_is_not_known_where_the_own_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    (tmp_path / "1").mkdir()
+    torch = {"message": {"message": "OSError: x", "extraInfo": {"timestamp": "7"}}}
+    (tmp_path / "1" / "error.json").write_text(json.dumps(torch))
+    (other,) = others_of(tmp_path / "0" / "error.json").values()
+    assert other is not None and other.rank == -1
+
+
 def test_one_says_something_at_a_time(tmp_path: Path) -> None:
     with open_folder(tmp_path) as folder:
         with locked(tmp_path / "0" / "error.json"), pytest.raises(BlockingIOError):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from meshrt.errors import MeshError, MeshFailure, RankPlace
-from meshrt.mesh.registry import Owner
+from meshrt.errors import MeshError, MeshFailure, RankPlace, RemoteException
+from meshrt.mesh.registry import Owner, Registry
+from meshrt.mesh.services import Services
 from meshrt.mesh.supervision import Supervision
 from meshrt.transport.fate import Fate
+from meshrt.transport.faults import Fault
 
 DIED = Fate("died", signal=9)
 
@@ -145,6 +148,17 @@ def test_an_owner_that_has_ended_is_passed_by(root: Root) -> None:
     lose(root, 1)
     root.later()
     assert root.asked == [] and whole(root) == [(1,)]
+
+
+def test_what_nobody_was_told_of_is_not_remembered_for_ever(root: Root) -> None:
+    nothing: Any = None
+    services = Services("cafe", Path(), Registry(), nothing, nothing)
+    made: Any = root
+    supervision = Supervision(made, services, made)
+    for _ in range(services.unseen.maxlen or 0):
+        supervision.stray("forgotten", Fault(RankPlace("m", "a", 0), remote=RemoteException("E", "", "", failure="1")))
+    supervision.stray("forgotten", Fault(RankPlace("m", "a", 0), remote=RemoteException("E", "", "", failure="2")))
+    assert len(services.unseen) == services.unseen.maxlen and services.unseen[-1] == "2"
 
 
 def test_at_the_end_of_the_program_the_script_has_what_is_not_decided(root: Root) -> None:

@@ -16,6 +16,7 @@ from meshrt.wire.messages import (
     control_frame,
     error_from_wire,
     error_to_wire,
+    failure_of,
     refusal,
     refused,
     unpack_control,
@@ -74,6 +75,15 @@ def test_a_chain_of_causes_is_cut() -> None:
 def test_a_foreign_error_is_refused(chain: list[Any]) -> None:
     with pytest.raises(ProtocolError):
         error_from_wire(chain)
+
+
+def test_the_number_of_a_failure_is_read_alone() -> None:
+    cause = RemoteException("KeyError", "k", "", failure="other")
+    assert failure_of(error_to_wire(RemoteException("ValueError", "v", "", cause=cause, failure="7.1"))) == "7.1"
+    foreign: list[Any]
+    for foreign in ([], [1], [["a", "b", "c", []]]):
+        with pytest.raises(ProtocolError):
+            failure_of(foreign)
 
 
 @pytest.mark.parametrize(
