@@ -66,6 +66,10 @@ class Boss(Actor):
         return pid
 
     @endpoint
+    def pid(self) -> int:
+        return os.getpid()
+
+    @endpoint
     def add(self) -> list[int]:
         return self.counter.add.call().get(WAIT).values()
 
@@ -185,6 +189,15 @@ def test_a_rank_restarts_what_it_has_spawned() -> None:
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: boss.incarnations.call_one().get(WAIT) == [1], WAIT)
     assert boss.add.call_one().get(WAIT) == [6, 6]
+
+
+def test_what_a_rank_has_made_ends_with_its_process_though_it_is_started_again() -> None:
+    boss = proc_mesh(n=1).spawn("boss", Boss, max_restarts=1)
+    inner = boss.spawn.call_one().get(WAIT)
+    os.kill(boss.pid.call_one().get(WAIT), signal.SIGKILL)
+    wait_until(lambda: not os.path.exists(f"/proc/{inner}"), WAIT, "what it had made has ended")
+    wait_until(lambda: isinstance(boss.incarnations.call_one().exception(WAIT), ActorError), WAIT, "it is built again")
+    assert boss.spawn.call_one().get(WAIT) != inner and boss.add.call_one().get(WAIT) == [6, 6]
 
 
 def test_others_who_have_a_handle_reach_the_new_one() -> None:

@@ -21,6 +21,7 @@ from tests.unit.transport.fake_rank import SECRET, Answers, FakeRank, FakeTree
 
 KEY = ("m", 0, "actor")
 DIED = Fate("died", signal=9)
+RESTARTS = Fate("died", signal=9, restarts=True)
 
 
 @pytest.fixture
@@ -463,3 +464,58 @@ def test_a_sleeping_link_shares_the_fate_of_its_rank(driver: Driver, listen: Lis
     receiver = Answers()
     driver.send(out, call(1), 1, receiver, 0)
     assert receiver.lost == [(0, "died", False)]
+
+
+def reaches(driver: Driver, rank: FakeRank, out: Any, call_id: int) -> bool:
+    """Whether a call is answered by who listens now."""
+    receiver = Answers()
+    driver.send(out, call(call_id), call_id, receiver, 0)
+    assert out.fate is None and not receiver.lost
+    pump(driver, rank, lambda: rank.frames)
+    rank.answer(call_id)
+    pump(driver, rank, lambda: receiver.finished)
+    return bool(receiver.delivered)
+
+
+def test_what_was_sent_to_a_rank_that_is_started_again_is_lost_and_the_next_call_opens_the_link(
+    driver: Driver, listen: Listen, tree: FakeTree
+) -> None:
+    rank = listen()
+    out = open_link(driver, rank)
+    receiver = Answers()
+    driver.send(out, call(1), 1, receiver, 0)
+    rank.serve()
+    tree.kill(driver, 0, RESTARTS)
+    assert receiver.lost == [(0, "died", True)]
+    assert rank.saw_the_end()
+    rank.frames.clear()
+    assert reaches(driver, rank, out, 2)
+    tree.kill(driver, 0, DIED)  # it is watched again
+    assert out.fate == DIED
+
+
+def test_what_had_not_left_for_a_rank_that_is_started_again_surely_did_not_run(
+    driver: Driver, listen: Listen, tree: FakeTree
+) -> None:
+    receiver = Answers()
+    out = driver.link_to(KEY, listen().path)
+    driver.send(out, call(1), 1, receiver, 0)
+    tree.kill(driver, 0, RESTARTS)
+    assert receiver.lost == [(0, "died", False)]
+
+
+def test_a_lost_link_comes_back_with_its_rank(
+    driver: Driver, listen: Listen, tree: FakeTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the stream was seen long before the end of the process."""
+    monkeypatch.setattr(driver_module, "SUSPECT_SECONDS", 0.0)
+    rank = listen()
+    out = open_link(driver, rank)
+    rank.serve()
+    assert rank.sock is not None
+    rank.sock.shutdown(socket.SHUT_WR)
+    pump(driver, rank, lambda: out.fate is not None)
+    assert out.fate.kind == "link"
+    tree.kill(driver, 0, RESTARTS)
+    assert rank.saw_the_end()
+    assert reaches(driver, rank, out, 1)
