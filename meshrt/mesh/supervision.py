@@ -109,7 +109,9 @@ class Supervision:
             self._ask(failure)
             return
         if failure.record.stopped is not None and owner is failure.record.owner and not self._alarm.silent:
-            self._over(failure)  # by this very owner, who wants nothing of it any more; not by the end of the program
+            # By this very owner, who wants nothing of its ranks any more; not by the end of the program.
+            if not self._over(failure):
+                self._unseen(failure.faults)
             return
         wire = {
             "actor": owner.actor,

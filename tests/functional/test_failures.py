@@ -332,7 +332,7 @@ def test_ranks_that_do_not_answer_in_time(tmp_path: Path) -> None:
 def test_the_watchdog_says_who_does_not_answer_and_where_they_are(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
-        PRELUDE + "mesh = proc_mesh(n=3, watchdog=0.3)\ntrainer = mesh.spawn('trainer', Trainer)\n"
+        PRELUDE + "mesh = proc_mesh(n=3, watchdog=0.3)\ntrainer = mesh.spawn('trainer', Trainer).get()\n"
         "call = trainer.run.call('')\nquick = trainer.slice(n=2).everywhere.call_one('')\n"
         "time.sleep(1.5)\nquick.get()\nprint('on', call.done())\nmesh.stop(0)\n"
     )

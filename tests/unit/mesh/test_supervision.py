@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -30,6 +31,7 @@ class Root:
         self.asked: list[tuple[str, Future[dict[str, Any]]]] = []
         self.announced: list[str] = []
         self.told: list[MeshFailure] = []
+        self.unseen: deque[str] = deque()
         self.holds = self.silent = False
         me: Any = self
         self.supervision = Supervision(me, me, me)
@@ -120,10 +122,13 @@ def test_it_goes_up_with_a_note_of_what_was_raised(root: Root) -> None:
 
 def test_an_owner_that_has_stopped_the_mesh_is_not_asked(root: Root) -> None:
     lose(root, 1)
+    thread = RemoteException("OSError", "no disk", "", failure="7.1")
+    root.supervision.stray("inner", Fault(RankPlace("inner", "", 0), remote=thread, what="thread 'loader'"))
     root.meshes["inner"].stopped = object()
     root.later()
     root.supervision.finish()
     assert root.asked == [] and root.told == []
+    assert list(root.unseen) == ["7.1"]  # nobody was told of an exception
 
 
 def test_what_the_end_of_the_program_has_stopped_is_told(root: Root) -> None:
