@@ -22,6 +22,10 @@ _MOST = 2
 _ASK = "`python -m meshrt.debug -c where` says where ranks are, while they run"
 
 
+#: The functions that wait, and the name of what for.
+_WAITS = {Waiting.wait.__code__: "pending", Future._wait_on_loop.__code__: "self"}
+
+
 def waited_for(walker: TracebackType | None, activity: Any) -> str:
     """Return what the wait that an exception has ended was for, in one line; "" if there was none.
 
@@ -31,8 +35,8 @@ def waited_for(walker: TracebackType | None, activity: Any) -> str:
     """
     pending = None
     while walker is not None:
-        if walker.tb_frame.f_code is Waiting.wait.__code__:
-            pending = walker.tb_frame.f_locals["pending"]
+        name = _WAITS.get(walker.tb_frame.f_code)
+        pending = walker.tb_frame.f_locals[name] if name is not None else pending
         walker = walker.tb_next
     if not isinstance(pending, Future):
         return ""

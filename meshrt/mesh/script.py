@@ -102,8 +102,10 @@ class Script:
 
     def failed(self, error: BaseException) -> None:
         """A block that owns a mesh ends with an exception: what belongs to it is collected before the mesh ends."""
-        if isinstance(error, KeyboardInterrupt):
-            self._waited_for = error, self._wait_of(error.__traceback__)
+        # On an event loop, Ctrl-C comes to a block as the cancellation that follows from it.
+        for each in (error, own_attribute(error, "__context__")):
+            if type(each) is KeyboardInterrupt:
+                self._waited_for = each, self._wait_of(error)
         of_a_rank = _is_of_a_rank(error)
         if of_a_rank or launcher.launcher_file() is not None:
             self.load_failures()
@@ -151,8 +153,7 @@ class Script:
 
     def _show(self, kind: type[BaseException], error: BaseException, walker: TracebackType | None) -> None:
         if issubclass(kind, KeyboardInterrupt):
-            known = self._waited_for
-            waited = known[1] if known is not None and known[0] is error else self._wait_of(walker)
+            waited = self._wait_of(error)
             self._print(f"meshrt: interrupted{_place(walker)}\n" + (f"meshrt: {waited}\n" if waited else ""))
         elif not _is_of_a_rank(error):
             if _has_come_through(walker):
@@ -167,8 +168,10 @@ class Script:
             text = "".join(_folded(traceback.TracebackException.from_exception(error), error, brief=bool(report)))
             self._print(text + (f"\n{report}" if report else ""))
 
-    def _wait_of(self, walker: TracebackType | None) -> str:
-        return waited_for(walker, self._services.tables.get("inspect.activity"))
+    def _wait_of(self, error: BaseException) -> str:
+        if self._waited_for is not None and self._waited_for[0] is error:
+            return self._waited_for[1]
+        return waited_for(own_attribute(error, "__traceback__"), self._services.tables.get("inspect.activity"))
 
     def _tell(self, error: BaseException) -> None:
         """Tell the launcher, if there is one; on the terminal an excepthook of the program's own says what it likes."""

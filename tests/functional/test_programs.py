@@ -195,27 +195,30 @@ def test_the_exit_code_is_the_programs_own(tmp_path: Path, end: str, code: int) 
     assert ("meshrt: interrupted at" in done.stderr) is (code == -2)
 
 
-@pytest.mark.parametrize("known", [False, True])
-def test_ctrl_c_says_what_was_waited_for(known: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("known", "awaits"), [(False, False), (True, False), (True, True)])
+def test_ctrl_c_says_what_was_waited_for(known: bool, awaits: bool, tmp_path: Path) -> None:
     """And where the ranks stand, once that is known here."""
     script = tmp_path / "waits.py"
     script.write_text(
-        "import os, signal, threading, time\nfrom meshrt import *\n"
+        "import asyncio, os, signal, threading, time\nfrom meshrt import *\n"
         "class Sleeper(Actor):\n    @endpoint\n    def sleep(self):\n"
         "        if current_rank().rank != 1: time.sleep(100)\n"
-        "with proc_mesh(n=3) as mesh:\n"
-        "    sleeper = mesh.spawn('sleeper', Sleeper).get()\n"
-        "    services = mesh._owner().services\n"
-        "    def blocked():\n"
-        "        table = services.tables.get('inspect.activity')\n"
-        "        rows = [table and table.get(mesh.mesh_id, rank, 'sleeper') for rank in (0, 2)]\n"
-        "        return all(row and row.state == 'blocked' for row in rows)\n"
-        "    call = sleeper.sleep.call()\n"
-        "    def interrupt():\n"
-        f"        while not ({'blocked()' if known else 'services._driver._main_waits is call'}): pass\n"
-        "        os.kill(os.getpid(), signal.SIGINT)\n"
-        "    threading.Thread(target=interrupt, daemon=True).start()\n"
-        "    call.get()\n"
+        "mesh = proc_mesh(n=3)\n"
+        "call = mesh.spawn('sleeper', Sleeper).get().sleep.call()\n"
+        "services = mesh._owner().services\n"
+        "def blocked():\n"
+        "    table = services.tables.get('inspect.activity')\n"
+        "    rows = [table and table.get(mesh.mesh_id, rank, 'sleeper') for rank in (0, 2)]\n"
+        "    return all(row and row.state == 'blocked' for row in rows)\n"
+        "def interrupt():\n"
+        f"    while not ({'blocked()' if known else 'services._driver._main_waits is call'}): pass\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "threading.Thread(target=interrupt, daemon=True).start()\n"
+        + (
+            "async def wait():\n    async with mesh: await call\nasyncio.run(wait())"
+            if awaits
+            else "with mesh: call.get()"
+        )
     )
     done = run_python(str(script))
     assert done.returncode == -signal.SIGINT
