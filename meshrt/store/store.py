@@ -30,12 +30,13 @@ from meshrt.store.limits import spills
 from meshrt.store.mapping import Mapping, open_for_reading
 from meshrt.store.refs import ObjectRef, mentions, references_exist
 from meshrt.store.registrar import Registrar
+from meshrt.transport.process import current_runtime, has_runtime
 from meshrt.wire import codec
 from meshrt.wire.codec import Part
 from meshrt.wire.frames import Frame
 from meshrt.wire.messages import STORED
 
-__all__ = ["LARGE", "Parcel", "Store"]
+__all__ = ["LARGE", "Parcel", "Store", "encode_result"]
 
 #: Buffers from this size on, bytes, go into shared memory.
 LARGE = 256 << 10
@@ -57,6 +58,12 @@ class Parcel(NamedTuple):
     loans: list[Any] | None = None
     #: What the sender has to hold until it is answered.
     kept: Sequence[Lease] = ()
+
+
+def encode_result(value: Any, holders: Callable[[], list[int] | None]) -> Parcel:
+    """Pickle the result of an endpoint, with the store of this process if it belongs to a program."""
+    store: Store | None = current_runtime().store if has_runtime() else None
+    return Parcel(*codec.encode(value)) if store is None else store.encode(value, "result", holders)
 
 
 class Store:
