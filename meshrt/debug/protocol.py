@@ -14,7 +14,6 @@ and never reaches a prompt that it was not meant for.
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -41,7 +40,6 @@ __all__ = [
     "SessionKey",
     "address",
     "names_file",
-    "since",
 ]
 
 # Control operations of a rank; `meshrt.debug.rank` has their arguments and answers.
@@ -121,13 +119,3 @@ def names_file(wanted: str, filename: str) -> bool:
     if os.path.isabs(wanted):
         return filename == wanted or os.path.realpath(filename) == os.path.realpath(wanted)
     return filename == wanted or filename.endswith("/" + wanted)
-
-
-def since(start: float, now: float | None = None) -> str:
-    """Return how long ago ``start`` (epoch seconds) was: ``"4 s"``, ``"12 min"``."""
-    seconds = max(0.0, (time.time_ns() / 1e9 if now is None else now) - start)
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    if seconds < 6000:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.0f} h"

@@ -12,11 +12,11 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from meshrt.debug.broker.asking import gather_all, texts_of, why_silent
 from meshrt.debug.broker.targets import Targets
 from meshrt.debug.protocol import BREAKS, HITS, MODES, POST_MORTEM
 from meshrt.errors import UsageError
 from meshrt.hooks import Body, Group, RootServices, ToolClient
+from meshrt.inspect.asking import gather_all, texts_of, why_silent
 from meshrt.selection import fold_ranks
 
 __all__ = ["Breaks"]

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from meshrt.debug.broker.asking import gather_all, why_silent
 from meshrt.debug.broker.jobs import Job, Jobs
 from meshrt.debug.broker.lines import Lines, checked
 from meshrt.debug.broker.sessions import Session, SessionTable
 from meshrt.debug.broker.targets import Actor, Selected, Targets
-from meshrt.debug.protocol import BUSY, EVAL, INTERRUPT, STOPPED, SessionKey, since
-from meshrt.errors import UsageError
+from meshrt.debug.protocol import BUSY, EVAL, INTERRUPT, STOPPED, SessionKey
 from meshrt.hooks import Body, Gathered, Group, RootServices, ToolClient
 from meshrt.inspect import STACKS, Stacks, innermost, silence
+from meshrt.inspect.asking import gather_all, why_silent
+from meshrt.inspect.output import line_count, tails
+from meshrt.inspect.times import since
 
 __all__ = ["Inquiry"]
 
@@ -27,10 +27,6 @@ _STACK_SECONDS = 1.0
 _ASK_SECONDS = 2.0
 #: Seconds after which an interrupt that was not obeyed is explained.
 _EXPLAIN_SECONDS = 0.5
-#: Lines that `logs` shows of each rank, and the most bytes it reads for that.
-_LOG_LINES = 10
-_MOST_LOG_LINES = 10_000
-_LOG_BYTES = 64 << 10
 
 
 class Inquiry:
@@ -276,13 +272,11 @@ class Inquiry:
     async def logs(self, client: ToolClient, body: Body) -> Body:
         """Return the last ``lines`` lines that each rank has printed."""
         selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")))
-        count = body.get("lines") or _LOG_LINES
-        if type(count) is not int or not 1 <= count <= _MOST_LOG_LINES:
-            raise UsageError(f"the number of lines is from 1 to {_MOST_LOG_LINES}, not {count!r}")
+        count = line_count(body.get("lines"))
         actor = selected.actor
         job = self._jobs.new(client, len(selected.ranks))
         files = {rank: self._services.log_file(actor.mesh.mesh_id, rank) for rank in selected.ranks}
-        texts = await asyncio.get_running_loop().run_in_executor(None, _tails, files, count)
+        texts = await asyncio.get_running_loop().run_in_executor(None, tails, files, count)
         for rank, (text, problem) in texts.items():
             job.settle(actor.label, "refused" if problem else "answered", problem or text or "(nothing)", [rank])
         return job.start()
@@ -296,27 +290,3 @@ def _post_mortem_record(session: Session) -> Body:
         "frames": [[file, line, function, False] for file, line, function in session.stack],
         "holder": f"post-mortem: {session.headline}",
     }
-
-
-def _tails(files: dict[int, Path], count: int) -> dict[int, tuple[str, str]]:
-    """Return the last lines of files, or why they cannot be read."""
-    found = {}
-    for rank, path in files.items():
-        try:
-            found[rank] = _tail(path, count), ""
-        except FileNotFoundError:
-            found[rank] = "", ""
-        except OSError as error:
-            found[rank] = "", f"its output cannot be read: {path}: {error.strerror}"
-    return found
-
-
-def _tail(path: Path, count: int) -> str:
-    with open(path, "rb") as file:
-        size = file.seek(0, 2)
-        start = max(0, size - _LOG_BYTES)
-        file.seek(start)
-        lines = file.read().decode("utf-8", "replace").splitlines()
-    if start and len(lines) > 1:
-        del lines[0]  # the begin of it is missing
-    return "\n".join(lines[-count:])

@@ -13,9 +13,10 @@ from math import prod
 
 from meshrt.debug.broker.sessions import Session, SessionTable
 from meshrt.debug.broker.targets import Actor, Targets
-from meshrt.debug.protocol import STOPPED, since
+from meshrt.debug.protocol import STOPPED
 from meshrt.hooks import RootServices, ToolClient
 from meshrt.inspect.capping import cap
+from meshrt.inspect.times import since
 from meshrt.selection import fold_ranks
 
 __all__ = ["HOW_TO", "Notices", "summarize"]

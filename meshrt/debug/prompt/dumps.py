@@ -10,9 +10,9 @@ from typing import Any
 from meshrt.debug.dumpfile import read_dump
 from meshrt.debug.prompt.terminal import Terminal, make_terminal
 from meshrt.debug.prompt.text import clean, prompt_of
-from meshrt.debug.protocol import since
 from meshrt.errors import UsageError
 from meshrt.hooks import Body
+from meshrt.inspect.times import since
 from meshrt.selection import near_miss
 
 __all__ = ["DumpPrompt", "open_dump"]

@@ -10,14 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import psutil
-
 from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.records import Recorder
 from meshrt.debug.prompt.repl import Repl
 from meshrt.debug.prompt.terminal import LineTerminal, Terminal, make_terminal
 from meshrt.errors import UsageError
 from meshrt.hooks import Waited
+from meshrt.inspect.programs import telling_slow
 from meshrt.transport import tools
 from meshrt.transport.process import has_runtime
 
@@ -26,31 +25,15 @@ __all__ = ["DebugClient", "debug_client", "enter_here", "run_lines", "run_prompt
 BANNER = "meshrt debugger; `help` shows the commands, `list` the stopped ranks, `quit` leaves them stopped"
 #: Seconds for which ranks must be on their way before the prompt believes that they will not stop again.
 SETTLE_SECONDS = 1.0
-#: Seconds without an answer after which a person is told what is waited for.
-SLOW_SECONDS = 2.0
 #: Seconds until a program that has begun to make its first mesh can be connected to, at the latest.
 START_SECONDS = 30.0
 
 
 def _connect(program: tools.Program, *, person: bool, listens: bool = False) -> Client:
-    slow = threading.Timer(SLOW_SECONDS, _tell_slow, (program,))
-    slow.daemon = True
-    slow.start()
-    try:
+    with telling_slow(program):
         return Client(
             lambda on_event, on_close: tools.connect(program, on_event, on_close), person=person, listens=listens
         )
-    finally:
-        slow.cancel()
-
-
-def _tell_slow(program: tools.Program) -> None:
-    try:
-        stopped = psutil.Process(program.pid).status() == psutil.STATUS_STOPPED
-    except psutil.Error:
-        return  # it has ended: the connection says so
-    why = f"a signal has stopped it; kill -CONT {program.pid} lets it go on" if stopped else "is the machine busy?"
-    print(f"process {program.pid} does not answer yet ({why}); waiting, Ctrl-C ends this", file=sys.stderr)
 
 
 def _prompt(client: Client, may_leave: Callable[[], bool]) -> tuple[Repl, Terminal]:

@@ -8,8 +8,8 @@ from itertools import groupby
 from typing import Any
 
 from meshrt.debug.prompt.text import clean
-from meshrt.debug.protocol import since
 from meshrt.hooks import Body
+from meshrt.inspect.times import since
 from meshrt.selection import Shape, fold_coordinates, fold_ranks
 
 __all__ = ["breakpoints", "listing", "status"]

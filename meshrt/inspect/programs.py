@@ -1,0 +1,120 @@
+"""The running programs of this user, as a person names them and reads of them. For commands, at their streams."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+
+import psutil
+
+from meshrt.inspect.times import since
+from meshrt.transport.tools import Program, programs
+
+__all__ = ["NoProgram", "choose", "command_of", "describe", "named", "stopped_by_signal", "telling_slow"]
+
+#: Seconds without an answer after which a person is told what is waited for.
+SLOW_SECONDS = 2.0
+#: Characters of a command line that are shown.
+_COMMAND = 100
+
+
+class NoProgram(Exception):
+    """It is not clear which program is meant, or there is none.
+
+    Attributes:
+        choices: Those that run.
+    """
+
+    def __init__(self, why: str, choices: Sequence[Program] = ()) -> None:
+        super().__init__(why)
+        self.choices = choices
+
+
+def command_of(program: Program, limit: int = _COMMAND) -> str:
+    """Return the command line of a program, at most ``limit`` characters of it."""
+    command = shlex.join(program.argv)
+    return command if len(command) <= limit else command[: limit - 3] + "..."
+
+
+def describe(program: Program) -> str:
+    """Return one line about a program, from what its directory says."""
+    where = f"in {program.cwd}, since {since(program.started)}"
+    return f"pid {program.pid}: {command_of(program)} ({where}, id {program.run_id})"
+
+
+def named(wanted: str, found: Sequence[Program]) -> Program | None:
+    """Return the program that ``wanted`` names: by its pid, its id, or its run directory."""
+    for program in found:
+        if wanted in (str(program.pid), program.run_id, str(program.run_directory), program.run_directory.name):
+            return program
+    return None
+
+
+def choose(wanted: str, *, how: str, asks: bool = True) -> Program:
+    """Return the program that is meant: the one named ``wanted``, or the only one that runs, or that a person picks.
+
+    Args:
+        wanted: As in `named`; "" where none was named.
+        how: How one is named on the command line, for complaints.
+        asks: Whether a person is there, who reads which there are.
+    Raises:
+        NoProgram: There is none, or several and nobody to ask.
+        UsageError: The directory of the programs is not safe.
+        EOFError, KeyboardInterrupt: The person leaves.
+    """
+    found = sorted(programs(), key=lambda program: -program.started)
+    if wanted:
+        program = named(wanted, found)
+        if program is None:
+            running = "; ".join(map(describe, found)) or "none runs"
+            what = f"process {wanted}" if wanted.isdigit() and len(wanted) < 8 else repr(wanted)
+            raise NoProgram(f"{what} is no meshrt program of this user; {running}", found)
+        return program
+    if not found:
+        raise NoProgram("no meshrt program of this user is running")
+    if len(found) == 1:
+        return found[0]
+    if asks:
+        for number, program in enumerate(found, 1):
+            print(f"{number}  {describe(program)}", file=sys.stderr)
+    if not (asks and sys.stdin and sys.stdin.isatty()):
+        raise NoProgram(f"several programs are running; choose one with {how}", found)
+    while True:
+        answer = input("which one? ").strip()
+        if answer.isdigit() and 0 < int(answer) <= len(found):
+            return found[int(answer) - 1]
+        picked = named(answer, found)
+        if picked is not None:
+            return picked
+        print(f"a number from 1 to {len(found)}, or a pid", file=sys.stderr)
+
+
+def stopped_by_signal(program: Program) -> bool:
+    """Whether the process of a program was stopped by a signal."""
+    try:
+        return psutil.Process(program.pid).status() == psutil.STATUS_STOPPED
+    except psutil.Error:
+        return False  # it has ended: its connection says so
+
+
+@contextlib.contextmanager
+def telling_slow(program: Program) -> Iterator[None]:
+    """Tell a person what is waited for, if a program takes long to answer."""
+
+    def tell() -> None:
+        if not psutil.pid_exists(program.pid):
+            return  # the connection says so
+        go_on = f"a signal has stopped it; kill -CONT {program.pid} lets it go on"
+        why = go_on if stopped_by_signal(program) else "is the machine busy?"
+        print(f"process {program.pid} does not answer yet ({why}); waiting, Ctrl-C ends this", file=sys.stderr)
+
+    slow = threading.Timer(SLOW_SECONDS, tell)
+    slow.daemon = True
+    slow.start()
+    try:
+        yield
+    finally:
+        slow.cancel()
