@@ -10,6 +10,7 @@ __all__ = ["main"]
 #: Command -> (module with ``main(arguments) -> exit code``, what it does). Loaded by name: only the asked one.
 _COMMANDS = {
     "debug": ("meshrt.debug.__main__", "look into a running program"),
+    "ps": ("meshrt.debug.shell.ps", "show the running programs, and what their ranks do"),
     "postmortem": ("meshrt.failure.postmortem", "show why a program failed"),
     "run": ("meshrt.failure.run", "run a script for a launcher, such as torchrun, that is told of its crash too"),
 }

@@ -18,7 +18,7 @@ from meshrt.failure.report import counted, named, render_record, shown, stack_li
 from meshrt.inspect.narrowing import narrowed
 from meshrt.selection import Extent, Shape, fold_ranks
 
-__all__ = ["listing", "of_rank", "plain_listing", "plain_of_rank"]
+__all__ = ["listing", "of_rank", "plain_listing", "plain_of_rank", "root_cause"]
 
 
 def listing(found: Iterable[Path]) -> str:
@@ -26,11 +26,16 @@ def listing(found: Iterable[Path]) -> str:
     lines = []
     for path in found:
         incident = files.read(path)
-        verdict = incident.verdict()
-        root = next((f"{named(root)}: {shown(root.headline)}" for root in verdict.roots), "not known")
-        what = f"AMBIGUOUS, one of {len(verdict.roots)}: {root}" if verdict.ambiguous and verdict.roots else root
-        lines.append(f"{path}\n  {counted(len(incident.records), 'failure')}; root cause: {what}\n")
+        count = counted(len(incident.records), "failure")
+        lines.append(f"{path}\n  {count}; root cause: {root_cause(incident)}\n")
     return "".join(lines)
+
+
+def root_cause(incident: Incident) -> str:
+    """Return one line about what has failed first."""
+    verdict = incident.verdict()
+    root = next((f"{named(root)}: {shown(root.headline)}" for root in verdict.roots), "not known")
+    return f"AMBIGUOUS, one of {len(verdict.roots)}: {root}" if verdict.ambiguous and verdict.roots else root
 
 
 def plain_listing(found: Iterable[Path]) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ __all__ = [
     "kill_child",
     "kill_run",
     "raise_file_limit",
+    "resident_bytes",
     "set_name",
     "set_subreaper",
 ]
@@ -71,6 +72,14 @@ def children_of(pid: int) -> list[int]:
             with contextlib.suppress(OSError, ValueError):
                 found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
     return found
+
+
+def resident_bytes(pid: int) -> int:
+    """Return how much memory of a process is in RAM, what it shares with others included; 0 if it has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError):
+        return 0
 
 
 def _kill_if(pid: int, condition: Callable[[], bool]) -> bool:

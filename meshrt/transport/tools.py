@@ -173,8 +173,16 @@ class ToolConnection:
             event.set()
 
 
-def connect(program: Program, on_event: Callable[[str, Body], None], on_close: Callable[[], None]) -> ToolConnection:
+def connect(
+    program: Program,
+    on_event: Callable[[str, Body], None] = lambda _event, _body: None,
+    on_close: Callable[[], None] = lambda: None,
+) -> ToolConnection:
     """Connect to a program.
+
+    Args:
+        on_event: Called with what comes without being asked for. On the connection's own thread.
+        on_close: Called once when the connection has ended. On the connection's own thread.
 
     Raises:
         ConnectionError: It has ended, or does not answer.

@@ -25,7 +25,7 @@ from meshrt.debug.broker.breaks import Breaks
 from meshrt.debug.broker.inquiry import Inquiry
 from meshrt.debug.broker.jobs import Attachment, Job, Jobs
 from meshrt.debug.broker.lines import Lines, checked
-from meshrt.debug.broker.listing import rows_of, snapshot_of, status_of
+from meshrt.debug.broker.listing import add_memory, rows_of, snapshot_of, status_of
 from meshrt.debug.broker.notices import Notices, summarize
 from meshrt.debug.broker.sessions import Session, SessionTable, key_of
 from meshrt.debug.broker.states import Activity
@@ -129,6 +129,7 @@ class Broker:
             "debug.print": self._inquiry.print,
             "debug.where": self._inquiry.where,
             "debug.logs": self._inquiry.logs,
+            "debug.printing": self._inquiry.printing,
             "debug.interrupt": self._inquiry.interrupt,
             "debug.break": self._breaks.set,
             "debug.clear": self._breaks.clear,
@@ -263,7 +264,10 @@ class Broker:
 
     async def _list(self, client: ToolClient, body: Body) -> Body:
         state, actor, ranks = (str(body.get(word, "")) for word in ("state", "actor", "ranks"))
-        return rows_of(self._table, self._targets, state or "stopped", actor, ranks)
+        listed = rows_of(self._table, self._targets, state or "stopped", actor, ranks)
+        if body.get("memory"):
+            await asyncio.get_running_loop().run_in_executor(None, add_memory, listed["rows"])
+        return listed
 
     async def _names(self, client: ToolClient, body: Body) -> Body:
         actors = self._targets.actors()

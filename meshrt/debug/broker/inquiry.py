@@ -18,6 +18,7 @@ from meshrt.inspect import STACKS, Stacks, innermost, silence
 from meshrt.inspect.asking import gather_all, why_silent
 from meshrt.inspect.output import line_count, tails
 from meshrt.inspect.times import since
+from meshrt.selection import fold_ranks
 
 __all__ = ["Inquiry"]
 
@@ -280,6 +281,24 @@ class Inquiry:
         for rank, (text, problem) in texts.items():
             job.settle(actor.label, "refused" if problem else "answered", problem or text or "(nothing)", [rank])
         return job.start()
+
+    async def printing(self, client: ToolClient, body: Body) -> Body:
+        """Return whose output there is: of an actor, of a selection, or of every mesh; each mesh once."""
+        actor, ranks = str(body.get("actor", "")), str(body.get("ranks", ""))
+        found: dict[str, tuple[str, str, set[int]]] = {}
+        for selected in self._targets.everywhere(actor, ranks) if actor or ranks else ():
+            mesh = selected.actor.mesh
+            label = selected.actor.label if actor else mesh.name or mesh.mesh_id
+            found.setdefault(mesh.mesh_id, (label, mesh.name, set()))[2].update(selected.ranks)
+        if not actor and not ranks:
+            for mesh in self._targets.meshes():
+                found[mesh.mesh_id] = (mesh.name or mesh.mesh_id, mesh.name, set(mesh.shape.ranks()))
+        return {
+            "printing": [
+                {"label": label, "mesh": mesh_id, "name": name, "ranks": fold_ranks(members)}
+                for mesh_id, (label, name, members) in found.items()
+            ]
+        }
 
 
 def _post_mortem_record(session: Session) -> Body:

@@ -11,10 +11,11 @@ from meshrt.debug.broker.targets import Actor, Targets
 from meshrt.debug.protocol import Place
 from meshrt.errors import UsageError
 from meshrt.hooks import Body
+from meshrt.host.osutil import resident_bytes
 from meshrt.selection import STATE_WORDS, Shape, fold_ranks, near_miss
 from meshrt.wire.source import source_text
 
-__all__ = ["rows_of", "snapshot_of", "status_of"]
+__all__ = ["add_memory", "rows_of", "snapshot_of", "status_of"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -49,6 +50,12 @@ def rows_of(table: SessionTable, targets: Targets, state: str, name: str, ranks:
         size += len(repr(rows[shown]))
         shown += 1
     return {"rows": rows[:shown], "left_out": len(rows) - shown, "state": state}
+
+
+def add_memory(rows: Iterable[Body]) -> None:
+    """Add to rows how many bytes of the rank's process are in RAM (``rss``); 0 where it has ended. Any thread."""
+    for row in rows:
+        row["rss"] = resident_bytes(row["pid"]) if row["state"] != "dead" and row["pid"] else 0
 
 
 def _row(actor: Actor, rank: int, state: State, session: Session | None) -> Body:

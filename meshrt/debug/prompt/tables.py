@@ -31,9 +31,9 @@ def listing(rows: Sequence[Body], *, state: str = "stopped", fold: bool = True, 
     fold = fold and len(rows) > FOLD_ABOVE
     stops = state == "stopped"
     groups = _groups(rows, stops) if fold else [[row] for row in rows]
-    headers = _HEADERS if stops else _STATE_HEADERS
+    headers = (*(_HEADERS if stops else _STATE_HEADERS), *(("PID", "RSS") if "rss" in rows[0] else ()))
     cells = [_cells(members, fold, stops) for members in groups]
-    texts = [2, 3, 4] if stops else [2, 3, 4, 5]
+    texts = [2, 3, 4] if stops else [2, 3, 4, 5, 6]
     lines = [clean(tabulate(cells, headers=headers, tablefmt="grid", disable_numparse=texts))]
     if left_out:
         lines.append(f"... and {left_out} more")
@@ -63,7 +63,17 @@ def _cells(members: Sequence[Body], folded: bool, stops: bool) -> tuple[Any, ...
     note = f" ({first['note']})" if first["note"] else ""
     place = f"{first['file'].rpartition('/')[2]}:{first['line']} ({first['function']})" if first["line"] else ""
     began = min(row["since"] for row in members)
-    return (*head, first["state"] + note, since(began) if began else "", place)
+    process = _process(members) if "rss" in first else ()
+    return (*head, first["state"] + note, since(began) if began else "", place, *process)
+
+
+def _process(members: Sequence[Body]) -> tuple[str, str]:
+    """The pid, where there is one, and the memory of processes."""
+    used = [row["rss"] / (1 << 20) for row in members if row["rss"]]
+    if not used:
+        return "", ""
+    least, most = f"{min(used):.0f}", f"{max(used):.0f}"
+    return str(members[0]["pid"]) if len(members) == 1 else "", f"{least if least == most else f'{least}-{most}'} MiB"
 
 
 def _function(row: Body) -> str:

@@ -1,0 +1,83 @@
+"""All running programs at once, each asked on a thread of its own: one that is silent keeps nobody waiting."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from meshrt.errors import MeshError
+from meshrt.hooks import Body
+from meshrt.inspect.programs import stopped_by_signal
+from meshrt.transport.directories import in_use
+from meshrt.transport.tools import Program, ToolConnection, connect
+
+__all__ = ["Found", "survey"]
+
+#: Seconds between two looks at whether those that are silent were stopped by a signal.
+_LOOK = 0.1
+
+
+@dataclass
+class Found:
+    """What is known of one program.
+
+    Attributes:
+        body: What it has answered.
+        why: In words, why it has not; "" if it has.
+        refused: It was asked for something that it does not have.
+    """
+
+    program: Program
+    body: Body = field(default_factory=dict)
+    why: str = ""
+    refused: bool = False
+
+
+def survey(programs: Sequence[Program], ask: Callable[[ToolConnection], Body], seconds: float) -> list[Found]:
+    """Ask every program; those that have ended meanwhile are left out.
+
+    Args:
+        ask: Puts the questions, on any thread. What it raises of meshrt is a refusal.
+        seconds: So long those that do not answer are waited for. One that a signal has stopped is not.
+    """
+    changed = threading.Condition()
+    answered: dict[str, Found] = {}
+
+    def run(program: Program) -> None:
+        found = _asked(program, ask)
+        with changed:
+            answered[program.run_id] = found
+            changed.notify_all()
+
+    for program in programs:
+        threading.Thread(target=run, args=(program,), daemon=True).start()
+    deadline = time.monotonic() + seconds
+    with changed:
+        while waiting := [program for program in programs if program.run_id not in answered]:
+            left = deadline - time.monotonic()
+            if left <= 0 or all(map(stopped_by_signal, waiting)):
+                break
+            changed.wait(min(left, _LOOK))
+        found = [answered.get(program.run_id) or Found(program, why=_silence(program, seconds)) for program in programs]
+    return [each for each in found if not each.why or in_use(each.program.directory)]
+
+
+def _asked(program: Program, ask: Callable[[ToolConnection], Body]) -> Found:
+    try:
+        connection = connect(program)
+        try:
+            return Found(program, ask(connection))
+        finally:
+            connection.close()
+    except MeshError as error:
+        return Found(program, why=str(error), refused=True)
+    except OSError as error:  # TimeoutError included
+        return Found(program, why=f"does not answer: {error}")
+
+
+def _silence(program: Program, seconds: float) -> str:
+    if stopped_by_signal(program):
+        return f"does not answer: stopped by a signal; kill -CONT {program.pid} lets it go on"
+    return f"does not answer: nothing within {seconds:g} s"
