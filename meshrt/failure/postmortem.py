@@ -12,7 +12,7 @@ from meshrt.errors import SelectionError, UsageError
 from meshrt.failure import files
 from meshrt.failure.report import render
 from meshrt.failure.showing import listing, of_rank, plain_listing, plain_of_rank
-from meshrt.transport.directories import runs_base
+from meshrt.transport.directories import runs, runs_base
 
 __all__ = ["main"]
 
@@ -73,12 +73,7 @@ def _files(run: str) -> list[Path]:
     if run and path.is_dir():
         directories = [path]
     else:
-        try:
-            directories = sorted(
-                entry for entry in runs_base().iterdir() if entry.name.endswith(run) and entry.is_dir()
-            )
-        except OSError:
-            directories = []
+        directories = runs(run)
         if run and not directories:
             raise UsageError(f"no program {run!r} is known in {runs_base()}; expected an id as the report names it")
     found = [kept for directory in directories if (kept := files.files_of(directory))]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from meshrt.errors import UsageError
 
-__all__ = ["line_count", "tails"]
+__all__ = ["Tail", "line_count", "tails"]
 
 #: Lines that are shown of each rank, and the most bytes that are read for that.
 _LINES = 10
@@ -23,25 +25,44 @@ def line_count(wanted: object) -> int:
     return count
 
 
-def tails(files: Mapping[int, Path], count: int) -> dict[int, tuple[str, str]]:
-    """Return the last lines of files by rank, each with "", or with why they cannot be read."""
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The last lines of a rank.
+
+    Attributes:
+        text: The lines; "" if it has printed nothing.
+        problem: Why they cannot be read; "" if they can.
+        inode, end: The file, and where the last whole line ends in it; 0 and 0 where there is none.
+    """
+
+    text: str = ""
+    problem: str = ""
+    inode: int = 0
+    end: int = 0
+
+
+def tails(files: Mapping[int, Path], count: int) -> dict[int, Tail]:
+    """Return the last ``count`` lines of files, by rank. What has no end of line is being written, and left out."""
     found = {}
     for rank, path in files.items():
         try:
-            found[rank] = _tail(path, count), ""
+            found[rank] = _tail(path, count)
         except FileNotFoundError:
-            found[rank] = "", ""
+            found[rank] = Tail()
         except OSError as error:
-            found[rank] = "", f"its output cannot be read: {path}: {error.strerror}"
+            found[rank] = Tail(problem=f"its output cannot be read: {path}: {error.strerror}")
     return found
 
 
-def _tail(path: Path, count: int) -> str:
+def _tail(path: Path, count: int) -> Tail:
     with open(path, "rb") as file:
-        size = file.seek(0, 2)
+        size = file.seek(0, os.SEEK_END)
         start = max(0, size - _BYTES)
         file.seek(start)
-        lines = file.read().decode("utf-8", "replace").splitlines()
+        data = file.read()
+        inode = os.fstat(file.fileno()).st_ino
+    data = data[: data.rfind(b"\n") + 1]
+    lines = data.decode("utf-8", "replace").splitlines()
     if start and len(lines) > 1:
         del lines[0]  # the begin of it is missing
-    return "\n".join(lines[-count:])
+    return Tail("\n".join(lines[-count:]), inode=inode, end=start + len(data))

@@ -31,6 +31,7 @@ __all__ = [
     "log_path",
     "release",
     "remove_tree",
+    "runs",
     "runs_base",
     "runtime_base",
     "runtime_of",
@@ -77,6 +78,14 @@ def runs_base() -> Path:
 def runtime_of(run_id: str) -> Path:
     """Return the runtime directory of a program."""
     return runtime_base() / f"p-{run_id}"
+
+
+def runs(run: str = "") -> list[Path]:
+    """Return the run directories that are there, of the program ``run`` or ("") of all, the oldest first."""
+    try:
+        return sorted(entry for entry in runs_base().iterdir() if entry.name.endswith(run) and entry.is_dir())
+    except OSError:  # no program has run yet
+        return []
 
 
 def verify_private(path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from meshrt.debug.broker.jobs import Job, Jobs
 from meshrt.debug.broker.lines import Lines, checked
 from meshrt.debug.broker.sessions import Session, SessionTable
-from meshrt.debug.broker.targets import Actor, Selected, Targets
+from meshrt.debug.broker.targets import Actor, MeshFacts, Selected, Targets, mesh_name
 from meshrt.debug.protocol import BUSY, EVAL, INTERRUPT, STOPPED, SessionKey
 from meshrt.hooks import Body, Gathered, Group, RootServices, ToolClient
 from meshrt.inspect import STACKS, Stacks, innermost, silence
@@ -278,25 +278,26 @@ class Inquiry:
         job = self._jobs.new(client, len(selected.ranks))
         files = {rank: self._services.log_file(actor.mesh.mesh_id, rank) for rank in selected.ranks}
         texts = await asyncio.get_running_loop().run_in_executor(None, tails, files, count)
-        for rank, (text, problem) in texts.items():
-            job.settle(actor.label, "refused" if problem else "answered", problem or text or "(nothing)", [rank])
+        for rank, tail in texts.items():
+            kind = "refused" if tail.problem else "answered"
+            job.settle(actor.label, kind, tail.problem or tail.text or "(nothing)", [rank])
         return job.start()
 
     async def printing(self, client: ToolClient, body: Body) -> Body:
         """Return whose output there is: of an actor, of a selection, or of every mesh; each mesh once."""
         actor, ranks = str(body.get("actor", "")), str(body.get("ranks", ""))
-        found: dict[str, tuple[str, str, set[int]]] = {}
+        meshes = self._targets.meshes()
+        found: dict[str, tuple[str, MeshFacts, set[int]]] = {}
         for selected in self._targets.everywhere(actor, ranks) if actor or ranks else ():
             mesh = selected.actor.mesh
-            label = selected.actor.label if actor else mesh.name or mesh.mesh_id
-            found.setdefault(mesh.mesh_id, (label, mesh.name, set()))[2].update(selected.ranks)
+            label = selected.actor.label if actor else mesh_name(mesh, meshes)
+            found.setdefault(mesh.mesh_id, (label, mesh, set()))[2].update(selected.ranks)
         if not actor and not ranks:
-            for mesh in self._targets.meshes():
-                found[mesh.mesh_id] = (mesh.name or mesh.mesh_id, mesh.name, set(mesh.shape.ranks()))
+            found = {mesh.mesh_id: (mesh_name(mesh, meshes), mesh, set(mesh.shape.ranks())) for mesh in meshes}
         return {
             "printing": [
-                {"label": label, "mesh": mesh_id, "name": name, "ranks": fold_ranks(members)}
-                for mesh_id, (label, name, members) in found.items()
+                {"label": label, "mesh": mesh.mesh_id, "name": mesh.name, "ranks": fold_ranks(members)}
+                for label, mesh, members in found.values()
             ]
         }
 

@@ -18,7 +18,7 @@ from meshrt.errors import SelectionError, UsageError
 from meshrt.hooks import RootServices
 from meshrt.selection import Selection, Shape, names_dimensions, near_miss, parse, resolve
 
-__all__ = ["Actor", "MeshFacts", "Selected", "Targets"]
+__all__ = ["Actor", "MeshFacts", "Selected", "Targets", "mesh_name"]
 
 _NAME = re.compile(r"([\w-]+)(?:@([\w.-]+))?(?:/([\w.-]+))?")
 
@@ -136,7 +136,7 @@ class Targets:
                 known[key.mesh_id, key.actor, key.thread] = by_id[key.mesh_id]
         names = [(name, thread) for _, name, thread in known]
         return [
-            Actor(mesh, name, thread, address(name, thread, _mesh_name(mesh, meshes) if count > 1 else ""))
+            Actor(mesh, name, thread, address(name, thread, mesh_name(mesh, meshes) if count > 1 else ""))
             for (_, name, thread), mesh in known.items()
             for count in [names.count((name, thread))]
         ]
@@ -323,6 +323,7 @@ def _unknown(text: str, actors: Sequence[Actor], words: Sequence[str] = ()) -> s
     return f"no actor {text!r}{near or ';'} there are: {', '.join(sorted(labels))}"
 
 
-def _mesh_name(mesh: MeshFacts, meshes: Sequence[MeshFacts]) -> str:
+def mesh_name(mesh: MeshFacts, meshes: Sequence[MeshFacts]) -> str:
+    """Return how a mesh is written: its name if that is its alone and can be typed, else its id."""
     named = [other for other in meshes if other.name == mesh.name]
     return mesh.name if mesh.name and len(named) == 1 and _NAME.fullmatch(mesh.name) else mesh.mesh_id

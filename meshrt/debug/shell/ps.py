@@ -22,7 +22,7 @@ from meshrt.hooks import Body
 from meshrt.inspect.programs import command_of
 from meshrt.inspect.times import since
 from meshrt.selection import parse, parse_folded
-from meshrt.transport.directories import in_use, runs_base
+from meshrt.transport.directories import in_use, runs
 from meshrt.transport.tools import ToolConnection, programs
 
 __all__ = ["main"]
@@ -182,10 +182,7 @@ def _in_full(found: Found, *, fold: bool) -> list[str]:
 
 def _failed_runs() -> list[dict[str, Any]]:
     """The programs that have ended with a failure, the latest first."""
-    try:
-        ended = [entry for entry in runs_base().iterdir() if files.files_of(entry) and not in_use(entry)]
-    except OSError:  # no program has run yet
-        return []
+    ended = [entry for entry in runs() if files.files_of(entry) and not in_use(entry)]
     latest = sorted((path.stat().st_mtime, path) for entry in ended for path in files.files_of(entry)[-1:])
     return [
         {"program": path.parent.name.rpartition("-")[2], "file": str(path), "time": time, "cause": _cause(path)}

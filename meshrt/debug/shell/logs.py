@@ -1,0 +1,239 @@
+"""``meshrt logs``: the last lines that the ranks of a program have printed, and those that follow."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from meshrt.debug.prompt.answers import Answers
+from meshrt.debug.prompt.records import Recorder
+from meshrt.debug.prompt.terminal import write_out
+from meshrt.debug.prompt.text import clean
+from meshrt.debug.shell.following import Follower, Line
+from meshrt.debug.shell.output import run_to_output
+from meshrt.errors import MeshError, UsageError
+from meshrt.inspect.output import Tail, line_count, tails
+from meshrt.inspect.programs import NoProgram, choose, named, telling_slow
+from meshrt.selection import Shape, fold_ranks, group_by_value, parse, parse_folded, resolve
+from meshrt.transport import tools
+from meshrt.transport.directories import in_use, log_path, runs
+
+__all__ = ["main"]
+
+_ABOUT = """Show the last lines that each rank has printed; ranks that have printed the same share them.
+
+RUN is the id or the pid of a program, as meshrt ps shows it, or its run directory; it may have ended. Without RUN it is
+the one that runs. ACTOR names whose ranks are meant (of a program that has ended: a mesh); without it, it is all."""
+
+_EPILOG = "Exit code: 0; 1 if something could not be read, or there is no such actor; 2 if it was asked wrongly."
+
+#: Seconds between two looks at files that are followed, and between two questions whether there are further ranks.
+_LOOK = 0.2
+_ASK = 1.0
+#: Seconds that a program which has closed its connections may take to end.
+_ENDING = 5.0
+_NAME = re.compile(r"(.*)-([^-]+)\.(\d{1,9})\.log", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Printing:
+    """Ranks of one mesh, and their files."""
+
+    label: str
+    files: dict[int, Path]
+
+
+class _Running:
+    """A program that runs: its broker knows which ranks there are."""
+
+    def __init__(self, program: tools.Program) -> None:
+        self.program = program
+        self.directory = program.run_directory
+        self.closed = threading.Event()
+        with telling_slow(program):
+            self._connection = tools.connect(program, on_close=self.closed.set)
+
+    def printing(self, actor: str, ranks: str) -> list[Printing]:
+        """Return whose output is meant. Raises MeshError: there is no such thing; ConnectionError: it has ended."""
+        answer = self._connection.request("debug.printing", {"actor": actor, "ranks": ranks})
+        return [
+            Printing(
+                each["label"],
+                {
+                    rank: log_path(self.directory, each["name"], each["mesh"], rank)
+                    for rank in parse_folded(each["ranks"])
+                },
+            )
+            for each in answer["printing"]
+        ]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class _Ended:
+    """A program that has ended: its files are there."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def printing(self, mesh: str, ranks: str) -> list[Printing]:
+        """Return whose output is meant. Raises UsageError: there is no such thing."""
+        found: dict[tuple[str, str], dict[int, Path]] = {}
+        for path in self.directory.glob("*.log"):
+            match = _NAME.fullmatch(path.name)
+            if match is not None:
+                found.setdefault((match[1], match[2]), {})[int(match[3])] = path
+        wanted = {key: files for key, files in sorted(found.items()) if not mesh or mesh in key}
+        if not wanted:
+            there = ", ".join(sorted({name for name, _ in found})) or "none: nothing was printed"
+            what = f"a mesh {mesh!r}" if mesh else "any mesh"
+            raise UsageError(f"the program has ended and left no output of {what}; there are meshes: {there}")
+        chosen = []
+        for (name, mesh_id), files in wanted.items():
+            members = _by_number(ranks, files) if ranks else sorted(files)
+            label = mesh_id if sum(other == name for other, _ in wanted) > 1 else name
+            chosen.append(Printing(label or mesh_id, {rank: files[rank] for rank in members if rank in files}))
+        return chosen
+
+    def close(self) -> None:
+        pass
+
+
+def _by_number(ranks: str, files: dict[int, Path]) -> Iterable[int]:
+    # The mesh is not known any more: ranks have numbers, and no dimensions but this one.
+    return resolve(parse(ranks), Shape.from_extent({"rank": max(files) + 1}))
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command. Returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="meshrt logs", description=_ABOUT, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("words", nargs="*", metavar="[RUN] [ACTOR]", help="a program; an actor of it")
+    parser.add_argument("--ranks", metavar="SELECTION", default="", help="only these, as in 'ranks(0:4)' or 'hosts=1'")
+    parser.add_argument("-n", dest="lines", type=int, default=0, metavar="N", help="so many lines of each rank (10)")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until the program ends, or Ctrl-C")
+    parser.add_argument(
+        "--diff", type=int, nargs="?", const=-1, metavar="RANK", help="show what differs from this rank (the first one)"
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="json: objects as in docs/json.md")
+    given = parser.parse_intermixed_args(arguments)
+    if len(given.words) > 2:
+        parser.error(f"{given.words[2]!r} does not belong there: RUN and ACTOR are all that is named")
+    if given.follow and given.diff is not None:
+        parser.error("--diff compares what is there; it does not go with -f")
+    return run_to_output("meshrt logs", lambda: _show(given))
+
+
+def _show(given: argparse.Namespace) -> int:
+    count = line_count(given.lines)
+    source, actor = _meant(given.words)
+    recorder = Recorder(sys.stdout) if given.format == "json" else None
+    try:
+        printing = source.printing(actor, given.ranks)
+        read = {each.label: tails(each.files, count) for each in printing}
+        answers = _answers(read)
+        if recorder is not None:
+            recorder({"command": "logs", "run_directory": str(source.directory), **answers.data()})
+        elif printing:
+            against = given.diff if given.diff != -1 else min((min(each) for each in read.values() if each), default=0)
+            write_out(sys.stdout, answers.text(every=True, against=against) + "\n")
+        if given.follow and isinstance(source, _Running):
+            follower = Follower()
+            for each in printing:
+                follower.add(each.label, each.files, read[each.label])
+            _follow(source, follower, actor, given.ranks, recorder)
+        elif given.follow:
+            print("meshrt logs: the program has ended; nothing will follow", file=sys.stderr)
+        return 1 if answers.ranks("refused") else 0
+    finally:
+        source.close()
+
+
+def _meant(words: list[str]) -> tuple[_Running | _Ended, str]:
+    """Return the program, and the actor, that ``[RUN] [ACTOR]`` mean."""
+    actor = words[1] if len(words) > 1 else ""
+    run = words[0] if words else ""
+    if run:
+        running = named(run, tools.programs())
+        if running is not None:
+            return _Running(running), actor
+        directory = _directory(run)
+        if directory is not None:
+            return _Ended(directory), actor
+        if not actor:
+            run, actor = "", run
+    try:
+        return _Running(choose(run, how="meshrt logs RUN")), actor
+    except NoProgram as error:
+        if not run and not tools.programs():
+            ended = runs()[-1:]
+            hint = f"; of the last one: meshrt logs {ended[0].name.rpartition('-')[2]}" if ended else ""
+            raise NoProgram(f"{error}{hint}") from None
+        raise
+
+
+def _directory(run: str) -> Path | None:
+    """Return the run directory of a program that has ended, named by its id or itself."""
+    if "/" in run and Path(run).is_dir():
+        return Path(run)
+    return next((path for path in runs(f"-{run}")), None) if re.fullmatch("[0-9a-f]{8}", run) else None
+
+
+def _answers(read: dict[str, dict[int, Tail]]) -> Answers:
+    answers = Answers()
+    report: list[dict[str, Any]] = []
+    for label, found in read.items():
+        for ranks, (text, problem) in group_by_value((rank, (tail.text, tail.problem)) for rank, tail in found.items()):
+            kind = "refused" if problem else "answered"
+            shown = problem or text or "(nothing)"
+            report.append({"actor": label, "kind": kind, "ranks": fold_ranks(ranks), "text": shown})
+    answers.add({"answers": report, "waiting": {}, "done": True})
+    return answers
+
+
+def _follow(source: _Running, follower: Follower, actor: str, ranks: str, recorder: Recorder | None) -> None:
+    ask = time.monotonic() + _ASK
+    while not source.closed.wait(_LOOK):
+        _tell(follower, recorder)
+        if time.monotonic() >= ask:
+            ask = time.monotonic() + _ASK
+            _look_for_more(source, follower, actor, ranks)
+    # What its ranks have printed last may be on its way to the files.
+    deadline = time.monotonic() + _ENDING
+    while in_use(source.directory) and time.monotonic() < deadline:
+        time.sleep(_LOOK)
+    while _tell(follower, recorder):
+        pass
+    print(f"the program (pid {source.program.pid}) has ended", file=sys.stderr)
+
+
+def _look_for_more(source: _Running, follower: Follower, actor: str, ranks: str) -> None:
+    try:
+        for each in source.printing(actor, ranks):
+            follower.add(each.label, each.files, {})
+    except (MeshError, OSError):
+        return  # its mesh, or all of it, has ended: what is followed already is all there is
+
+
+def _tell(follower: Follower, recorder: Recorder | None) -> bool:
+    """Show what is new. Returns whether there was anything."""
+    lines = follower.look()
+    if recorder is not None:
+        for line in lines:
+            recorder({"event": "line", "actor": line.label, "ranks": list(line.ranks), "text": line.text})
+    elif lines:
+        write_out(sys.stdout, clean("".join(f"[{_who(line, follower)}] {line.text}\n" for line in lines)))
+    return bool(lines)
+
+
+def _who(line: Line, follower: Follower) -> str:
+    return f"{line.label} " * follower.several + fold_ranks(line.ranks)
