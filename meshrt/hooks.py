@@ -72,6 +72,7 @@ PLUGINS: dict[str, tuple[str, str]] = {
     "debug": ("meshrt.debug.rank.debugger", "meshrt.debug.broker.broker"),
     "inspect": ("meshrt.inspect.rank", "meshrt.inspect.root"),
     "failure": ("meshrt.failure.rank", "meshrt.failure.root"),
+    "timeline": ("meshrt.timeline.rank", "meshrt.timeline.root"),
 }
 
 #: Plug-ins that a rank loads at its first ping. Host agents import them, so that ranks are forked with them.
@@ -88,6 +89,9 @@ class EndpointCall:
     endpoint: str
     #: The view through which the call came: ``[labels, offset, sizes, strides]`` (`Shape.from_wire`).
     view: list[Any]
+    #: The process that has called (0: not known), and the number that the call has there; see `Hooks.message_sent`.
+    caller: int = 0
+    call_id: int = 0
 
 
 #: Where an exception was raised that Python could only print: in ``__del__``, or in a callback of C code.
@@ -401,6 +405,8 @@ class Hooks:
         #: Rank side, on the main thread, in a signal handler: `RankServices.signal_main` was called. Gets the stack
         #: frame that was interrupted. What it raises is raised there.
         self.signalled: list[Callable[[FrameType | None], None]] = []
+        #: Any process, on the thread that calls: a call is about to be sent; gets its number in this process.
+        self.message_sent: list[Callable[[int], None]] = []
         #: Root side, on a thread of the script: a call was sent.
         self.call_sent: list[Callable[[PendingCall], None]] = []
         #: Any process, any thread: deadlines stand still from now on (True), or go on (False).
@@ -435,6 +441,7 @@ class Hooks:
             self.endpoint_exit,
             self.endpoint_error,
             self.raised,
+            self.message_sent,
             self.call_sent,
             self.proc_closing,
             self.pulse,

@@ -34,7 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("mesh",),
     ("engine",),
     ("inspect",),
-    ("failure",),
+    ("failure", "timeline"),
     ("debug",),
     ("cli",),
     ("testing", "__main__"),

@@ -8,6 +8,7 @@ import threading
 from meshrt.errors import UsageError
 from meshrt.hooks import EndpointCall
 from meshrt.selection import Point, Shape
+from meshrt.transport.link import Link
 
 __all__ = [
     "ActorInstance",
@@ -52,13 +53,24 @@ _call_lock = threading.RLock()
 class CallContext:
     """One message as it runs; what is not asked for is not computed."""
 
-    __slots__ = ("_call", "_point", "base_rank", "endpoint", "instance", "shape")
+    __slots__ = ("_call", "_link", "_point", "base_rank", "call_id", "endpoint", "instance", "shape")
 
-    def __init__(self, instance: ActorInstance, endpoint: str, shape: Shape, base_rank: int) -> None:
+    def __init__(
+        self,
+        instance: ActorInstance,
+        endpoint: str,
+        shape: Shape,
+        base_rank: int,
+        call_id: int = 0,
+        link: Link | None = None,
+    ) -> None:
         self.instance = instance
         self.endpoint = endpoint
         self.shape = shape
         self.base_rank = base_rank
+        self.call_id = call_id
+        #: Where the message came from.
+        self._link = link
         self._point: Point | None = None
         self._call: EndpointCall | None = None
 
@@ -74,7 +86,10 @@ class CallContext:
         """The message as hooks see it; the same object for the whole run."""
         if self._call is None:
             instance = self.instance
-            call = EndpointCall(instance.mesh_id, instance.name, self.base_rank, self.endpoint, self.shape.to_wire())
+            view, caller = self.shape.to_wire(), 0 if self._link is None else self._link.peer
+            call = EndpointCall(
+                instance.mesh_id, instance.name, self.base_rank, self.endpoint, view, caller, self.call_id
+            )
             with _call_lock:  # the control thread may ask as well
                 made: EndpointCall | None = self._call
                 self._call = made or call

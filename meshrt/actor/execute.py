@@ -152,7 +152,7 @@ class Executor:
             shape = self._shapes[view] = Shape.from_wire(msgpack.unpackb(view))
         return shape
 
-    def decode_call(self, frame: Frame) -> Execution | Parts | None:
+    def decode_call(self, frame: Frame, link: Link | None = None) -> Execution | Parts | None:
         """Return what to run for a CALL, or the answer if it cannot run (None: no answer is wanted).
 
         Raises:
@@ -166,7 +166,7 @@ class Executor:
         instance = self.instance
         if self.state != "ready" or instance is None:
             return self._refusal(call_id, flags)
-        context = CallContext(instance, name, shape, self.rank)
+        context = CallContext(instance, name, shape, self.rank, call_id, link)
         try:
             args, kwargs = codec.decode(frame.payload, lengths)
         except BaseException as error:  # loading runs user code, which may do anything, even sys.exit
@@ -193,7 +193,7 @@ class Executor:
         )
         return split_frames(ERROR, [call_id, error_to_wire(earlier), [], "init"], [])
 
-    def decode_init(self, frame: Frame) -> Execution | Parts:
+    def decode_init(self, frame: Frame, link: Link | None = None) -> Execution | Parts:
         """Load the class and the arguments of an INIT; returns what to run, or the answer if it cannot run."""
         try:
             call_id, class_name, view, lengths = frame.header
@@ -207,7 +207,7 @@ class Executor:
             return split_frames(ERROR, [call_id, taken, [], "exists"], [])
         self.instance = ActorInstance(self.name, class_name, self.mesh_id, point)
         self.state = "new"
-        context = CallContext(self.instance, "__init__", shape, self.rank)
+        context = CallContext(self.instance, "__init__", shape, self.rank, call_id, link)
         execution = Execution(call_id, None, (), {}, context)
         token = enter(context)
         try:

@@ -180,12 +180,12 @@ class Mailbox:
     def _decode(self, link: Link, frame: Frame) -> Execution | Parts | None:
         try:
             if frame.kind == CALL:
-                work = self.executor.decode_call(frame)
+                work = self.executor.decode_call(frame, link)
                 if isinstance(work, Execution):
                     work.caller = link
                 return work
             if frame.kind == INIT:
-                return self.executor.decode_init(frame)
+                return self.executor.decode_init(frame, link)
             raise ProtocolError(f"an actor is sent no messages of kind {frame.kind}")
         except ProtocolError:
             self.callers.drop(link)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import shlex
 import sys
@@ -13,7 +14,7 @@ import psutil
 from meshrt.inspect.times import since
 from meshrt.transport.tools import Program, programs
 
-__all__ = ["NoProgram", "choose", "command_of", "describe", "named", "stopped_by_signal", "telling_slow"]
+__all__ = ["NoProgram", "choose", "command_of", "describe", "named", "seconds_of", "stopped_by_signal", "telling_slow"]
 
 #: Seconds without an answer after which a person is told what is waited for.
 SLOW_SECONDS = 2.0
@@ -118,3 +119,14 @@ def telling_slow(program: Program) -> Iterator[None]:
         yield
     finally:
         slow.cancel()
+
+
+def seconds_of(text: str) -> float:
+    """Read a number of seconds above 0, for argparse."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 86400 * 365:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return seconds

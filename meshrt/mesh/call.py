@@ -362,6 +362,8 @@ def send_call(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict
     frame = _call_frame(target, endpoint, parcel, call_id, 0)
     receiver = kind(runtime.driver, target, endpoint)
     receiver.kept = parcel.kept
+    if hooks.message_sent:
+        hooks.run(hooks.message_sent, call_id)
     _send(target, runtime, frame, call_id, receiver)
     if hooks.call_sent:
         hooks.run(hooks.call_sent, receiver)
@@ -383,7 +385,10 @@ def broadcast(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict
         return pids or []
 
     parcel = _encode_arguments(target, endpoint, args, kwargs, holders)
-    _send(target, runtime, _call_frame(target, endpoint, parcel, call_id, NO_REPLY), call_id, None)
+    frame = _call_frame(target, endpoint, parcel, call_id, NO_REPLY)
+    if hooks.message_sent:
+        hooks.run(hooks.message_sent, call_id)
+    _send(target, runtime, frame, call_id, None)
 
 
 def _call_frame(target: Target, endpoint: str, parcel: Parcel, call_id: int, flags: int) -> list[Any]:

@@ -17,6 +17,7 @@ import shutil
 import stat
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from meshrt.errors import UsageError
@@ -210,13 +211,17 @@ def remove_tree(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def write_atomic(path: Path, text: str) -> None:
-    """Write a file so that a reader sees all of it or nothing; mode 0600. Raises OSError, and leaves nothing then."""
+def write_atomic(path: Path, text: str | Iterable[str]) -> None:
+    """Write a file so that a reader sees all of it or nothing; mode 0600. Raises OSError, and leaves nothing then.
+
+    Args:
+        text: All of it, or its pieces in order.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+            file.writelines([text] if isinstance(text, str) else text)
         temporary.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -51,6 +51,14 @@ class Link:
         """Return the descriptor; the same number after `close`."""
         return self._fd
 
+    @property
+    def peer(self) -> int:
+        """The pid of the process at the other end; 0 if the link is closed."""
+        try:
+            return peer_of(self.sock)[0]
+        except OSError:
+            return 0
+
     def send(self, parts: list[bytes | bytearray | memoryview]) -> bool:
         """Write the parts, or queue what the socket does not take now. Returns True when all is written."""
         with self._lock:

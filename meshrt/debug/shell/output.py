@@ -1,8 +1,7 @@
-"""What the commands of this package share: their end, whatever becomes of their output, and numbers in arguments."""
+"""What the commands of this package share: how they end, whatever becomes of their output."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from meshrt.debug.prompt.terminal import OutputError
 from meshrt.errors import MeshError, SelectionError
 from meshrt.inspect.programs import NoProgram
 
-__all__ = ["run_to_output", "seconds_of"]
+__all__ = ["run_to_output"]
 
 _EXIT_USAGE = 2
 
@@ -39,14 +38,3 @@ def run_to_output(name: str, command: Callable[[], int]) -> int:
     except (KeyboardInterrupt, EOFError):
         print(file=sys.stderr)
         return 130
-
-
-def seconds_of(text: str) -> float:
-    """Read a number of seconds above 0, for argparse."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= 86400 * 365:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
-    return seconds

@@ -13,13 +13,13 @@ from meshrt.debug.prompt.records import Recorder
 from meshrt.debug.prompt.tables import listing
 from meshrt.debug.prompt.terminal import write_out
 from meshrt.debug.prompt.text import clean
-from meshrt.debug.shell.output import run_to_output, seconds_of
+from meshrt.debug.shell.output import run_to_output
 from meshrt.debug.shell.survey import Found, survey
 from meshrt.errors import UsageError
 from meshrt.failure import files
 from meshrt.failure.showing import root_cause
 from meshrt.hooks import Body
-from meshrt.inspect.programs import command_of
+from meshrt.inspect.programs import command_of, seconds_of
 from meshrt.inspect.times import since
 from meshrt.selection import parse, parse_folded
 from meshrt.transport.directories import in_use, runs

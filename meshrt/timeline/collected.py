@@ -1,0 +1,113 @@
+"""What was fetched of a recording, by process. Plain data in, spans out. Any one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from meshrt.hooks import Body
+from meshrt.selection import Shape
+from meshrt.timeline.recorder import BEGUN_BEFORE, NOT_ENDED
+
+__all__ = ["Collected", "RankTrack", "Span"]
+
+
+class Span(NamedTuple):
+    """One run of an endpoint. Times are monotonic ns; ``cut`` says in words what of it is missing."""
+
+    number: int
+    begin: int
+    end: int
+    thread: int
+    actor: str
+    endpoint: str
+    #: The class of what it has raised, or "".
+    raised: str
+    #: Who has called, and the number of the call there; 0: not known.
+    caller: int
+    call_id: int
+    cut: str
+
+
+_CUT = {
+    0: "",
+    BEGUN_BEFORE: "began before the recording",
+    NOT_ENDED: "had not ended when it was last seen",
+    BEGUN_BEFORE | NOT_ENDED: "began before the recording, and had not ended when it was last seen",
+}
+
+
+@dataclass
+class RankTrack:
+    """The process of one rank. A rank that was started again has several."""
+
+    pid: int
+    mesh: str
+    rank: int
+    #: How a person calls it: ``mesh1 rank 3 (hosts=1, gpus=1)``.
+    name: str
+    host: str
+    spans: list[Span] = field(default_factory=list)
+    #: What ran when it was last asked.
+    open: list[Span] = field(default_factory=list)
+    #: Number of a call that it has sent -> when, and in which of its spans.
+    sends: dict[int, tuple[int, int]] = field(default_factory=dict)
+    threads: dict[int, str] = field(default_factory=dict)
+    dropped: int = 0
+
+
+class Collected:
+    """All processes that were recorded."""
+
+    def __init__(self) -> None:
+        self.tracks: dict[int, RankTrack] = {}
+        #: Ranks without an answer, by (mesh id, rank): the name of the rank, and why.
+        self.without: dict[tuple[str, int], tuple[str, str]] = {}
+        self.spans = 0
+        self._meshes: dict[str, tuple[str, Shape, Mapping[int, str]]] = {}
+
+    def know(self, meshes: Sequence[Body]) -> None:
+        """Take in which meshes there are (``timeline.ranks``)."""
+        for mesh in meshes:
+            self._meshes[mesh["mesh"]] = (
+                mesh["name"] or mesh["mesh"],
+                Shape.from_wire(mesh["shape"]),
+                dict(mesh["hosts"]),
+            )
+            recorded = {track.rank for track in self.tracks.values() if track.mesh == mesh["mesh"]}
+            self.miss([[mesh["mesh"], rank, how] for rank, how in mesh["gone"] if rank in recorded])
+
+    def add(self, mesh_id: str, rank: int, part: Body) -> None:
+        """Take in a part of one rank (`Recorder.take`)."""
+        pid = int(part["pid"])
+        if pid not in self.tracks:
+            host = self._meshes[mesh_id][2].get(rank, "")
+            self.tracks[pid] = RankTrack(pid, mesh_id, rank, self.name(mesh_id, rank), host)
+        track = self.tracks[pid]
+        texts = part["texts"]
+        track.spans += [_span(row, texts) for row in part["spans"]]
+        track.open = [_span(row, texts) for row in part["open"]]
+        track.sends.update((call_id, (when, number)) for call_id, when, number in part["sends"])
+        track.threads.update(part["threads"])
+        track.dropped = part["dropped"]
+        self.spans += len(part["spans"])
+        self.without.pop((mesh_id, rank), None)
+
+    def miss(self, without: Sequence[Sequence[Any]]) -> None:
+        """Take in who has not answered: ``[mesh id, rank, why]``."""
+        for mesh_id, rank, why in without:
+            self.without[mesh_id, rank] = (self.name(mesh_id, rank), why)
+
+    def name(self, mesh_id: str, rank: int) -> str:
+        """Return how a person calls a rank."""
+        if mesh_id not in self._meshes:
+            return f"{mesh_id} rank {rank}"
+        name, shape, _ = self._meshes[mesh_id]
+        coordinates = ", ".join(f"{label}={index}" for label, index in shape.coordinates(rank).items())
+        return f"{name} rank {rank}" + (f" ({coordinates})" if coordinates else "")
+
+
+def _span(row: Sequence[Any], texts: Sequence[str]) -> Span:
+    number, begin, end, thread, actor, endpoint, raised, caller, call_id, cut = row
+    return Span(number, begin, end, thread, texts[actor], texts[endpoint], texts[raised], caller, call_id, _CUT[cut])

@@ -1,0 +1,154 @@
+"""``meshrt timeline``: what endpoints did when, on every rank, as a file for Perfetto."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from meshrt.errors import MeshError, SelectionError, UsageError
+from meshrt.inspect.programs import NoProgram, choose, command_of, seconds_of
+from meshrt.selection import parse
+from meshrt.timeline.collected import Collected
+from meshrt.timeline.session import MOST, Session
+from meshrt.timeline.trace import pieces
+from meshrt.transport.directories import write_atomic
+from meshrt.transport.tools import Program
+
+__all__ = ["main"]
+
+_ABOUT = """Record which endpoints run when on all ranks, and write it as trace events. https://ui.perfetto.dev opens
+it, as does chrome://tracing. Each rank is a process there, each run of an endpoint a bar; arrows lead from callers to
+what they have called. The program is not stopped, and pays nothing before and afterwards.
+
+RUN is the id or the pid of a program, as meshrt ps shows it; without it, it is the one that runs."""
+
+_EPILOG = "Exit code: 0, also if some ranks did not answer; 1 if there is no file; 2 if it was asked wrongly."
+
+_EXIT_USAGE = 2
+#: Seconds between two rounds of fetching.
+_ROUND = 0.5
+_NAMED = 5
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command. Returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="meshrt timeline", description=_ABOUT, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("out", metavar="OUT.json", type=Path, help="the file to write; one that is there is replaced")
+    parser.add_argument("run", nargs="?", default="", metavar="RUN", help="the program")
+    parser.add_argument("--seconds", type=seconds_of, default=10.0, metavar="S", help="how long (10); Ctrl-C ends it")
+    parser.add_argument("--ranks", metavar="SELECTION", default="", help="only these, as in 'ranks(0:4)' or 'hosts=1'")
+    given = parser.parse_intermixed_args(arguments)
+    try:
+        _check(given.out)
+        if given.ranks:
+            parse(given.ranks)
+        return _record(choose(given.run, how="meshrt timeline OUT.json RUN"), given.out, given.seconds, given.ranks)
+    except (NoProgram, SelectionError, UsageError) as error:
+        print(f"meshrt timeline: {error}", file=sys.stderr)
+        return _EXIT_USAGE
+    except (MeshError, OSError) as error:
+        print(f"meshrt timeline: {error}", file=sys.stderr)
+        return 1
+    except (KeyboardInterrupt, EOFError):
+        print("\nmeshrt timeline: left, nothing is written", file=sys.stderr)
+        return 130
+
+
+def _check(out: Path) -> None:
+    """Raise UsageError for a place where no file can be written, before anything is recorded."""
+    directory = out.absolute().parent
+    if out.is_dir():
+        raise UsageError(f"{out} is a directory; expected the name of a file")
+    if not directory.is_dir():
+        raise UsageError(f"{out} cannot be written: there is no directory {directory}")
+    if not os.access(directory, os.W_OK):
+        raise UsageError(f"{out} cannot be written: no right to write in {directory}")
+
+
+def _record(program: Program, out: Path, seconds: float, ranks: str) -> int:
+    session = Session(program)
+    begun = time.monotonic()
+    how = ""
+    try:
+        count = session.begin(ranks)
+        print(
+            f"recording {count} ranks of pid {program.pid}, {command_of(program)}, for {seconds:g} s; Ctrl-C ends it",
+            file=sys.stderr,
+        )
+        try:
+            how = _fetch_until(session, begun + seconds)
+        except KeyboardInterrupt:
+            how = "until Ctrl-C"
+        took = time.monotonic() - begun
+        if not session.closed.is_set():
+            session.end()
+            more = session.fetch(everybody=True)
+            while more and session.collected.spans < MOST:
+                more = session.fetch()
+    except ConnectionError:
+        if not session.collected.tracks:
+            raise
+        took, how = time.monotonic() - begun, "until the program ended"
+    finally:
+        session.close()
+    collected = session.collected
+    try:
+        write_atomic(out, pieces(collected, _facts(program, collected, took)))
+    except OSError as error:
+        raise OSError(f"{out} cannot be written: {error.strerror}") from error
+    print(_summary(out, collected, took, how))
+    return 0
+
+
+def _fetch_until(session: Session, deadline: float) -> str:
+    """Fetch until the end of the recording; returns why it is before its time, or ""."""
+    while not session.closed.is_set():
+        more = session.fetch()
+        if session.collected.spans >= MOST:
+            return f"until there were {MOST}"
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return ""
+        if not more:
+            session.closed.wait(min(_ROUND, left))
+    return "until the program ended"
+
+
+def _facts(program: Program, collected: Collected, took: float) -> dict[str, Any]:
+    return {
+        "program": program.run_id, "pid": program.pid, "argv": program.argv, "seconds": round(took, 3),
+        "dropped": {track.name: track.dropped for track in collected.tracks.values() if track.dropped},
+        "without": dict(collected.without.values()),
+    }  # fmt: skip
+
+
+def _summary(out: Path, collected: Collected, took: float, how: str) -> str:
+    tracks = collected.tracks.values()
+    cut = sum(1 for track in tracks for span in (*track.spans, *track.open) if span.cut)
+    spans = collected.spans + sum(len(track.open) for track in tracks)
+    lines = [
+        f"{out}: {spans} spans of {len(tracks)} ranks in {took:.1f} s{f', {how}' if how else ''}"
+        + (f"; {cut} are cut: they began before, or had not ended" if cut else "")
+    ]
+    dropped = sum(track.dropped for track in tracks)
+    if dropped:
+        names = [track.name for track in tracks if track.dropped]
+        lines.append(f"  {dropped} more were dropped, as they came faster than they were fetched: {_few(names)}")
+    reasons: dict[str, list[str]] = {}
+    for name, why in collected.without.values():
+        reasons.setdefault(why, []).append(name)
+    lines += [f"  not (any more) recorded: {_few(names)}: {why}" for why, names in reasons.items()]
+    if not spans:
+        lines.append("  no endpoint ran meanwhile")
+    return "\n".join(lines)
+
+
+def _few(names: list[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,83 @@
+"""The rank's side of recording. On the control thread.
+
+* operation ``timeline.begin`` {recording}: record from now on, under this name; once more is nothing.
+* operation ``timeline.take`` {recording, room}: a part of what there is (`Recorder.take`), and this rank's ``pid``.
+* operation ``timeline.end`` {recording}: record no more, and keep what there is.
+* operation ``timeline.drop`` {recording}: forget it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshrt.errors import MeshError
+from meshrt.hooks import Body, RankServices, hooks
+from meshrt.timeline.recorder import Recorder
+
+__all__ = ["RankTimelines", "load"]
+
+
+class RankTimelines:
+    """The recordings of this rank; each has hooks of its own."""
+
+    def __init__(self, services: RankServices) -> None:
+        self._services = services
+        self._recorders: dict[str, Recorder] = {}
+
+    def begin(self, body: Body) -> Body:
+        """Record."""
+        name = str(body["recording"])
+        if name not in self._recorders:
+            recorder = self._recorders[name] = Recorder(self._services.current_call)
+            for functions, function in _hooks(recorder):
+                functions.append(function)
+            recorder.adopt(self._services.actors())
+        return {"same": {}}
+
+    def take(self, body: Body) -> Body:
+        """Return a part."""
+        part = self._recorder(body).take(self._services.actors(), int(body["room"]))
+        return {"same": {}, "per": {**part, "pid": self._services.pid}}
+
+    def end(self, body: Body) -> Body:
+        """Record no more."""
+        recorder = self._recorder(body)
+        _unhook(recorder)
+        recorder.end()
+        return {"same": {}}
+
+    def drop(self, body: Body) -> Body:
+        """Forget a recording; one that is not there is nothing."""
+        recorder = self._recorders.pop(str(body["recording"]), None)
+        if recorder is not None:
+            _unhook(recorder)
+        return {"same": {}}
+
+    def _recorder(self, body: Body) -> Recorder:
+        recorder = self._recorders.get(str(body["recording"]))
+        if recorder is None:
+            raise MeshError("this rank has not been asked to record")
+        return recorder
+
+
+def _hooks(recorder: Recorder) -> list[tuple[list[Any], Any]]:
+    return [
+        (hooks.endpoint_enter, recorder.enter),
+        (hooks.endpoint_exit, recorder.exit),
+        (hooks.message_sent, recorder.sent),
+    ]
+
+
+def _unhook(recorder: Recorder) -> None:
+    for functions, function in _hooks(recorder):
+        if function in functions:  # one that has failed was taken out
+            functions.remove(function)
+
+
+def load(services: RankServices) -> None:
+    """Serve recordings: called once, by the first."""
+    timelines = RankTimelines(services)
+    services.operations["timeline.begin"] = timelines.begin
+    services.operations["timeline.take"] = timelines.take
+    services.operations["timeline.end"] = timelines.end
+    services.operations["timeline.drop"] = timelines.drop

@@ -1,0 +1,186 @@
+"""The spans of one rank: what its endpoints have done, in a ring, until somebody fetches it.
+
+A call: ``entered -> open -> ended``, in the ring from then on, or ``running -> open`` if it began before the recording.
+The newest `CAPACITY` spans are kept, and as many calls that were sent; how many there were before them is counted.
+
+Endpoints tell from their threads, and a debugger may stop them in the middle of it, so there is no lock: every step is
+one operation on a dict or a deque, which the interpreter does in one piece. What reads belongs to the control thread.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from meshrt.hooks import ActorState, Body, EndpointCall
+
+__all__ = ["BEGUN_BEFORE", "CAPACITY", "NOT_ENDED", "Recorder"]
+
+#: Spans of one rank that wait to be fetched, and calls that it has sent: about 8 MB if all of them do.
+CAPACITY = 20_000
+#: What is missing of a span.
+BEGUN_BEFORE, NOT_ENDED = 1, 2
+#: Bytes of a span on the wire, without its texts, at most; and characters of a text.
+_ROW = 56
+_TEXT = 200
+
+
+class _Open(NamedTuple):
+    """A call that runs. It holds the call, whose identity is the key."""
+
+    call: EndpointCall
+    number: int
+    begin: int
+    thread: int
+    adopted: bool
+
+
+class _Span(NamedTuple):
+    serial: int
+    open: _Open
+    end: int
+    #: The class of what it has raised; "" if it has returned.
+    raised: str
+
+
+class Recorder:
+    """Records from its making on. `enter`, `exit` and `sent` are hooks.
+
+    Args:
+        current: Returns the call that runs on the calling thread.
+    """
+
+    def __init__(
+        self,
+        current: Callable[[], EndpointCall | None],
+        capacity: int = CAPACITY,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._current = current
+        self._clock = clock
+        self.begun = clock()
+        self._ended = 0
+        self._numbers = itertools.count(1)
+        self._serials = itertools.count(1)
+        self._sent = itertools.count(1)
+        self._open: dict[int, _Open] = {}
+        self._spans: deque[_Span] = deque(maxlen=capacity)
+        #: Serial number, number of the call in this process, when, and in which span.
+        self._sends: deque[tuple[int, int, int, int]] = deque(maxlen=capacity)
+        self._threads: dict[int, str] = {}
+        #: How many were fetched, and the last number among them: what lies between was dropped.
+        self._taken = [0, 0]
+        self._last = [0, 0]
+
+    # -- on the threads of the actors
+
+    def enter(self, call: EndpointCall) -> None:
+        """A call begins."""
+        self._open[id(call)] = _Open(call, next(self._numbers), self._clock(), self._thread(), False)
+
+    def exit(self, call: EndpointCall) -> None:
+        """A call has ended; what it has raised is being handled."""
+        found = self._open.pop(id(call), None)
+        if found is not None:
+            error = sys.exception()
+            raised = "" if error is None else type(error).__name__[:_TEXT]
+            self._spans.append(_Span(next(self._serials), found, self._clock(), raised))
+
+    def sent(self, call_id: int) -> None:
+        """A call is sent to another rank."""
+        call = self._current()
+        found = None if call is None else self._open.get(id(call))
+        if found is not None:
+            self._sends.append((next(self._sent), call_id, self._clock(), found.number))
+
+    def _thread(self) -> int:
+        return self._named(threading.current_thread())
+
+    def _named(self, thread: threading.Thread) -> int:
+        # A fork has the main thread of its parent, which keeps the number that it had there.
+        number = os.getpid() if thread is threading.main_thread() else thread.native_id or 0
+        if number not in self._threads:
+            self._threads[number] = thread.name[:_TEXT]
+        return number
+
+    # -- on the control thread
+
+    def adopt(self, actors: Sequence[ActorState]) -> None:
+        """Take in what runs already, once the hooks are there."""
+        threads = {thread.ident: thread for thread in threading.enumerate()}
+        for actor in actors:
+            thread = threads.get(actor.thread)
+            number = 0 if thread is None else self._named(thread)
+            for call in _calls(actor):
+                self._open.setdefault(id(call), _Open(call, next(self._numbers), self.begun, number, True))
+
+    def end(self) -> None:
+        """Nothing more is recorded: the hooks are gone."""
+        self._ended = self._ended or self._clock()
+
+    def take(self, actors: Sequence[ActorState], room: int) -> Body:
+        """Return and forget what has ended, the oldest first, as much of it as ``room`` bytes take.
+
+        Returns:
+            ``spans`` and ``open`` (what runs now; it is told every time): rows of ``[number, begin, end, thread, actor,
+            endpoint, raised, caller, call id, what is missing]``, texts by their place in ``texts``; ``sends``:
+            ``[call id, when, number of the span]``; ``threads``: ``[number, name]``; ``dropped``: how many spans were
+            pushed out so far; ``more``: whether there is more.
+        """
+        texts: dict[str, int] = {}
+        left = room
+
+        def text(value: str) -> int:
+            nonlocal left
+            value = value[:_TEXT]
+            if value not in texts:
+                left -= len(value.encode("utf-8", "backslashreplace")) + 5
+                texts[value] = len(texts)
+            return texts[value]
+
+        def row(found: _Open, end: int, raised: str, cut: int) -> list[Any]:
+            nonlocal left
+            left -= _ROW
+            call = found.call
+            texted = (text(call.actor), text(call.endpoint), text(raised))
+            cut |= BEGUN_BEFORE if found.adopted else 0
+            return [found.number, found.begin, end, found.thread, *texted, call.caller, call.call_id, cut]
+
+        now = self._ended or self._clock()
+        runs = {id(call) for actor in actors for call in _calls(actor)}
+        # One that was taken in while it ended has told nobody.
+        running = [each for key, each in self._open.copy().items() if not each.adopted or key in runs]
+        running.sort(key=lambda each: each.begin)
+        open_rows: list[list[Any]] = []
+        while len(open_rows) < len(running) and left > room // 2:  # thousands may run; the oldest ones are told
+            each = running[len(open_rows)]
+            open_rows.append(row(each, max(now, each.begin), "", NOT_ENDED))
+        sends = []
+        while self._sends and left > 0:
+            serial, *send = self._sends.popleft()
+            self._note(1, serial)
+            sends.append(send)
+            left -= 24
+        spans = []
+        while self._spans and left > 0:
+            span = self._spans.popleft()
+            self._note(0, span.serial)
+            spans.append(row(span.open, span.end, span.raised, 0))
+        return {
+            "texts": list(texts), "spans": spans, "open": open_rows, "sends": sends,
+            "threads": list(self._threads.copy().items()), "dropped": self._last[0] - self._taken[0], "more": bool(self._spans or self._sends),
+        }  # fmt: skip
+
+    def _note(self, which: int, serial: int) -> None:
+        self._taken[which] += 1
+        self._last[which] = max(self._last[which], serial)
+
+
+def _calls(actor: ActorState) -> list[EndpointCall]:
+    return [call for call in (actor.call, *actor.concurrent.values()) if call is not None]

@@ -1,0 +1,160 @@
+"""The root's side of recording: hands questions of a terminal on to ranks, and keeps nothing of their answers.
+
+* ``timeline.begin`` {ranks}: begin to record on the ranks of a selection ("": on all, those that come later included);
+  returns ``recording``, its name, and ``without``.
+* ``timeline.ranks`` {recording}: which ranks there are to be asked now.
+* ``timeline.take`` {recording, mesh, ranks, room}: the next part of each (`meshrt.timeline.recorder`), by rank.
+* ``timeline.end`` {recording}: nothing more is recorded; returns ``without``.
+* ``timeline.drop`` {recording}: forget it. So does the end of the connection.
+
+``without`` says why ranks have not answered: ``[[mesh id, rank, why], ...]``. On the root's loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from meshrt.errors import SelectionError, UsageError
+from meshrt.hooks import Body, Group, RootServices, ToolClient
+from meshrt.inspect.asking import gather_all, texts_of
+from meshrt.selection import Shape, fold_ranks, parse, parse_folded, resolve
+
+__all__ = ["Timelines", "load"]
+
+#: Seconds until a rank is taken for one that does not answer.
+_SECONDS = 2.0
+
+
+class _Recording:
+    """Args: client: Who has asked. ranks: By mesh id; None: all ranks there are."""
+
+    def __init__(self, client: int, ranks: dict[str, tuple[int, ...]] | None) -> None:
+        self.client = client
+        self.ranks = ranks
+        self.ended = False
+
+
+class Timelines:
+    """The recordings under way."""
+
+    def __init__(self, services: RootServices) -> None:
+        self._services = services
+        self._recordings: dict[str, _Recording] = {}
+        self._count = 0
+
+    async def begin(self, client: ToolClient, body: Body) -> Body:
+        """Begin to record."""
+        text = str(body.get("ranks", ""))
+        ranks = self._selected(text) if text.strip() else None
+        self._count += 1
+        name = f"{client.id}.{self._count}"
+        recording = self._recordings[name] = _Recording(client.id, ranks)
+        return {"recording": name, "without": await self._ask(name, recording, "timeline.begin")}
+
+    def _selected(self, text: str) -> dict[str, tuple[int, ...]]:
+        selection = parse(text)
+        found: dict[str, tuple[int, ...]] = {}
+        problem: SelectionError | None = None
+        for mesh in self._services.meshes():
+            try:
+                found[mesh["mesh_id"]] = tuple(resolve(selection, Shape.from_wire(mesh["shape"])))
+            except SelectionError as error:
+                problem = problem or error
+        if problem is not None and not found:
+            raise problem
+        return found
+
+    def _alive(self, recording: _Recording) -> dict[str, list[int]]:
+        alive = {}
+        for mesh in self._services.meshes():
+            wanted = None if recording.ranks is None else set(recording.ranks.get(mesh["mesh_id"], ()))
+            alive[mesh["mesh_id"]] = [
+                rank for rank in mesh["alive"] if rank in mesh["pid"] and (wanted is None or rank in wanted)
+            ]
+        return {mesh_id: ranks for mesh_id, ranks in alive.items() if ranks}
+
+    async def _ask(self, name: str, recording: _Recording, operation: str) -> list[list[Any]]:
+        """Put an operation to all ranks of a recording; return who has not answered, and why."""
+        groups = await self._gather(self._alive(recording), operation, {"recording": name})
+        return _without(groups)
+
+    async def _gather(self, targets: Mapping[str, Sequence[int]], operation: str, body: Body) -> list[Group]:
+        return await gather_all(self._services, targets, operation, body, _SECONDS, stack_suffices=True)
+
+    async def ranks(self, client: ToolClient, body: Body) -> Body:
+        """Return who is to be asked."""
+        alive = self._alive(self._recording(body))
+        return {
+            "meshes": [
+                {
+                    "mesh": mesh["mesh_id"],
+                    "name": mesh["name"],
+                    "shape": mesh["shape"],
+                    "ranks": fold_ranks(alive.get(mesh["mesh_id"], ())),
+                    "hosts": list(mesh["host"].items()),
+                    "gone": [[rank, how] for rank, (how, _) in mesh["gone"].items()],
+                }
+                for mesh in self._services.meshes()
+            ]
+        }
+
+    async def take(self, client: ToolClient, body: Body) -> Body:
+        """Return the next part of some ranks of one mesh."""
+        name, mesh_id = str(body["recording"]), str(body["mesh"])
+        self._recording(body)
+        asked = {"recording": name, "room": int(body["room"])}
+        groups = await self._gather({mesh_id: parse_folded(str(body["ranks"]))}, "timeline.take", asked)
+        parts = {str(rank): part for group in groups if group.kind == "answered" for rank, part in group.per.items()}
+        return {"parts": parts, "without": _without(groups)}
+
+    async def end(self, client: ToolClient, body: Body) -> Body:
+        """Record no more."""
+        recording = self._recording(body)
+        recording.ended = True
+        return {"without": await self._ask(str(body["recording"]), recording, "timeline.end")}
+
+    async def drop(self, client: ToolClient, body: Body) -> Body:
+        """Forget a recording."""
+        self._recording(body)
+        self._drop(str(body["recording"]))
+        return {}
+
+    def _drop(self, name: str) -> None:
+        recording = self._recordings.pop(name)
+        for mesh_id, ranks in self._alive(recording).items():
+            for rank in ranks:
+                self._services.send_rank(mesh_id, rank, "timeline.drop", {"recording": name})
+
+    def _recording(self, body: Body) -> _Recording:
+        recording = self._recordings.get(str(body["recording"]))
+        if recording is None:
+            raise UsageError(f"there is no recording {str(body['recording'])!r}")
+        return recording
+
+    def client_gone(self, client: ToolClient) -> None:
+        """A terminal has left."""
+        for name in [name for name, recording in self._recordings.items() if recording.client == client.id]:
+            self._drop(name)
+
+    def rank_born(self, mesh_id: str, rank: int) -> None:
+        """A rank serves: it is recorded too, if it is meant."""
+        for name, recording in self._recordings.items():
+            if not recording.ended and (recording.ranks is None or rank in recording.ranks.get(mesh_id, ())):
+                self._services.send_rank(mesh_id, rank, "timeline.begin", {"recording": name})
+
+
+def _without(groups: Sequence[Group]) -> list[list[Any]]:
+    return [[mesh_id, rank, why] for why, places in texts_of(groups).items() for mesh_id, rank in places]
+
+
+def load(services: RootServices) -> None:
+    """Serve recordings: called once, by the first."""
+    timelines = Timelines(services)
+    services.tool_operations["timeline.begin"] = timelines.begin
+    services.tool_operations["timeline.ranks"] = timelines.ranks
+    services.tool_operations["timeline.take"] = timelines.take
+    services.tool_operations["timeline.end"] = timelines.end
+    services.tool_operations["timeline.drop"] = timelines.drop
+    services.client_gone.append(timelines.client_gone)
+    services.rank_born.append(timelines.rank_born)

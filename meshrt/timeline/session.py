@@ -1,0 +1,89 @@
+"""One recording, from the terminal's end: begun, fetched part by part while it goes on, ended."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+from meshrt.hooks import Body
+from meshrt.inspect.programs import telling_slow
+from meshrt.selection import fold_ranks, parse_folded
+from meshrt.timeline.collected import Collected
+from meshrt.transport import tools
+
+__all__ = ["MOST", "Session"]
+
+#: Spans that are collected at most: a trace of more is hard to open.
+MOST = 500_000
+#: Ranks that are asked at once, and bytes that their answers may have together: a control message is at most 1 MiB.
+_AT_ONCE = 64
+_ROOM = 600_000
+_MOST_ROOM = 200_000
+#: Seconds for one answer: ranks that are silent are waited for.
+_SECONDS = 30.0
+
+
+class Session:
+    """A recording of a program. One thread.
+
+    Raises (all of it):
+        MeshError: The program refuses; the text says why.
+        ConnectionError: It has ended.
+    """
+
+    def __init__(self, program: tools.Program) -> None:
+        self.collected = Collected()
+        #: Set when the program has ended.
+        self.closed = threading.Event()
+        self._name = ""
+        with telling_slow(program):
+            self._connection = tools.connect(program, on_close=self.closed.set)
+
+    def begin(self, ranks: str) -> int:
+        """Begin to record; returns how many ranks do."""
+        answer = self._ask("timeline.begin", ranks=ranks)
+        self._name = answer["recording"]
+        asked = self._ranks()
+        self.collected.miss(answer["without"])
+        return sum(map(len, asked.values())) - len(answer["without"])
+
+    def fetch(self, *, everybody: bool = False) -> bool:
+        """Take one part of each rank. Returns whether some have more.
+
+        Args:
+            everybody: Ask those that were silent before as well.
+        """
+        more = False
+        for mesh_id, ranks in self._ranks().items():
+            known = self.collected.without
+            asked = [rank for rank in ranks if everybody or (mesh_id, rank) not in known]
+            for chunk in _chunks(asked):
+                answer = self._ask(
+                    "timeline.take", mesh=mesh_id, ranks=fold_ranks(chunk), room=min(_MOST_ROOM, _ROOM // len(chunk))
+                )
+                for rank, part in answer["parts"].items():
+                    self.collected.add(mesh_id, int(rank), part)
+                    more = more or bool(part["more"])
+                self.collected.miss(answer["without"])
+        return more
+
+    def end(self) -> None:
+        """Record no more; what there is can still be fetched."""
+        self._ask("timeline.end")
+
+    def close(self) -> None:
+        """Leave: the ranks forget it."""
+        self._connection.close()
+
+    def _ranks(self) -> dict[str, tuple[int, ...]]:
+        meshes = self._ask("timeline.ranks")["meshes"]
+        self.collected.know(meshes)
+        return {mesh["mesh"]: parse_folded(mesh["ranks"]) for mesh in meshes}
+
+    def _ask(self, operation: str, **body: object) -> Body:
+        return self._connection.request(operation, {"recording": self._name, **body}, timeout=_SECONDS)
+
+
+def _chunks(ranks: list[int]) -> Iterator[list[int]]:
+    for start in range(0, len(ranks), _AT_ONCE):
+        yield ranks[start : start + _AT_ONCE]

@@ -1,0 +1,112 @@
+"""A recording in the trace event format that Perfetto and ``chrome://tracing`` open. Pure.
+
+Each rank is a process, named by its mesh and coordinates; each span a complete event (``X``) on its thread. Spans of
+one thread that overlap, as those of concurrent endpoints do, are put on lanes of their own. An arrow (``s`` to ``f``)
+leads from the span in which a call was sent to the one that it has begun, where both were recorded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from meshrt.timeline.collected import Collected, RankTrack, Span
+
+__all__ = ["pieces"]
+
+#: A thread's further lanes are threads of the trace: their numbers lie above every one that Linux gives away.
+_LANE = 1 << 22
+
+_Placed = list[tuple[Span, int]]
+
+
+def pieces(collected: Collected, facts: dict[str, Any]) -> Iterator[str]:
+    """Return the text of the file in pieces: one JSON object, with one event a line.
+
+    Args:
+        facts: What else is to be said of the recording.
+    """
+    yield '{"displayTimeUnit": "ms", "otherData": ' + _text(facts) + ', "traceEvents": [\n'
+    separator = ""
+    for event in _events(collected):
+        yield separator + _text(event)
+        separator = ",\n"
+    yield "\n]}\n"
+
+
+def _text(value: Any) -> str:
+    # Names of user code may hold what UTF-8 does not know; JSON writes it as escapes.
+    return json.dumps(value, ensure_ascii=True)
+
+
+def _events(collected: Collected) -> Iterator[dict[str, Any]]:
+    tracks = sorted(collected.tracks.values(), key=lambda track: (track.name.partition(" rank ")[0], track.rank))
+    placed = {track.pid: _placed([*track.spans, *track.open]) for track in tracks}
+    start = min((span.begin for spans in placed.values() for span, _ in spans), default=0)
+    for index, track in enumerate(tracks):
+        yield from _names(index, track, placed[track.pid])
+    for track in tracks:
+        for span, lane in placed[track.pid]:
+            yield _complete(track, span, lane, start)
+    yield from _arrows(collected, placed, start)
+
+
+def _placed(spans: Sequence[Span]) -> _Placed:
+    """Return each span with its lane: the first on which nothing runs any more when it begins."""
+    placed: _Placed = []
+    lanes: dict[int, list[int]] = {}
+    for span in sorted(spans, key=lambda span: (span.begin, span.number)):
+        ends = lanes.setdefault(span.thread, [])
+        free = next((lane for lane, end in enumerate(ends) if end <= span.begin), len(ends))
+        ends[free : free + 1] = [span.end]
+        placed.append((span, span.thread + free * _LANE))
+    return placed
+
+
+def _names(index: int, track: RankTrack, placed: _Placed) -> Iterator[dict[str, Any]]:
+    def meta(what: str, lane: int, **args: Any) -> dict[str, Any]:
+        return {"ph": "M", "name": what, "pid": track.pid, "tid": lane, "ts": 0, "args": args}
+
+    yield meta("process_name", track.pid, name=track.name)
+    yield meta("process_labels", track.pid, labels=f"pid {track.pid} on {track.host}")
+    yield meta("process_sort_index", track.pid, sort_index=index)
+    for lane in sorted({lane for _, lane in placed}):
+        further, thread = divmod(lane, _LANE)
+        name = track.threads.get(thread, "a thread") + (f" ({further + 1})" if further else "")
+        yield meta("thread_name", lane, name=name)
+        yield meta("thread_sort_index", lane, sort_index=further)
+
+
+def _micros(nanoseconds: int) -> float:
+    return nanoseconds / 1000
+
+
+def _complete(track: RankTrack, span: Span, lane: int, start: int) -> dict[str, Any]:
+    args: dict[str, Any] = {"actor": span.actor, "endpoint": span.endpoint, "call": span.call_id}
+    if span.caller:
+        args["caller"] = span.caller
+    if span.cut:
+        args["cut"] = span.cut
+    if "not ended" not in span.cut:
+        args["outcome"] = f"raised {span.raised}" if span.raised else "returned"
+    return {
+        "ph": "X", "name": f"{span.actor}.{span.endpoint}", "cat": "endpoint", "pid": track.pid, "tid": lane,
+        "ts": _micros(span.begin - start), "dur": _micros(max(0, span.end - span.begin)), "args": args,
+    }  # fmt: skip
+
+
+def _arrows(collected: Collected, placed: dict[int, _Placed], start: int) -> Iterable[dict[str, Any]]:
+    lanes = {pid: {span.number: lane for span, lane in spans} for pid, spans in placed.items()}
+    number = 0
+    for pid, spans in placed.items():
+        for span, lane in spans:
+            caller = collected.tracks.get(span.caller)
+            when, sender = caller.sends.get(span.call_id, (0, 0)) if caller is not None else (0, 0)
+            if caller is None or sender not in lanes[caller.pid] or span.cut.startswith("began"):
+                continue
+            number += 1
+            common = {"name": "call", "cat": "call", "id": number}
+            ends = {"pid": caller.pid, "tid": lanes[caller.pid][sender], "ts": _micros(when - start)}
+            yield {"ph": "s", **common, **ends}
+            yield {"ph": "f", "bp": "e", **common, "pid": pid, "tid": lane, "ts": _micros(span.begin - start)}
