@@ -36,7 +36,7 @@ class NoProgram(Exception):
 
 def command_of(program: Program, limit: int = _COMMAND) -> str:
     """Return the command line of a program, at most ``limit`` characters of it."""
-    command = shlex.join(program.argv)
+    command = " ".join(shlex.join(program.argv).split())  # what follows -c may have many lines
     return command if len(command) <= limit else command[: limit - 3] + "..."
 
 

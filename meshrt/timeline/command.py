@@ -134,7 +134,7 @@ def _summary(out: Path, collected: Collected, took: float, how: str) -> str:
     spans = collected.spans + sum(len(track.open) for track in tracks)
     lines = [
         f"{out}: {spans} spans of {len(tracks)} ranks in {took:.1f} s{f', {how}' if how else ''}"
-        + (f"; {cut} are cut: they began before, or had not ended" if cut else "")
+        + (f"; {cut} of them cut: began before, or had not ended" if cut else "")
     ]
     dropped = sum(track.dropped for track in tracks)
     if dropped:

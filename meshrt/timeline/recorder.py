@@ -174,7 +174,8 @@ class Recorder:
             spans.append(row(span.open, span.end, span.raised, 0))
         return {
             "texts": list(texts), "spans": spans, "open": open_rows, "sends": sends,
-            "threads": list(self._threads.copy().items()), "dropped": self._last[0] - self._taken[0], "more": bool(self._spans or self._sends),
+            "threads": list(self._threads.copy().items()), "dropped": self._last[0] - self._taken[0],
+            "more": bool(self._spans or self._sends),
         }  # fmt: skip
 
     def _note(self, which: int, serial: int) -> None:

@@ -16,7 +16,7 @@ from meshrt import ActorMesh, proc_mesh
 from tests.debug.actors import Debugee
 from tests.debug.harness import person
 from tests.debug.pty_harness import screen
-from tests.support.programs import environment, run_python
+from tests.support.programs import another_program, environment, run_python
 from tests.support.waiting import wait_until
 
 WAIT = 20
@@ -38,18 +38,6 @@ def stopped() -> Iterator[ActorMesh[Debugee]]:
 def debug(*commands: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
     arguments = [part for command in commands for part in ("-c", command)]
     return run_python("-m", "meshrt.debug", *arguments, input=input)
-
-
-@contextlib.contextmanager
-def another_program() -> Iterator[subprocess.Popen[str]]:
-    """A program with a mesh, which ends with a line on its standard input."""
-    code = "from meshrt import proc_mesh\nproc_mesh(n=1).initialized.get()\nprint('up', flush=True)\ninput()\n"
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "up\n"
-        yield other
 
 
 @pytest.mark.usefixtures("stopped")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["ROOT", "environment", "run_python"]
+__all__ = ["ROOT", "another_program", "environment", "run_python"]
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Settings of whoever runs the tests that would change how the programs behave.
@@ -43,3 +45,17 @@ def run_python(
     print(done.stdout)
     print(done.stderr, file=sys.stderr)
     return done
+
+
+@contextlib.contextmanager
+def another_program(
+    code: str = "from meshrt import proc_mesh\nproc_mesh(n=1).initialized.get()",
+) -> Iterator[subprocess.Popen[str]]:
+    """A program with a mesh, which has run ``code``, and ends with a line on its standard input."""
+    code += "\nprint('up', flush=True)\ninput()\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "up\n"
+        yield other

@@ -65,12 +65,13 @@ def _show(given: argparse.Namespace) -> int:
         body = connection.request("debug.status", {})
         if given.verbose or given.ranks:
             asked = {"state": "all", "ranks": given.ranks, "memory": True}
-            body.update(connection.request("debug.list", asked))
+            body.update(connection.request("debug.list", asked), selected=bool(given.ranks))
         return body
 
     found = survey(programs(), ask, given.seconds)
-    if given.ranks and not all(each.refused for each in found):
-        found = [each for each in found if not each.refused]  # those that have no such rank
+    # Which programs have such ranks? Those that have none are left out, unless that is all there is to say.
+    having = [each for each in found if not each.refused and (each.why or not given.ranks or each.body["rows"])]
+    found = having or found
     failed = _failed_runs()
     if given.format == "json":
         shown = [_record(each, every=bool(given.verbose)) for each in found]
@@ -89,7 +90,7 @@ def states_of(body: Body) -> dict[str, Counter[str]]:
             before = words.get((mesh, rank), state)
             words[mesh, rank] = min(before, state, key=_STATES.index)
 
-    if "rows" in body:  # some ranks were asked for
+    if body.get("selected"):
         for row in body["rows"]:
             note(row["mesh"], [row["rank"]], row["state"])
     else:
@@ -101,7 +102,7 @@ def states_of(body: Body) -> dict[str, Counter[str]]:
     counts: dict[str, Counter[str]] = {}
     for (mesh_id, _), word in words.items():
         counts.setdefault(mesh_id, Counter())[word] += 1
-    if "rows" not in body:
+    if not body.get("selected"):
         for mesh in body["meshes"]:  # one without actors: its ranks live, and wait for one
             known = counts.setdefault(mesh["mesh"], Counter())
             idle = mesh["alive"] - (known.total() - known["dead"])

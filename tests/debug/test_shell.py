@@ -1,0 +1,170 @@
+"""``meshrt ps`` and ``meshrt logs``: what the debugger knows, without its prompt, of all programs of the user."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshrt import proc_mesh
+from meshrt.inspect.programs import NoProgram, choose
+from meshrt.transport import tools
+from tests.debug.actors import Debugee
+from tests.debug.harness import person
+from tests.support.programs import another_program, environment, run_python
+from tests.support.waiting import wait_until
+
+WAIT = 20
+#: On standard error: the programs of these tests say on the other one how far they are.
+PRINTING = """
+import sys
+from meshrt import Actor, current_rank, endpoint, proc_mesh
+class Talker(Actor):
+    @endpoint
+    def say(self, *texts):
+        for text in texts:
+            print(text.format(rank=current_rank().rank), file=sys.stderr)
+talker = proc_mesh(hosts=2, gpus=2).spawn("talker", Talker).get()
+talker.say.call("hello", "rank {rank}").get()
+talker.slice(hosts=1).say.call("last").get()
+"""
+
+
+def meshrt(*arguments: str, code: int = 0) -> str:
+    """Run the command; return what it writes, where it belongs."""
+    done = run_python("-m", "meshrt", *arguments)
+    assert done.returncode == code, done
+    return done.stderr if code == 2 else done.stdout
+
+
+def ps(*arguments: str, code: int = 0) -> dict[str, Any]:
+    """The record of ``ps``."""
+    record = json.loads(meshrt("ps", "--seconds", "20", "--format", "json", *arguments, code=code))
+    assert (record["version"], record["command"]) == (1, "ps")
+    return dict(record)
+
+
+def own(record: dict[str, Any]) -> dict[str, Any]:
+    """What it says of this program."""
+    return next(program for program in record["programs"] if program["pid"] == os.getpid())
+
+
+def test_ranks_are_counted_by_state_and_one_program_that_is_silent_keeps_nobody_waiting() -> None:
+    mesh = proc_mesh(hosts=2, gpus=2).spawn("debugee", Debugee).get(WAIT)
+    idle = proc_mesh(n=1)
+    idle.initialized.get(WAIT)
+    pids = mesh.pid.call().get(WAIT).values()
+    result = mesh.slice(hosts=0).work.call()
+    with person() as me, another_program() as other:
+        me.wait("debugee", "ranks(hosts=0)")
+        os.kill(pids[3], signal.SIGKILL)
+        me.until("list dead", "debugee")
+        # It is known to be stopped: nobody waits those twenty seconds for it.
+        other.send_signal(signal.SIGSTOP)
+        try:
+            record = ps("-v", code=1)
+            shown = meshrt("ps", "--seconds", "20", code=1)
+        finally:
+            other.send_signal(signal.SIGCONT)
+        silent = next(program for program in record["programs"] if program["pid"] == other.pid)
+        assert silent["problem"].startswith("does not answer: stopped by a signal; kill -CONT")
+        first, second = own(record)["meshes"]
+        assert (first["states"], first["actors"]) == ({"stopped": 2, "running": 1, "dead": 1}, ["debugee"])
+        assert (second["states"], second["alive"]) == ({"running": 1}, 1)  # no actor: no row
+        rows = {row["rank"]: row for row in own(record)["rows"]}
+        assert [rows[rank]["pid"] for rank in range(3)] == pids[:3]
+        assert rows[1]["coords"] == {"gpus": 1}
+        assert all(1 << 20 < rows[rank]["rss"] < 1 << 32 for rank in range(3))
+        assert rows[3]["rss"] == 0
+        line = next(line for line in shown.splitlines() if f" {os.getpid()} " in line)
+        assert "5: 2 running, 2 stopped, 1 dead" in line
+        assert "{hosts=2,gpus=2} debugee" in line
+        # Of some ranks: a program that has none of them is not what was asked for.
+        assert own(ps("--ranks", "stopped & gpus=1"))["meshes"][0]["states"] == {"stopped": 1}
+        assert str(other.pid) not in meshrt("ps", "--ranks", "stopped")
+        assert "| debugee      |      0 |" in meshrt("ps", "-v", "--ranks", "ranks(0)")
+        assert "no dimension" in meshrt("ps", "--ranks", "nodes=1", code=1)
+        assert "did you mean 'stopped'" in meshrt("ps", "--ranks", "stoped", code=2)
+        # One that is killed leaves its directory, and is not shown.
+        other.kill()
+        other.wait(WAIT)
+        assert [program["pid"] for program in ps()["programs"]] == [os.getpid()]
+        me("continue")
+        result.get(WAIT)
+
+
+def test_programs_that_have_failed_are_pointed_at() -> None:
+    assert "no meshrt program of this user is running" in meshrt("ps")
+    code = "import os\nfrom tests.support.actors import Failing\nfrom meshrt import proc_mesh\n"
+    code += "proc_mesh(n=1).spawn('failing', Failing).get().fail.call().get()"
+    assert run_python("-c", code).returncode == 1
+    failed = ps()["failed"][0]
+    assert "LookupError: rank 0 fails" in failed["cause"]
+    assert "LookupError: rank 0 fails" in meshrt("postmortem", failed["program"])
+    assert f"meshrt postmortem {failed['program']}" in meshrt("ps")
+
+
+def test_last_lines_of_one_that_runs_and_of_one_that_has_ended(tmp_path: Path) -> None:
+    assert "no meshrt program of this user is running" in meshrt("logs", code=2)
+    with another_program(PRINTING) as other:
+        everything = meshrt("logs")
+        each = [f"[{rank}]\nhello\nrank {rank}\n{'last' * (rank > 1)}".rstrip() + "\n" for rank in range(4)]
+        assert everything == "".join(each)
+        assert meshrt("logs", str(other.pid), "talker", "-n", "1", "--ranks", "hosts=1") == "[2-3] last\n"
+        assert "+rank 1" in meshrt("logs", "--ranks", "hosts=0", "--diff")
+        record = json.loads(meshrt("logs", "talker", "-n1", "--format", "json"))
+        assert [(group["ranks"], group["text"]) for group in record["answers"]] == [
+            ([2, 3], "last"), ([0], "rank 0"), ([1], "rank 1"),
+        ]  # fmt: skip
+        assert "did you mean 'talker'" in run_python("-m", "meshrt", "logs", "talkr").stderr
+        assert "the number of lines is from 1 to 10000" in run_python("-m", "meshrt", "logs", "-n", "-3").stderr
+        run = Path(record["run_directory"]).name.rpartition("-")[2]
+        other.communicate("\n", timeout=WAIT)
+    assert meshrt("logs", run) == everything
+    assert meshrt("logs", run, "mesh1", "-n", "1", "--ranks", "2:") == "[2-3] last\n"
+    assert "there are meshes: mesh1" in run_python("-m", "meshrt", "logs", run, "mesh2").stderr
+    assert f"of the last one: meshrt logs {run}" in meshrt("logs", code=2)
+    assert "is no meshrt program" in meshrt("logs", "4711", "talker", code=2)
+
+
+def test_what_follows_is_shown_until_the_program_ends() -> None:
+    code = PRINTING + "print('up', flush=True)\ninput()\ntalker.say.call('both', 'more of {rank}').get()\n"
+    code += "print('up', flush=True)\ninput()\nproc_mesh(n=1).spawn('late', Talker).get().say.call('new').get()\n"
+    with (
+        another_program(code) as other,
+        subprocess.Popen(
+            [sys.executable, "-u", "-m", "meshrt", "logs", "-f", "-n", "1", "--ranks", "0"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+        ) as following,
+    ):  # fmt: skip
+        assert other.stdin is not None
+        assert other.stdout is not None
+        assert following.stdout is not None
+        assert following.stdout.readline() == "[0] rank 0\n"
+        for _ in range(2):
+            other.stdin.write("\n")
+            other.stdin.flush()
+            assert other.stdout.readline() == "up\n"
+        other.communicate("\n", timeout=WAIT)
+        out, err = following.communicate(timeout=WAIT)
+    assert following.returncode == 0
+    lines = out.splitlines()
+    assert [line.partition("] ")[2] for line in lines[:2]] == ["both", "more of 0"]
+    assert f"the program (pid {other.pid}) has ended" in err
+
+
+def test_a_program_is_named_by_pid_id_or_directory() -> None:
+    proc_mesh(n=1).initialized.get(WAIT)
+    wait_until(lambda: tools.own_program() is not None, WAIT)
+    program = tools.own_program()
+    assert program is not None
+    for name in ("", str(program.pid), program.run_id, str(program.run_directory)):
+        assert choose(name, how="--pid") == program
+    with pytest.raises(NoProgram, match=f"'other' is no .* of this user; pid {program.pid}: .*{program.run_id}"):
+        choose("other", how="--pid")

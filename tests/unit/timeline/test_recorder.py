@@ -1,0 +1,128 @@
+"""The ring of one rank: what is in it, what was pushed out, and how it is fetched."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from meshrt.hooks import ActorState, Body, EndpointCall
+from meshrt.timeline.recorder import BEGUN_BEFORE, NOT_ENDED, Recorder
+from meshrt.wire.messages import control_frame
+
+ROOM = 100_000
+
+
+class Bench:
+    """A recorder whose clock counts its readings."""
+
+    def __init__(self, capacity: int = 100) -> None:
+        self.current: EndpointCall | None = None
+        self.recorder = Recorder(lambda: self.current, capacity, itertools.count(100).__next__)
+
+    def run(self, number: int, error: Exception | None = None) -> None:
+        """Let one call begin and end."""
+        call = call_of(number)
+        self.recorder.enter(call)
+        if error is None:
+            self.recorder.exit(call)
+            return
+        try:
+            raise error
+        except type(error):
+            self.recorder.exit(call)
+
+    def take(self, *running: EndpointCall, room: int = ROOM) -> Body:
+        actors = [ActorState("trainer", None, call, None) for call in running]
+        return self.recorder.take(actors, room)
+
+
+def call_of(number: int, endpoint: str = "step") -> EndpointCall:
+    return EndpointCall("m", "trainer", 3, endpoint, [], 4711, number)
+
+
+def rows(part: Body, what: str = "spans") -> list[dict[str, Any]]:
+    keys = ("number", "begin", "end", "thread", "actor", "endpoint", "raised", "caller", "call_id", "cut")
+    found = [dict(zip(keys, row, strict=True)) for row in part[what]]
+    for row in found:
+        row.update({key: part["texts"][row[key]] for key in ("actor", "endpoint", "raised")})
+    return found
+
+
+def test_a_span_says_who_called_what_and_how_it_ended() -> None:
+    bench = Bench()
+    bench.run(7)
+    bench.run(8, LookupError("no"))
+    part = bench.take()
+    good, bad = rows(part)
+    assert (good["actor"], good["endpoint"], good["raised"], good["cut"]) == ("trainer", "step", "", 0)
+    assert (good["caller"], good["call_id"], bad["call_id"]) == (4711, 7, 8)
+    assert bad["raised"] == "LookupError"
+    assert 100 < good["begin"] < good["end"] < bad["begin"] < bad["end"]
+    assert dict(part["threads"])[good["thread"]] == "MainThread"
+    assert not part["open"]
+    assert not part["more"]
+    assert not bench.take()["spans"]  # fetched once
+
+
+def test_the_newest_stay_and_the_others_are_counted() -> None:
+    bench = Bench(capacity=4)
+    for number in range(10):
+        bench.run(number)
+    part = bench.take(room=1)
+    assert [row["call_id"] for row in rows(part)] == [6]
+    assert (part["dropped"], part["more"]) == (6, True)
+    bench.run(10)
+    bench.run(11)
+    part = bench.take()
+    assert [row["call_id"] for row in rows(part)] == [8, 9, 10, 11]
+    assert (part["dropped"], part["more"]) == (7, False)
+
+
+def test_what_ran_before_is_cut_and_so_is_what_has_not_ended() -> None:
+    bench = Bench()
+    before, inside, gone = call_of(1, "before"), call_of(2, "inside"), call_of(3, "gone")
+    actors = [ActorState("trainer", None, before, None, concurrent={1: gone})]
+    bench.recorder.adopt(actors)
+    bench.recorder.enter(inside)
+    # `gone` has ended while it was taken in, and has told nobody.
+    found = {row["endpoint"]: row["cut"] for row in rows(bench.take(before, inside), "open")}
+    assert found == {"before": BEGUN_BEFORE | NOT_ENDED, "inside": NOT_ENDED}
+    bench.recorder.exit(before)
+    bench.recorder.end()
+    part, again = bench.take(inside), bench.take(inside)
+    [ended] = rows(part)
+    assert (ended["begin"], ended["cut"]) == (bench.recorder.begun, BEGUN_BEFORE)
+    assert rows(part, "open")[0]["end"] == rows(again, "open")[0]["end"]  # the recording has ended, time goes on
+
+
+def test_a_call_that_is_sent_names_the_span_it_is_sent_in() -> None:
+    bench = Bench()
+    bench.recorder.sent(1)  # by a thread that runs no endpoint
+    call = bench.current = call_of(5)
+    bench.recorder.enter(call)
+    bench.recorder.sent(2)
+    part = bench.take(call)
+    [[call_id, when, number]] = part["sends"]
+    [running] = rows(part, "open")
+    assert (call_id, number) == (2, running["number"])
+    assert running["begin"] < when < running["end"]
+
+
+@pytest.mark.parametrize("room", [200, 5000, 200_000])
+def test_a_part_stays_within_its_room(room: int) -> None:
+    bench = Bench(capacity=10_000)
+    running = [call_of(number, f"wait_{number}") for number in range(1000)]
+    for call in running:
+        bench.current = call
+        bench.recorder.enter(call)
+        bench.recorder.sent(1 << 40)
+    for number in range(2000):
+        bench.run(number, type("E" * (number % 300), (Exception,), {})())
+    slack = 1500  # of the last row, and of what is there always
+    part = bench.take(*running, room=room)
+    assert part["open"]
+    while part["more"]:
+        assert len(control_frame({"t": "ok", "body": part})) <= room + slack
+        part = bench.take(*running, room=room) if room > 1000 else {"more": False}
