@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from meshrt.hooks import ActorState, Body, EndpointCall
 
@@ -31,22 +31,11 @@ _ROW = 56
 _TEXT = 200
 
 
-class _Open(NamedTuple):
-    """A call that runs. It holds the call, whose identity is the key."""
-
-    call: EndpointCall
-    number: int
-    begin: int
-    thread: int
-    adopted: bool
-
-
-class _Span(NamedTuple):
-    serial: int
-    open: _Open
-    end: int
-    #: The class of what it has raised; "" if it has returned.
-    raised: str
+#: A call that runs, held because its identity is the key: the call, its number, begin, thread, whether it was adopted.
+_Open = tuple[EndpointCall, int, int, int, bool]
+#: A call that has ended: its serial number, then its row (`Recorder.take`), with texts, not their places. Nothing but
+#: numbers and texts, so the garbage collector does not look at it again and again.
+_Span = tuple[int, int, int, int, int, str, str, str, int, int, int]
 
 
 class Recorder:
@@ -82,22 +71,22 @@ class Recorder:
 
     def enter(self, call: EndpointCall) -> None:
         """A call begins."""
-        self._open[id(call)] = _Open(call, next(self._numbers), self._clock(), self._thread(), False)
+        self._open[id(call)] = (call, next(self._numbers), self._clock(), self._thread(), False)
 
     def exit(self, call: EndpointCall) -> None:
         """A call has ended; what it has raised is being handled."""
         found = self._open.pop(id(call), None)
         if found is not None:
             error = sys.exception()
-            raised = "" if error is None else type(error).__name__[:_TEXT]
-            self._spans.append(_Span(next(self._serials), found, self._clock(), raised))
+            raised = "" if error is None else type(error).__name__
+            self._spans.append((next(self._serials), *_row(found, self._clock(), raised, 0)))
 
     def sent(self, call_id: int) -> None:
         """A call is sent to another rank."""
         call = self._current()
         found = None if call is None else self._open.get(id(call))
         if found is not None:
-            self._sends.append((next(self._sent), call_id, self._clock(), found.number))
+            self._sends.append((next(self._sent), call_id, self._clock(), found[1]))
 
     def _thread(self) -> int:
         return self._named(threading.current_thread())
@@ -118,7 +107,7 @@ class Recorder:
             thread = threads.get(actor.thread)
             number = 0 if thread is None else self._named(thread)
             for call in _calls(actor):
-                self._open.setdefault(id(call), _Open(call, next(self._numbers), self.begun, number, True))
+                self._open.setdefault(id(call), (call, next(self._numbers), self.begun, number, True))
 
     def end(self) -> None:
         """Nothing more is recorded: the hooks are gone."""
@@ -144,23 +133,20 @@ class Recorder:
                 texts[value] = len(texts)
             return texts[value]
 
-        def row(found: _Open, end: int, raised: str, cut: int) -> list[Any]:
+        def fitted(row: tuple[Any, ...]) -> list[Any]:
             nonlocal left
             left -= _ROW
-            call = found.call
-            texted = (text(call.actor), text(call.endpoint), text(raised))
-            cut |= BEGUN_BEFORE if found.adopted else 0
-            return [found.number, found.begin, end, found.thread, *texted, call.caller, call.call_id, cut]
+            return [*row[:4], *map(text, row[4:7]), *row[7:]]
 
         now = self._ended or self._clock()
         runs = {id(call) for actor in actors for call in _calls(actor)}
         # One that was taken in while it ended has told nobody.
-        running = [each for key, each in self._open.copy().items() if not each.adopted or key in runs]
-        running.sort(key=lambda each: each.begin)
+        running = [each for key, each in self._open.copy().items() if not each[4] or key in runs]
+        running.sort(key=lambda each: each[2])
         open_rows: list[list[Any]] = []
         while len(open_rows) < len(running) and left > room // 2:  # thousands may run; the oldest ones are told
             each = running[len(open_rows)]
-            open_rows.append(row(each, max(now, each.begin), "", NOT_ENDED))
+            open_rows.append(fitted(_row(each, max(now, each[2]), "", NOT_ENDED)))
         sends = []
         while self._sends and left > 0:
             serial, *send = self._sends.popleft()
@@ -169,9 +155,9 @@ class Recorder:
             left -= 24
         spans = []
         while self._spans and left > 0:
-            span = self._spans.popleft()
-            self._note(0, span.serial)
-            spans.append(row(span.open, span.end, span.raised, 0))
+            serial, *row = self._spans.popleft()
+            self._note(0, serial)
+            spans.append(fitted(tuple(row)))
         return {
             "texts": list(texts), "spans": spans, "open": open_rows, "sends": sends,
             "threads": list(self._threads.copy().items()), "dropped": self._last[0] - self._taken[0],
@@ -181,6 +167,12 @@ class Recorder:
     def _note(self, which: int, serial: int) -> None:
         self._taken[which] += 1
         self._last[which] = max(self._last[which], serial)
+
+
+def _row(found: _Open, end: int, raised: str, cut: int) -> tuple[int, int, int, int, str, str, str, int, int, int]:
+    call, number, begin, thread, adopted = found
+    cut |= BEGUN_BEFORE if adopted else 0
+    return number, begin, end, thread, call.actor, call.endpoint, raised, call.caller, call.call_id, cut
 
 
 def _calls(actor: ActorState) -> list[EndpointCall]:

@@ -30,7 +30,18 @@ _SEND_BUFFER = 1 << 20
 class Link:
     """A connected socket that speaks frames."""
 
-    __slots__ = ("_borrowed", "_decoder", "_fd", "_lock", "backlog", "backlog_bytes", "closed", "reader_gone", "sock")
+    __slots__ = (
+        "_borrowed",
+        "_decoder",
+        "_fd",
+        "_lock",
+        "_peer",
+        "backlog",
+        "backlog_bytes",
+        "closed",
+        "reader_gone",
+        "sock",
+    )
 
     def __init__(self, sock: socket.socket, decoder: FrameDecoder | None = None) -> None:
         sock.setblocking(False)
@@ -39,6 +50,8 @@ class Link:
         self._fd = sock.fileno()
         self._decoder = decoder or FrameDecoder()
         self._lock = threading.Lock()
+        #: Asked for once: see `peer`.
+        self._peer = -1
         self.backlog: deque[memoryview | bytes] = deque()
         self.backlog_bytes = 0
         #: How many of the last ones in it belong to whoever sent them, who may change them.
@@ -53,11 +66,13 @@ class Link:
 
     @property
     def peer(self) -> int:
-        """The pid of the process at the other end; 0 if the link is closed."""
-        try:
-            return peer_of(self.sock)[0]
-        except OSError:
-            return 0
+        """The pid of the process at the other end; 0 if the link was closed before anybody has asked."""
+        if self._peer < 0:
+            try:
+                self._peer = peer_of(self.sock)[0]
+            except OSError:
+                self._peer = 0
+        return self._peer
 
     def send(self, parts: list[bytes | bytearray | memoryview]) -> bool:
         """Write the parts, or queue what the socket does not take now. Returns True when all is written."""
