@@ -1,7 +1,8 @@
 """The rank's side of recording. On the control thread.
 
 * operation ``timeline.begin`` {recording}: record from now on, under this name; once more is nothing.
-* operation ``timeline.take`` {recording, room}: a part of what there is (`Recorder.take`), and this rank's ``pid``.
+* operation ``timeline.take`` {recording, room, got}: a part of what there is (`Recorder.take`), and this rank's
+  ``pid``; ``got``: which part has come last, by rank.
 * operation ``timeline.end`` {recording}: record no more, and keep what there is.
 * operation ``timeline.drop`` {recording}: forget it.
 """
@@ -36,7 +37,8 @@ class RankTimelines:
 
     def take(self, body: Body) -> Body:
         """Return a part."""
-        part = self._recorder(body).take(self._services.actors(), int(body["room"]))
+        got = int(body["got"].get(str(self._services.rank), 0))
+        part = self._recorder(body).take(self._services.actors(), int(body["room"]), got)
         return {"same": {}, "per": {**part, "pid": self._services.pid}}
 
     def end(self, body: Body) -> Body:

@@ -66,6 +66,9 @@ class Recorder:
         #: How many were fetched, and the last number among them: what lies between was dropped.
         self._taken = [0, 0]
         self._last = [0, 0]
+        #: What was fetched last, kept until it is known to have come, and its number.
+        self._part: Body = {}
+        self._parts = 0
 
     # -- on the threads of the actors
 
@@ -113,15 +116,24 @@ class Recorder:
         """Nothing more is recorded: the hooks are gone."""
         self._ended = self._ended or self._clock()
 
-    def take(self, actors: Sequence[ActorState], room: int) -> Body:
-        """Return and forget what has ended, the oldest first, as much of it as ``room`` bytes take.
+    def take(self, actors: Sequence[ActorState], room: int, got: int) -> Body:
+        """Return what has ended, the oldest first, as much of it as ``room`` bytes take.
 
+        Args:
+            got: The last part that has come to who asks; where that is not the last one, it is returned again.
         Returns:
-            ``spans`` and ``open`` (what runs now; it is told every time): rows of ``[number, begin, end, thread, actor,
-            endpoint, raised, caller, call id, what is missing]``, texts by their place in ``texts``; ``sends``:
-            ``[call id, when, number of the span]``; ``threads``: ``[number, name]``; ``dropped``: how many spans were
-            pushed out so far; ``more``: whether there is more.
+            ``part``: its number. ``spans`` and ``open`` (what runs now, the oldest; it is told every time): rows of
+            ``[number, begin, end, thread, actor, endpoint, raised, caller, call id, what is missing]``, texts by their
+            place in ``texts``. ``sends``: ``[call id, when, number of the span]``. ``threads``: ``[number, name]``.
+            ``dropped``: how many spans were pushed out so far. ``more``: whether to ask again at once.
         """
+        if self._part and self._part["part"] != got:
+            return {**self._part, "more": True}
+        self._parts += 1
+        self._part = {"part": self._parts, **self._next(actors, room)}
+        return self._part
+
+    def _next(self, actors: Sequence[ActorState], room: int) -> Body:
         texts: dict[str, int] = {}
         left = room
 

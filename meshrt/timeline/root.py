@@ -3,7 +3,7 @@
 * ``timeline.begin`` {ranks}: begin to record on the ranks of a selection ("": on all, those that come later included);
   returns ``recording``, its name, and ``without``.
 * ``timeline.ranks`` {recording}: which ranks there are to be asked now.
-* ``timeline.take`` {recording, mesh, ranks, room}: the next part of each (`meshrt.timeline.recorder`), by rank.
+* ``timeline.take`` {recording, mesh, ranks, room, got}: the next part of each (`meshrt.timeline.recorder`), by rank.
 * ``timeline.end`` {recording}: nothing more is recorded; returns ``without``.
 * ``timeline.drop`` {recording}: forget it. So does the end of the connection.
 
@@ -103,7 +103,7 @@ class Timelines:
         """Return the next part of some ranks of one mesh."""
         name, mesh_id = str(body["recording"]), str(body["mesh"])
         self._recording(body)
-        asked = {"recording": name, "room": int(body["room"])}
+        asked = {"recording": name, "room": int(body["room"]), "got": body["got"]}
         groups = await self._gather({mesh_id: parse_folded(str(body["ranks"]))}, "timeline.take", asked)
         parts = {str(rank): part for group in groups if group.kind == "answered" for rank, part in group.per.items()}
         return {"parts": parts, "without": _without(groups)}

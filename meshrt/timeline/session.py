@@ -36,6 +36,8 @@ class Session:
         #: Set when the program has ended.
         self.closed = threading.Event()
         self._name = ""
+        #: Which part has come last, by (mesh id, rank).
+        self._got: dict[tuple[str, int], int] = {}
         with telling_slow(program):
             self._connection = tools.connect(program, on_close=self.closed.set)
 
@@ -58,10 +60,11 @@ class Session:
             known = self.collected.without
             asked = [rank for rank in ranks if everybody or (mesh_id, rank) not in known]
             for chunk in _chunks(asked):
-                answer = self._ask(
-                    "timeline.take", mesh=mesh_id, ranks=fold_ranks(chunk), room=min(_MOST_ROOM, _ROOM // len(chunk))
-                )
+                room = min(_MOST_ROOM, _ROOM // len(chunk))
+                got = {str(rank): self._got.get((mesh_id, rank), 0) for rank in chunk}
+                answer = self._ask("timeline.take", mesh=mesh_id, ranks=fold_ranks(chunk), room=room, got=got)
                 for rank, part in answer["parts"].items():
+                    self._got[mesh_id, int(rank)] = part["part"]
                     self.collected.add(mesh_id, int(rank), part)
                     more = more or bool(part["more"])
                 self.collected.miss(answer["without"])

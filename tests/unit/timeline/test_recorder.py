@@ -19,6 +19,7 @@ class Bench:
 
     def __init__(self, capacity: int = 100) -> None:
         self.current: EndpointCall | None = None
+        self.got = 0
         self.recorder = Recorder(lambda: self.current, capacity, itertools.count(100).__next__)
 
     def run(self, number: int, error: Exception | None = None) -> None:
@@ -35,7 +36,9 @@ class Bench:
 
     def take(self, *running: EndpointCall, room: int = ROOM) -> Body:
         actors = [ActorState("trainer", None, call, None) for call in running]
-        return self.recorder.take(actors, room)
+        part = self.recorder.take(actors, room, self.got)
+        self.got = part["part"]
+        return part
 
 
 def call_of(number: int, endpoint: str = "step") -> EndpointCall:
@@ -108,6 +111,15 @@ def test_a_call_that_is_sent_names_the_span_it_is_sent_in() -> None:
     [running] = rows(part, "open")
     assert (call_id, number) == (2, running["number"])
     assert running["begin"] < when < running["end"]
+
+
+def test_a_part_that_has_not_come_is_told_again() -> None:
+    bench = Bench()
+    bench.run(1)
+    lost = bench.recorder.take([], ROOM, 0)
+    bench.run(2)
+    assert bench.take() == {**lost, "more": True}
+    assert [row["call_id"] for row in rows(bench.take())] == [2]
 
 
 @pytest.mark.parametrize("room", [200, 5000, 200_000])
