@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from meshrt.debug.prompt.dumps import open_dump
 from meshrt.debug.prompt.entry import run_lines, run_prompt
 from meshrt.debug.prompt.records import Recorder, error_record
-from meshrt.debug.prompt.terminal import OutputError
 from meshrt.errors import MeshError
+from meshrt.inspect.commands import OutputError
 from meshrt.inspect.programs import NoProgram, choose
 
 _EXIT_USAGE = 2

@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from meshrt.errors import MeshError, SelectionError, UsageError
-from meshrt.inspect.programs import NoProgram, choose, command_of, seconds_of
+from meshrt.errors import UsageError
+from meshrt.inspect.commands import run_command, write_out
+from meshrt.inspect.programs import choose, command_of, seconds_of
 from meshrt.selection import parse
 from meshrt.timeline.collected import Collected
 from meshrt.timeline.session import MOST, Session
@@ -26,9 +27,10 @@ what they have called. The program is not stopped, and pays nothing before and a
 
 RUN is the id or the pid of a program, as meshrt ps shows it; without it, it is the one that runs."""
 
-_EPILOG = "Exit code: 0, also if some ranks did not answer; 1 if there is no file; 2 if it was asked wrongly."
+_EPILOG = (
+    "Exit code: 0, also if some ranks did not answer; 1 if there is no file; 2 if it was asked wrongly; 130: left."
+)
 
-_EXIT_USAGE = 2
 #: Seconds between two rounds of fetching.
 _ROUND = 0.5
 _NAMED = 5
@@ -44,20 +46,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=seconds_of, default=10.0, metavar="S", help="how long (10); Ctrl-C ends it")
     parser.add_argument("--ranks", metavar="SELECTION", default="", help="only these, as in 'ranks(0:4)' or 'hosts=1'")
     given = parser.parse_intermixed_args(arguments)
-    try:
-        _check(given.out)
-        if given.ranks:
-            parse(given.ranks)
-        return _record(choose(given.run, how="meshrt timeline OUT.json RUN"), given.out, given.seconds, given.ranks)
-    except (NoProgram, SelectionError, UsageError) as error:
-        print(f"meshrt timeline: {error}", file=sys.stderr)
-        return _EXIT_USAGE
-    except (MeshError, OSError) as error:
-        print(f"meshrt timeline: {error}", file=sys.stderr)
-        return 1
-    except (KeyboardInterrupt, EOFError):
-        print("\nmeshrt timeline: left, nothing is written", file=sys.stderr)
-        return 130
+    return run_command("meshrt timeline", lambda: _begin(given))
+
+
+def _begin(given: argparse.Namespace) -> int:
+    _check(given.out)
+    if given.ranks:
+        parse(given.ranks)
+    return _record(choose(given.run, how="meshrt timeline OUT.json RUN"), given.out, given.seconds, given.ranks)
 
 
 def _check(out: Path) -> None:
@@ -102,7 +98,7 @@ def _record(program: Program, out: Path, seconds: float, ranks: str) -> int:
         write_atomic(out, pieces(collected, _facts(program, collected, took)))
     except OSError as error:
         raise OSError(f"{out} cannot be written: {error.strerror}") from error
-    print(_summary(out, collected, took, how))
+    write_out(sys.stdout, _summary(out, collected, took, how) + "\n")
     return 0
 
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from typing import IO, Any
 
-from meshrt.debug.prompt.terminal import write_out
+from meshrt.inspect.commands import write_out
 
 __all__ = ["Recorder", "error_record"]
 

@@ -19,14 +19,11 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from meshrt.debug.prompt.text import clean
+from meshrt.inspect.commands import write_out
 
-__all__ = ["LineTerminal", "OutputError", "PromptTerminal", "Terminal", "Woken", "make_terminal", "write_out"]
+__all__ = ["LineTerminal", "PromptTerminal", "Terminal", "Woken", "make_terminal"]
 
 Completer = Callable[[str], Iterable[str]]
-
-
-class OutputError(Exception):
-    """What is shown cannot be written: a full disk, say. A closed pipe is no such thing: whoever read has enough."""
 
 
 class Woken(Exception):
@@ -65,17 +62,6 @@ class Terminal(Protocol):
     def close(self) -> None:
         """Let go of what the terminal holds open."""
         ...
-
-
-def write_out(stream: IO[str], text: str) -> None:
-    """Write and flush ``text``. Raises OutputError, BrokenPipeError."""
-    try:
-        stream.write(text)
-        stream.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OutputError(f"the output cannot be written: {error.strerror}") from error
 
 
 class _Notices:

@@ -14,11 +14,10 @@ from typing import Any
 
 from meshrt.debug.prompt.answers import Answers
 from meshrt.debug.prompt.records import Recorder
-from meshrt.debug.prompt.terminal import write_out
 from meshrt.debug.prompt.text import clean
 from meshrt.debug.shell.following import Follower, Line
-from meshrt.debug.shell.output import run_to_output
 from meshrt.errors import MeshError, UsageError
+from meshrt.inspect.commands import run_command, write_out
 from meshrt.inspect.output import Tail, line_count, tails
 from meshrt.inspect.programs import NoProgram, choose, named, telling_slow
 from meshrt.selection import Shape, fold_ranks, group_by_value, parse, parse_folded, resolve
@@ -32,7 +31,7 @@ _ABOUT = """Show the last lines that each rank has printed; ranks that have prin
 RUN is the id or the pid of a program, as meshrt ps shows it, or its run directory; it may have ended. Without RUN it is
 the one that runs. ACTOR names whose ranks are meant (of a program that has ended: a mesh); without it, it is all."""
 
-_EPILOG = "Exit code: 0; 1 if something could not be read, or there is no such actor; 2 if it was asked wrongly."
+_EPILOG = "Exit code: 0; 1 if something could not be read; 2 if it was asked wrongly; 130 if Ctrl-C has ended -f."
 
 #: Seconds between two looks at files that are followed, and between two questions whether there are further ranks.
 _LOOK = 0.2
@@ -130,7 +129,7 @@ def main(arguments: list[str]) -> int:
         parser.error(f"{given.words[2]!r} does not belong there: RUN and ACTOR are all that is named")
     if given.follow and given.diff is not None:
         parser.error("--diff compares what is there; it does not go with -f")
-    return run_to_output("meshrt logs", lambda: _show(given))
+    return run_command("meshrt logs", lambda: _show(given))
 
 
 def _show(given: argparse.Namespace) -> int:

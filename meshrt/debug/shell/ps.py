@@ -11,14 +11,13 @@ from typing import Any
 
 from meshrt.debug.prompt.records import Recorder
 from meshrt.debug.prompt.tables import listing
-from meshrt.debug.prompt.terminal import write_out
 from meshrt.debug.prompt.text import clean
-from meshrt.debug.shell.output import run_to_output
 from meshrt.debug.shell.survey import Found, survey
 from meshrt.errors import UsageError
 from meshrt.failure import files
 from meshrt.failure.showing import root_cause
 from meshrt.hooks import Body
+from meshrt.inspect.commands import run_command, write_out
 from meshrt.inspect.programs import command_of, seconds_of
 from meshrt.inspect.times import since
 from meshrt.selection import parse, parse_folded
@@ -33,7 +32,7 @@ _ABOUT = """Show the meshrt programs of this user that run: id, pid, age, ranks 
 A program that does not answer is named all the same. Programs that have failed lately are named below them:
 meshrt postmortem shows why. Nobody is stopped, or changed, by being looked at."""
 
-_EPILOG = "Exit code: 0; 1 if a program does not answer, or has no such ranks; 2 if it was asked wrongly."
+_EPILOG = "Exit code: 0; 1 if a program does not answer, or none has such ranks; 2 if it was asked wrongly."
 
 #: A rank that has several actors is in the first of these states that one of them is in.
 _STATES = ("dead", "not-answering", "post-mortem", "stopped", "blocked", "running")
@@ -54,7 +53,7 @@ def main(arguments: list[str]) -> int:
         "--seconds", type=seconds_of, default=1.0, metavar="S", help="wait so long for programs that are silent (1)"
     )
     given = parser.parse_args(arguments)
-    return run_to_output("meshrt ps", lambda: _show(given))
+    return run_command("meshrt ps", lambda: _show(given))
 
 
 def _show(given: argparse.Namespace) -> int:
