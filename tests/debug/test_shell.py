@@ -137,6 +137,7 @@ def test_last_lines_of_one_that_runs_and_of_one_that_has_ended(tmp_path: Path) -
 def test_what_follows_is_shown_until_the_program_ends() -> None:
     code = PRINTING + "print('up', flush=True)\ninput()\ntalker.say.call('both', 'more of {rank}').get()\n"
     code += "print('up', flush=True)\ninput()\nproc_mesh(n=1).spawn('late', Talker).get().say.call('new').get()\n"
+    code += "print('up', flush=True)\ninput()\ntalker.say.call('bye').get()\n"
     with (
         another_program(code) as other,
         subprocess.Popen(
@@ -148,15 +149,17 @@ def test_what_follows_is_shown_until_the_program_ends() -> None:
         assert other.stdout is not None
         assert following.stdout is not None
         assert following.stdout.readline() == "[0] rank 0\n"
-        for _ in range(2):
+        lines = []
+        for count in (2, 1, 1):
             other.stdin.write("\n")
             other.stdin.flush()
             assert other.stdout.readline() == "up\n"
+            lines += [following.stdout.readline() for _ in range(count)]
         other.communicate("\n", timeout=WAIT)
         out, err = following.communicate(timeout=WAIT)
-    assert following.returncode == 0
-    lines = out.splitlines()
-    assert [line.partition("] ")[2] for line in lines[:2]] == ["both", "more of 0"]
+    assert (following.returncode, out) == (0, "")
+    # From the second mesh on, a line needs the name of its own.
+    assert lines == ["[0] both\n", "[0] more of 0\n", "[mesh2 0] new\n", "[mesh1 0] bye\n"]
     assert f"the program (pid {other.pid}) has ended" in err
 
 
