@@ -45,7 +45,7 @@ def meshrt(*arguments: str, code: int = 0) -> str:
 
 def ps(*arguments: str, code: int = 0) -> dict[str, Any]:
     """The record of ``ps``."""
-    record = json.loads(meshrt("ps", "--seconds", "20", "--format", "json", *arguments, code=code))
+    record = json.loads(meshrt("ps", "--seconds", "1000", "--format", "json", *arguments, code=code))
     assert (record["version"], record["command"]) == (1, "ps")
     return dict(record)
 
@@ -66,11 +66,11 @@ def test_ranks_are_counted_by_state_and_one_program_that_is_silent_keeps_nobody_
         os.kill(pids[3], signal.SIGKILL)
         with pytest.raises(SupervisionError):
             mesh.slice(hosts=1, gpus=1).pid.call_one().get(WAIT)
-        # It is known to be stopped: nobody waits those twenty seconds for it.
+        # It is known to be stopped: nobody waits for it as long as was said.
         other.send_signal(signal.SIGSTOP)
         try:
             record = ps("-v", code=1)
-            shown = meshrt("ps", "--seconds", "20", code=1)
+            shown = meshrt("ps", "--seconds", "1000", code=1)
         finally:
             other.send_signal(signal.SIGCONT)
         silent = next(program for program in record["programs"] if program["pid"] == other.pid)

@@ -36,6 +36,10 @@ class Recording:
         self._process.send_signal(signal.SIGINT)
         return self.ended()
 
+    def kill(self) -> None:
+        """End it without a chance to say so."""
+        self._process.kill()
+
     def ended(self) -> dict[str, Any]:
         """Wait for its end, and return the file."""
         out, err = self._process.communicate(timeout=WAIT)
@@ -163,4 +167,8 @@ def test_no_file_and_no_harm(tmp_path: Path) -> None:
     assert full.returncode == 1
     assert "out.json cannot be written: File too large" in full.stderr
     assert list(tmp_path.glob("*")) == []
+    with recording(tmp_path / "killed") as killed:
+        assert relay.hooked.call().get(WAIT).values() == [3, 3]
+        killed.kill()
+    assert list((tmp_path / "killed").glob("*")) == []
     wait_until(lambda: relay.hooked.call().get(WAIT).values() == [0, 0], WAIT)
