@@ -14,8 +14,8 @@ a signal, and send up what they have in few messages.
 Hooks of a rank: ``proc_ready`` (once, when it serves), ``endpoint_enter`` / ``endpoint_exit`` / ``endpoint_error``,
 ``raised`` (whatever user code let out, in threads and tasks too),
 ``pulse`` (on the control thread, at each ping of the host agent, about once a second), ``proc_closing``. In any
-process: ``hold_changed`` (deadlines begin or cease to stand still). The plug-ins in `PULSE_PLUGINS` live by the pulse:
-they are loaded at the first ping of a rank instead of on first use.
+process: ``message_sent`` (a call is about to go out), ``hold_changed`` (deadlines begin or cease to stand still). The
+plug-ins in `PULSE_PLUGINS` live by the pulse: they are loaded at the first ping of a rank instead of on first use.
 
 Hooks are optional, typed and synchronous; an empty hook costs one test of an empty list. A hook that fails is reported
 and switched off, and the program goes on; with ``strict`` (the tests) it raises.

@@ -22,7 +22,7 @@ from meshrt.hooks import ActorState, Body, EndpointCall
 
 __all__ = ["BEGUN_BEFORE", "CAPACITY", "NOT_ENDED", "Recorder"]
 
-#: Spans of one rank that wait to be fetched, and calls that it has sent: about 8 MB if all of them do.
+#: Spans of one rank that wait to be fetched, and calls that it has sent: about 10 MB if all of them do.
 CAPACITY = 20_000
 #: What is missing of a span.
 BEGUN_BEFORE, NOT_ENDED = 1, 2

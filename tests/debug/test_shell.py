@@ -17,7 +17,7 @@ from meshrt.inspect.programs import NoProgram, choose
 from meshrt.transport import tools
 from tests.debug.actors import Debugee
 from tests.debug.harness import person
-from tests.support.programs import another_program, environment, run_python
+from tests.support.programs import ROOT, another_program, environment, run_python
 from tests.support.waiting import wait_until
 
 WAIT = 20
@@ -73,6 +73,10 @@ def test_ranks_are_counted_by_state_and_one_program_that_is_silent_keeps_nobody_
             shown = meshrt("ps", "--seconds", "1000", code=1)
         finally:
             other.send_signal(signal.SIGCONT)
+        page = (ROOT / "docs" / "commands.md").read_text()
+        assert all(
+            f'"{key}"' in page for key in {*record, *own(record), *own(record)["meshes"][0]} - {"rows", "left_out"}
+        )
         silent = next(program for program in record["programs"] if program["pid"] == other.pid)
         assert silent["problem"].startswith("does not answer: stopped by a signal; kill -CONT")
         first, second = own(record)["meshes"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -36,8 +37,9 @@ _EPILOG = "Exit code: 0; 1 if a program does not answer, or none has such ranks;
 
 #: A rank that has several actors is in the first of these states that one of them is in.
 _STATES = ("dead", "not-answering", "post-mortem", "stopped", "blocked", "running")
-#: Programs that have ended with a failure, and are named.
+#: So many programs that have ended with a failure are named, of the last day.
 _FAILED = 3
+_DAY = 86400
 _COMMAND = 60
 
 
@@ -185,8 +187,9 @@ def _failed_runs() -> list[dict[str, Any]]:
     ended = [entry for entry in runs() if files.files_of(entry) and not in_use(entry)]
     latest = sorted((path.stat().st_mtime, path) for entry in ended for path in files.files_of(entry)[-1:])
     return [
-        {"program": path.parent.name.rpartition("-")[2], "file": str(path), "time": time, "cause": _cause(path)}
-        for time, path in reversed(latest[-_FAILED:])
+        {"program": path.parent.name.rpartition("-")[2], "file": str(path), "time": when, "cause": _cause(path)}
+        for when, path in reversed(latest[-_FAILED:])
+        if when > time.time_ns() / 1e9 - _DAY
     ]
 
 
