@@ -22,8 +22,8 @@ from meshrt.actor.errors import describe_exception, number_failure, tell_stray
 from meshrt.errors import ProtocolError, RemoteException
 from meshrt.hooks import Raised, hooks
 from meshrt.selection import Shape, Slice
+from meshrt.store.store import encode_result
 from meshrt.transport.link import Link, peer_of
-from meshrt.transport.process import current_runtime
 from meshrt.wire import codec
 from meshrt.wire.frames import Frame, pack_header, split_frames
 from meshrt.wire.messages import ERROR, NO_ERROR, NO_REPLY, RESULT, STORED, error_to_wire
@@ -339,7 +339,7 @@ class Executor:
             return [pack_header(RESULT, [execution.call_id, None])]
         caller = execution.caller
         try:
-            parts, lengths, loans, _ = current_runtime().store.encode(value, "result", lambda: _pid_behind(caller))
+            parts, lengths, loans, _ = encode_result(value, lambda: _pid_behind(caller))
         except KeyboardInterrupt as error:  # raised by the value's own __reduce__
             return self.failed(execution, error)
         except codec.EncodeError as error:
