@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from meshrt.errors import MeshError
 from meshrt.store.mapping import Mapping
 from meshrt.store.ranges import Ranges
 
@@ -22,6 +23,8 @@ __all__ = ["CHUNK", "Arena", "Block", "Chunk", "file_chunk", "memory_chunk"]
 #: Addresses of a chunk, bytes, unless one object needs more. They cost nothing before they are written.
 CHUNK = 256 << 20
 _PAGE = mmap.PAGESIZE
+#: Memory is asked for in multiples of so many bytes, if there is enough.
+_STEP = 2 << 20
 
 
 def memory_chunk(name: str, size: int) -> int:
@@ -121,9 +124,16 @@ class Arena:
         return chunk
 
     def _commit(self, chunk: Chunk, start: int, end: int) -> None:
-        gaps = chunk.committed.missing(start, end)
-        if not gaps:
+        if not chunk.committed.missing(start, end):
             return
+        try:
+            # Ahead of what is needed: asking for every page by itself would take longer than writing it.
+            self._populate(chunk, start, min(chunk.mapping.size, -(-end // _STEP) * _STEP))
+        except (MeshError, OSError):
+            self._populate(chunk, start, end)
+
+    def _populate(self, chunk: Chunk, start: int, end: int) -> None:
+        gaps = chunk.committed.missing(start, end)
         need = sum(right - left for left, right in gaps)
         self._grant(need)
         try:
