@@ -34,6 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("mesh",),
     ("engine",),
     ("inspect",),
+    ("memory",),
     ("failure", "timeline"),
     ("debug",),
     ("cli",),

@@ -18,6 +18,7 @@ from meshrt.inspect.capping import cap
 
 __all__ = [
     "PASSED_ON",
+    "bases",
     "class_name",
     "describe",
     "describe_pretty",
@@ -90,11 +91,16 @@ def module_name(cls: type) -> str:
 
 def stored(cls: type, name: str) -> Any:
     """Return what ``cls`` or one of its bases holds as ``name``, or None; as `class_name`, around the metaclass."""
-    for base in _bases(cls):
+    for base in bases(cls):
         names = type.__dict__["__dict__"].__get__(base)
         if name in names:
             return names[name]
     return None
+
+
+def bases(cls: type) -> tuple[type, ...]:
+    """Return the classes that ``cls`` inherits from, itself first, without asking its metaclass."""
+    return cast("tuple[type, ...]", type.__dict__["__mro__"].__get__(cls))
 
 
 def is_array(value: Any) -> bool:
@@ -111,12 +117,8 @@ class _PassedOver:
         return kind is not None and not issubclass(kind, tuple(PASSED_ON))
 
 
-def _bases(cls: type) -> tuple[type, ...]:
-    return cast("tuple[type, ...]", type.__dict__["__mro__"].__get__(cls))
-
-
 def _names(value: Any) -> list[str]:
-    return [type.__dict__["__name__"].__get__(cls) for cls in _bases(type(value))]
+    return [type.__dict__["__name__"].__get__(cls) for cls in bases(type(value))]
 
 
 def _message(error: BaseException) -> str:

@@ -1,0 +1,122 @@
+"""Memory that Python's own count of an object does not show: arrays, tensors, mapped files.
+
+numpy and torch are looked up where the program has loaded them, and never imported. What is asked of an array is asked
+of numpy's (torch's) own class, so a subclass of the user's is not run.
+"""
+
+from __future__ import annotations
+
+import mmap
+import sys
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any, NamedTuple
+
+from meshrt.inspect.values import bases
+
+__all__ = ["HOST", "MAPPED", "Buffers", "Memory", "Place"]
+
+#: What the memory of the processor is called among devices.
+HOST = "cpu"
+#: ... and that of a mapped file.
+MAPPED = "mmap"
+
+Place = tuple[str, int]
+"""A device, and the address of memory on it: the same for everybody who reaches it."""
+
+
+class Memory(NamedTuple):
+    """What one array holds.
+
+    Attributes:
+        own: Bytes of the object itself.
+        place, size: Memory that it holds and others may hold too; None: that of what it refers to.
+        refers: Further objects that it keeps.
+        unknown: Why more may hang on it than can be seen; "" where nothing does.
+    """
+
+    own: int
+    place: Place | None
+    size: int
+    refers: Iterable[Any]
+    unknown: str = ""
+
+
+class Buffers:
+    """Reads arrays. Made for one snapshot: what the program loads later is not known to it."""
+
+    def __init__(self) -> None:
+        self._array = _class_of("numpy", "ndarray")
+        self._tensor = _class_of("torch", "Tensor")
+        #: Looked up on torch's class, which is where a subclass of the user's cannot have put its own.
+        self._storage: Any = getattr(self._tensor, "untyped_storage", None)
+
+    def kind(self, cls: type) -> str:
+        """Return ``"ndarray"``, ``"tensor"``, ``"mmap"`` or ""."""
+        chain = bases(cls)
+        if mmap.mmap in chain:
+            return "mmap"
+        if self._array is not None and self._array in chain:
+            return "ndarray"
+        if self._tensor is not None and self._tensor in chain:
+            return "tensor"
+        return ""
+
+    def memory(self, kind: str, value: Any) -> Memory:
+        """Return what ``value`` holds, given its `kind`. Raises whatever numpy or torch raise."""
+        if kind == "mmap":
+            size = mmap.mmap.__len__(value)
+            return Memory(object.__sizeof__(value), (MAPPED, id(value)), size, ())
+        return self._of_array(value) if kind == "ndarray" else self._of_tensor(value)
+
+    def facts(self, value: Any) -> dict[str, Any]:
+        """Return shape, dtype and device of an array; {} for what is none. Raises whatever numpy or torch raise."""
+        kind = self.kind(type(value))
+        if kind == "ndarray":
+            shape, dtype = self._get(value, "shape"), self._get(value, "dtype")
+            return {"shape": list(shape), "dtype": str(dtype), "device": HOST}
+        if kind == "tensor":
+            with self._no_dispatch():
+                shape, dtype, device = value.shape, value.dtype, value.device
+            dtype_name = str(dtype).removeprefix("torch.")
+            return {"shape": [int(size) for size in shape], "dtype": dtype_name, "device": str(device)}
+        return {}
+
+    def _get(self, array: Any, name: str) -> Any:
+        return vars(self._array)[name].__get__(array)
+
+    def _of_array(self, array: Any) -> Memory:
+        base, nbytes = self._get(array, "base"), int(self._get(array, "nbytes"))
+        own = int(vars(self._array)["__sizeof__"](array))
+        dtype = self._get(array, "dtype")
+        refers: list[Iterable[Any]] = [self._get(array, "flat")] if dtype.kind == "O" else []
+        unknown = "objects in a structured array" if dtype.hasobject and not refers else ""
+        if base is not None and type(base).__name__ != "PyCapsule":
+            refers.append((base,))
+            return Memory(own, None, 0, chain.from_iterable(refers), unknown)
+        owns = bool(self._get(array, "flags").owndata)
+        address = int(self._get(array, "__array_interface__")["data"][0]) if nbytes else 0
+        # One that does not own its memory may show a part of what somebody else keeps.
+        unknown = unknown if owns else "memory of a library"
+        place = (HOST, address) if nbytes else None
+        return Memory(own - nbytes if owns else own, place, nbytes, chain.from_iterable(refers), unknown)
+
+    def _of_tensor(self, tensor: Any) -> Memory:
+        with self._no_dispatch():
+            held = self._storage(tensor)
+            device, address, size = str(held.device), int(held.data_ptr()), int(held.nbytes())
+        if device == "meta":
+            return Memory(object.__sizeof__(tensor), None, 0, ())
+        return Memory(object.__sizeof__(tensor), (device, address), size, ())
+
+    @staticmethod
+    def _no_dispatch() -> Any:
+        """Keep torch from asking a subclass of its tensor."""
+        return sys.modules["torch"]._C.DisableTorchFunctionSubclass()
+
+
+def _class_of(module: str, name: str) -> type | None:
+    """Return a class of a module that is loaded, without running anything of the module."""
+    loaded = sys.modules.get(module)
+    found = vars(loaded).get(name) if loaded is not None else None
+    return found if isinstance(found, type) else None

@@ -1,0 +1,107 @@
+"""How objects of a class are measured, found out once for each class and without running code of the class."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodDescriptorType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import Any, NamedTuple
+
+from meshrt.inspect.values import bases, module_name
+from meshrt.memory.buffers import Buffers
+
+__all__ = ["ATOMS", "PLAIN", "Kind", "Kinds"]
+
+#: Of these ``sys.getsizeof`` says all, and they refer to nothing.
+ATOMS = frozenset(
+    (int, float, complex, bool, str, bytes, bytearray, type(None), type(...), type(NotImplemented), range)
+)
+#: Of these it says all but what they refer to.
+PLAIN = ATOMS | {list, tuple, dict, set, frozenset}
+
+#: Not part of what a variable holds: they are there anyway, and everything hangs on them.
+_SKIPPED = (type, ModuleType, CodeType, FrameType)
+#: Flags of a class (CPython's Include/object.h).
+_MANAGED_WEAKREF, _MANAGED_DICT, _HEAP, _GC = 1 << 3, 1 << 4, 1 << 9, 1 << 14
+#: Bytes in front of an object that the collector knows, and of one whose attributes or weak references lie there.
+_GC_HEAD = _MANAGED_HEAD = 16
+#: Libraries whose classes show what they hold.
+_KNOWN = ("numpy", "torch")
+
+
+class Kind(NamedTuple):
+    """One class.
+
+    Attributes:
+        how: ``"skip"``, ``"object"``, ``"function"``, or a kind of `Buffers`.
+        sizeof: The count of the built-in class below it, whatever its own ``__sizeof__`` is.
+        head: Bytes in front of the object.
+        attributes: Whether its instance variables lie in an array that nobody counts.
+        is_dict: Whether its objects are dicts.
+        hides: Why its objects may hold more than is seen; "" where they do not.
+    """
+
+    how: str
+    sizeof: Callable[[Any], int] = object.__sizeof__
+    head: int = 0
+    attributes: bool = False
+    is_dict: bool = False
+    hides: str = ""
+
+
+class Kinds:
+    """The classes of one snapshot."""
+
+    def __init__(self) -> None:
+        self.buffers = Buffers()
+        self._known: dict[type, Kind] = {}
+
+    def of(self, cls: type) -> Kind:
+        """Return how objects of ``cls`` are measured."""
+        kind = self._known.get(cls)
+        if kind is None:
+            kind = self._known[cls] = self._find(cls)
+        return kind
+
+    def _find(self, cls: type) -> Kind:
+        chain = bases(cls)
+        if any(skipped in chain for skipped in _SKIPPED):
+            return Kind("skip")
+        if module_name(cls).partition(".")[0] == "meshrt":
+            return Kind("skip")  # handles of the runtime: everything of it hangs on them
+        flags = int(type.__dict__["__flags__"].__get__(cls))
+        head = (_GC_HEAD if flags & _GC else 0) + (_MANAGED_HEAD if flags & (_MANAGED_DICT | _MANAGED_WEAKREF) else 0)
+        sizeof, buffer = _sizeof(chain), self.buffers.kind(cls)
+        if cls is FunctionType:
+            return Kind("function", object.__sizeof__, head)
+        hides = "" if buffer else _hides(chain)
+        # Of what else a container refers to, its variables cannot be told apart.
+        attributes = bool(flags & _MANAGED_DICT) and sizeof is object.__sizeof__
+        return Kind(buffer or "object", sizeof, head, attributes, dict in chain, hides)
+
+
+def _sizeof(chain: tuple[type, ...]) -> Callable[[Any], int]:
+    """Return the ``__sizeof__`` that is written in C: one of the user's may raise, or count something else."""
+    for base in chain:
+        found = type.__dict__["__dict__"].__get__(base).get("__sizeof__")
+        if isinstance(found, MethodDescriptorType | WrapperDescriptorType | BuiltinFunctionType):
+            return found
+    return object.__sizeof__
+
+
+def _hides(chain: tuple[type, ...]) -> str:
+    """Return what to say of a class that C code outside of Python has made: what its objects hold cannot be seen."""
+    for base in chain:
+        if not int(type.__dict__["__flags__"].__get__(base)) & _HEAP:
+            package = module_name(base).partition(".")[0]
+            if package not in sys.stdlib_module_names and package not in _KNOWN:
+                return f"{package} objects do not tell all"
+    return ""

@@ -1,0 +1,90 @@
+"""How many bytes variables hold: one walk for each, within a budget, and what several of them hold together.
+
+A size is *exact* if all was counted. If the budget ended first, or something hides what it holds, what was counted is a
+lower bound, and beside it there may be an *estimate*: what the part that was walked makes of the whole. The three are
+never mixed up: `Size.bytes` is counted, `Size.estimate` is not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from meshrt.memory.kinds import Kinds
+from meshrt.memory.walk import NOBODY, Key, Size, Walk
+
+__all__ = ["Budget", "Size", "Snapshot"]
+
+#: A walk that waits for the GIL ends after so many times its budget.
+_PATIENCE = 5
+
+
+class Budget:
+    """What walks may take.
+
+    Args:
+        seconds: Of a processor: waiting for the GIL is free, up to `_PATIENCE` times as long. None: no limit.
+        objects: Of one walk. None: no limit.
+    """
+
+    def __init__(self, seconds: float | None = None, objects: int | None = None) -> None:
+        self._seconds = seconds
+        self._objects = objects
+        self._begun = time.monotonic()
+        self._used = time.thread_time()
+
+    def part(self, share: float) -> Budget:
+        """Return the budget of one of many walks: ``share`` of the time, at most what is left of it."""
+        if self._seconds is None:
+            return Budget(None, self._objects)
+        return Budget(max(0.0, min(self._seconds * share, self._seconds - self.seconds())), self._objects)
+
+    def seconds(self) -> float:
+        """Return how long the calling thread has used a processor for it."""
+        return time.thread_time() - self._used
+
+    def ended(self, objects: int = 0) -> bool:
+        """Whether nothing is left, after so many objects."""
+        if self._objects is not None and objects >= self._objects:
+            return True
+        if self._seconds is None:
+            return False
+        return self.seconds() >= self._seconds or time.monotonic() - self._begun >= self._seconds * _PATIENCE
+
+
+class Snapshot:
+    """Measures variables of one process, one after another, and remembers what they have reached. One thread.
+
+    Args:
+        stop: Objects that are not walked into, beside those that never are: each actor is one, as its variables are
+            measured one by one.
+    """
+
+    def __init__(self, stop: Iterable[Any] = ()) -> None:
+        self._kinds = Kinds()
+        self._stop = list(stop)  # kept: while they live, nothing else has their identity
+        #: Who has reached an object first that not only one other object refers to.
+        self._holders: dict[Key, int] = dict.fromkeys(map(id, self._stop), NOBODY)
+        self._sizes: list[Size] = []
+
+    def measure(self, value: Any, budget: Budget | None = None) -> Size:
+        """Return what ``value`` holds."""
+        ended = (budget or Budget()).ended
+        size = Walk(self._kinds, self._holders, len(self._sizes)).run(value, ended)
+        self._sizes.append(size)
+        return size
+
+    def unique(self) -> int:
+        """Return the bytes of all that was counted, each once."""
+        return sum(size.bytes - sum(size.shared.values()) for size in self._sizes)
+
+    def sharers(self, least: int) -> list[list[int]]:
+        """Return for each variable, by its number, with which others it shares ``least`` bytes or more."""
+        found: list[list[int]] = [[] for _ in self._sizes]
+        for number, size in enumerate(self._sizes):
+            for holder, shared in size.shared.items():
+                if shared >= least:
+                    found[number].append(holder)
+                    found[holder].append(number)
+        return found

@@ -1,0 +1,308 @@
+"""The walk over everything that one variable reaches.
+
+It goes through ``gc.get_referents``, from a list of its own instead of by recursion, and counts each object once. It
+runs no code of the user's: no ``__sizeof__``, no property, no ``__getattr__``. What is there anyway is left out
+(modules, classes, code, stack frames, the runtime), and arrays are counted by the memory that they hold, once for each
+owner, however many views show it.
+
+`SLICE` objects at a time: then it looks at its budget, and lets go of the GIL.
+
+An object that has one reference was reached through that one, and cannot be reached again: most of a large container
+are of that kind, and only the others are remembered. What a variable reaches that an earlier one has reached is shared
+with it, and so is everything below.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from gc import get_referents
+from itertools import chain, filterfalse, islice
+from sys import getrefcount, getsizeof
+from types import FunctionType
+from typing import Any
+
+from meshrt.inspect.values import class_name
+from meshrt.memory.buffers import HOST, MAPPED, Memory, Place
+from meshrt.memory.kinds import ATOMS, PLAIN, Kind, Kinds
+
+__all__ = ["NOBODY", "SLICE", "Key", "Size", "Walk"]
+
+SLICE = 4096
+#: Small containers of so many bytes together are asked for what they refer to at once.
+_TOGETHER = 256 * SLICE
+#: A container of so many bytes is gone through where it lies, without a copy.
+_LARGE = 8 * SLICE
+_POINTER = 8
+#: The number of no variable.
+NOBODY = -1
+
+Key = int | Place
+"""An object, by its identity; or memory of an array."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a variable holds.
+
+    Attributes:
+        bytes: What was counted, in the memory of the processor.
+        objects: How many objects that were.
+        exact: Whether that is all; otherwise it holds at least as much.
+        estimate: How many bytes it may be; None where it is exact, or nothing can be said.
+        why: Why it is not exact: ``"budget"``, or what hides its memory.
+        devices: Bytes in the memory of other devices, by device.
+        shared: Those of ``bytes`` that an earlier variable has reached, by its number.
+    """
+
+    bytes: int
+    objects: int
+    exact: bool = True
+    estimate: int | None = None
+    why: str = ""
+    devices: dict[str, int] = field(default_factory=dict)
+    shared: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Part:
+    """Objects that are still to be looked at.
+
+    Attributes:
+        holder: The variable that has reached what refers to them.
+        alone: What ``getrefcount`` says of one of them that nothing else refers to; 0: one may come twice all the same.
+        kept: Lives for as long as they are looked at, as ``alone`` counts it.
+        total: How many there are; 0: not known.
+        done: How many of them were looked at.
+        before: Bytes that had been counted before the first of them.
+    """
+
+    items: Iterator[Any]
+    holder: int
+    alone: int
+    kept: Any = None
+    total: int = 0
+    done: int = 0
+    before: int = 0
+
+
+class Walk:
+    """One variable.
+
+    Args:
+        holders: Who has reached what first; the walk adds what it reaches.
+        number: Of this variable.
+    """
+
+    def __init__(self, kinds: Kinds, holders: dict[Key, int], number: int) -> None:
+        self._kinds = kinds
+        self._holders = holders
+        self._number = number
+        #: What others had reached first, and this walk now too.
+        self._again: set[Key] = set()
+        self._parts: list[_Part] = []
+        self._bytes = 0
+        self._objects = 0
+        self._devices: dict[str, int] = {}
+        self._shared: dict[int, int] = {}
+        self._why = ""
+
+    def run(self, value: Any, ended: Callable[[int], bool]) -> Size:
+        """Walk until all is counted, or ``ended``, which is asked with the number of objects so far."""
+        root = (value,)
+        self._push(iter(root), NOBODY, kept=root)
+        estimate = None
+        while self._parts:
+            part = self._parts[-1]
+            try:
+                items = list(islice(part.items, SLICE))
+            except RuntimeError:  # another thread has changed it
+                items, self._why = [], self._why or "changed meanwhile"
+            part.done += len(items)
+            if len(items) < SLICE:
+                self._parts.pop()
+            self._look(items, part)
+            del items
+            if self._parts and ended(self._objects):
+                estimate, self._why = self._estimate(), "budget"
+                break
+            time.sleep(0)  # whoever waits for the GIL has it now
+        exact = not self._why
+        return Size(self._bytes, self._objects, exact, estimate, self._why, self._devices, self._shared)
+
+    def _push(
+        self, items: Iterator[Any], holder: int, *, kept: Any = None, total: int = 0, twice: bool = False
+    ) -> None:
+        alone = 0 if twice else _ALONE + (kept is not None)
+        self._parts.append(_Part(items, holder, alone, kept, total, 0, self._bytes))
+
+    def _look(self, items: list[Any], part: _Part) -> None:
+        """Take those that this walk has not met."""
+        counts = list(map(getrefcount, items))
+        alone = part.alone
+        if counts and max(counts) > alone:
+            others = [each for each, count in zip(items, counts, strict=True) if count > alone]
+            items = [each for each, count in zip(items, counts, strict=True) if count <= alone]
+            self._meet(dict(zip(map(id, others), others, strict=True)), part.holder)
+        if items:
+            self._take(items, part.holder)
+
+    def _meet(self, found: dict[int, Any], holder: int) -> None:
+        """Take those of ``found``, to which several refer, that this walk has not met."""
+        holders = self._holders
+        new = list(filterfalse(holders.__contains__, found))
+        if len(new) < len(found):
+            earlier: dict[int, list[Any]] = {}
+            for key, each in found.items():
+                first = holders.get(key, NOBODY)
+                if first not in (NOBODY, self._number) and key not in self._again:
+                    self._again.add(key)
+                    earlier.setdefault(first, []).append(each)
+            for first, objects in earlier.items():
+                self._take(objects, first)
+        if new:
+            holders.update(dict.fromkeys(new, self._number))
+            self._take(list(map(found.__getitem__, new)), holder)
+
+    def _take(self, objects: list[Any], holder: int) -> None:
+        """Count objects, and put what they refer to on the list."""
+        classes = set(map(type, objects))
+        if classes <= PLAIN:
+            self._take_plain(objects, holder, classes)
+            return
+        by_class: dict[type, list[Any]] = {}
+        for each in objects:
+            by_class.setdefault(type(each), []).append(each)
+        plain = [each for cls, members in by_class.items() if cls in PLAIN for each in members]
+        if plain:
+            self._take_plain(plain, holder, classes & PLAIN)
+        for cls, members in by_class.items():
+            if cls not in PLAIN:
+                self._take_kind(self._kinds.of(cls), members, holder)
+
+    def _take_plain(self, objects: list[Any], holder: int, classes: set[type]) -> None:
+        if len(classes) == 1:  # a third of the time that getsizeof takes
+            kind = self._kinds.of(next(iter(classes)))
+            sizes, head = list(map(kind.sizeof, objects)), kind.head
+        else:
+            sizes, head = list(map(getsizeof, objects)), 0
+        total = sum(sizes) + head * len(objects)
+        self._count(total, len(objects), holder)
+        if classes <= ATOMS:
+            return
+        if max(sizes) > _LARGE:
+            for each, size in zip(objects, sizes, strict=True):
+                if size > _LARGE and type(each) in _CONTAINERS:
+                    items, length = _CONTAINERS[type(each)](each)
+                    self._push(items, holder, total=length)
+            objects = [each for each, size in zip(objects, sizes, strict=True) if size <= _LARGE]
+            total = sum(size for size in sizes if size <= _LARGE)
+        if dict in classes:
+            self._refer_dicts([each for each in objects if type(each) is dict], holder)
+            objects = [each for each in objects if type(each) is not dict]
+        if total <= _TOGETHER:
+            referents = get_referents(*objects)
+            self._push(iter(referents), holder, kept=referents, total=len(referents))
+        else:
+            length = sum(len(each) for each in objects if type(each) in _CONTAINERS)
+            self._push(chain.from_iterable(map(get_referents, objects)), holder, total=length)
+
+    def _refer_dicts(self, objects: list[dict[Any, Any]], holder: int) -> None:
+        # Of a dict that has strings as keys, the collector is told of the values only.
+        self._push(chain(chain.from_iterable(objects), _values(objects)), holder, total=2 * sum(map(len, objects)))
+
+    def _take_kind(self, kind: Kind, objects: list[Any], holder: int) -> None:
+        """Take objects of one class that is not plain."""
+        if kind.how == "skip":
+            return
+        self._why = self._why or kind.hides
+        if kind.how not in ("object", "function"):
+            for each in objects:
+                self._take_buffer(kind, each, holder)
+            return
+        self._count(sum(map(kind.sizeof, objects)) + kind.head * len(objects), len(objects), holder)
+        if kind.how == "function":
+            self._push(chain.from_iterable(map(_held_by_function, objects)), holder)
+        elif kind.attributes:
+            referents = [get_referents(each) for each in objects]
+            for held in referents:
+                self._count_attributes(held, holder)
+            self._push(chain.from_iterable(referents), holder, kept=referents, twice=kind.is_dict)
+        else:
+            self._push(chain.from_iterable(map(get_referents, objects)), holder, twice=kind.is_dict)
+        if kind.is_dict:
+            self._push(chain.from_iterable(map(dict.__iter__, objects)), holder, twice=True)
+
+    def _count_attributes(self, referents: list[Any], holder: int) -> None:
+        """Count the array in which an instance has its variables: no count of Python's has it."""
+        if len(referents) != 2 or type(referents[0]) is not dict:  # or else they have become a dict
+            self._count(_POINTER * (len(referents) - 1), 0, holder)  # one is its class
+
+    def _take_buffer(self, kind: Kind, each: Any, holder: int) -> None:
+        try:
+            memory = self._kinds.buffers.memory(kind.how, each)
+        except Exception as error:  # closed, or without memory that one could ask for
+            why = f"a {class_name(each)} does not tell: {class_name(error)}"
+            memory = Memory(kind.sizeof(each), None, 0, (), why)
+        self._why = self._why or memory.unknown
+        self._count(memory.own + kind.head, 1, holder)
+        self._push(chain(memory.refers, get_referents(each)), holder)
+        place = memory.place
+        if place is None or place in self._again or self._holders.get(place) == self._number:
+            return
+        if place in self._holders:
+            self._again.add(place)
+            holder = self._holders[place]
+        else:
+            self._holders[place] = self._number
+        if place[0] in (HOST, MAPPED):
+            self._count(memory.size, 0, holder)
+        else:
+            self._devices[place[0]] = self._devices.get(place[0], 0) + memory.size
+
+    def _count(self, size: int, objects: int, holder: int) -> None:
+        self._bytes += size
+        self._objects += objects
+        if holder != NOBODY:
+            self._shared[holder] = self._shared.get(holder, 0) + size
+
+    def _estimate(self) -> int | None:
+        """Return what the part that was walked makes of the whole, by the outermost container that is known in length.
+
+        What is as far outside, and of unknown length, is left out.
+        """
+        for part in self._parts:
+            if part.total > part.done > 0:
+                each = (self._bytes - part.before) / part.done
+                return round(self._bytes + each * (part.total - part.done))
+        return None
+
+
+def _values(objects: list[dict[Any, Any]]) -> Iterator[Any]:
+    return chain.from_iterable(map(dict.values, objects))
+
+
+def _held_by_function(function: FunctionType) -> list[Any]:
+    """Return what belongs to a function: its defaults, its closure, its attributes; not its module."""
+    elsewhere = (id(function.__globals__), id(function.__builtins__))
+    return [each for each in get_referents(function) if id(each) not in elsewhere]
+
+
+def _references_of_one_alone() -> int:
+    """Return what ``getrefcount`` says in `Walk._look` of an object that one container refers to."""
+    container: list[Any] = [[] for _ in range(2)]
+    items = list(islice(iter(container), SLICE))
+    return max(list(map(getrefcount, items)))
+
+
+_ALONE = _references_of_one_alone()
+
+#: How large containers are gone through: their elements, and how many they are.
+_CONTAINERS: dict[type, Callable[[Any], tuple[Iterator[Any], int]]] = {
+    list: lambda each: (iter(each), len(each)),
+    tuple: lambda each: (iter(each), len(each)),
+    dict: lambda each: (chain(each, each.values()), 2 * len(each)),
+    set: lambda each: (iter(each), len(each)),
+    frozenset: lambda each: (iter(each), len(each)),
+}

@@ -1,0 +1,248 @@
+"""What variables hold: each object once, arrays by their memory, within a budget, and running nothing of the user's."""
+
+from __future__ import annotations
+
+import array
+import collections
+import mmap
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from gc import get_referents
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshrt.memory import walk
+from meshrt.memory.sizing import Budget, Size, Snapshot
+
+MIB = 1 << 20
+
+
+def measure(value: Any, budget: Budget | None = None) -> Size:
+    return Snapshot().measure(value, budget)
+
+
+def counted(*roots: Any) -> int:
+    """Count the slow and plain way: every object once, without classes and modules."""
+    seen: dict[int, Any] = {}
+    todo = list(roots)
+    while todo:
+        each = todo.pop()
+        if id(each) not in seen and not isinstance(each, type | types.ModuleType):
+            seen[id(each)] = each
+            todo += get_referents(each)
+            if isinstance(each, dict):
+                todo += each  # the collector is not told of keys that are strings
+    return sum(map(sys.getsizeof, seen.values()))
+
+
+def near(size: Size, expected: int, slack: int = 2000) -> bool:
+    return size.exact and size.estimate is None and expected <= size.bytes <= expected + slack
+
+
+class Plain:
+    def __init__(self, **values: Any) -> None:
+        vars(self).update(values)
+
+    def method(self) -> None: ...
+
+
+class Attributes:
+    def __init__(self) -> None:
+        self.a, self.b, self.c = 1, 2, 3
+
+
+class Slots:
+    __slots__ = ("data", "other")
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+
+class OwnList(list[Any]):
+    def __len__(self) -> int:
+        raise AssertionError("asked for its length")
+
+    def __iter__(self) -> Iterator[Any]:
+        raise AssertionError("gone through")
+
+
+class Hostile(dict[Any, Any]):
+    touched: ClassVar[list[str]] = []
+
+    def __init__(self) -> None:
+        super().__init__()
+        dict.__setitem__(self, "kept", bytearray(MIB))
+
+    def __getattribute__(self, name: str) -> Any:
+        Hostile.touched.append(name)
+        raise RuntimeError(name)
+
+    def __sizeof__(self) -> int:
+        Hostile.touched.append("__sizeof__")
+        raise RuntimeError("no size")
+
+
+json_like = st.recursive(
+    st.none() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5) | st.binary(max_size=5),
+    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=30,
+)
+
+
+@given(json_like)
+def test_plain_data_is_counted_to_the_byte(value: Any) -> None:
+    size = measure(value)
+    assert (size.bytes, size.exact) == (counted(value), True)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [[x] for x in range(20_000)],
+        [[5.5] * 1000] * 1000,
+        {str(n): {n, n + 0.5} for n in range(20_000)},
+        tuple([float(n) for n in range(m)] for m in range(300)),
+        [collections.deque([n, [n]]) for n in range(1000)],
+        [collections.defaultdict(list, {f"{n}": [n], n / 7: f"v{n}"}) for n in range(1000)],
+        [collections.Counter({f"{n}": n}) for n in range(1000)],
+        array.array("d", range(1000)),
+        [bytearray(1000)] * 3,
+    ],
+    ids=["nested", "the same one", "dict of sets", "ragged", "deques", "defaultdicts", "counters", "array", "buffers"],
+)
+def test_containers_are_counted_to_the_byte(value: Any) -> None:
+    assert measure(value).bytes == counted(value)
+
+
+def test_arrays_count_by_the_memory_that_they_hold() -> None:
+    big = np.ones(MIB, dtype=np.uint8)
+    assert near(measure([1, [big]]), MIB)
+    assert near(measure({"a": big, "view": big[:10], "again": [big[5:].reshape(-1, 1)]}), MIB)
+    assert near(measure({name: np.ones(MIB // 8) for name in "ab"}), 2 * MIB)
+    assert near(measure(big[:10]), MIB), "a view of ten elements keeps all of them"
+    assert near(measure(np.frombuffer(bytearray(MIB), dtype=np.uint8)), MIB)
+    assert near(measure(memoryview(bytearray(MIB))[10:20]), MIB)
+    assert near(measure(np.array([bytearray(MIB), None], dtype=object)), MIB)
+    assert near(measure(np.ones(MIB, dtype=np.uint8).view(type("Own", (np.ndarray,), {}))), MIB)
+    with mmap.mmap(-1, MIB) as mapped:
+        assert near(measure([mapped, np.frombuffer(mapped, dtype=np.uint8)]), MIB)
+    closed = measure(mapped)
+    assert not closed.exact and "mmap does not tell" in closed.why
+
+
+def test_objects_are_walked_into() -> None:
+    held = bytearray(MIB)
+    assert near(measure(Plain(a=1, b=[held])), MIB)
+    assert near(measure(Slots(held)), MIB)
+    own = OwnList([held, held])
+    own.extra = np.ones(MIB // 8)  # type: ignore[attr-defined]
+    assert near(measure(own), 2 * MIB)
+    with_a_cycle: list[Any] = [held]
+    with_a_cycle.append({"me": with_a_cycle})
+    assert near(measure(with_a_cycle), MIB)
+
+    another = np.ones(MIB // 8)
+
+    def function(one: Any = held, *, other: Any = (another,)) -> Any:
+        return closed_over
+
+    closed_over = bytes(MIB)
+    assert near(measure(function), 3 * MIB)
+    assert near(measure(Plain(f=held).method), MIB)
+    waiting = (each for each in [held])
+    assert near(measure(waiting), MIB)
+
+
+def test_what_is_there_anyway_is_left_out() -> None:
+    assert measure(sys).bytes == measure(Plain).bytes == 0
+    assert measure([sys, Plain, np, measure.__code__]).bytes < 200
+    assert measure(lambda: None).bytes < 500, "the module of a function is not its own"
+    actor = Plain(held=bytearray(MIB))
+    assert Snapshot(stop=[actor]).measure([actor.method]).bytes < 1000
+
+
+def test_nothing_of_the_users_is_run() -> None:
+    value = Hostile()
+    Hostile.touched.clear()
+    assert near(measure([value]), MIB)
+    assert Hostile.touched == []
+
+
+def test_attributes_count_though_python_does_not_count_them() -> None:
+    many = [Attributes() for _ in range(1000)]
+    assert measure(many).bytes == counted(many) + 1000 * 3 * 8
+
+
+def test_what_several_hold_is_known() -> None:
+    snapshot = Snapshot()
+    common = [bytearray(MIB), [[n] for n in range(1000)]]
+    deep = counted(common)
+    first = snapshot.measure({"a": common, "own": bytearray(10)})
+    second = snapshot.measure([common])
+    third = snapshot.measure(bytearray(500))
+    assert first.shared == {} and second.shared == {0: deep} and third.shared == {}
+    assert second.bytes == counted([common])
+    assert snapshot.unique() == first.bytes + second.bytes + third.bytes - deep
+    assert snapshot.sharers(1000) == [[1], [0], []] and snapshot.sharers(2 * MIB) == [[], [], []]
+    view = np.ones(MIB, dtype=np.uint8)
+    snapshot = Snapshot()
+    snapshot.measure(view[:5]), snapshot.measure([view[10:]])
+    assert MIB < snapshot.unique() < MIB + 1000 and snapshot.sharers(MIB) == [[1], [0]]
+
+
+@pytest.mark.parametrize("budget", [Budget(0.0), Budget(objects=10_000)], ids=["time", "objects"])
+@pytest.mark.parametrize(
+    "make", [lambda: list(range(10**6)), lambda: dict.fromkeys(range(10**6))], ids=["list", "dict"]
+)
+def test_the_budget_holds_on_one_flat_container(make: Any, budget: Budget) -> None:
+    value = make()
+    size = measure(value, budget)
+    assert not size.exact and size.why == "budget"
+    assert size.objects <= 10_000 + walk.SLICE
+    assert sys.getsizeof(value) <= size.bytes < counted(value)
+
+
+def test_an_estimate_is_told_beside_the_lower_bound() -> None:
+    value = [[float(n)] for n in range(100_000)]
+    size = measure(value, Budget(objects=20_000))
+    assert size.estimate is not None and size.bytes < counted(value) / 2
+    assert 0.8 < size.estimate / counted(value) < 1.2
+    nested = [[float(n) for n in range(1000)] for _ in range(1000)]
+    size = measure(nested, Budget(objects=100_000))
+    assert size.estimate is not None and 0.5 < size.estimate / counted(nested) < 2
+
+
+def test_a_budget_is_shared_out() -> None:
+    whole = Budget(1000.0, objects=7)
+    assert not whole.part(0.1).ended(6) and whole.part(0.1).ended(7)
+    assert Budget(0.0).part(0.5).ended() and not Budget().part(0.1).ended(10**9)
+
+
+def test_the_gil_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(walk, "time", types.SimpleNamespace(sleep=pauses.append))
+    measure(list(range(10 * walk.SLICE)))
+    assert len(pauses) > 10 and set(pauses) == {0}
+
+
+def test_a_container_that_changes_meanwhile_is_a_lower_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    changing = dict.fromkeys(range(50_000))
+    monkeypatch.setattr(walk, "time", types.SimpleNamespace(sleep=lambda _: changing.update({len(changing): None})))
+    size = measure(changing)
+    assert not size.exact and size.why == "changed meanwhile" and size.bytes >= sys.getsizeof({})
+
+
+def test_a_library_that_hides_its_memory_makes_a_lower_bound() -> None:
+    msgpack = pytest.importorskip("msgpack._cmsgpack")
+    size = measure([msgpack.Packer()])
+    assert not size.exact and "msgpack" in size.why
+
+
+def test_locks_and_threads_are_no_obstacle() -> None:
+    assert measure([threading.Lock(), threading.current_thread(), iter([1]), range(5), 1j, ...]).bytes > 0
