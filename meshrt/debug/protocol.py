@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from meshrt.inspect.duration import since
+
 __all__ = [
     "ABORTED",
     "BREAKS",

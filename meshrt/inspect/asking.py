@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meshrt.hooks import Body, Gathered, Group, RootServices
-from meshrt.inspect import silence
+from meshrt.inspect.faults import silence
 
 __all__ = ["gather_all", "texts_of", "why_silent"]
 
