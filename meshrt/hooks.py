@@ -12,7 +12,7 @@ message to each host agent; the agents ask their ranks, group equal answers, ask
 a signal, and send up what they have in few messages.
 
 Hooks of a rank: ``proc_ready`` (once, when it serves), ``endpoint_enter`` / ``endpoint_exit`` / ``endpoint_error``,
-``raised`` (whatever user code let out, in threads and tasks too),
+``raised`` (whatever user code let out, in threads and tasks too), ``variables`` (who holds memory),
 ``pulse`` (on the control thread, at each ping of the host agent, about once a second), ``proc_closing``. In any
 process: ``message_sent`` (a call is about to go out), ``hold_changed`` (deadlines begin or cease to stand still). The
 plug-ins in `PULSE_PLUGINS` live by the pulse: they are loaded at the first ping of a rank instead of on first use.
@@ -50,11 +50,13 @@ __all__ = [
     "Gathered",
     "Group",
     "Hooks",
+    "Measured",
     "PendingCall",
     "Raised",
     "RankServices",
     "RootServices",
     "ToolClient",
+    "Variable",
     "Waited",
     "hooks",
     "import_plugins",
@@ -71,6 +73,7 @@ Answer = Callable[[Body | None, str], None]
 PLUGINS: dict[str, tuple[str, str]] = {
     "debug": ("meshrt.debug.rank.debugger", "meshrt.debug.broker.broker"),
     "inspect": ("meshrt.inspect.rank", "meshrt.inspect.root"),
+    "memory": ("meshrt.memory.rank", "meshrt.memory.root"),
     "failure": ("meshrt.failure.rank", "meshrt.failure.root"),
     "timeline": ("meshrt.timeline.rank", "meshrt.timeline.root"),
 }
@@ -166,6 +169,23 @@ class ActorState:
 
 
 @dataclass(frozen=True, slots=True)
+class Variable:
+    """What user code holds by a name.
+
+    Attributes:
+        actor: The actor that it belongs to.
+        kind: ``"attribute"`` of the actor's object, ``"class"`` (an attribute of its class), ``"global"`` (of the
+            class' module), or ``"local"`` of a stack frame that stands in the debugger.
+        where: How a person writes it: ``"self.x"``, ``"Trainer.cache"``, ``"train.CACHE"``, ``"step() batch"``.
+    """
+
+    actor: str
+    kind: str
+    where: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """Ranks of one mesh with the same answer.
 
@@ -190,6 +210,23 @@ class Gathered:
 
     groups: list[Group]
     done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How much memory processes have, in bytes, as their host agents read it in ``/proc``.
+
+    Attributes:
+        ranks: By mesh and base rank: ``{"state" (the kernel's letter), "rss", "peak", "anonymous", "file", "shmem",
+            "swap", "pss", "shared", "private"}``. A rank that is gone is missing; the last three may not have come in
+            time.
+        agents: The same of host agents, by host, with ``"pid"`` and ``"node"``.
+        silent: Hosts whose agent has not answered in time.
+    """
+
+    ranks: dict[tuple[str, int], dict[str, Any]]
+    agents: dict[str, dict[str, Any]]
+    silent: list[str]
 
 
 class RankServices(Protocol):
@@ -358,6 +395,14 @@ class RootServices(Protocol):
     def leave_gather(self, number: int) -> None:
         """Want no more reports of a gather; a no-op when it is done."""
 
+    def measure(self, targets: Mapping[str, Sequence[int]], seconds: float) -> Awaitable[Measured]:
+        """Have host agents read how much memory their ranks have; no rank is asked.
+
+        Args:
+            targets: Base ranks, by mesh id.
+            seconds: After so long it is done with what has come.
+        """
+
     #: The numbers of the failures that nobody was told of, and nobody has handled.
     unseen: deque[str]
     #: When somebody was first given an error that says that a process is gone, monotonic ns: (mesh id, base rank, pid).
@@ -365,6 +410,9 @@ class RootServices(Protocol):
 
     def held(self) -> bool:
         """Whether a person holds a rank: deadlines stand still."""
+
+    def holds(self, mesh_id: str, rank: int) -> bool:
+        """Whether a person holds this rank."""
 
     def call_soon(self, function: Callable[[], None]) -> None:
         """Run ``function`` on the root's loop. Any thread."""
@@ -407,6 +455,9 @@ class Hooks:
         self.signalled: list[Callable[[FrameType | None], None]] = []
         #: Any process, on the thread that calls: a call is about to be sent; gets its number in this process.
         self.message_sent: list[Callable[[int], None]] = []
+        #: Rank side, on a thread of the runtime: who holds memory of which the memory view tells. What they return is
+        #: read at once, and not kept.
+        self.variables: list[Callable[[], Iterable[Variable]]] = []
         #: Root side, on a thread of the script: a call was sent.
         self.call_sent: list[Callable[[PendingCall], None]] = []
         #: Any process, any thread: deadlines stand still from now on (True), or go on (False).
@@ -446,6 +497,7 @@ class Hooks:
             self.proc_closing,
             self.pulse,
             self.signalled,
+            self.variables,
             self.hold_changed,
         ):
             functions.clear()

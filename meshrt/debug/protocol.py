@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from meshrt.inspect.duration import since
 
 __all__ = [
     "ABORTED",

@@ -25,6 +25,7 @@ from meshrt.host import osutil
 from meshrt.host.child import Birth, Child
 from meshrt.host.dumps import Dumps
 from meshrt.host.gather import Gathers
+from meshrt.host.memory import Measures
 from meshrt.host.oom import OutOfMemory
 from meshrt.host.output import Stream
 from meshrt.host.pulse import STACK_SIGNAL, Pulse
@@ -81,6 +82,7 @@ class Agent:
             "ping": lambda _message: self._root.tell({"t": "pong"}),
             "gather": self._on_gather,
             "ungather": self._gathers.leave,
+            "memory": Measures(self._children, self._root.tell, self._later).begin,
         }
         #: Requests to start ranks of which the last message is still to come, by mesh.
         self._incomplete: dict[str, list[dict[str, Any]]] = {}

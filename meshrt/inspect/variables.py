@@ -11,7 +11,7 @@ from meshrt.hooks import Body
 from meshrt.inspect.capping import cap
 from meshrt.inspect.values import class_name, describe, is_array, module_name, safe_text, stored
 
-__all__ = ["Variables"]
+__all__ = ["Variables", "attributes"]
 
 #: Characters of one value.
 _VALUE_MAX = 2000
@@ -37,16 +37,16 @@ class Variables(reprlib.Repr):
             first: Names, also those of attributes (``"self.store"``).
         """
         variables = {str(name): value for name, value in list(frame.f_locals.items())}
-        attributes = {
+        inside = {
             f"{name}.{attribute}": inner
             for name, value in variables.items()
             if name not in hidden and self.opens(value)
-            for attribute, inner in _attributes(value)
+            for attribute, inner in attributes(value)[:_MOST_ATTRIBUTES]
         }
-        found = variables | attributes
+        found = variables | inside
         texts: Body = {}
         # If something has to be left out, it is what somebody else is less likely to look for.
-        for name in sorted(found, key=lambda name: (name not in first, name in attributes)):
+        for name in sorted(found, key=lambda name: (name not in first, name in inside)):
             if name in hidden:
                 texts[name] = ""
             else:
@@ -82,10 +82,10 @@ class Variables(reprlib.Repr):
         return cap(safe_text(x), self.maxother)
 
 
-def _attributes(value: Any) -> list[tuple[str, Any]]:
+def attributes(value: Any) -> list[tuple[str, Any]]:
     """Return the instance variables of ``value``, without asking its class for them."""
     try:
         found = object.__getattribute__(value, "__dict__")
-        return [(str(name), inner) for name, inner in list(found.items())[:_MOST_ATTRIBUTES]]
+        return [(str(name), inner) for name, inner in list(found.items())]
     except BaseException:
         return []  # slots, or a property of that name

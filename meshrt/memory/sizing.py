@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from meshrt.memory.kinds import Kinds
-from meshrt.memory.walk import NOBODY, Key, Size, Walk
+from meshrt.memory.walk import BUDGET, NOBODY, Key, Size, Walk
 
 __all__ = ["Budget", "Size", "Snapshot"]
 
@@ -67,13 +67,27 @@ class Snapshot:
         #: Who has reached an object first that not only one other object refers to.
         self._holders: dict[Key, int] = dict.fromkeys(map(id, self._stop), NOBODY)
         self._sizes: list[Size] = []
+        #: The walks that a budget has ended.
+        self._open: dict[int, Walk] = {}
 
     def measure(self, value: Any, budget: Budget | None = None) -> Size:
-        """Return what ``value`` holds."""
-        ended = (budget or Budget()).ended
-        size = Walk(self._kinds, self._holders, len(self._sizes)).run(value, ended)
-        self._sizes.append(size)
-        return size
+        """Return what ``value`` holds: the next variable."""
+        number = len(self._sizes)
+        self._open[number] = Walk(self._kinds, self._holders, number, value)
+        self._sizes.append(Size(0, 0))
+        return self.go_on(number, budget)
+
+    def go_on(self, number: int, budget: Budget | None = None) -> Size:
+        """Go on with a variable that the budget has ended; returns what is known then."""
+        if number in self._open:
+            size = self._sizes[number] = self._open[number].go_on((budget or Budget()).ended)
+            if size.why != BUDGET:
+                del self._open[number]
+        return self._sizes[number]
+
+    def unfinished(self) -> list[int]:
+        """Return the variables that a budget has ended."""
+        return list(self._open)
 
     def unique(self) -> int:
         """Return the bytes of all that was counted, each once."""

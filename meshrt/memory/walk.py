@@ -14,6 +14,7 @@ with it, and so is everything below.
 
 from __future__ import annotations
 
+import builtins
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from meshrt.inspect.values import class_name
 from meshrt.memory.buffers import HOST, MAPPED, Memory, Place
 from meshrt.memory.kinds import ATOMS, PLAIN, Kind, Kinds
 
-__all__ = ["NOBODY", "SLICE", "Key", "Size", "Walk"]
+__all__ = ["BUDGET", "NOBODY", "SLICE", "Key", "Size", "Walk"]
 
 SLICE = 4096
 #: Small containers of so many bytes together are asked for what they refer to at once.
@@ -35,6 +36,8 @@ _TOGETHER = 256 * SLICE
 #: A container of so many bytes is gone through where it lies, without a copy.
 _LARGE = 8 * SLICE
 _POINTER = 8
+#: Why a size is no exact one: the walk was ended.
+BUDGET = "budget"
 #: The number of no variable.
 NOBODY = -1
 
@@ -51,7 +54,7 @@ class Size:
         objects: How many objects that were.
         exact: Whether that is all; otherwise it holds at least as much.
         estimate: How many bytes it may be; None where it is exact, or nothing can be said.
-        why: Why it is not exact: ``"budget"``, or what hides its memory.
+        why: Why it is not exact: `BUDGET`, or what hides its memory.
         devices: Bytes in the memory of other devices, by device.
         shared: Those of ``bytes`` that an earlier variable has reached, by its number.
     """
@@ -93,9 +96,10 @@ class Walk:
     Args:
         holders: Who has reached what first; the walk adds what it reaches.
         number: Of this variable.
+        value: What it holds.
     """
 
-    def __init__(self, kinds: Kinds, holders: dict[Key, int], number: int) -> None:
+    def __init__(self, kinds: Kinds, holders: dict[Key, int], number: int, value: Any) -> None:
         self._kinds = kinds
         self._holders = holders
         self._number = number
@@ -106,30 +110,31 @@ class Walk:
         self._objects = 0
         self._devices: dict[str, int] = {}
         self._shared: dict[int, int] = {}
-        self._why = ""
-
-    def run(self, value: Any, ended: Callable[[int], bool]) -> Size:
-        """Walk until all is counted, or ``ended``, which is asked with the number of objects so far."""
+        #: Why more may hang on what was counted than can be seen.
+        self._hidden = ""
         root = (value,)
         self._push(iter(root), NOBODY, kept=root)
-        estimate = None
+
+    def go_on(self, ended: Callable[[int], bool]) -> Size:
+        """Walk until all is counted, or ``ended``, which is asked with the number of objects so far."""
         while self._parts:
             part = self._parts[-1]
             try:
                 items = list(islice(part.items, SLICE))
             except RuntimeError:  # another thread has changed it
-                items, self._why = [], self._why or "changed meanwhile"
+                items, self._hidden = [], self._hidden or "changed meanwhile"
             part.done += len(items)
             if len(items) < SLICE:
                 self._parts.pop()
             self._look(items, part)
             del items
             if self._parts and ended(self._objects):
-                estimate, self._why = self._estimate(), "budget"
-                break
+                return self._size(BUDGET, self._estimate())
             time.sleep(0)  # whoever waits for the GIL has it now
-        exact = not self._why
-        return Size(self._bytes, self._objects, exact, estimate, self._why, self._devices, self._shared)
+        return self._size(self._hidden, None)
+
+    def _size(self, why: str, estimate: int | None) -> Size:
+        return Size(self._bytes, self._objects, not why, estimate, why, {**self._devices}, {**self._shared})
 
     def _push(
         self, items: Iterator[Any], holder: int, *, kept: Any = None, total: int = 0, twice: bool = False
@@ -144,11 +149,11 @@ class Walk:
         if counts and max(counts) > alone:
             others = [each for each, count in zip(items, counts, strict=True) if count > alone]
             items = [each for each, count in zip(items, counts, strict=True) if count <= alone]
-            self._meet(dict(zip(map(id, others), others, strict=True)), part.holder)
+            self._meet(dict(zip(map(id, others), others, strict=True)))
         if items:
             self._take(items, part.holder)
 
-    def _meet(self, found: dict[int, Any], holder: int) -> None:
+    def _meet(self, found: dict[int, Any]) -> None:
         """Take those of ``found``, to which several refer, that this walk has not met."""
         holders = self._holders
         new = list(filterfalse(holders.__contains__, found))
@@ -163,7 +168,8 @@ class Walk:
                 self._take(objects, first)
         if new:
             holders.update(dict.fromkeys(new, self._number))
-            self._take(list(map(found.__getitem__, new)), holder)
+            # Below what an earlier walk has reached too, but that one was ended first: it will find these to be ours.
+            self._take(list(map(found.__getitem__, new)), NOBODY)
 
     def _take(self, objects: list[Any], holder: int) -> None:
         """Count objects, and put what they refer to on the list."""
@@ -216,7 +222,7 @@ class Walk:
         """Take objects of one class that is not plain."""
         if kind.how == "skip":
             return
-        self._why = self._why or kind.hides
+        self._hidden = self._hidden or kind.hides
         if kind.how not in ("object", "function"):
             for each in objects:
                 self._take_buffer(kind, each, holder)
@@ -245,7 +251,7 @@ class Walk:
         except Exception as error:  # closed, or without memory that one could ask for
             why = f"a {class_name(each)} does not tell: {class_name(error)}"
             memory = Memory(kind.sizeof(each), None, 0, (), why)
-        self._why = self._why or memory.unknown
+        self._hidden = self._hidden or memory.unknown
         self._count(memory.own + kind.head, 1, holder)
         self._push(chain(memory.refers, get_referents(each)), holder)
         place = memory.place
@@ -285,7 +291,7 @@ def _values(objects: list[dict[Any, Any]]) -> Iterator[Any]:
 
 def _held_by_function(function: FunctionType) -> list[Any]:
     """Return what belongs to a function: its defaults, its closure, its attributes; not its module."""
-    elsewhere = (id(function.__globals__), id(function.__builtins__))
+    elsewhere = (id(function.__globals__), id(builtins.__dict__))
     return [each for each in get_referents(function) if id(each) not in elsewhere]
 
 

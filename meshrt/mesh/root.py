@@ -393,6 +393,8 @@ class Root:
             case "serves":
                 agent.serves = True
                 self._store_serves.set()
+            case "measured":
+                self.services.measures.received(agent, message)
             case "pong":
                 self._agents_pulse.answered(agent)
             case "warning":
@@ -403,6 +405,7 @@ class Root:
 
     def _on_agent_gone(self, agent: AgentLink) -> None:
         self._placement.lose(agent)
+        self.services.measures.gone(agent)
         self.lifecycle.lose(agent)
 
     # -- actors in this process (`meshrt.mesh.this_proc`)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from meshrt.errors import MeshError, ProtocolError, RankPlace
 from meshrt.hooks import Body, ToolClient, Waited, hooks, plugin_of
 from meshrt.mesh.gather import Gathers
+from meshrt.mesh.measures import Measures
 from meshrt.mesh.registry import MeshRecord, Registry
 from meshrt.mesh.terminal import Terminal
 from meshrt.mesh.unhandled import Unhandled
@@ -80,6 +81,7 @@ class Services:
         self._request_id = 0
         self._holds: dict[Address, int] = {}
         self.gathers = Gathers(registry, self.call_later)
+        self.measures = Measures(registry)
         self.unseen: deque[str] = deque(maxlen=_UNSEEN)
         self.told: Mapping[tuple[str, int, int], int] = {}
         #: Called when an actor was stopped on a rank; set by the root.
@@ -90,6 +92,7 @@ class Services:
         #: See `meshrt.hooks.RootServices`.
         self.gather = self.gathers.begin
         self.leave_gather = self.gathers.leave
+        self.measure = self.measures.ask
 
     def attach(self, loop: Any) -> None:
         """The loop runs."""
@@ -138,6 +141,10 @@ class Services:
     def held(self) -> bool:
         """Whether a person holds a rank."""
         return bool(self._holds)
+
+    def holds(self, mesh_id: str, rank: int) -> bool:
+        """Whether a person holds this rank."""
+        return (mesh_id, rank) in self._holds
 
     def call_soon(self, function: Callable[[], None]) -> None:
         """Run ``function`` on the loop. Any thread."""

@@ -26,6 +26,7 @@ from meshrt.debug.broker.inquiry import Inquiry
 from meshrt.debug.broker.jobs import Attachment, Job, Jobs
 from meshrt.debug.broker.lines import Lines, checked
 from meshrt.debug.broker.listing import add_memory, rows_of, snapshot_of, status_of
+from meshrt.debug.broker.memory import Memory
 from meshrt.debug.broker.notices import Notices, summarize
 from meshrt.debug.broker.sessions import Session, SessionTable, key_of
 from meshrt.debug.broker.states import Activity
@@ -128,6 +129,7 @@ class Broker:
             "debug.wait": self._wait,
             "debug.print": self._inquiry.print,
             "debug.where": self._inquiry.where,
+            "debug.memory": Memory(services, self._targets).memory,
             "debug.logs": self._inquiry.logs,
             "debug.printing": self._inquiry.printing,
             "debug.interrupt": self._inquiry.interrupt,

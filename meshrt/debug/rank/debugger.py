@@ -19,6 +19,7 @@ from meshrt.debug import protocol
 from meshrt.debug.rank.breakpoints import BreakTable, Hit
 from meshrt.debug.rank.completion import complete
 from meshrt.debug.rank.evaluate import Evaluator, limit_of, namespace_of
+from meshrt.debug.rank.held import variables_of
 from meshrt.debug.rank.interrupts import Interrupts
 from meshrt.debug.rank.monitoring import Monitor
 from meshrt.debug.rank.postmortem import PostMortem
@@ -308,6 +309,7 @@ class RankDebugger:
         operations[protocol.COMPLETE] = self.complete
         self._services.deferred_operations[protocol.EVAL] = self._evaluator.evaluate
         hooks.endpoint_error.append(self.endpoint_error)
+        hooks.variables.append(lambda: variables_of(self._sessions))
         hooks.signalled.append(self.signalled)
         hooks.proc_closing.append(self.proc_closing)
 

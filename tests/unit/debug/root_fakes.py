@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from meshrt.debug.broker.broker import Broker
-from meshrt.hooks import Body, Gathered, Group, ToolClient, Waited
+from meshrt.hooks import Body, Gathered, Group, Measured, ToolClient, Waited
 from meshrt.selection import Shape
 
 __all__ = ["FakeRoot", "FakeTerminal"]
@@ -107,6 +107,12 @@ class FakeRoot:
 
     def held(self) -> bool:
         return False
+
+    def holds(self, mesh_id: str, rank: int) -> bool:
+        return False
+
+    async def measure(self, targets: Mapping[str, Sequence[int]], seconds: float) -> Measured:
+        return Measured({}, {}, [])
 
     def call_soon(self, function: Callable[[], None]) -> None:
         self.call_later(0.0, function)

@@ -224,6 +224,19 @@ def test_a_budget_is_shared_out() -> None:
     assert Budget(0.0).part(0.5).ended() and not Budget().part(0.1).ended(10**9)
 
 
+def test_a_walk_goes_on_where_its_budget_has_ended() -> None:
+    value = [[[float(n)] for n in range(20_000)], {str(n): n for n in range(20_000)}]
+    other = [value[1]]
+    snapshot = Snapshot()
+    assert not snapshot.measure(value, Budget(objects=5000)).exact
+    assert snapshot.measure(other).exact and snapshot.unfinished() == [0]
+    assert not snapshot.go_on(0, Budget(objects=30_000)).exact
+    size = snapshot.go_on(0)
+    assert (size.exact, size.bytes) == (True, counted(value)) and snapshot.unfinished() == []
+    assert snapshot.unique() == counted(value) + sys.getsizeof(other)
+    assert snapshot.sharers(100_000) == [[1], [0]]
+
+
 def test_the_gil_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(walk, "time", types.SimpleNamespace(sleep=pauses.append))

@@ -1,0 +1,41 @@
+"""Rank side: the local variables of stack frames that stand in the debugger, for the memory view. Any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import FrameType
+from typing import Any
+
+from meshrt.debug.rank.rank_pdb import RankPdb
+from meshrt.debug.rank.session import RankSession
+from meshrt.debug.rank.variables import left_alone
+from meshrt.hooks import Variable
+
+__all__ = ["variables_of"]
+
+
+def variables_of(sessions: Iterable[RankSession]) -> Iterator[Variable]:
+    """Go through the variables of the frames of every session that is at a prompt, those of the innermost frame first.
+
+    A frame of a module has its globals, which are told elsewhere.
+    """
+    for session in sessions:
+        debugger = session.debugger
+        if session.stopped and getattr(debugger, "stack", None):
+            for frame, line in reversed(list(debugger.stack)):
+                code = frame.f_code
+                place = f"{code.co_filename.rpartition('/')[2]}:{line} {code.co_name}()"
+                for name, value in list(_names(debugger, frame).items()):
+                    yield Variable(session.call.actor, "local", f"{place} {name}", value)
+
+
+def _names(debugger: RankPdb, frame: FrameType) -> Mapping[str, Any]:
+    if frame is debugger.curframe:
+        return debugger.curframe_locals  # as the person sees them; the frame's own may be about to be assigned to
+    names = frame.f_locals
+    if names is frame.f_globals:
+        return {}
+    if frame is debugger.stack[-1][0]:
+        names = dict(names)
+        left_alone(frame)  # its trace function has yet to return, and would write back what was read here
+    return names

@@ -1,0 +1,73 @@
+"""The variables of many ranks as one list: a variable is one row, with the ranks that hold the same of it together.
+
+A row: ``{"mesh_id", "actor", "kind", "where", "type", "sizes"}``, the largest first; ``sizes``: what a rank said of it
+(`meshrt.memory.rows`), with ``"ranks"``, those that have said the same; the most ranks first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgpack
+
+from meshrt.hooks import Group
+
+__all__ = ["Merged", "largest"]
+
+_NAME = ("actor", "kind", "where", "type")
+#: A list, or a number, of more than a few takes so many more bytes than an empty one.
+_SLACK = 8
+
+
+def largest(row: dict[str, Any]) -> int:
+    """Return how much the rank that holds most of a variable holds, on all devices; where known, as it is estimated."""
+    sizes: list[dict[str, Any]] = row["sizes"]
+    return max(
+        int(max(size["bytes"], size.get("estimate") or 0) + sum(size.get("devices", {}).values())) for size in sizes
+    )
+
+
+class Merged:
+    """The answers of ranks to ``memory.variables``."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, ...], dict[bytes, dict[str, Any]]] = {}
+        #: What each rank said of all its variables: ``{"unique", "total", "exact", "left_out"}``.
+        self.of_rank: dict[tuple[str, int], dict[str, Any]] = {}
+
+    def add(self, group: Group) -> None:
+        """Take in ranks that have answered alike."""
+        for row in group.same["rows"]:
+            name = (group.mesh_id, *(row[word] for word in _NAME))
+            size = {word: value for word, value in row.items() if word not in _NAME}
+            known = self._rows.setdefault(name, {})
+            entry = known.setdefault(msgpack.packb(size), {"ranks": [], **size})
+            entry["ranks"].extend(group.ranks)
+        said = {word: value for word, value in group.same.items() if word != "rows"}
+        for rank in group.ranks:
+            self.of_rank[group.mesh_id, rank] = said
+
+    def rows(self, budget: int) -> tuple[list[dict[str, Any]], dict[str, int]]:
+        """Return the rows that fit into ``budget`` bytes of msgpack, and what is left out: ``{"count", "bytes"}``.
+
+        The bytes are those of one rank: of the one that holds most.
+        """
+        rows = []
+        for name, sizes in self._rows.items():
+            row: dict[str, Any] = dict(zip(("mesh_id", *_NAME), name, strict=True))
+            row["sizes"] = sorted(sizes.values(), key=lambda size: (-len(size["ranks"]), size["ranks"]))
+            for size in row["sizes"]:
+                size["ranks"].sort()
+            rows.append(row)
+        rows.sort(key=lambda row: (-largest(row), row["where"]))
+        for number, row in enumerate(rows):
+            budget -= len(msgpack.packb(row)) + _SLACK
+            if budget < 0:
+                return rows[:number], _left_out(rows[number:])
+        return rows, _left_out(())
+
+
+def _left_out(rows: Iterable[dict[str, Any]]) -> dict[str, int]:
+    sizes = [largest(row) for row in rows]
+    return {"count": len(sizes), "bytes": sum(sizes)}

@@ -1,0 +1,52 @@
+"""The rank's side of the memory view.
+
+* operation ``memory.heap`` {}: what the allocators of this process tell, see `meshrt.memory.heap`.
+* operation ``memory.variables`` {actor, frames, milliseconds, objects, most}: what the variables hold, the largest
+  ``most`` one by one. On a thread of its own: the control thread goes on answering meanwhile, and a rank that stands
+  in the debugger answers too. One at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from meshrt.hooks import Answer, Body, RankServices
+from meshrt.memory.heap import heap
+
+__all__ = ["RankMemory", "load"]
+
+
+class RankMemory:
+    """Measures this process."""
+
+    def __init__(self, services: RankServices) -> None:
+        self._services = services
+        self._turn = threading.Lock()
+
+    def heap(self, body: Body) -> Body:
+        """Tell of the allocators."""
+        return {"same": None, "per": heap()}
+
+    def variables(self, body: Body, answer: Answer) -> None:
+        """Measure the variables, and answer then."""
+
+        def measure() -> None:
+            from meshrt.memory.rows import rows  # start-up: most ranks are never asked
+
+            with self._turn:
+                try:
+                    same: dict[str, Any] = rows(self._services.actors(), body)
+                except Exception as error:
+                    answer(None, f"{type(error).__name__}: {error}")  # who asked waits for it
+                    raise
+                answer({"same": same, "per": heap()}, "")
+
+        threading.Thread(target=measure, name="meshrt-memory", daemon=True).start()
+
+
+def load(services: RankServices) -> None:
+    """Serve the memory view: called once, by the first question."""
+    memory = RankMemory(services)
+    services.operations["memory.heap"] = memory.heap
+    services.deferred_operations["memory.variables"] = memory.variables

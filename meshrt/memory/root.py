@@ -1,0 +1,195 @@
+"""The root's side of the memory view: ranks and their variables as plain data. On the root's loop.
+
+What is asked of whom::
+
+    host agents   the processes' memory, from /proc: no rank has to answer
+    ranks         what their allocators tell, and, if that is wanted, their variables
+
+Whoever has rows of another kind adds a source to `View.sources`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from meshrt.errors import UsageError
+from meshrt.hooks import Body, Group, RootServices
+from meshrt.host.memory import resident, shares
+from meshrt.inspect.asking import gather_all, why_silent
+from meshrt.memory.merging import Merged
+from meshrt.selection import Shape
+
+__all__ = ["MILLISECONDS", "MOST_RANKS", "OBJECTS", "Asked", "RankState", "Source", "View", "load"]
+
+#: What the variables of a rank may take, if nobody says otherwise; see `Asked`.
+MILLISECONDS, OBJECTS = 200.0, 2_000_000
+#: Rows of one answer: a control message holds 1 MiB.
+MOST_RANKS = 4000
+_BUDGET = 900_000
+_PER_RANK = 170
+#: Seconds in which a view without variables is complete, whatever ranks do.
+_MEASURE_SECONDS = 0.8
+_HEAP_SECONDS = 0.6
+#: Seconds that ranks may take for their variables, which compete for the processors of their host.
+_VARIABLES_SECONDS = 60.0
+_EXACT_SECONDS = 600.0
+#: Variables that all ranks together tell one by one, and one of them at least.
+_ROWS = 20_000
+_LEAST_ROWS = 20
+_MOST_ROWS = 500
+
+#: Columns of the ranks: they travel once.
+COLUMNS = (
+    "mesh_id", "mesh", "rank", "coords", "host", "node", "pid", "actors", "state", "note", "rss", "pss", "shared",
+    "private", "anonymous", "file", "shmem", "swap", "peak", "blocks", "malloc_used", "malloc_free", "devices",
+    "unique", "total", "exact", "variables_left_out",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RankState:
+    """What a rank does: a word of the grammar, and what else is known."""
+
+    word: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be told.
+
+    Attributes:
+        targets: Base ranks, by mesh id.
+        states: What is known of a rank that nobody has asked.
+        actor: Variables of this actor only; "": of all.
+        variables: Whether variables are told.
+        frames: ... the local variables of stack frames that stand in the debugger among them.
+        milliseconds: Of a processor, for the variables of one rank; None: as long as it takes.
+        objects: Of one variable; None: all.
+    """
+
+    targets: Mapping[str, Sequence[int]]
+    states: Callable[[str, int], RankState]
+    actor: str = ""
+    variables: bool = False
+    frames: bool = False
+    milliseconds: float | None = MILLISECONDS
+    objects: int | None = OBJECTS
+
+
+#: Returns what it adds to the answer, by key.
+Source = Callable[[Asked], Awaitable[Body]]
+
+
+class View:
+    """Asks, and puts together."""
+
+    def __init__(self, services: RootServices) -> None:
+        self._services = services
+        #: Asked at once; further ones are called with the same.
+        self.sources: list[Source] = [self._ranks]
+
+    async def collect(self, asked: Asked) -> Body:
+        """Return everything, as docs/json.md says it.
+
+        Raises:
+            UsageError: More than `MOST_RANKS` ranks.
+        """
+        count = sum(map(len, asked.targets.values()))
+        if count > MOST_RANKS:
+            raise UsageError(f"{count} ranks are too many for one answer; choose up to {MOST_RANKS} with ranks(...)")
+        answer: Body = {"time": time.time_ns() / 1e9, "run_id": self._services.run_id}
+        for part in await asyncio.gather(*(source(asked) for source in self.sources)):
+            answer.update(part)
+        return answer
+
+    async def _ranks(self, asked: Asked) -> Body:
+        measured, groups = await asyncio.gather(
+            self._services.measure(asked.targets, _MEASURE_SECONDS), self._ask_ranks(asked)
+        )
+        merged, heaps, silent = Merged(), dict[tuple[str, int], Any](), dict[tuple[str, int], RankState]()
+        for group in groups:
+            for rank in group.ranks:
+                if group.kind == "answered":
+                    heaps[group.mesh_id, rank] = group.per.get(rank) or {}
+                elif group.kind != "gone":
+                    why = why_silent(group.same) if group.kind == "silent" else str(group.same)
+                    silent[group.mesh_id, rank] = RankState("not-answering", why)
+            if group.kind == "answered" and asked.variables:
+                merged.add(group)
+        rows = []
+        for mesh in self._services.meshes():
+            shape = Shape.from_wire(mesh["shape"])
+            actors = [actor["name"] for actor in mesh["actors"]]
+            for rank in asked.targets.get(mesh["mesh_id"], ()):
+                address = (mesh["mesh_id"], rank)
+                facts = measured.ranks.get(address, {})
+                host = mesh["host"][rank]
+                state = _state(facts, asked.states(*address), silent.get(address), rank in mesh["gone"])
+                if host in measured.silent and not facts:
+                    state = RankState("not-answering", "the agent of its host does not answer")
+                heap = heaps.get(address, {})
+                malloc = heap.get("malloc", {})
+                said = merged.of_rank.get(address, {})
+                row = {
+                    "mesh_id": mesh["mesh_id"], "mesh": mesh["name"], "rank": rank,
+                    "coords": dict(shape.coordinates(rank)),
+                    "host": host, "node": measured.agents.get(host, {}).get("node", ""),
+                    "pid": mesh["pid"].get(rank, 0), "actors": actors,
+                    **facts, "state": state.word, "note": state.note,
+                    "blocks": heap.get("blocks"), "malloc_used": malloc.get("used"), "malloc_free": malloc.get("free"),
+                    "devices": heap.get("devices"), "variables_left_out": said.get("left_out"), **said,
+                }  # fmt: skip
+                rows.append([row.get(name) for name in COLUMNS])
+        variables, left_out = merged.rows(_BUDGET - _PER_RANK * len(rows))
+        more = {"variables": variables, "variables_left_out": left_out} if asked.variables else {}
+        return {
+            "columns": list(COLUMNS),
+            "ranks": rows,
+            "processes": [_script(), *({"kind": "agent", "host": h, **facts} for h, facts in measured.agents.items())],
+            **more,
+        }
+
+    async def _ask_ranks(self, asked: Asked) -> list[Group]:
+        # One that was stopped by a signal, or ended, has nothing to say.
+        targets = {
+            mesh_id: [rank for rank in ranks if asked.states(mesh_id, rank).word not in ("dead", "not-answering")]
+            for mesh_id, ranks in asked.targets.items()
+        }
+        targets = {mesh_id: ranks for mesh_id, ranks in targets.items() if ranks}
+        if not asked.variables:
+            return await gather_all(self._services, targets, "memory.heap", {}, _HEAP_SECONDS, stack_suffices=True)
+        count = max(1, sum(map(len, targets.values())))
+        body = {
+            "actor": asked.actor,
+            "frames": asked.frames,
+            "milliseconds": asked.milliseconds,
+            "objects": asked.objects,
+            "most": min(_MOST_ROWS, max(_LEAST_ROWS, _ROWS // count)),
+        }
+        seconds = _EXACT_SECONDS if asked.milliseconds is None else _VARIABLES_SECONDS
+        return await gather_all(self._services, targets, "memory.variables", body, seconds, stack_suffices=True)
+
+
+def _state(facts: Mapping[str, Any], known: RankState, silent: RankState | None, gone: bool) -> RankState:
+    if gone or known.word == "dead":
+        return known
+    if facts.get("state") in ("T", "t"):
+        return RankState("not-answering", why_silent({"state": "stopped"}))
+    return silent or known
+
+
+def _script() -> Body:
+    pid = os.getpid()
+    return {"kind": "script", "host": "", "node": socket.gethostname(), "pid": pid, **resident(pid), **shares(pid)}
+
+
+def load(services: RootServices) -> None:
+    """Offer the view to other plug-ins: called once, by the first of them."""
+    services.tables["memory.view"] = View(services)

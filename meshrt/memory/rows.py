@@ -1,0 +1,103 @@
+"""The rows of one rank: its variables by size, as plain data.
+
+A row: ``{"actor", "kind", "where", "type", "bytes", "exact"}``, and, where there is something to tell, ``"shape"``,
+``"dtype"``, ``"device"``, ``"length"``, ``"objects"``, ``"estimate"``, ``"why"`` (it is not exact), ``"devices"``
+(bytes by device) and ``"with"`` (others that hold the same memory).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from types import FunctionType
+from typing import Any
+
+from meshrt.hooks import ActorState, Body, Variable, hooks
+from meshrt.inspect.capping import cap
+from meshrt.memory.buffers import Buffers
+from meshrt.memory.sizing import Budget, Size, Snapshot
+from meshrt.memory.variables import facts_of, namespaces, of_actors, type_name
+
+__all__ = ["rows"]
+
+#: The share of a rank's time that one variable may take, until all have had theirs.
+_SHARE = 0.1
+#: Bytes that variables share before that is told: small objects are everybody's.
+_SHARED = 1024
+#: Of these there are many, and few that hold anything.
+_SMALL = (FunctionType, staticmethod, classmethod, property)
+#: Names that a row tells.
+_NAMES = 5
+_NAME_MAX = 200
+
+
+def rows(actors: Sequence[ActorState], asked: Body) -> dict[str, Any]:
+    """Return ``{"rows": the largest, "left_out": {"count", "bytes"}, "unique", "total", "exact"}``.
+
+    ``unique`` counts what several hold once, ``total`` for each of them; both are lower bounds unless ``exact``.
+
+    Args:
+        asked: ``{"actor" ("": all), "frames", "milliseconds" (null: no limit), "objects" (null), "most"}``.
+    """
+    milliseconds = asked.get("milliseconds")
+    budget = Budget(None if milliseconds is None else milliseconds / 1000, asked.get("objects"))
+    variables = [each for each in _variables(actors, asked) if asked.get("actor") in ("", None, each.actor)]
+    snapshot = Snapshot(stop=namespaces(actors))
+    sizes = [snapshot.measure(each.value, budget.part(_SHARE)) for each in variables]
+    for number in snapshot.unfinished():
+        sizes[number] = snapshot.go_on(number, budget.part(1.0))
+    sharers = snapshot.sharers(_SHARED)
+    held = [n for n, size in enumerate(sizes) if size.devices or size.bytes > _least(variables[n].value)]
+    held.sort(key=lambda n: -(sizes[n].bytes + sum(sizes[n].devices.values())))
+    most = int(asked["most"])
+    buffers = Buffers()
+    return {
+        "rows": [
+            _row(variables[n], sizes[n], [variables[other] for other in sharers[n]], buffers) for n in held[:most]
+        ],
+        "left_out": {"count": len(held[most:]), "bytes": sum(sizes[n].bytes for n in held[most:])},
+        "unique": snapshot.unique(),
+        "total": sum(size.bytes for size in sizes),
+        "exact": all(size.exact for size in sizes),
+    }
+
+
+def _least(value: Any) -> int:
+    """Return what a variable holds at least that is worth a row: functions and methods are everywhere, and small."""
+    return _SHARED if type(value) in _SMALL else 0
+
+
+def _variables(actors: Sequence[ActorState], asked: Body) -> Iterator[Variable]:
+    yield from of_actors(actors)
+    for source in tuple(hooks.variables):
+        found: list[Variable] = []
+        hooks.run([lambda source=source, found=found: found.extend(source())])
+        yield from (each for each in found if asked.get("frames") or each.kind != "local")
+
+
+def _row(variable: Variable, size: Size, sharers: Sequence[Variable], buffers: Buffers) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "actor": variable.actor,
+        "kind": variable.kind,
+        "where": cap(variable.where, _NAME_MAX),
+        "type": cap(type_name(variable.value), _NAME_MAX),
+        "bytes": size.bytes,
+        "exact": size.exact,
+    }
+    names = [cap(each.where, _NAME_MAX) for each in sharers]
+    more = {
+        **_facts(variable.value, buffers),
+        "objects": size.objects if size.objects > 1 else 0,
+        "estimate": size.estimate,
+        "why": size.why,
+        "devices": size.devices,
+        "with": list(chain(names[:_NAMES], ["..."] * (len(names) > _NAMES))),
+    }
+    return {**row, **{name: value for name, value in more.items() if value or (name == "shape" and value is not None)}}
+
+
+def _facts(value: Any, buffers: Buffers) -> dict[str, Any]:
+    try:
+        return {**facts_of(value), **buffers.facts(value)}
+    except Exception:
+        return {}  # what numpy or torch do not tell of it; its class is told

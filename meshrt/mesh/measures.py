@@ -1,0 +1,82 @@
+"""How much memory ranks have: the root's side of `meshrt.host.memory`. On the root's loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from meshrt.hooks import Measured
+from meshrt.mesh.registry import Registry
+
+if TYPE_CHECKING:
+    from meshrt.mesh.agents import AgentLink
+
+__all__ = ["Measures"]
+
+
+class _Question:
+    def __init__(self, waiting: set[AgentLink], done: asyncio.Future[None]) -> None:
+        self.waiting = waiting
+        self.done = done
+        self.answer = Measured({}, {}, [])
+
+
+class Measures:
+    """The questions under way.
+
+    Args:
+        registry: The meshes.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._questions: dict[int, _Question] = {}
+        self._count = 0
+
+    async def ask(self, targets: Mapping[str, Sequence[int]], seconds: float) -> Measured:
+        """See `meshrt.hooks.RootServices.measure`."""
+        shares: dict[AgentLink, dict[str, list[int]]] = {}
+        for mesh_id, ranks in targets.items():
+            record = self._registry.meshes.get(mesh_id)
+            for rank in ranks:
+                if record is not None and rank not in record.fates:
+                    shares.setdefault(record.agent_of[rank], {}).setdefault(mesh_id, []).append(rank)
+        self._count += 1
+        number = self._count
+        question = _Question({agent for agent in shares if not agent.gone}, asyncio.get_running_loop().create_future())
+        self._questions[number] = question
+        try:
+            for agent, share in shares.items():
+                if not agent.gone:
+                    agent.send({"t": "memory", "id": number, "targets": share})
+            if question.waiting:
+                await asyncio.wait([question.done], timeout=seconds)
+        finally:
+            del self._questions[number]
+        question.answer.silent.extend(sorted(agent.host for agent in question.waiting))
+        return question.answer
+
+    def received(self, agent: AgentLink, message: dict[str, Any]) -> None:
+        """An agent has measured."""
+        question = self._questions.get(message["id"])
+        if question is None:
+            return  # too late
+        answer = question.answer
+        for mesh_id, rank, facts in message["rows"]:
+            answer.ranks.setdefault((mesh_id, rank), {}).update(facts)
+        if message["agent"] is not None:
+            answer.agents[agent.host] = message["agent"]
+        if message["done"]:
+            self._end(question, agent)
+
+    def gone(self, agent: AgentLink) -> None:
+        """An agent has ended."""
+        for question in self._questions.values():
+            self._end(question, agent)
+
+    @staticmethod
+    def _end(question: _Question, agent: AgentLink) -> None:
+        question.waiting.discard(agent)
+        if not question.waiting and not question.done.done():
+            question.done.set_result(None)
