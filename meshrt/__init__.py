@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from meshrt.failure.telling import record
+    from meshrt.memory.api import memory
     from meshrt.mesh.actor_mesh import ActorMesh
     from meshrt.mesh.future import Future
     from meshrt.mesh.proc_mesh import HostMesh, ProcMesh, proc_mesh, this_host
@@ -80,6 +81,7 @@ _HOME = {
     "current_size": "meshrt.actor.context",
     "debug_client": "meshrt.debug.prompt.entry",
     "endpoint": "meshrt.actor.endpoint",
+    "memory": "meshrt.memory",
     "proc_mesh": "meshrt.mesh.proc_mesh",
     "put": "meshrt.store.put",
     "Restart": "meshrt.mesh.restarts",
@@ -135,6 +137,7 @@ __all__ = [
     "current_size",
     "debug_client",
     "endpoint",
+    "memory",
     "proc_mesh",
     "put",
     "record",

@@ -13,6 +13,7 @@ _COMMANDS = {
     "ps": ("meshrt.debug.shell.ps", "show the running programs, and what their ranks do"),
     "logs": ("meshrt.debug.shell.logs", "show what the ranks of a program print"),
     "timeline": ("meshrt.timeline.command", "record when endpoints run on all ranks, for Perfetto"),
+    "memory": ("meshrt.cli.memory", "show how much memory ranks have, and which variables hold it"),
     "postmortem": ("meshrt.failure.postmortem", "show why a program failed"),
     "run": ("meshrt.failure.run", "run a script for a launcher, such as torchrun, that is told of its crash too"),
 }

@@ -1,0 +1,168 @@
+"""``meshrt memory``: how much memory the ranks of a running program have, and which variables hold it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from meshrt.errors import MeshError, SelectionError, UsageError
+from meshrt.inspect.programs import choose
+from meshrt.memory.api import ask
+from meshrt.memory.document import Document, read, write
+from meshrt.memory.groups import grouped
+from meshrt.memory.growth import add_growth
+from meshrt.memory.look import GROUPINGS, ORDERS, Look
+from meshrt.memory.root import MILLISECONDS
+from meshrt.memory.table import render
+from meshrt.memory.units import UNITS, change
+from meshrt.transport.tools import ToolConnection, connect
+
+__all__ = ["main"]
+
+_ABOUT = """Show how much memory the ranks of a running program have and, with --vars, which variables hold it.
+
+Ranks are measured by their host agents: one that is stopped, hangs, or holds the GIL in C has its row too. Sizes of
+variables are marked: = is exact, >= was counted until the time was over, ~ is an estimate of the whole. Nothing of the
+program is run to measure it, and nothing is stopped."""
+_EPILOG = "docs/memory.md finds a leak step by step. Exit code: 0; 1 the question was wrong; 2 there is no program."
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="meshrt memory", description=_ABOUT, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("run", nargs="?", metavar="RUN", help="the program, by its pid or its id, if several run")
+    add(
+        "--ranks",
+        default="",
+        metavar="SELECTION",
+        help="these ranks only, as in the debugger: 'hosts=0', '0-7', 'stopped'",
+    )
+    add("--actor", default="", metavar="ACTOR", help="ranks and variables of this actor only")
+    add("--vars", action="store_true", help="which variables hold memory: of actors, of their classes and modules")
+    add("--frames", action="store_true", help="... and local variables of ranks that stand in the debugger")
+    add("--exact", action="store_true", help="count variables to the end, however long that takes")
+    add("--budget", type=float, metavar="MS", help=f"processor time per rank for --vars ({MILLISECONDS:g} ms)")
+    add("--by", default="", choices=GROUPINGS, help="add up; by rank: fold nothing")
+    add("--sort", default="", choices=ORDERS, help="the largest first (size, pss, growth), or in this order")
+    add("-r", "--reverse", action="store_true", help="the other way round")
+    add("-n", dest="most", type=int, metavar="N", help="the N largest, and what the others add up to")
+    add("--units", default="auto", choices=UNITS)
+    add("--stats-only", action="store_true", help="totals only")
+    add("--format", default="table", choices=("table", "json"), help="json: docs/json.md says what is in it")
+    add("--save", type=Path, metavar="FILE", help="keep this view for a later --diff")
+    add("--diff", type=Path, metavar="FILE", help="show what has grown since a view that was kept")
+    watch = "look again and again, and show what grows (not of variables, whose count would slow ranks down)"
+    add("--watch", nargs="?", type=float, const=2.0, metavar="SECONDS", help=watch)
+    return parser
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command. Returns the exit code: 0 shown, 1 it was asked wrongly, 2 there is no program."""
+    given = _parser().parse_args(arguments)
+    try:
+        look = _look(given)
+        before = read(given.diff) if given.diff is not None else None
+        program = choose(given.run, "its pid: meshrt memory PID")
+        if program is None:
+            return 2
+        connection = connect(program, lambda _event, _body: None, lambda: None)
+    except UsageError as error:
+        return _complain(error)
+    except (MeshError, OSError) as error:
+        print(f"meshrt memory: the program cannot be reached: {error}", file=sys.stderr)
+        return 2
+    except (KeyboardInterrupt, EOFError):
+        return 130
+    try:
+        if given.watch is not None:
+            _watch(connection, given, look)
+        else:
+            document = _ask(connection, given)
+            if given.save is not None:
+                write(given.save, document)
+            _show(document if before is None else add_growth(document, before), given, look)
+    except MeshError as error:
+        return _complain(error)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever reads has enough
+    except (ConnectionError, TimeoutError) as error:
+        print(f"meshrt memory: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130 if given.watch is None else 0
+    finally:
+        connection.close()
+    return 0
+
+
+def _complain(error: MeshError) -> int:
+    text = str(error) if isinstance(error, SelectionError) else f"meshrt memory: {error}"
+    print(text, file=sys.stderr)
+    return 1
+
+
+def _look(given: argparse.Namespace) -> Look:
+    """Return how it is to be shown; raises UsageError for options that do not go together."""
+    given.vars = given.vars or given.frames or given.exact or given.budget is not None or given.by in ("type", "dtype")
+    if given.watch is not None:
+        if given.vars or given.save is not None or given.diff is not None:
+            raise UsageError("--watch looks at ranks only; expected it without --vars, --frames, --save and --diff")
+        if not given.watch > 0:
+            raise UsageError(f"--watch takes a number of seconds above 0, not {given.watch:g}")
+    if given.exact and given.budget is not None:
+        raise UsageError("--exact has no limit; expected it without --budget")
+    if given.budget is not None and not 0 <= given.budget < float("inf"):
+        raise UsageError(f"--budget takes milliseconds, 0 or more, not {given.budget:g}")
+    growing = given.watch is not None or given.diff is not None
+    if given.sort == "growth" and not growing:
+        raise UsageError("growth is seen with --diff or --watch; expected one of them beside --sort growth")
+    sort = given.sort or ("growth" if growing else "size")
+    return Look(given.by, sort, given.reverse, given.most, given.units, given.stats_only)
+
+
+def _ask(connection: ToolConnection, given: argparse.Namespace) -> Document:
+    budget = MILLISECONDS if given.budget is None else given.budget
+    return ask(
+        connection,
+        ranks=_selection(given.ranks),
+        actor=given.actor,
+        variables=given.vars,
+        frames=given.frames,
+        milliseconds=None if given.exact else budget,
+    )
+
+
+def _selection(text: str) -> str:
+    """Return a selection as the grammar has it: at a shell nobody wants to quote brackets."""
+    text = text.strip()
+    return text if not text or text.startswith("ranks") else f"ranks({text})"
+
+
+def _show(document: Document, given: argparse.Namespace, look: Look) -> None:
+    if given.format == "json":
+        groups = {"groups": grouped(document, look.by)} if look.by else {}
+        print(json.dumps({**document, **groups}), flush=True)
+    else:
+        print(render(document, look), flush=True)
+
+
+def _watch(connection: ToolConnection, given: argparse.Namespace, look: Look) -> None:
+    """Show growth per tick until the person, or the program, has enough."""
+    before = _ask(connection, given)
+    first = before["totals"]["rss"]
+    clear = "\x1b[2J\x1b[H" if sys.stdout.isatty() and given.format == "table" else ""
+    while True:
+        time.sleep(given.watch)
+        document = _ask(connection, given)
+        if clear:
+            print(clear, end="")
+        _show(add_growth(document, before), given, look)
+        if given.format == "table":
+            print(f"since the first look: {change(document['totals']['rss'] - first, given.units)}\n", flush=True)
+        before = document

@@ -1,0 +1,132 @@
+"""The memory view as a program reads it: plain data, as docs/json.md says; with its totals, and as a file.
+
+The variables of a document are folded: a row has ``"sizes"``, one entry for each set of ranks that say the same.
+`entries` takes that apart, one entry for a rank, and `folded` puts it together again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from meshrt.errors import UsageError
+from meshrt.memory.merging import largest
+from meshrt.transport.directories import write_atomic
+
+__all__ = ["NAME", "VERSION", "Document", "document_of", "entries", "folded", "read", "totals_of", "write"]
+
+FORMAT = "meshrt memory"
+VERSION = 1
+#: What a variable is known by.
+NAME = ("mesh_id", "actor", "kind", "where", "type")
+#: Beyond what is known of a variable on a rank.
+_SET = ("ranks",)
+
+Document = dict[str, Any]
+
+
+def document_of(answer: Mapping[str, Any]) -> Document:
+    """Return the document of what `meshrt.memory.root.View` has answered."""
+    columns = answer["columns"]
+    ranks = [
+        {name: value for name, value in zip(columns, row, strict=True) if value is not None} for row in answer["ranks"]
+    ]
+    for row in ranks:
+        if "unique" in row and "rss" in row:
+            row["unexplained"] = _unexplained(row)
+    document: Document = {
+        "format": FORMAT,
+        "version": VERSION,
+        **{name: value for name, value in answer.items() if name != "columns"},
+        "ranks": ranks,
+    }
+    document["totals"] = totals_of(document)
+    return document
+
+
+def _unexplained(row: Mapping[str, Any]) -> int:
+    """Return what a rank has in memory that is neither in files, nor free in malloc, nor held by its variables."""
+    known = row.get("file", 0) + row.get("malloc_free", 0) + row["unique"]
+    return int(max(0, row["rss"] - known))
+
+
+def totals_of(document: Document) -> dict[str, Any]:
+    """Return the sums over all ranks.
+
+    ``pss`` and ``unique`` count what several have once; ``rss`` and ``total`` count it for each of them.
+    """
+    ranks = document["ranks"]
+    totals: dict[str, Any] = {name: _sum(ranks, name) for name in ("rss", "pss", "anonymous", "file", "swap")}
+    totals["ranks"], totals["without_pss"] = len(ranks), sum("pss" not in row and "rss" in row for row in ranks)
+    totals["runtime"] = _sum(document["processes"], "pss")
+    told = [row for row in ranks if "unique" in row]
+    if "variables" in document:
+        totals["variables"] = {
+            "ranks": len(told),
+            **{name: _sum(told, name) for name in ("unique", "total", "rss", "file", "malloc_free", "unexplained")},
+            "exact": all(row["exact"] for row in told),
+        }
+    devices: dict[str, int] = {}
+    for row in ranks:
+        for device, count in (row.get("devices") or {}).items():
+            devices[device] = devices.get(device, 0) + count["kept"]
+    if devices:
+        totals["devices"] = devices
+    return totals
+
+
+def _sum(rows: Iterable[Mapping[str, Any]], name: str) -> int:
+    return sum(row.get(name, 0) for row in rows)
+
+
+def entries(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Go through variables, rank by rank: the keys of a row and of its size, and ``"rank"``."""
+    for row in rows:
+        name = {word: row[word] for word in NAME}
+        for size in row["sizes"]:
+            facts = {word: value for word, value in size.items() if word not in _SET}
+            for rank in size["ranks"]:
+                yield {**name, **facts, "rank": rank}
+
+
+def folded(flat: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of `entries` again, the largest variable first."""
+    rows: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
+    for entry in flat:
+        facts = {word: value for word, value in entry.items() if word not in (*NAME, "rank")}
+        sizes = rows.setdefault(tuple(entry[word] for word in NAME), {})
+        sizes.setdefault(json.dumps(facts, sort_keys=True), {"ranks": [], **facts})["ranks"].append(entry["rank"])
+    found = [
+        {
+            **dict(zip(NAME, name, strict=True)),
+            "sizes": sorted(sizes.values(), key=lambda size: (-len(size["ranks"]), size["ranks"])),
+        }
+        for name, sizes in rows.items()
+    ]
+    found.sort(key=lambda row: (-largest(row), row["where"]))
+    return found
+
+
+def write(path: Path, document: Document) -> None:
+    """Write a document to a file. Raises UsageError: it cannot be written."""
+    try:
+        write_atomic(path, json.dumps(document))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def read(path: Path) -> Document:
+    """Read a file back. Raises UsageError: it cannot be read, or is something else."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise UsageError(f"{path} is no snapshot of memory; expected a file that meshrt memory --save has written")
+    if document.get("version") != VERSION:
+        raise UsageError(f"{path} has version {document.get('version')!r}; this meshrt reads version {VERSION}")
+    return document

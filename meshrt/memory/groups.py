@@ -1,0 +1,62 @@
+"""Ranks and variables added up: by host, actor, type of the variable, dtype of the array, or rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshrt.errors import UsageError
+from meshrt.memory.document import Document, entries
+
+__all__ = ["grouped"]
+
+_OF_VARIABLES = ("type", "dtype")
+
+
+def grouped(document: Document, by: str) -> list[dict[str, Any]]:
+    """Return the groups, the largest first.
+
+    Each is ``{"key", "ranks" (how many), "rss", "pss", "growth"}``, and, if there are variables, ``{"variables" (how
+    many), "bytes", "exact", "devices"}``; by type or dtype it is the latter only. Bytes are those of all ranks, summed
+    over variables.
+
+    Raises:
+        UsageError: By type or dtype, where variables were not asked for.
+    """
+    if by in _OF_VARIABLES and "variables" not in document:
+        raise UsageError(f"a grouping by {by} is of variables; expected them to be asked for (--vars)")
+    rows: dict[str, dict[str, Any]] = {}
+    keys = {(row["mesh_id"], row["rank"]): _key(row, by) for row in document["ranks"]}
+    if by not in _OF_VARIABLES:
+        for row in document["ranks"]:
+            group = rows.setdefault(_key(row, by), {"ranks": 0})
+            group["ranks"] += 1
+            for name in ("rss", "pss", "growth"):
+                if name in row:
+                    group[name] = group.get(name, 0) + row[name]
+    names: dict[str, set[tuple[str, ...]]] = {}
+    for entry in entries(document.get("variables", ())):
+        if by in _OF_VARIABLES:
+            key = str(entry.get(by) or "-")
+        else:
+            key = entry["actor"] if by == "actor" else keys[entry["mesh_id"], entry["rank"]]
+        group = rows.setdefault(key, {})
+        names.setdefault(key, set()).add((entry["mesh_id"], entry["actor"], entry["where"]))
+        group["bytes"] = group.get("bytes", 0) + entry["bytes"]
+        group["exact"] = group.get("exact", True) and entry["exact"]
+        for device, count in (entry.get("devices") or {}).items():
+            devices = group.setdefault("devices", {})
+            devices[device] = devices.get(device, 0) + count
+        if by in _OF_VARIABLES and "growth" in entry:
+            group["growth"] = group.get("growth", 0) + entry["growth"]
+    found = [
+        {"key": key, **group, **({"variables": len(names[key])} if key in names else {})} for key, group in rows.items()
+    ]
+    return sorted(found, key=lambda group: (-group.get("rss", group.get("bytes", 0)), group["key"]))
+
+
+def _key(row: dict[str, Any], by: str) -> str:
+    if by == "host":
+        return str(row["host"])
+    if by == "actor":
+        return ",".join(row["actors"]) or "-"
+    return f"{row['mesh']} {row['rank']}"

@@ -1,0 +1,83 @@
+"""How a person wants to see memory: the order, how many rows, and what is folded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from meshrt.errors import UsageError
+from meshrt.memory.units import UNITS
+
+__all__ = ["GROUPINGS", "ORDERS", "Look", "clusters", "largest_first"]
+
+GROUPINGS = ("host", "actor", "type", "dtype", "rank")
+ORDERS = ("size", "pss", "pid", "rank", "kind", "growth")
+#: The largest come first in these orders; in the others the smallest.
+_BY_SIZE = ("size", "pss", "growth")
+#: Sizes that are so close count as one: a share, and bytes.
+_CLOSE, _CLOSE_BYTES = 0.05, 1 << 20
+
+T = TypeVar("T")
+Key = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a view shows.
+
+    Attributes:
+        by: One of `GROUPINGS`, or "".
+        sort: One of `ORDERS`.
+        reverse: The other way round.
+        most: Rows of a table; the largest are shown. None: all.
+        units: One of `UNITS`.
+        totals_only: No table.
+
+    Raises:
+        UsageError: Something is none of what it may be.
+    """
+
+    by: str = ""
+    sort: str = "size"
+    reverse: bool = False
+    most: int | None = None
+    units: str = "auto"
+    totals_only: bool = False
+
+    def __post_init__(self) -> None:
+        for what, value, known in (
+            ("grouping", self.by, ("", *GROUPINGS)),
+            ("order", self.sort, ORDERS),
+            ("unit", self.units, UNITS),
+        ):
+            if value not in known:
+                raise UsageError(f"no {what} {value!r}; expected one of {', '.join(filter(None, known))}")
+        if self.most is not None and self.most < 1:
+            raise UsageError(f"{self.most} rows are none; expected 1 or more")
+
+
+def largest_first(rows: Sequence[T], look: Look, keys: Mapping[str, Callable[[T], Any]]) -> tuple[list[T], list[T]]:
+    """Return the rows to be shown, in order, and those that are left out: never the largest ones.
+
+    Args:
+        keys: What each order goes by; ``"size"`` is needed.
+    """
+    measure = keys.get(look.sort, keys["size"]) if look.sort in _BY_SIZE else keys["size"]
+    ranked = sorted(rows, key=measure, reverse=True)
+    shown, left_out = (ranked, []) if look.most is None else (ranked[: look.most], ranked[look.most :])
+    if look.sort not in _BY_SIZE:
+        shown.sort(key=keys.get(look.sort, keys["size"]))
+    return (shown[::-1] if look.reverse else shown), left_out
+
+
+def clusters(rows: Sequence[T], size: Callable[[T], int]) -> list[list[T]]:
+    """Return rows whose sizes are close together, the most first; whatever is far from the others stands alone."""
+    left, found = sorted(rows, key=size), []
+    while left:
+        middle = size(left[len(left) // 2])
+        room = max(_CLOSE * middle, min(_CLOSE_BYTES, middle / 2))
+        near = [row for row in left if abs(size(row) - middle) <= room]
+        left = [row for row in left if abs(size(row) - middle) > room]
+        found.append(near)
+    return sorted(found, key=len, reverse=True)

@@ -1,0 +1,300 @@
+"""The memory view as text: ranks, variables, and totals. Plain data in (`meshrt.memory.document`), text out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from meshrt.inspect.duration import since
+from meshrt.memory.document import Document
+from meshrt.memory.groups import grouped
+from meshrt.memory.look import Look, clusters, largest_first
+from meshrt.memory.units import amount, change, size_text
+from meshrt.selection import fold_ranks
+
+__all__ = ["render"]
+
+#: More ranks than these are folded where they are alike.
+_FOLD_ABOVE = 16
+#: Ranks whose variables could not be told are named in so many groups.
+_MOST_REASONS = 5
+_NAMES_MAX = 60
+
+Row = Mapping[str, Any]
+
+
+def render(document: Document, look: Look) -> str:
+    """Return the text of a document."""
+    lines: list[str] = []
+    if not look.totals_only:
+        if look.by in ("", "rank"):
+            lines += _ranks(document, look)
+            lines += ["", *_variables(document, look)] if "variables" in document else []
+        else:
+            lines += _groups(document, look)
+        lines.append("")
+    return "\n".join([*lines, *_totals(document, look)])
+
+
+# -- ranks -------------------------------------------------------------------------------------------------------------
+
+
+def _ranks(document: Document, look: Look) -> list[str]:
+    fold = len(document["ranks"]) > _FOLD_ABOVE and look.by != "rank"
+    groups = _folded(document["ranks"]) if fold else [[row] for row in document["ranks"]]
+    keys: dict[str, Callable[[Sequence[Row]], Any]] = {
+        "size": lambda rows: max(row.get("rss", 0) for row in rows),
+        "pss": lambda rows: max(row.get("pss", 0) for row in rows),
+        "growth": lambda rows: max(row.get("growth", 0) for row in rows),
+        "pid": lambda rows: min(row.get("pid", 0) for row in rows),
+        "rank": lambda rows: (rows[0]["mesh_id"], min(row["rank"] for row in rows)),
+        "kind": lambda rows: (rows[0]["state"], rows[0]["rank"]),
+    }
+    shown, left_out = largest_first(groups, look, keys)
+    several = len({row["mesh_id"] for row in document["ranks"]}) > 1
+    columns: dict[str, Callable[[Sequence[Row]], str]] = {
+        "RANK": lambda rows: _label(rows),
+        **({"MESH": lambda rows: rows[0]["mesh"] or rows[0]["mesh_id"]} if several else {}),
+        "ACTOR": lambda rows: ",".join(rows[0]["actors"]) or "-",
+        "HOST": lambda rows: _hosts(rows),
+        "PID": lambda rows: str(rows[0]["pid"]) if len(rows) == 1 else "",
+        "RSS": _span_of("rss", look),
+        "PSS": _span_of("pss", look),
+        "SHARED": _span_of("shared", look),
+        "HEAP": _span_of("anonymous", look),
+        "FREE": _span_of("malloc_free", look),
+        "SWAP": _span_of("swap", look),
+        "GPU": lambda rows: _devices(rows, look),
+        "GROWTH": lambda rows: _span([row["growth"] for row in rows if "growth" in row], look, change),
+        "STATE": lambda rows: rows[0]["state"] + (f" ({rows[0]['note']})" if rows[0].get("note") else ""),
+    }
+    absent = {
+        "SWAP": not any(row.get("swap") for row in document["ranks"]),
+        "GPU": not any(row.get("devices") for row in document["ranks"]),
+        "GROWTH": "since" not in document,
+        "FREE": not any("malloc_free" in row for row in document["ranks"]),
+    }
+    names = [name for name in columns if not absent.get(name)]
+    lines = _table(names, [[columns[name](rows) for name in names] for rows in shown])
+    rest = [row for rows in left_out for row in rows]
+    return [*lines, *_more(len(rest), sum(row.get("rss", 0) for row in rest), look)]
+
+
+def _folded(rows: Sequence[Row]) -> list[list[Row]]:
+    """Return ranks that are alike together; one that has more memory, or does something else, alone."""
+    alike: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        alike.setdefault((row["mesh_id"], *row["actors"], row["state"], row.get("note")), []).append(row)
+    return [group for members in alike.values() for group in clusters(members, lambda row: int(row.get("rss", 0)))]
+
+
+def _label(rows: Sequence[Row]) -> str:
+    if len(rows) > 1:
+        return f"[{fold_ranks(row['rank'] for row in rows)}] x{len(rows)}"
+    coords = ",".join(f"{label}={index}" for label, index in rows[0]["coords"].items())
+    return f"{rows[0]['rank']} {coords}"
+
+
+def _hosts(rows: Sequence[Row]) -> str:
+    names = list(dict.fromkeys(row["host"] for row in rows))
+    node = rows[0].get("node", "")
+    first = names[0] + (f" ({node})" if len(names) == 1 and node not in ("", names[0]) else "")
+    return f"{first} (+{len(names) - 1})" if len(names) > 1 else str(first)
+
+
+def _span_of(name: str, look: Look) -> Callable[[Sequence[Row]], str]:
+    return lambda rows: _span([row[name] for row in rows if name in row], look, amount)
+
+
+def _span(values: Sequence[int], look: Look, text: Callable[[int, str], str]) -> str:
+    if not values:
+        return "?" if text is amount else ""
+    least, most = text(min(values), look.units), text(max(values), look.units)
+    return least if least == most else f"{least} - {most}"
+
+
+def _devices(rows: Sequence[Row], look: Look) -> str:
+    held = [sum(device["kept"] for device in row["devices"].values()) for row in rows if row.get("devices")]
+    return _span(held, look, amount) if held else ""
+
+
+# -- variables ---------------------------------------------------------------------------------------------------------
+
+
+def _variables(document: Document, look: Look) -> list[str]:
+    every = look.by == "rank"
+    flat = [
+        {**row, **size, "rank_sets": together}
+        for row in document["variables"]
+        for size, together in _sizes(row["sizes"], every=every)
+    ]
+    keys: dict[str, Callable[[Row], Any]] = {
+        "size": _weight,
+        "growth": lambda row: row.get("growth", 0),
+        "pid": lambda row: min(row["ranks"]),
+        "rank": lambda row: min(row["ranks"]),
+        "kind": lambda row: (row["kind"], row["type"], -_weight(row)),
+    }
+    shown, left_out = largest_first(flat, look, keys)
+    grown = any("growth" in row for row in flat)
+    several = len({row["actor"] for row in flat}) > 1
+    names = ["VARIABLE", *(["ACTOR"] if several else []), "TYPE", "SHAPE", "SIZE", *(["GROWTH"] if grown else [])]
+    cells = []
+    for row in shown:
+        texts = {
+            "VARIABLE": row["where"],
+            "ACTOR": row["actor"],
+            "TYPE": row["type"],
+            "SHAPE": _shape(row),
+            "SIZE": size_text(row, look.units, max(size["bytes"] for size in row["rank_sets"])),
+            "GROWTH": _span([size["growth"] for size in row["rank_sets"] if "growth" in size], look, change),
+        }
+        cells.append([*(texts[name] for name in names), _who(row, document), _remark(row)])
+    lines = _table([*names, "RANKS", "ALSO IN"], cells)
+    beyond = document["variables_left_out"]
+    rest = len(left_out) + beyond["count"]
+    return [*lines, *_more(rest, sum(map(_weight, left_out)) + beyond["bytes"], look)]
+
+
+def _sizes(sizes: Sequence[Row], *, every: bool) -> list[tuple[dict[str, Any], list[Row]]]:
+    """Return the sizes of a variable as they are shown, those that are close together as one, with what that is of."""
+    if every:
+        return [({**size, "ranks": [rank]}, [size]) for size in sizes for rank in size["ranks"]]
+    alike: dict[str, list[Row]] = {}
+    for size in sizes:
+        alike.setdefault(
+            repr([size.get(word) for word in ("exact", "why", "shape", "dtype", "device", "with")]), []
+        ).append(size)
+    shown = []
+    for members in alike.values():
+        for near in clusters(members, lambda size: int(size["bytes"])):
+            ranks = sorted(rank for size in near for rank in size["ranks"])
+            shown.append(({**min(near, key=lambda size: int(size["bytes"])), "ranks": ranks}, near))
+    return shown
+
+
+def _weight(row: Row) -> int:
+    held = int(max(row["bytes"], row.get("estimate") or 0))
+    return held + int(sum((row.get("devices") or {}).values()))
+
+
+def _shape(row: Row) -> str:
+    if "shape" in row:
+        size = "x".join(map(str, row["shape"])) or "scalar"
+        device = row.get("device", "cpu")
+        return f"{size} {row.get('dtype', '')}" + (f" {device}" if device != "cpu" else "")
+    lengths = [size["length"] for size in row["rank_sets"] if "length" in size]
+    if not lengths:
+        return ""
+    least, most = min(lengths), max(lengths)
+    return f"len {least}" + (f" - {most}" if most > least else "")
+
+
+def _who(row: Row, document: Document) -> str:
+    ranks = row["ranks"]
+    same = " same" if len(row["rank_sets"]) == 1 else ""
+    mesh = ""
+    if len({each["mesh_id"] for each in document["ranks"]}) > 1:
+        mesh = next(f"{each['mesh']} " for each in document["ranks"] if each["mesh_id"] == row["mesh_id"])
+    return f"{mesh}[{fold_ranks(ranks)}] x{len(ranks)}{same}" if len(ranks) > 1 else f"{mesh}{ranks[0]}"
+
+
+def _remark(row: Row) -> str:
+    names = ", ".join(row.get("with", ()))
+    if len(names) > _NAMES_MAX:
+        names = names[: _NAMES_MAX - 4] + " ..."
+    why = row.get("why", "")
+    return names + (f" [{why}]" if why not in ("", "budget") else "")
+
+
+# -- groups and totals -------------------------------------------------------------------------------------------------
+
+
+def _groups(document: Document, look: Look) -> list[str]:
+    rows = grouped(document, look.by)
+    keys: dict[str, Callable[[Row], Any]] = {
+        "size": lambda row: row.get("rss", row.get("bytes", 0)),
+        "pss": lambda row: row.get("pss", 0),
+        "growth": lambda row: row.get("growth", 0),
+        "kind": lambda row: row["key"],
+        "rank": lambda row: row["key"],
+        "pid": lambda row: row["key"],
+    }
+    shown, left_out = largest_first(rows, look, keys)
+    names = [
+        name for name in ("ranks", "variables", "rss", "pss", "bytes", "growth") if any(name in row for row in rows)
+    ]
+    cells = [[row["key"], *(_group_cell(row, name, look) for name in names)] for row in shown]
+    heads = {"bytes": "IN VARIABLES"}
+    lines = _table([look.by.upper(), *(heads.get(name, name.upper()) for name in names)], cells)
+    return [*lines, *_more(len(left_out), sum(map(keys["size"], left_out)), look)]
+
+
+def _group_cell(row: Row, name: str, look: Look) -> str:
+    if name not in row:
+        return ""
+    if name in ("ranks", "variables"):
+        return str(row[name])
+    if name == "bytes":
+        return size_text({"bytes": row["bytes"], "exact": row["exact"], "devices": row.get("devices")}, look.units)
+    return change(row[name], look.units) if name == "growth" else amount(row[name], look.units)
+
+
+def _totals(document: Document, look: Look) -> list[str]:
+    totals = document["totals"]
+
+    def shown(count: int) -> str:
+        return amount(count, look.units)
+
+    swap = f", swap {shown(totals['swap'])}" if totals["swap"] else ""
+    lines = [
+        f"{_count(totals['ranks'], 'rank')}: {shown(totals['pss'])} PSS (each page once), {shown(totals['rss'])} RSS "
+        f"(summed over ranks){swap}; the script and its host agents: {shown(totals['runtime'])} PSS"
+    ]
+    if totals["without_pss"]:
+        lines.append(f"the PSS of {_count(totals['without_pss'], 'rank')} has not come in time")
+    lines += [f"on {device}: {shown(count)} kept by torch" for device, count in totals.get("devices", {}).items()]
+    if "variables" in totals:
+        lines += _variables_totals(document, totals["variables"], shown)
+    if "since" in document:
+        ended = document.get("ended", [])
+        lines.append(
+            f"growth of all ranks in {since(document['since'], document['time'])}: "
+            f"{change(totals['growth'], look.units)}" + (f"; gone: {', '.join(ended[:_MOST_REASONS])}" if ended else "")
+        )
+    return lines
+
+
+def _variables_totals(document: Document, told: Row, shown: Callable[[int], str]) -> list[str]:
+    bound, rest = ("", "") if told["exact"] else (">= ", "at most ")
+    lines = [
+        f"variables of {_count(told['ranks'], 'rank')}: {bound}{shown(told['unique'])}, each byte once "
+        f"({bound}{shown(told['total'])} summed over variables)",
+        f"not explained: {rest}{shown(told['unexplained'])} of {shown(told['rss'])} RSS: the interpreter, modules, "
+        f"what no variable reaches; known: {shown(told['file'])} files and libraries, {shown(told['malloc_free'])} "
+        "free in malloc, variables",
+    ]
+    reasons: dict[str, list[int]] = {}
+    for row in document["ranks"]:
+        if "unique" not in row:
+            reasons.setdefault(row.get("note") or row["state"], []).append(row["rank"])
+    for why, ranks in list(reasons.items())[:_MOST_REASONS]:
+        lines.append(f"no variables of {_count(len(ranks), 'rank')} ({fold_ranks(ranks)}): {why}")
+    return lines
+
+
+def _more(count: int, size: int, look: Look) -> list[str]:
+    return [f"+{count} more, {amount(size, look.units)}"] if count else []
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}" + ("" if count == 1 else "s")
+
+
+def _table(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+    from tabulate import tabulate  # start-up: only where a table is shown
+
+    right = {"PID", "RSS", "PSS", "SHARED", "HEAP", "FREE", "SWAP", "GPU", "GROWTH", "VARIABLES"}
+    align = ["right" if head in right else "left" for head in heads]
+    text = tabulate(cells, headers=heads, tablefmt="plain", disable_numparse=True, colalign=align if cells else None)
+    return [line.rstrip() for line in text.splitlines()]

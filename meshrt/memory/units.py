@@ -1,0 +1,51 @@
+"""Bytes as a person reads them, and marks that say how sure they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from meshrt.errors import UsageError
+
+__all__ = ["UNITS", "amount", "change", "size_text"]
+
+_FACTORS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+#: What ``--units`` may say.
+UNITS = ("auto", *_FACTORS)
+
+
+def amount(count: int, unit: str = "auto") -> str:
+    """Return ``count`` bytes as text: ``"9.2 MiB"``.
+
+    Raises:
+        UsageError: ``unit`` is none of `UNITS`.
+    """
+    if unit not in UNITS:
+        raise UsageError(f"no unit {unit!r}; expected one of {', '.join(UNITS)}")
+    if unit == "auto":
+        unit = next((name for name, factor in reversed(_FACTORS.items()) if abs(count) >= factor), "B")
+    number = count / _FACTORS[unit]
+    return f"{count} B" if unit == "B" else f"{number:.1f} {unit}"
+
+
+def change(count: int | None, unit: str = "auto") -> str:
+    """Return a growth with its sign; "" where it is not known."""
+    if count is None:
+        return ""
+    return "0" if count == 0 else ("+" if count > 0 else "") + amount(count, unit)
+
+
+def size_text(size: Mapping[str, Any], unit: str = "auto", most: int | None = None) -> str:
+    """Return the size of a variable: ``"= 9.2 MiB"`` is exact, ``">= 18.1 MiB"`` a lower bound, ``"~"`` an estimate.
+
+    Args:
+        size: ``{"bytes", "exact"}``, and perhaps ``"estimate"`` and ``"devices"``.
+        most: Of several ranks whose sizes are close, the most bytes that one of them holds.
+    """
+    span = f" - {amount(most, unit)}" if most is not None and amount(most, unit) != amount(size["bytes"], unit) else ""
+    text = f"{'=' if size['exact'] else '>='} {amount(size['bytes'], unit)}{span}"
+    if not size["exact"] and size.get("estimate"):
+        text += f" ~ {amount(size['estimate'], unit)}"
+    for device, count in sorted((size.get("devices") or {}).items()):
+        text += f" + {amount(count, unit)} {device}"
+    return text

@@ -1,0 +1,168 @@
+"""Memory of real ranks: from /proc whatever they do, and their variables, if they can tell."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import meshrt
+from meshrt import ActorMesh, LocalEngine, SelectionError, UsageError, proc_mesh
+from tests.faults.watch import state_of
+from tests.support.holders import MIB, Holder
+from tests.support.programs import environment, run_python
+from tests.support.waiting import wait_until
+
+WAIT = 30
+
+
+def holders(count: int = 4, agents: int = 2) -> tuple[ActorMesh[Holder], list[int]]:
+    holder = proc_mesh(n=count, engine=LocalEngine(agents)).spawn("holder", Holder)
+    return holder, holder.pid.call().get(WAIT).values()
+
+
+def rows(document: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    return {row["rank"]: row for row in document["ranks"]}
+
+
+def sizes(document: dict[str, Any], where: str) -> dict[int, dict[str, Any]]:
+    """Return what each rank holds by a name."""
+    return {
+        rank: size
+        for row in document["variables"]
+        if row["where"] == where
+        for size in row["sizes"]
+        for rank in size["ranks"]
+    }
+
+
+def close(count: int, expected: int) -> bool:
+    return expected <= count < expected + 5000
+
+
+def test_ranks_are_measured_whatever_they_do(tmp_path: Path) -> None:
+    holder, pids = holders(5)
+    os.kill(pids[2], signal.SIGSTOP)
+    wait_until(lambda: state_of(pids[2]) == "T")
+    holder.slice(n=3).hold_gil.broadcast(str(tmp_path / "inside"))
+    wait_until((tmp_path / "inside").exists)
+    os.kill(pids[4], signal.SIGKILL)
+    wait_until(lambda: not psutil.pid_exists(pids[4]))
+    wait_until(lambda: rows(meshrt.memory())[4]["state"] == "dead")
+    for document in (meshrt.memory(), meshrt.memory(variables=True)):
+        found = rows(document)
+        assert [row["state"] for row in found.values()] == [
+            "running", "running", "not-answering", "not-answering", "dead",
+        ]  # fmt: skip
+        assert found[2]["note"] == "its process was stopped by a signal (SIGCONT resumes it)"
+        assert found[3]["note"] == "C code holds its GIL" and found[4]["note"] == "was killed by SIGKILL"
+        assert "rss" not in found[4]
+        for rank in range(4):
+            row = found[rank]
+            assert row["pid"] == pids[rank] and row["actors"] == ["holder"] and row["coords"] == {"n": rank}
+            assert abs(row["rss"] - psutil.Process(pids[rank]).memory_info().rss) < 4 * MIB
+            assert 0 < row["pss"] <= row["rss"] == row["anonymous"] + row["file"] + row["shmem"]
+            assert ("blocks" in row) == ("malloc_used" in row) == (rank < 2)
+        assert document["totals"]["rss"] == sum(found[rank]["rss"] for rank in range(4))
+        assert [each["kind"] for each in document["processes"]] == ["script", "agent", "agent"]
+    assert sizes(document, "self.weights").keys() == {0, 1}
+    os.kill(pids[2], signal.SIGCONT)
+
+
+def test_variables_of_actors_their_classes_and_modules() -> None:
+    holder, _ = holders()
+    holder.slice(n=2).grow.call_one(MIB).get(WAIT)
+    document = meshrt.memory(variables=True)
+    weights, view = sizes(document, "self.weights"), sizes(document, "self.view")
+    assert all(close(size["bytes"], 4 * MIB) and size["exact"] for size in (*weights.values(), *view.values()))
+    assert weights[0]["shape"] == [4 * MIB] and weights[0]["dtype"] == "uint8" and view[0]["shape"] == [10]
+    assert weights[0]["with"] == ["self.view"] and view[0]["with"] == ["self.weights"]
+    batches = sizes(document, "self.batches")
+    assert [close(batches[rank]["bytes"], count * MIB) for rank, count in enumerate((2, 10, 2, 2))] == [True] * 4
+    assert close(sizes(document, "Holder.history")[3]["bytes"], MIB)
+    cache = sizes(document, "tests.support.holders.CACHE")
+    assert close(cache[2]["bytes"], MIB) and cache[0]["bytes"] < 1000
+    assert sizes(document, "self.handle")[0]["bytes"] < 1000, "the actor is not walked into"
+    row = rows(document)[0]
+    assert row["exact"] and close(row["total"] - row["unique"], 4 * MIB)
+    assert row["unexplained"] == row["rss"] - row["file"] - row["malloc_free"] - row["unique"]
+    chosen = meshrt.memory("ranks(n=1)", actor="holder", variables=True)
+    assert rows(chosen).keys() == sizes(chosen, "self.batches").keys() == {1}
+    with pytest.raises(SelectionError, match="4 does not exist"):
+        meshrt.memory("ranks(4)")
+    with pytest.raises(UsageError, match="did you mean 'holder'"):
+        meshrt.memory(actor="hodler")
+
+
+def test_a_budget_ends_the_count_and_exact_lifts_it() -> None:
+    holder, _ = holders(1, 1)
+    holder.many.call_one(300_000).get(WAIT)
+    bound = sizes(meshrt.memory(variables=True, milliseconds=0), "self.numbers")[0]
+    assert not bound["exact"] and bound["why"] == "budget"
+    exact = sizes(meshrt.memory(exact=True), "self.numbers")[0]
+    assert exact["exact"] and exact["bytes"] > 300_000 * 80 > bound["bytes"] > 300_000 * 8
+    with pytest.raises(UsageError, match="milliseconds is a number, 0 or more"):
+        meshrt.memory(variables=True, milliseconds=-1)
+
+
+def test_a_process_without_a_mesh_has_no_memory_to_show() -> None:
+    done = run_python("-c", "import meshrt; meshrt.memory()")
+    assert "expected a mesh, and to be called there" in done.stderr
+
+
+def command(*arguments: str, code: int = 0) -> str:
+    done = run_python("-m", "meshrt", "memory", *arguments)
+    assert done.returncode == code, done
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_the_command(tmp_path: Path) -> None:
+    holder, pids = holders()
+    saved = str(tmp_path / "before.json")
+    shown = command("--vars", "--save", saved, "-n", "1")
+    assert f"  {pids[0]}  " not in shown and f"  {pids[1]}  " in shown
+    assert "self.batches  list    len 10   = 10.0 MiB  1" in shown and "+3 more, " in shown
+    assert "not explained: " in shown
+    holder.slice(n=2).grow.call_one(20 * MIB).get(WAIT)
+    grown = command("--diff", saved, "--vars", "-n", "1")
+    assert "tests.support.holders.CACHE  dict    len 1    = 20.0 MiB  +20.0 MiB  2" in grown
+    document = json.loads(command("--format", "json", "--by", "host", "--ranks", "n=1:3", str(os.getpid())))
+    assert rows(document).keys() == {1, 2} and sum(group["ranks"] for group in document["groups"]) == 2
+    assert command("--stats-only").count("\n") == 1
+    assert "by type" not in command("--by", "type")
+    assert "did you mean" in command("--actor", "hodler", code=1)
+    assert "expected 0 to 3" in command("--ranks", "7", code=1)
+    assert "expected a file that meshrt memory --save has written" in command("--diff", __file__, code=1)
+    assert "growth is seen with --diff or --watch" in command("--sort", "growth", code=1)
+    assert "expected it without --vars" in command("--watch", "1", "--vars", code=1)
+    assert "no meshrt program" in command("nosuch", code=2)
+
+
+def test_watching_shows_what_grows_until_the_program_ends() -> None:
+    holder, _ = holders(2, 1)
+    command = [sys.executable, "-m", "meshrt", "memory", "--watch", "0.05", "--format", "json"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    ) as watching:
+        assert watching.stdout is not None and watching.stderr is not None
+        try:
+            first = json.loads(watching.stdout.readline())
+            holder.slice(n=0).grow.call_one(30 * MIB).get(WAIT)
+            growth = dict.fromkeys((0, 1), 0)
+            while growth[0] < 29 * MIB:
+                for row in json.loads(watching.stdout.readline())["ranks"]:
+                    growth[row["rank"]] += row.get("growth", 0)
+            assert growth[1] < 10 * MIB and first["totals"]["ranks"] == 2
+            meshrt.shutdown_context()
+            watching.stdout.read()
+            assert watching.stderr.read() == "meshrt memory: the program has ended\n"
+            assert watching.wait(WAIT) == 2
+        finally:
+            watching.kill()
