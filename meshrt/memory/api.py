@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from meshrt.errors import UsageError
+from meshrt.hooks import Body
 from meshrt.memory.document import Document, document_of
 from meshrt.memory.root import MILLISECONDS, OBJECTS
-from meshrt.transport.tools import ToolConnection, connect, own_program
+from meshrt.transport.tools import connect, own_program
 
 __all__ = ["ask", "memory"]
 
@@ -57,7 +58,13 @@ def memory(
         connection.close()
 
 
-def ask(connection: ToolConnection, *, milliseconds: float | None, **asked: Any) -> Document:
+class _Asks(Protocol):
+    """A connection to a program."""
+
+    def request(self, operation: str, body: Body, timeout: float) -> Body: ...
+
+
+def ask(connection: _Asks, *, milliseconds: float | None, **asked: Any) -> Document:
     """Return what a program answers to a question, as `memory` asks it; ``milliseconds``: None is no limit.
 
     Raises:

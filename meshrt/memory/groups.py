@@ -7,9 +7,10 @@ from typing import Any
 from meshrt.errors import UsageError
 from meshrt.memory.document import Document, entries
 
-__all__ = ["grouped"]
+__all__ = ["OF_VARIABLES", "grouped"]
 
-_OF_VARIABLES = ("type", "dtype")
+#: Groupings that are of variables only.
+OF_VARIABLES = ("type", "dtype")
 
 
 def grouped(document: Document, by: str) -> list[dict[str, Any]]:
@@ -22,11 +23,11 @@ def grouped(document: Document, by: str) -> list[dict[str, Any]]:
     Raises:
         UsageError: By type or dtype, where variables were not asked for.
     """
-    if by in _OF_VARIABLES and "variables" not in document:
+    if by in OF_VARIABLES and "variables" not in document:
         raise UsageError(f"a grouping by {by} is of variables; expected them to be asked for (--vars)")
     rows: dict[str, dict[str, Any]] = {}
     keys = {(row["mesh_id"], row["rank"]): _key(row, by) for row in document["ranks"]}
-    if by not in _OF_VARIABLES:
+    if by not in OF_VARIABLES:
         for row in document["ranks"]:
             group = rows.setdefault(_key(row, by), {"ranks": 0})
             group["ranks"] += 1
@@ -35,7 +36,7 @@ def grouped(document: Document, by: str) -> list[dict[str, Any]]:
                     group[name] = group.get(name, 0) + row[name]
     names: dict[str, set[tuple[str, ...]]] = {}
     for entry in entries(document.get("variables", ())):
-        if by in _OF_VARIABLES:
+        if by in OF_VARIABLES:
             key = str(entry.get(by) or "-")
         else:
             key = entry["actor"] if by == "actor" else keys[entry["mesh_id"], entry["rank"]]
@@ -46,7 +47,7 @@ def grouped(document: Document, by: str) -> list[dict[str, Any]]:
         for device, count in (entry.get("devices") or {}).items():
             devices = group.setdefault("devices", {})
             devices[device] = devices.get(device, 0) + count
-        if by in _OF_VARIABLES and "growth" in entry:
+        if by in OF_VARIABLES and "growth" in entry:
             group["growth"] = group.get("growth", 0) + entry["growth"]
     found = [
         {"key": key, **group, **({"variables": len(names[key])} if key in names else {})} for key, group in rows.items()

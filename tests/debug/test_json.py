@@ -13,7 +13,8 @@ from meshrt import ActorMesh, Future, proc_mesh
 from meshrt.debug.prompt.commands.table import COMMANDS
 from tests.debug.harness import person
 from tests.debug.working import Worker, line_of
-from tests.support.programs import ROOT, run_python
+from tests.support.documented import documented, keys_of, keys_told
+from tests.support.programs import run_python
 from tests.support.waiting import wait_until
 
 WAIT = 20
@@ -41,31 +42,6 @@ def records(*commands: str, input: str | None = None, code: int = 0) -> list[dic
     return found
 
 
-def keys_of(value: Any) -> set[str]:
-    """Return every key in ``value``, however deep."""
-    if isinstance(value, dict):
-        return set(value).union(*map(keys_of, value.values()))
-    return set().union(*map(keys_of, value)) if isinstance(value, list) else set()
-
-
-def documented() -> tuple[dict[str, str], dict[str, str]]:
-    """Return what docs/json.md says of the keys: by command, and by part of the stacks of ``where``."""
-    text = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
-    _, _, text = text.partition("## By command")
-    commands, _, stacks = text.partition("## The stacks of `where`")
-    rows = [line.split(" | ", 1) for line in commands.splitlines() if line.startswith("| `")]
-    by_command = {word: keys for words, keys in rows for word in re.findall(r"`(\w+)`", words)}
-    parts = [line.strip("| ").split(" | ", 1) for line in stacks.splitlines() if line.startswith("| ")]
-    return by_command, {part.partition(":")[0]: keys for part, keys in parts if not part.startswith("-")}
-
-
-def keys_told(text: str) -> set[str]:
-    """Return the keys that clauses begin with."""
-    plain = re.sub(r" *\([^)]*\)", "", text)
-    begins = (re.match(r"(?:`\w+`(?:, | and )?)+", clause.strip()) for clause in plain.split(";"))
-    return {key for begin in begins if begin is not None for key in re.findall(r"\w+", begin[0].replace(" and ", " "))}
-
-
 @pytest.mark.usefixtures("busy")
 def test_every_command_has_a_record() -> None:
     place = f"working.py:{line_of('compute')}"
@@ -76,6 +52,8 @@ def test_every_command_has_a_record() -> None:
         "source": "source worker ranks(0) self._train",
         "status": "status",
         "where": "where worker",
+        "memory": "memory worker",
+        "vars": "vars -n 5 worker ranks(0)",
         "logs": "logs worker",
         "break": f"break {place}",
         "tbreak": f"tbreak {place}",

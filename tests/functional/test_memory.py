@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 import meshrt
 from meshrt import ActorMesh, LocalEngine, SelectionError, UsageError, proc_mesh
 from tests.faults.watch import state_of
+from tests.support.documented import parts_of, section
 from tests.support.holders import MIB, Holder
 from tests.support.programs import environment, run_python
 from tests.support.waiting import wait_until
@@ -143,6 +145,39 @@ def test_the_command(tmp_path: Path) -> None:
     assert "growth is seen with --diff or --watch" in command("--sort", "growth", code=1)
     assert "expected it without --vars" in command("--watch", "1", "--vars", code=1)
     assert "no meshrt program" in command("nosuch", code=2)
+
+
+def test_the_document_is_as_it_is_documented(tmp_path: Path) -> None:
+    holder, pids = holders(2, 1)
+    holder.many.call(50_000).get(WAIT)
+    os.kill(pids[1], signal.SIGSTOP)
+    saved = tmp_path / "before.json"
+    command("--vars", "--save", str(saved))
+    before = json.loads(saved.read_text())
+    before["variables"].append({**before["variables"][0], "where": "self.gone"})
+    saved.write_text(json.dumps(before))
+    document = json.loads(command("--diff", str(saved), "--by", "host", "--budget", "1", "--format", "json"))
+    os.kill(pids[1], signal.SIGCONT)
+    parts = {part: f"{part} {keys}" for part, keys in parts_of(section("The document of `meshrt memory`")).items()}
+    row = document["ranks"][0]
+    emitted = {
+        "document": document,
+        "rank": row,
+        "process": document["processes"][0],
+        "variable": document["variables"][0],
+        "size": {key: None for each in document["variables"] for size in each["sizes"] for key in size},
+        "totals": document["totals"],
+        "group": document["groups"][0],
+    }
+    parts["rank"] += parts["... if it has answered"] + parts["... if it has told its variables"]
+    parts["process"] += parts["rank"]
+    for part, value in emitted.items():
+        told = set(re.findall(r"`(\w+)`", parts[part]))
+        assert value.keys() <= told, part
+        seldom = {"devices", "with", "shape", "dtype", "device", "length", "growth", "estimate", "objects"}
+        if part != "process":
+            absent = told - value.keys() - seldom - {"budget", "version", "attribute", "class", "global", "local"}
+            assert not absent, part
 
 
 def test_watching_shows_what_grows_until_the_program_ends() -> None:

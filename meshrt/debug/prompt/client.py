@@ -72,6 +72,10 @@ class Client:
         """Ask the broker. Raises MeshError with its refusal, ConnectionError, TimeoutError."""
         return self._connection.request(operation, {**body, "typed": self.typed}, timeout=timeout)
 
+    def request(self, operation: str, body: Body, timeout: float) -> Body:
+        """Like `ask`, as others than the debugger ask a program."""
+        return self.ask(operation, timeout=timeout, **body)
+
     def reports(self, job: int) -> queue.SimpleQueue[Body | None]:
         """Return the queue of what comes in for a job."""
         with self._lock:

@@ -30,7 +30,10 @@ ANSWER_SECONDS = 10.0
 ENDING_SECONDS = 3.0
 
 #: Commands that are obeyed at a rank's prompt too, if an actor follows: no Python that means anything looks so.
-_MESH_LINE = re.compile(r"\s*(?:cast|attach|interrupt|logs|wait|where)\s+(?:--?\w+\s+(?:\d+\s+)?)*([\w-]+)[@/\s]?")
+_MESH_LINE = re.compile(
+    r"\s*(?:cast|attach|interrupt|logs|wait|where|memory|vars)\s+"
+    r"(?:--(?:by|sort)\s+\w+\s+|--?\w+\s+(?:\d+\s+)?)*([\w-]+)[@/\s]?"
+)
 
 
 class Repl:

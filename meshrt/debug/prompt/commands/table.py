@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
 
-from meshrt.debug.prompt.commands import acting, looking, points, values
+from meshrt.debug.prompt.commands import acting, looking, memory, points, values
 from meshrt.debug.prompt.commands.command import Arguments, Command, Outcome, Prompt
 from meshrt.debug.prompt.commands.words import Words, parse_nothing
 from meshrt.debug.protocol import MODES
@@ -69,6 +69,7 @@ _BASICS = (
 
 COMMANDS: tuple[Command, ...] = (
     *looking.COMMANDS,
+    *memory.COMMANDS,
     *values.COMMANDS,
     *acting.COMMANDS,
     *points.COMMANDS,
@@ -129,7 +130,7 @@ def candidates(
         return [begin + dim + "=" for dim in dims] + [begin + word for word in ("all", *STATE_WORDS)]
     given = []
     for before, word in pairwise(words[:-1]):
-        if word and not word.startswith("-") and before not in ("-n", "--diff"):
+        if word and not word.startswith("-") and before not in ("-n", "--diff", "--sort", "--by"):
             given.append(word)
     takes = list(command.takes)
     if takes[:1] == ["state"] and given and given[0] not in (*STATE_WORDS, "all"):

@@ -1,0 +1,65 @@
+"""``memory`` and ``vars`` at the prompt, the variables of stopped stack frames among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from meshrt import ActorMesh, proc_mesh
+from tests.debug.harness import Person, person
+from tests.support.holders import MIB, Holder
+
+WAIT = 30
+
+
+@pytest.fixture
+def halted() -> Iterator[tuple[Person, ActorMesh[Holder]]]:
+    """Three ranks, of which rank 1 stands at a breakpoint."""
+    holder = proc_mesh(n=3).spawn("holder", Holder).get(WAIT)
+    result = holder.slice(n=1).halt.call_one()
+    with person() as me:
+        me.wait("holder", "ranks(1)")
+        yield me, holder
+        me("continue")
+    result.get(WAIT)
+
+
+def row(shown: str, begin: str) -> str:
+    return next(" ".join(line.split()) for line in shown.splitlines() if line.startswith(begin))
+
+
+def test_memory_of_ranks_and_variables_of_frames(halted: tuple[Person, ActorMesh[Holder]]) -> None:
+    me, _ = halted
+    shown = me("memory holder")
+    assert "stopped (at holders.py:" in row(shown, "1 n=1") and "running" in row(shown, "0 n=0")
+    assert row(me("memory -n 1"), "1 n=1") and "+2 more, " in me("memory -n 1")
+    shown = me("vars holder")
+    assert "bytearray len 3145728 = 3.0 MiB 1" in row(shown, "holders.py:") and "halt() local" in shown
+    assert row(shown, "self.weights") == "self.weights numpy.ndarray 4194304 uint8 = 4.0 MiB [0-2] x3 same self.view"
+    assert "halt() local" not in me("vars holder ranks(0,2)")
+    assert row(me("vars --by type"), "bytearray").startswith("bytearray 1 = 3.0 MiB")
+    for line, complaint in (
+        ("memory --by dtype", "vars --by dtype"),
+        ("vars --sort growth", "expected one of size, pss, pid, rank, kind"),
+        ("vars --by nothing", "expected one of host, actor, type, dtype, rank"),
+        ("memory -n 0", "expected 1 or more"),
+        ("memory --exact", "no option '--exact'"),
+        ("vars hodler", "did you mean 'holder'"),
+    ):
+        assert complaint in me(line) and not me.ok, line
+
+
+def test_what_is_assigned_at_the_prompt_is_measured_and_stays(halted: tuple[Person, ActorMesh[Holder]]) -> None:
+    me, _ = halted
+    me("attach holder 1")
+    me("local = bytearray(6 << 20); extra = bytes(7 << 20)")
+    for frame in ("", "u", "d"):
+        if frame:
+            me(frame)
+        shown = me("vars holder ranks(1)")
+        assert "= 6.0 MiB 1" in row(shown, "holders.py:") or "= 7.0 MiB 1" in row(shown, "holders.py:"), frame
+        assert "halt() local" in shown and "= 3.0 MiB" not in shown
+    assert str(6 * MIB) in me("p len(local)")
+    assert str(7 * MIB) in me("p len(extra)")
+    me("detach")
