@@ -26,6 +26,8 @@ _SHARE = 0.1
 _SHARED = 1024
 #: Of these there are many, and few that hold anything.
 _SMALL = (FunctionType, staticmethod, classmethod, property)
+#: These say something if they are empty, too.
+_TOLD = ("shape", "length")
 #: Names that a row tells.
 _NAMES = 5
 _NAME_MAX = 200
@@ -93,7 +95,7 @@ def _row(variable: Variable, size: Size, sharers: Sequence[Variable], buffers: B
         "devices": size.devices,
         "with": list(chain(names[:_NAMES], ["..."] * (len(names) > _NAMES))),
     }
-    return {**row, **{name: value for name, value in more.items() if value or (name == "shape" and value is not None)}}
+    return {**row, **{name: value for name, value in more.items() if value or (name in _TOLD and value is not None)}}
 
 
 def _facts(value: Any, buffers: Buffers) -> dict[str, Any]:

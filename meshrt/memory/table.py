@@ -9,13 +9,13 @@ from meshrt.inspect.duration import since
 from meshrt.memory.document import Document
 from meshrt.memory.groups import grouped
 from meshrt.memory.look import Look, clusters, largest_first
-from meshrt.memory.units import amount, change, size_text
+from meshrt.memory.units import amount, change, size_text, span
 from meshrt.selection import fold_ranks
 
 __all__ = ["render"]
 
 #: More ranks than these are folded where they are alike.
-_FOLD_ABOVE = 16
+_FOLD_ABOVE = 8
 #: Ranks whose variables could not be told are named in so many groups.
 _MOST_REASONS = 5
 _NAMES_MAX = 60
@@ -109,8 +109,7 @@ def _span_of(name: str, look: Look) -> Callable[[Sequence[Row]], str]:
 def _span(values: Sequence[int], look: Look, text: Callable[[int, str], str]) -> str:
     if not values:
         return "?" if text is amount else ""
-    least, most = text(min(values), look.units), text(max(values), look.units)
-    return least if least == most else f"{least} - {most}"
+    return span(text(min(values), look.units), text(max(values), look.units))
 
 
 def _devices(rows: Sequence[Row], look: Look) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from meshrt.errors import UsageError
 
-__all__ = ["UNITS", "amount", "change", "size_text"]
+__all__ = ["UNITS", "amount", "change", "size_text", "span"]
 
 _FACTORS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 #: What ``--units`` may say.
@@ -35,6 +35,14 @@ def change(count: int | None, unit: str = "auto") -> str:
     return "0" if count == 0 else ("+" if count > 0 else "") + amount(count, unit)
 
 
+def span(least: str, most: str) -> str:
+    """Return two amounts as one text: ``"1.0 - 1.2 MiB"``; one alone if they are the same."""
+    if least == most:
+        return least
+    number, _, unit = least.partition(" ")
+    return f"{number} - {most}" if unit == most.partition(" ")[2] else f"{least} - {most}"
+
+
 def size_text(size: Mapping[str, Any], unit: str = "auto", most: int | None = None) -> str:
     """Return the size of a variable: ``"= 9.2 MiB"`` is exact, ``">= 18.1 MiB"`` a lower bound, ``"~"`` an estimate.
 
@@ -42,8 +50,8 @@ def size_text(size: Mapping[str, Any], unit: str = "auto", most: int | None = No
         size: ``{"bytes", "exact"}``, and perhaps ``"estimate"`` and ``"devices"``.
         most: Of several ranks whose sizes are close, the most bytes that one of them holds.
     """
-    span = f" - {amount(most, unit)}" if most is not None and amount(most, unit) != amount(size["bytes"], unit) else ""
-    text = f"{'=' if size['exact'] else '>='} {amount(size['bytes'], unit)}{span}"
+    least = amount(size["bytes"], unit)
+    text = f"{'=' if size['exact'] else '>='} {span(least, least if most is None else amount(most, unit))}"
     if not size["exact"] and size.get("estimate"):
         text += f" ~ {amount(size['estimate'], unit)}"
     for device, count in sorted((size.get("devices") or {}).items()):

@@ -16,7 +16,7 @@ from meshrt.memory.look import Look, clusters
 from meshrt.memory.merging import Merged
 from meshrt.memory.root import COLUMNS
 from meshrt.memory.table import render
-from meshrt.memory.units import amount, change, size_text
+from meshrt.memory.units import amount, change, size_text, span
 
 MIB = 1 << 20
 
@@ -67,12 +67,20 @@ def test_amounts() -> None:
         amount(1, "MB")
 
 
+def test_spans() -> None:
+    assert [span("1.0 MiB", most) for most in ("1.0 MiB", "2.0 MiB", "1.0 GiB")] == [
+        "1.0 MiB",
+        "1.0 - 2.0 MiB",
+        "1.0 MiB - 1.0 GiB",
+    ]
+
+
 def test_marks_are_never_mixed_up() -> None:
     assert size_text({"bytes": MIB, "exact": True}) == "= 1.0 MiB"
     assert size_text({"bytes": MIB, "exact": False}) == ">= 1.0 MiB"
     assert size_text({"bytes": MIB, "exact": False, "estimate": 5 * MIB}) == ">= 1.0 MiB ~ 5.0 MiB"
     assert size_text({"bytes": 0, "exact": True, "devices": {"cuda:0": MIB}}) == "= 0 B + 1.0 MiB cuda:0"
-    assert size_text({"bytes": MIB, "exact": True}, most=2 * MIB) == "= 1.0 MiB - 2.0 MiB"
+    assert size_text({"bytes": MIB, "exact": True}, most=2 * MIB) == "= 1.0 - 2.0 MiB"
 
 
 def test_equal_ranks_share_a_row_and_outliers_have_their_own() -> None:
@@ -82,7 +90,7 @@ def test_equal_ranks_share_a_row_and_outliers_have_their_own() -> None:
     text = render(document(ranks), Look())
     assert lines(text, "7 ", "9 ", "[") == [
         "7 n=7 a node1 107 900.0 MiB 450.0 MiB 1.0 MiB 899.0 MiB running",
-        "[0-6,8,10-31] x30 a node0 (+1) 100.0 MiB - 102.0 MiB 50.0 MiB - 51.0 MiB 1.0 MiB 99.0 MiB - 101.0 MiB running",
+        "[0-6,8,10-31] x30 a node0 (+1) 100.0 - 102.0 MiB 50.0 - 51.0 MiB 1.0 MiB 99.0 - 101.0 MiB running",
         "9 n=9 a node1 109 100.0 MiB 50.0 MiB 1.0 MiB 99.0 MiB not-answering (C code holds its GIL)",
     ]
     every = render(document(ranks), Look(by="rank"))
