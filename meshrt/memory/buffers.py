@@ -105,9 +105,11 @@ class Buffers:
         with self._no_dispatch():
             held = self._storage(tensor)
             device, address, size = str(held.device), int(held.data_ptr()), int(held.nbytes())
-        if device == "meta":
-            return Memory(object.__sizeof__(tensor), None, 0, ())
-        return Memory(object.__sizeof__(tensor), (device, address), size, ())
+            # The collector is not told of a gradient, and nobody of what the graph of a computation keeps.
+            grad = tensor.grad if tensor.is_leaf else None
+            unknown = "" if tensor.grad_fn is None else "a graph of autograd"
+        place = (device, address) if device != "meta" else None
+        return Memory(object.__sizeof__(tensor), place, size, () if grad is None else (grad,), unknown)
 
     @staticmethod
     def _no_dispatch() -> Any:

@@ -27,7 +27,7 @@ class Holder(Actor):
     def __init__(self) -> None:
         self.weights = np.ones(4 * MIB, dtype=np.uint8)
         self.view = self.weights[:10]
-        self.batches = [bytes(MIB) for _ in range(2 + 8 * (current_rank().rank == 1))]
+        self.batches = [b"x" * MIB for _ in range(2 + 8 * (current_rank().rank == 1))]
         self.handle: Any = self.pid
 
     @endpoint
