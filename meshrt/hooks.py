@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from meshrt.errors import CallTimeout
 
 __all__ = [
+    "ASKED_FOR",
     "PLUGINS",
     "POST_MORTEM_VALUES",
     "PULSE_PLUGINS",
@@ -77,6 +78,9 @@ PLUGINS: dict[str, tuple[str, str]] = {
     "failure": ("meshrt.failure.rank", "meshrt.failure.root"),
     "timeline": ("meshrt.timeline.rank", "meshrt.timeline.root"),
 }
+
+#: Plug-ins that the root loads before its first mesh, if a variable of the environment asks for that.
+ASKED_FOR: Mapping[str, str] = {"MESHRT_MEMORY_LIMIT": "memory"}
 
 #: Plug-ins that a rank loads at its first ping. Host agents import them, so that ranks are forked with them.
 PULSE_PLUGINS: tuple[str, ...] = ("inspect",)

@@ -56,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--stats-only", action="store_true", help="totals only")
     add("--format", default="table", choices=("table", "json"), help="json: docs/json.md says what is in it")
     add("--save", type=Path, metavar="FILE", help="keep this view for a later --diff")
+    add("--open", type=Path, metavar="FILE", help="show a view that was kept, or what a rank wrote at its limit")
     add("--diff", type=Path, metavar="FILE", help="show what has grown since a view that was kept")
     watch = "look again and again, and show what grows (not of variables, whose count would slow ranks down)"
     add("--watch", nargs="?", type=float, const=2.0, metavar="SECONDS", help=watch)
@@ -68,6 +69,10 @@ def main(arguments: list[str]) -> int:
     try:
         look = _look(given)
         before = read(given.diff) if given.diff is not None else None
+        if given.open is not None:
+            document = read(given.open)
+            _show(document if before is None else add_growth(document, before), given, look)
+            return 0
         program = choose(given.run, "its pid: meshrt memory PID")
         if program is None:
             return 2
@@ -109,6 +114,8 @@ def _complain(error: MeshError) -> int:
 
 def _look(given: argparse.Namespace) -> Look:
     """Return how it is to be shown; raises UsageError for options that do not go together."""
+    if given.open is not None and (given.run or given.watch is not None or given.save is not None):
+        raise UsageError("--open shows a file; expected it without RUN, --watch and --save")
     given.vars = given.vars or given.frames or given.exact or given.budget is not None or given.by in ("type", "dtype")
     if given.watch is not None:
         if given.vars or given.save is not None or given.diff is not None:

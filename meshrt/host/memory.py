@@ -18,7 +18,7 @@ from meshrt.host.child import Child
 from meshrt.host.pulse import kernel_state
 from meshrt.wire.messages import Address
 
-__all__ = ["Measures", "resident", "shares"]
+__all__ = ["Measures", "private", "resident", "shares"]
 
 #: Seconds for which ranks are read in one go.
 _SLICE = 0.02
@@ -60,6 +60,11 @@ def shares(pid: int) -> Bytes:
     ``pss`` counts a page that n processes have as 1/n, so those of all processes add up.
     """
     return _read(f"/proc/{pid}/smaps_rollup", _SHARES)
+
+
+def private(pid: int) -> int:
+    """Return the private memory of a process that can be written to, as RLIMIT_DATA counts it; bytes, 0 if gone."""
+    return _read(f"/proc/{pid}/status", {"VmData": "data"}).get("data", 0)
 
 
 def _read(path: str, names: Mapping[str, str]) -> Bytes:

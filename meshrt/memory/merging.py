@@ -6,6 +6,7 @@ A row: ``{"mesh_id", "actor", "kind", "where", "type", "sizes"}``, the largest f
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,7 +14,7 @@ import msgpack
 
 from meshrt.hooks import Group
 
-__all__ = ["Merged", "largest"]
+__all__ = ["Merged", "largest", "merged_alone"]
 
 _NAME = ("actor", "kind", "where", "type")
 #: A list, or a number, of more than a few takes so many more bytes than an empty one.
@@ -66,6 +67,13 @@ class Merged:
             if budget < 0:
                 return rows[:number], _left_out(rows[number:])
         return rows, _left_out(())
+
+
+def merged_alone(mesh_id: str, rank: int, said: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of what one rank alone has said."""
+    merged = Merged()
+    merged.add(Group(mesh_id, (rank,), "answered", said, {}))
+    return merged.rows(sys.maxsize)[0]
 
 
 def _left_out(rows: Iterable[dict[str, Any]]) -> dict[str, int]:

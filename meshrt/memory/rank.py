@@ -1,5 +1,6 @@
 """The rank's side of the memory view.
 
+* operation ``memory.limit`` {bytes}: see `meshrt.memory.limit`.
 * operation ``memory.heap`` {}: what the allocators of this process tell, see `meshrt.memory.heap`.
 * operation ``memory.variables`` {actor, frames, milliseconds, objects, most}: what the variables hold, the largest
   ``most`` one by one. On a thread of its own: the control thread goes on answering meanwhile, and a rank that stands
@@ -23,6 +24,13 @@ class RankMemory:
     def __init__(self, services: RankServices) -> None:
         self._services = services
         self._turn = threading.Lock()
+
+    def limit(self, body: Body) -> Body:
+        """Keep a limit from now on: ``{"bytes"}``."""
+        from meshrt.memory.limit import Limit  # start-up: few programs have one
+
+        Limit(self._services, int(body["bytes"]))
+        return {}
 
     def heap(self, body: Body) -> Body:
         """Tell of the allocators."""
@@ -48,5 +56,6 @@ class RankMemory:
 def load(services: RankServices) -> None:
     """Serve the memory view: called once, by the first question."""
     memory = RankMemory(services)
+    services.operations["memory.limit"] = memory.limit
     services.operations["memory.heap"] = memory.heap
     services.deferred_operations["memory.variables"] = memory.variables

@@ -23,10 +23,13 @@ from meshrt.hooks import Body, Group, RootServices
 from meshrt.host.memory import resident, shares
 from meshrt.inspect.asking import gather_all, why_silent
 from meshrt.memory.merging import Merged
+from meshrt.memory.units import bytes_of
 from meshrt.selection import Shape
 
 __all__ = ["MILLISECONDS", "MOST_RANKS", "OBJECTS", "Asked", "RankState", "Source", "View", "load"]
 
+#: How much memory each rank may have.
+LIMIT_VARIABLE = "MESHRT_MEMORY_LIMIT"
 #: What the variables of a rank may take, if nobody says otherwise; see `Asked`.
 MILLISECONDS, OBJECTS = 200.0, 2_000_000
 #: Rows of one answer: a control message holds 1 MiB.
@@ -191,5 +194,16 @@ def _script() -> Body:
 
 
 def load(services: RootServices) -> None:
-    """Offer the view to other plug-ins: called once, by the first of them."""
+    """Offer the view to other plug-ins, and tell ranks their limit: called once, by the first that needs it.
+
+    Raises:
+        UsageError: The limit is no size.
+    """
+    limit = os.environ.get(LIMIT_VARIABLE, "")
+    if limit:
+        try:
+            count = bytes_of(limit)
+        except UsageError as error:
+            raise UsageError(f"{LIMIT_VARIABLE}: {error}") from None
+        services.at_birth.append(lambda: [("memory.limit", {"bytes": count})])
     services.tables["memory.view"] = View(services)

@@ -7,7 +7,7 @@ A row: ``{"actor", "kind", "where", "type", "bytes", "exact"}``, and, where ther
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from types import FunctionType
 from typing import Any
@@ -33,17 +33,20 @@ _NAMES = 5
 _NAME_MAX = 200
 
 
-def rows(actors: Sequence[ActorState], asked: Body) -> dict[str, Any]:
+def rows(actors: Sequence[ActorState], asked: Body, more: Iterable[Variable] = ()) -> dict[str, Any]:
     """Return ``{"rows": the largest, "left_out": {"count", "bytes"}, "unique", "total", "exact"}``.
 
     ``unique`` counts what several hold once, ``total`` for each of them; both are lower bounds unless ``exact``.
 
     Args:
         asked: ``{"actor" ("": all), "frames", "milliseconds" (null: no limit), "objects" (null), "most"}``.
+        more: Variables that are measured before all others.
     """
     milliseconds = asked.get("milliseconds")
     budget = Budget(None if milliseconds is None else milliseconds / 1000, asked.get("objects"))
-    variables = [each for each in _variables(actors, asked) if asked.get("actor") in ("", None, each.actor)]
+    variables = [
+        each for each in chain(more, _variables(actors, asked)) if asked.get("actor") in ("", None, each.actor)
+    ]
     snapshot = Snapshot(stop=namespaces(actors))
     sizes = [snapshot.measure(each.value, budget.part(_SHARE)) for each in variables]
     for number in snapshot.unfinished():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from meshrt.errors import UsageError
 
-__all__ = ["UNITS", "amount", "change", "size_text", "span"]
+__all__ = ["UNITS", "amount", "bytes_of", "change", "size_text", "span"]
 
 _FACTORS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 #: What ``--units`` may say.
@@ -26,6 +27,19 @@ def amount(count: int, unit: str = "auto") -> str:
         unit = next((name for name, factor in reversed(_FACTORS.items()) if abs(count) >= factor), "B")
     number = count / _FACTORS[unit]
     return f"{count} B" if unit == "B" else f"{number:.1f} {unit}"
+
+
+def bytes_of(text: str) -> int:
+    """Return the number of bytes that a person writes as ``4GiB``, ``512 MiB`` or ``1000000``.
+
+    Raises:
+        UsageError: It is no size.
+    """
+    match = re.fullmatch(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_FACTORS)})?\s*", text)
+    size = round(float(match[1]) * _FACTORS[match[2] or "B"]) if match is not None else 0
+    if not 0 < size < 1 << 62:
+        raise UsageError(f"{text!r} is no size; expected a number of bytes, or one such as 512MiB or 4GiB")
+    return size
 
 
 def change(count: int | None, unit: str = "auto") -> str:

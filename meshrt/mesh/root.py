@@ -145,6 +145,7 @@ class Root:
         self._check_open()
         count = spec.extent.nelements
         check_limits(count, sum(len(record.alive()) for record in self.registry.running()))
+        self.services.load_asked_for()
         agents = self._placement.of(engine)
         self.begin()
         with self._lock:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshrt.errors import MeshError, ProtocolError, RankPlace
-from meshrt.hooks import Body, ToolClient, Waited, hooks, plugin_of
+from meshrt.hooks import ASKED_FOR, Body, ToolClient, Waited, hooks, plugin_of
 from meshrt.mesh.gather import Gathers
 from meshrt.mesh.measures import Measures
 from meshrt.mesh.registry import MeshRecord, Registry
@@ -93,6 +94,12 @@ class Services:
         self.gather = self.gathers.begin
         self.leave_gather = self.gathers.leave
         self.measure = self.measures.ask
+
+    def load_asked_for(self) -> None:
+        """Load the plug-ins that the environment asks for, unless they are. Any thread. Raises what they raise."""
+        for variable, plugin in ASKED_FOR.items():
+            if os.environ.get(variable):
+                hooks.load(plugin, self, in_root=True)
 
     def attach(self, loop: Any) -> None:
         """The loop runs."""

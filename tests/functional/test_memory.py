@@ -15,7 +15,9 @@ import psutil
 import pytest
 
 import meshrt
-from meshrt import ActorMesh, LocalEngine, SelectionError, UsageError, proc_mesh
+from meshrt import ActorError, ActorMesh, LocalEngine, SelectionError, UsageError, proc_mesh
+from meshrt.host.memory import private
+from meshrt.mesh.root import start_root
 from tests.faults.watch import state_of
 from tests.support.documented import parts_of, section
 from tests.support.holders import MIB, Holder
@@ -178,6 +180,29 @@ def test_the_document_is_as_it_is_documented(tmp_path: Path) -> None:
         if part != "process":
             absent = told - value.keys() - seldom - {"budget", "version", "attribute", "class", "global", "local"}
             assert not absent, part
+
+
+def test_a_limit_is_an_error_of_the_endpoint_and_what_was_held_is_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MESHRT_MEMORY_LIMIT", "300MB")
+    with pytest.raises(UsageError, match="MESHRT_MEMORY_LIMIT: '300MB' is no size; expected a number of bytes, or one"):
+        proc_mesh(n=1)
+    monkeypatch.setenv("MESHRT_MEMORY_LIMIT", "400 MiB")
+    holder, pids = holders(2, 1)
+    with pytest.raises(ActorError, match=r"holder\.fill\(\) raised on rank 1 .*MemoryError"):
+        holder.slice(n=1).fill.call_one().get(WAIT)
+    directory = start_root().run_directory
+    written = max(directory.glob("memory-*.1-*.json"))
+    shown = command("--open", str(written), "-n", "1")
+    assert "fill() mine  list" in shown and "has asked for more than its MESHRT_MEMORY_LIMIT (400.0 MiB)" in shown
+    held = sizes(json.loads(written.read_text()), "self.weights")[1]
+    assert close(held["bytes"], 4 * MIB) and private(pids[1]) < 400 * MIB
+    assert holder.pid.call().get(WAIT).values() == pids
+    holder.slice(n=0).grow.call_one(int(0.95 * 400 * MIB) - private(pids[0])).get(WAIT)
+    wait_until(lambda: list(directory.glob("memory-*.0-1.json")), WAIT)
+    near = json.loads((next(directory.glob("memory-*.0-1.json"))).read_text())
+    assert rows(near)[0]["note"] == "is near its MESHRT_MEMORY_LIMIT (400.0 MiB)"
+    assert sizes(near, "tests.support.holders.CACHE")[0]["bytes"] > 100 * MIB
+    assert "expected it without RUN" in command("--open", str(written), "--watch", code=1)
 
 
 def test_watching_shows_what_grows_until_the_program_ends() -> None:

@@ -44,6 +44,12 @@ class Holder(Actor):
         sum(repeat(0, 10**11))
 
     @endpoint
+    def fill(self) -> None:
+        mine: list[bytes] = []
+        while True:
+            mine.append(b"x" * MIB)
+
+    @endpoint
     def halt(self) -> None:
         local = bytearray(3 * MIB)
         breakpoint()

@@ -16,7 +16,7 @@ from meshrt.memory.look import Look, clusters
 from meshrt.memory.merging import Merged
 from meshrt.memory.root import COLUMNS
 from meshrt.memory.table import render
-from meshrt.memory.units import amount, change, size_text, span
+from meshrt.memory.units import amount, bytes_of, change, size_text, span
 
 MIB = 1 << 20
 
@@ -65,6 +65,13 @@ def test_amounts() -> None:
     assert [change(n) for n in (None, 0, 2048, -2048)] == ["", "0", "+2.0 KiB", "-2.0 KiB"]
     with pytest.raises(UsageError, match="no unit 'MB'; expected one of auto, B, KiB, MiB, GiB"):
         amount(1, "MB")
+
+
+def test_sizes_that_a_person_writes() -> None:
+    assert [bytes_of(text) for text in ("4GiB", "512 MiB", "1000000", " 1.5KiB ")] == [4 << 30, 512 << 20, 10**6, 1536]
+    for text in ("", "0", "4GB", "-1", "x", "1e3", "9" * 40):
+        with pytest.raises(UsageError, match="is no size; expected a number of bytes"):
+            bytes_of(text)
 
 
 def test_spans() -> None:

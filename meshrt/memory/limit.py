@@ -1,0 +1,145 @@
+"""``MESHRT_MEMORY_LIMIT``: a rank that asks for more memory gets a MemoryError, and what it held is in a file.
+
+The kernel keeps the limit (RLIMIT_DATA: private memory that can be written to, whether it was or not), so the error is
+raised where the memory was asked for, before anything is killed. What is written down:
+
+* when a rank comes near its limit (`_NEAR` of it, looked at with each ping of its agent): once,
+* when an endpoint lets a MemoryError out: before its frames are gone, with their variables.
+
+Writing needs memory too, and so do the runtime's own error reports, while the frames that have failed are still there:
+until the next ping the limit is `_ROOM` higher.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from meshrt.errors import MeshError
+from meshrt.hooks import Body, EndpointCall, RankServices, Variable, hooks
+from meshrt.host.memory import private, resident, shares
+from meshrt.inspect.exceptions import frames_of
+from meshrt.memory.document import document_of, write
+from meshrt.memory.heap import heap
+from meshrt.memory.merging import merged_alone
+from meshrt.memory.rows import rows
+from meshrt.memory.units import amount
+
+__all__ = ["Limit"]
+
+_NEAR = 0.9
+#: Files of one rank: one that fails all the time must not fill the disk.
+_MOST_FILES = 5
+_ROOM = 256 << 20
+#: What is left to a process that keeps more than its limit, so that it can say so.
+_SLACK = 16 << 20
+_MOST_ROWS = 200
+_MOST_FRAMES = 20
+_MILLISECONDS = 2000.0
+
+
+class Limit:
+    """Keeps the limit of this process: made by the operation ``memory.limit``."""
+
+    def __init__(self, services: RankServices, count: int) -> None:
+        self._services = services
+        self._count = count
+        self._hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        self._files = 0
+        self._lock = threading.Lock()
+        self._near = False
+        #: The limit is higher than it was asked for.
+        self._roomy = False
+        self._set(count)
+        hooks.pulse.append(self._pulse)
+        hooks.endpoint_error.append(self._raised)
+
+    def _set(self, count: int) -> None:
+        if self._hard != resource.RLIM_INFINITY:
+            count = min(count, self._hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (count, self._hard))
+
+    def _make_room(self) -> None:
+        self._roomy = True
+        self._set(max(self._count, private(self._services.pid)) + _ROOM)
+
+    def _pulse(self) -> None:
+        """On the control thread: look whether it is near, and take back the room that was made."""
+        used = private(self._services.pid)
+        if self._roomy and self._lock.acquire(blocking=False):  # or else it is being written
+            self._set(max(self._count, used + _SLACK))
+            self._roomy = used + _SLACK > self._count
+            self._lock.release()
+        if not self._near and used >= _NEAR * self._count:
+            self._near = True
+            self._make_room()  # a thread has a stack
+            threading.Thread(target=self._write, args=("is near", ()), name="meshrt-memory", daemon=True).start()
+
+    def _raised(self, call: EndpointCall, error: BaseException) -> None:
+        """On the actor's thread, before its frames unwind."""
+        if isinstance(error, MemoryError):
+            self._write("has asked for more than", _locals(call, error))
+
+    def _write(self, how: str, variables: Iterable[Variable]) -> None:
+        limit = f"its MESHRT_MEMORY_LIMIT ({amount(self._count)})"
+        services = self._services
+        with self._lock:
+            self._make_room()
+            self._files += 1
+            if self._files > _MOST_FILES:
+                return
+            name = f"memory-{services.mesh_name}-{services.mesh_id}.{services.rank}-{self._files}.json"
+            path = Path(services.run_directory) / name
+            try:
+                write(path, self._document(f"{how} {limit}", variables))
+                text = f"what it holds: meshrt memory --open {path}"
+            except (MeshError, MemoryError) as error:
+                text = f"what it holds could not be written: {type(error).__name__} {error}"
+        print(f"meshrt: rank {services.rank} of {services.mesh_name} {how} {limit}; {text}", file=sys.stderr)
+
+    def _document(self, note: str, variables: Iterable[Variable]) -> Body:
+        services = self._services
+        actors = services.actors()
+        asked = {"frames": True, "milliseconds": _MILLISECONDS, "most": _MOST_ROWS}
+        said = rows(actors, asked, variables)
+        known = heap()
+        row = {
+            "mesh_id": services.mesh_id,
+            "mesh": services.mesh_name,
+            "rank": services.rank,
+            "coords": {},
+            "host": services.host_name,
+            "pid": services.pid,
+            "actors": [actor.name for actor in actors],
+            "state": "running",
+            "note": note,
+            **resident(services.pid),
+            **shares(services.pid),
+            **{f"malloc_{name}": count for name, count in known.pop("malloc").items()},
+            **known,
+            **{name: said[name] for name in ("unique", "total", "exact")},
+        }
+        return document_of(
+            {
+                "time": time.time_ns() / 1e9,
+                "run_id": Path(services.run_directory).name.rpartition("-")[2],
+                "columns": list(row),
+                "ranks": [list(row.values())],
+                "processes": [],
+                "variables": merged_alone(services.mesh_id, services.rank, said),
+                "variables_left_out": said["left_out"],
+            }
+        )
+
+
+def _locals(call: EndpointCall, error: BaseException) -> Iterator[Variable]:
+    """Go through the variables of the frames that a MemoryError has passed, those of the innermost one first."""
+    for frame, line in reversed(frames_of(error, _MOST_FRAMES)):
+        if frame.f_locals is not frame.f_globals:
+            place = f"{frame.f_code.co_filename.rpartition('/')[2]}:{line} {frame.f_code.co_name}()"
+            for name, value in list(frame.f_locals.items()):
+                yield Variable(call.actor, "local", f"{place} {name}", value)
