@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+import logging
+import queue
 import threading
 from typing import Any
 
@@ -18,12 +20,17 @@ from meshrt.memory.heap import heap
 __all__ = ["RankMemory", "load"]
 
 
+_log = logging.getLogger("meshrt")
+
+
 class RankMemory:
     """Measures this process."""
 
     def __init__(self, services: RankServices) -> None:
         self._services = services
-        self._turn = threading.Lock()
+        #: What is to be measured; its thread is there from the first question on.
+        self._asked: queue.SimpleQueue[tuple[Body, Answer]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
 
     def limit(self, body: Body) -> Body:
         """Keep a limit from now on: ``{"bytes"}``."""
@@ -38,19 +45,24 @@ class RankMemory:
 
     def variables(self, body: Body, answer: Answer) -> None:
         """Measure the variables, and answer then."""
+        self._asked.put((body, answer))
+        if self._thread is None:
+            # One for all questions: faulthandler, by which silent ranks are asked, must not meet threads that end.
+            self._thread = threading.Thread(target=self._serve, name="meshrt-memory", daemon=True)
+            self._thread.start()
 
-        def measure() -> None:
-            from meshrt.memory.rows import rows  # start-up: most ranks are never asked
+    def _serve(self) -> None:
+        from meshrt.memory.rows import rows  # start-up: most ranks are never asked
 
-            with self._turn:
-                try:
-                    same: dict[str, Any] = rows(self._services.actors(), body)
-                except Exception as error:
-                    answer(None, f"{type(error).__name__}: {error}")  # who asked waits for it
-                    raise
+        while True:
+            body, answer = self._asked.get()
+            try:
+                same: dict[str, Any] = rows(self._services.actors(), body)
+            except Exception as error:
+                _log.exception("the variables of rank %d", self._services.rank)
+                answer(None, f"{type(error).__name__}: {error}")
+            else:
                 answer({"same": same, "per": heap()}, "")
-
-        threading.Thread(target=measure, name="meshrt-memory", daemon=True).start()
 
 
 def load(services: RankServices) -> None:

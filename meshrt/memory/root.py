@@ -25,6 +25,7 @@ from meshrt.inspect.asking import gather_all, why_silent
 from meshrt.memory.merging import Merged
 from meshrt.memory.units import bytes_of
 from meshrt.selection import Shape
+from meshrt.wire.messages import Address
 
 __all__ = ["MILLISECONDS", "MOST_RANKS", "OBJECTS", "Asked", "RankState", "Source", "View", "load"]
 
@@ -39,9 +40,11 @@ _PER_RANK = 170
 #: Seconds in which a view without variables is complete, whatever ranks do.
 _MEASURE_SECONDS = 0.8
 _HEAP_SECONDS = 0.6
-#: Seconds that ranks may take for their variables, which compete for the processors of their host.
+#: Seconds that all ranks together may take for their variables.
 _VARIABLES_SECONDS = 60.0
 _EXACT_SECONDS = 600.0
+#: Ranks of a host that count at the same time.
+_AT_ONCE = 16
 #: Variables that all ranks together tell one by one, and one of them at least.
 _ROWS = 20_000
 _LEAST_ROWS = 20
@@ -113,17 +116,23 @@ class View:
         return answer
 
     async def _ranks(self, asked: Asked) -> Body:
-        measured, groups = await asyncio.gather(
-            self._services.measure(asked.targets, _MEASURE_SECONDS), self._ask_ranks(asked)
-        )
+        if asked.variables:  # one after the other: what the count takes from the processors, the measures would miss
+            measured = await self._services.measure(asked.targets, _MEASURE_SECONDS)
+            groups = await self._ask_variables(asked)
+        else:
+            measured, groups = await asyncio.gather(
+                self._services.measure(asked.targets, _MEASURE_SECONDS), self._ask_heaps(asked)
+            )
         merged, heaps, silent = Merged(), dict[tuple[str, int], Any](), dict[tuple[str, int], RankState]()
         for group in groups:
             for rank in group.ranks:
                 if group.kind == "answered":
                     heaps[group.mesh_id, rank] = group.per.get(rank) or {}
-                elif group.kind != "gone":
-                    why = why_silent(group.same) if group.kind == "silent" else str(group.same)
-                    silent[group.mesh_id, rank] = RankState("not-answering", why)
+                elif group.kind == "silent":
+                    silent[group.mesh_id, rank] = RankState("not-answering", why_silent(group.same))
+                elif group.kind == "refused":
+                    known = asked.states(group.mesh_id, rank)
+                    silent[group.mesh_id, rank] = RankState(known.word, str(group.same))
             if group.kind == "answered" and asked.variables:
                 merged.add(group)
         rows = []
@@ -159,25 +168,53 @@ class View:
             **more,
         }
 
-    async def _ask_ranks(self, asked: Asked) -> list[Group]:
-        # One that was stopped by a signal, or ended, has nothing to say.
-        targets = {
-            mesh_id: [rank for rank in ranks if asked.states(mesh_id, rank).word not in ("dead", "not-answering")]
-            for mesh_id, ranks in asked.targets.items()
-        }
-        targets = {mesh_id: ranks for mesh_id, ranks in targets.items() if ranks}
-        if not asked.variables:
-            return await gather_all(self._services, targets, "memory.heap", {}, _HEAP_SECONDS, stack_suffices=True)
-        count = max(1, sum(map(len, targets.values())))
+    async def _ask_heaps(self, asked: Asked) -> list[Group]:
+        targets = _by_mesh(_answering(asked))
+        return await gather_all(self._services, targets, "memory.heap", {}, _HEAP_SECONDS, stack_suffices=True)
+
+    async def _ask_variables(self, asked: Asked) -> list[Group]:
+        """Ask a few ranks of each host at a time: were all of them at work at once, some would seem to be silent."""
+        hosts: dict[str, list[Address]] = {}
+        of_mesh = {mesh["mesh_id"]: mesh["host"] for mesh in self._services.meshes()}
+        for mesh_id, rank in _answering(asked):
+            hosts.setdefault(of_mesh[mesh_id][rank], []).append((mesh_id, rank))
         body = {
             "actor": asked.actor,
             "frames": asked.frames,
             "milliseconds": asked.milliseconds,
             "objects": asked.objects,
-            "most": min(_MOST_ROWS, max(_LEAST_ROWS, _ROWS // count)),
+            "most": min(_MOST_ROWS, max(_LEAST_ROWS, _ROWS // max(1, sum(map(len, hosts.values()))))),
         }
         seconds = _EXACT_SECONDS if asked.milliseconds is None else _VARIABLES_SECONDS
-        return await gather_all(self._services, targets, "memory.variables", body, seconds, stack_suffices=True)
+        end = asyncio.get_running_loop().time() + seconds
+        groups: list[Group] = []
+        while any(hosts.values()):
+            wave = _by_mesh([address for ranks in hosts.values() for address in ranks[:_AT_ONCE]])
+            left = end - asyncio.get_running_loop().time()
+            if left > 0:
+                groups += await gather_all(self._services, wave, "memory.variables", body, left, stack_suffices=True)
+            else:
+                why = f"was not asked: the others took {seconds:g} s"
+                groups += [Group(mesh_id, tuple(ranks), "refused", why, {}) for mesh_id, ranks in wave.items()]
+            hosts = {host: ranks[_AT_ONCE:] for host, ranks in hosts.items()}
+        return groups
+
+
+def _answering(asked: Asked) -> list[Address]:
+    """Return the ranks of which nothing is known that would keep them from answering."""
+    return [
+        (mesh_id, rank)
+        for mesh_id, ranks in asked.targets.items()
+        for rank in ranks
+        if asked.states(mesh_id, rank).word not in ("dead", "not-answering")
+    ]
+
+
+def _by_mesh(addresses: Sequence[Address]) -> dict[str, list[int]]:
+    targets: dict[str, list[int]] = {}
+    for mesh_id, rank in addresses:
+        targets.setdefault(mesh_id, []).append(rank)
+    return targets
 
 
 def _state(facts: Mapping[str, Any], known: RankState, silent: RankState | None, gone: bool) -> RankState:

@@ -17,6 +17,7 @@ import pytest
 import meshrt
 from meshrt import ActorError, ActorMesh, LocalEngine, SelectionError, UsageError, proc_mesh
 from meshrt.host.memory import private
+from meshrt.memory import root
 from meshrt.mesh.root import start_root
 from tests.faults.watch import state_of
 from tests.support.documented import parts_of, section
@@ -80,7 +81,7 @@ def test_ranks_are_measured_whatever_they_do(tmp_path: Path) -> None:
     os.kill(pids[2], signal.SIGCONT)
 
 
-def test_variables_of_actors_their_classes_and_modules() -> None:
+def test_variables_of_actors_their_classes_and_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     holder, _ = holders()
     holder.slice(n=2).grow.call_one(MIB).get(WAIT)
     document = meshrt.memory(variables=True)
@@ -103,6 +104,12 @@ def test_variables_of_actors_their_classes_and_modules() -> None:
         meshrt.memory("ranks(4)")
     with pytest.raises(UsageError, match="did you mean 'holder'"):
         meshrt.memory(actor="hodler")
+    monkeypatch.setattr(root, "_AT_ONCE", 1)
+    assert sizes(meshrt.memory(variables=True), "self.weights").keys() == {0, 1, 2, 3}
+    monkeypatch.setattr(root, "_VARIABLES_SECONDS", -1.0)
+    late = meshrt.memory(variables=True)
+    assert sizes(late, "self.weights") == {} and rows(late)[3]["state"] == "running"
+    assert "was not asked: the others took" in rows(late)[3]["note"]
 
 
 def test_a_budget_ends_the_count_and_exact_lifts_it() -> None:
