@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
         "--ranks",
         default="",
         metavar="SELECTION",
-        help="these ranks only, as in the debugger: 'hosts=0', '0-7', 'stopped'",
+        help="these ranks only, as in the debugger: 'hosts=0', '0:8', 'stopped'",
     )
     add("--actor", default="", metavar="ACTOR", help="ranks and variables of this actor only")
     add("--vars", action="store_true", help="which variables hold memory: of actors, of their classes and modules")

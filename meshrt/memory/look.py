@@ -33,6 +33,7 @@ class Look:
         most: Rows of a table; the largest are shown. None: all.
         units: One of `UNITS`.
         totals_only: No table.
+        ranks: The table of ranks, beside that of variables.
 
     Raises:
         UsageError: Something is none of what it may be.
@@ -44,6 +45,7 @@ class Look:
     most: int | None = None
     units: str = "auto"
     totals_only: bool = False
+    ranks: bool = True
 
     def __post_init__(self) -> None:
         for what, value, known in (

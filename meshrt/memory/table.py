@@ -28,8 +28,9 @@ def render(document: Document, look: Look) -> str:
     lines: list[str] = []
     if not look.totals_only:
         if look.by in ("", "rank"):
-            lines += _ranks(document, look)
-            lines += ["", *_variables(document, look)] if "variables" in document else []
+            tables = [_ranks(document, look)] if look.ranks else []
+            tables += [_variables(document, look)] if "variables" in document else []
+            lines += [line for table in tables for line in (*table, "")][:-1]
         else:
             lines += _groups(document, look)
         lines.append("")

@@ -37,6 +37,7 @@ def test_memory_of_ranks_and_variables_of_frames(halted: tuple[Person, ActorMesh
     shown = me("vars holder")
     assert "bytearray len 3145728 = 3.0 MiB 1" in row(shown, "holders.py:") and "halt() local" in shown
     assert row(shown, "self.weights") == "self.weights numpy.ndarray 4194304 uint8 = 4.0 MiB [0-2] x3 same self.view"
+    assert "PSS  " not in shown, "vars shows no table of ranks"
     assert "halt() local" not in me("vars holder ranks(0,2)")
     assert row(me("vars --by type"), "bytearray").startswith("bytearray 1 = 3.0 MiB")
     for line, complaint in (

@@ -44,7 +44,13 @@ def _parse(words: Words, *, variables: bool) -> Arguments:
 
 
 def _look(arguments: Arguments) -> Look:
-    return Look(arguments["by"], arguments["sort"], arguments["reverse"], arguments["most"])
+    return Look(
+        arguments["by"],
+        arguments["sort"],
+        arguments["reverse"],
+        arguments["most"],
+        ranks=not arguments["variables"],
+    )
 
 
 def _show(prompt: Prompt, arguments: Arguments) -> Outcome:
