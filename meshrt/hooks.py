@@ -221,9 +221,8 @@ class Measured:
     """How much memory processes have, in bytes, as their host agents read it in ``/proc``.
 
     Attributes:
-        ranks: By mesh and base rank: ``{"state" (the kernel's letter), "rss", "peak", "anonymous", "file", "shmem",
-            "swap", "pss", "shared", "private"}``. A rank that is gone is missing; the last three may not have come in
-            time.
+        ranks: By mesh and base rank: ``{"rss", "peak", "anonymous", "file", "shmem", "swap", "pss", "shared",
+            "private"}``. A rank that is gone is missing; the last three may not have come in time.
         agents: The same of host agents, by host, with ``"pid"`` and ``"node"``.
         silent: Hosts whose agent has not answered in time.
     """

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from meshrt.host.child import Child
-from meshrt.host.pulse import kernel_state
 from meshrt.wire.messages import Address
 
 __all__ = ["Measures", "private", "resident", "shares"]
@@ -110,7 +109,7 @@ class Measures:
         ]
         own = os.getpid()
         agent = {"pid": own, "node": socket.gethostname(), **resident(own), **shares(own)}
-        rows = [[*address, {"state": kernel_state(pid), **resident(pid)}] for address, pid in asked]
+        rows = [[*address, resident(pid)] for address, pid in asked]
         self._send(message["id"], rows, done=False, agent=agent)
         self._go_on(message["id"], iter(asked))
 

@@ -143,7 +143,9 @@ class View:
                 address = (mesh["mesh_id"], rank)
                 facts = measured.ranks.get(address, {})
                 host = mesh["host"][rank]
-                state = _state(facts, asked.states(*address), silent.get(address), rank in mesh["gone"])
+                state = asked.states(*address)
+                if state.word != "dead" and rank not in mesh["gone"]:
+                    state = silent.get(address, state)
                 if host in measured.silent and not facts:
                     state = RankState("not-answering", "the agent of its host does not answer")
                 heap = heaps.get(address, {})
@@ -215,14 +217,6 @@ def _by_mesh(addresses: Sequence[Address]) -> dict[str, list[int]]:
     for mesh_id, rank in addresses:
         targets.setdefault(mesh_id, []).append(rank)
     return targets
-
-
-def _state(facts: Mapping[str, Any], known: RankState, silent: RankState | None, gone: bool) -> RankState:
-    if gone or known.word == "dead":
-        return known
-    if facts.get("state") in ("T", "t"):
-        return RankState("not-answering", why_silent({"state": "stopped"}))
-    return silent or known
 
 
 def _script() -> Body:

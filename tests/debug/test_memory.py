@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import meshrt
 from meshrt import ActorMesh, proc_mesh
 from tests.debug.harness import Person, person
 from tests.support.holders import MIB, Holder
@@ -39,6 +40,9 @@ def test_memory_of_ranks_and_variables_of_frames(halted: tuple[Person, ActorMesh
     assert row(shown, "self.weights") == "self.weights numpy.ndarray 4194304 uint8 = 4.0 MiB [0-2] x3 same self.view"
     assert "PSS  " not in shown, "vars shows no table of ranks"
     assert "halt() local" not in me("vars holder ranks(0,2)")
+    for frames in (False, True):
+        kinds = {each["kind"] for each in meshrt.memory(variables=True, frames=frames)["variables"]}
+        assert ("local" in kinds) == frames and "attribute" in kinds
     assert row(me("vars --by type"), "bytearray").startswith("bytearray 1 = 3.0 MiB")
     for line, complaint in (
         ("memory --by dtype", "vars --by dtype"),
