@@ -123,9 +123,13 @@ def test_a_budget_ends_the_count_and_exact_lifts_it() -> None:
         meshrt.memory(variables=True, milliseconds=-1)
 
 
-def test_a_process_without_a_mesh_has_no_memory_to_show() -> None:
+def test_processes_without_a_mesh_and_meshes_without_an_actor() -> None:
     done = run_python("-c", "import meshrt; meshrt.memory()")
     assert "expected a mesh, and to be called there" in done.stderr
+    proc_mesh(n=1).initialized.get(WAIT)
+    assert rows(meshrt.memory())[0]["actors"] == []
+    with pytest.raises(UsageError, match="no actor runs, and ranks are chosen among those of actors"):
+        meshrt.memory("ranks(0)")
 
 
 def command(*arguments: str, code: int = 0) -> str:

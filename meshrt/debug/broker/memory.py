@@ -37,6 +37,8 @@ class Memory:
             for part in self._targets.everywhere(actor, ranks, any_thread=True):
                 mesh_id = part.actor.mesh.mesh_id
                 targets[mesh_id] = sorted({*targets.get(mesh_id, ()), *part.ranks})
+            if not targets:
+                raise UsageError("no actor runs, and ranks are chosen among those of actors; expected no choice")
         else:
             targets = {mesh.mesh_id: list(mesh.shape.ranks()) for mesh in self._targets.meshes()}
         states = self._states()
