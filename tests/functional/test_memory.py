@@ -198,6 +198,7 @@ def test_a_limit_is_an_error_of_the_endpoint_and_what_was_held_is_in_a_file(monk
     with pytest.raises(UsageError, match="MESHRT_MEMORY_LIMIT: '300MB' is no size; expected a number of bytes, or one"):
         proc_mesh(n=1)
     monkeypatch.setenv("MESHRT_MEMORY_LIMIT", "400 MiB")
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # numpy's library reserves memory for each processor
     holder, pids = holders(2, 1)
     with pytest.raises(ActorError, match=r"holder\.fill\(\) raised on rank 1 .*MemoryError"):
         holder.slice(n=1).fill.call_one().get(WAIT)
