@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from pathlib import Path
 
-from meshrt.errors import MeshError, SelectionError, UsageError
+from meshrt.errors import UsageError
+from meshrt.inspect.commands import run_command, write_out
 from meshrt.inspect.programs import choose
 from meshrt.memory.api import ask
 from meshrt.memory.document import Document, read, write
@@ -28,7 +28,7 @@ _ABOUT = """Show how much memory the ranks of a running program have and, with -
 Ranks are measured by their host agents: one that is stopped, hangs, or holds the GIL in C has its row too. Sizes of
 variables are marked: = is exact, >= was counted until the time was over, ~ is an estimate of the whole. Nothing of the
 program is run to measure it, and nothing is stopped."""
-_EPILOG = "docs/memory.md finds a leak step by step. Exit code: 0; 1 the question was wrong; 2 there is no program."
+_EPILOG = "docs/memory.md finds a leak step by step; docs/commands.md has the exit codes."
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -64,26 +64,20 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command. Returns the exit code: 0 shown, 1 it was asked wrongly, 2 there is no program."""
+    """Run the command. Returns its exit code, as docs/commands.md has it."""
     given = _parser().parse_args(arguments)
-    try:
-        look = _look(given)
-        before = read(given.diff) if given.diff is not None else None
-        if given.open is not None:
-            document = read(given.open)
-            _show(document if before is None else add_growth(document, before), given, look)
-            return 0
-        program = choose(given.run, "its pid: meshrt memory PID")
-        if program is None:
-            return 2
-        connection = connect(program, lambda _event, _body: None, lambda: None)
-    except UsageError as error:
-        return _complain(error)
-    except (MeshError, OSError) as error:
-        print(f"meshrt memory: the program cannot be reached: {error}", file=sys.stderr)
-        return 2
-    except (KeyboardInterrupt, EOFError):
-        return 130
+    return run_command("meshrt memory", lambda: _run(given))
+
+
+def _run(given: argparse.Namespace) -> int:
+    look = _look(given)
+    before = read(given.diff) if given.diff is not None else None
+    if given.open is not None:
+        document = read(given.open)
+        _show(document if before is None else add_growth(document, before), given, look)
+        return 0
+    program = choose(given.run or "", how="its pid: meshrt memory PID")
+    connection = connect(program, lambda _event, _body: None, lambda: None)
     try:
         if given.watch is not None:
             _watch(connection, given, look)
@@ -92,24 +86,12 @@ def main(arguments: list[str]) -> int:
             if given.save is not None:
                 write(given.save, document)
             _show(document if before is None else add_growth(document, before), given, look)
-    except MeshError as error:
-        return _complain(error)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever reads has enough
-    except (ConnectionError, TimeoutError) as error:
-        print(f"meshrt memory: {error}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
-        return 130 if given.watch is None else 0
+        if given.watch is None:
+            raise
     finally:
         connection.close()
     return 0
-
-
-def _complain(error: MeshError) -> int:
-    text = str(error) if isinstance(error, SelectionError) else f"meshrt memory: {error}"
-    print(text, file=sys.stderr)
-    return 1
 
 
 def _look(given: argparse.Namespace) -> Look:
@@ -154,9 +136,9 @@ def _selection(text: str) -> str:
 def _show(document: Document, given: argparse.Namespace, look: Look) -> None:
     if given.format == "json":
         groups = {"groups": grouped(document, look.by)} if look.by else {}
-        print(json.dumps({**document, **groups}), flush=True)
+        write_out(sys.stdout, json.dumps({**document, **groups}) + "\n")
     else:
-        print(render(document, look), flush=True)
+        write_out(sys.stdout, render(document, look) + "\n")
 
 
 def _watch(connection: ToolConnection, given: argparse.Namespace, look: Look) -> None:
@@ -168,8 +150,9 @@ def _watch(connection: ToolConnection, given: argparse.Namespace, look: Look) ->
         time.sleep(given.watch)
         document = _ask(connection, given)
         if clear:
-            print(clear, end="")
+            write_out(sys.stdout, clear)
         _show(add_growth(document, before), given, look)
         if given.format == "table":
-            print(f"since the first look: {change(document['totals']['rss'] - first, given.units)}\n", flush=True)
+            grown = change(document["totals"]["rss"] - first, given.units)
+            write_out(sys.stdout, f"since the first look: {grown}\n\n")
         before = document

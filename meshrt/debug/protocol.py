@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-
 __all__ = [
     "ABORTED",
     "BREAKS",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from meshrt.inspect.duration import since
+from meshrt.inspect.times import since
 from meshrt.memory.document import Document
 from meshrt.memory.groups import grouped
 from meshrt.memory.look import Look, clusters, largest_first

@@ -152,11 +152,11 @@ def test_the_command(tmp_path: Path) -> None:
     assert rows(document).keys() == {1, 2} and sum(group["ranks"] for group in document["groups"]) == 2
     assert command("--stats-only").count("\n") == 1
     assert "by type" not in command("--by", "type")
-    assert "did you mean" in command("--actor", "hodler", code=1)
-    assert "expected 0 to 3" in command("--ranks", "7", code=1)
-    assert "expected a file that meshrt memory --save has written" in command("--diff", __file__, code=1)
-    assert "growth is seen with --diff or --watch" in command("--sort", "growth", code=1)
-    assert "expected it without --vars" in command("--watch", "1", "--vars", code=1)
+    assert "did you mean" in command("--actor", "hodler", code=2)
+    assert "expected 0 to 3" in command("--ranks", "7", code=2)
+    assert "expected a file that meshrt memory --save has written" in command("--diff", __file__, code=2)
+    assert "growth is seen with --diff or --watch" in command("--sort", "growth", code=2)
+    assert "expected it without --vars" in command("--watch", "1", "--vars", code=2)
     assert "no meshrt program" in command("nosuch", code=2)
 
 
@@ -214,7 +214,7 @@ def test_a_limit_is_an_error_of_the_endpoint_and_what_was_held_is_in_a_file(monk
     near = json.loads((next(directory.glob("memory-*.0-1.json"))).read_text())
     assert rows(near)[0]["note"] == "is near its MESHRT_MEMORY_LIMIT (400.0 MiB)"
     assert sizes(near, "tests.support.holders.CACHE")[0]["bytes"] > 100 * MIB
-    assert "expected it without RUN" in command("--open", str(written), "--watch", code=1)
+    assert "expected it without RUN" in command("--open", str(written), "--watch", code=2)
 
 
 def test_watching_shows_what_grows_until_the_program_ends() -> None:
@@ -235,6 +235,6 @@ def test_watching_shows_what_grows_until_the_program_ends() -> None:
             meshrt.shutdown_context()
             watching.stdout.read()
             assert watching.stderr.read() == "meshrt memory: the program has ended\n"
-            assert watching.wait(WAIT) == 2
+            assert watching.wait(WAIT) == 1
         finally:
             watching.kill()
