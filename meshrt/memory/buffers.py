@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any, NamedTuple
 
-from meshrt.inspect.values import bases
+from meshrt.inspect.values import bases, class_name
 
 __all__ = ["HOST", "MAPPED", "Buffers", "Memory", "Place"]
 
@@ -53,13 +53,10 @@ class Buffers:
 
     def kind(self, cls: type) -> str:
         """Return ``"ndarray"``, ``"tensor"``, ``"mmap"`` or ""."""
-        chain = bases(cls)
-        if mmap.mmap in chain:
-            return "mmap"
-        if self._array is not None and self._array in chain:
-            return "ndarray"
-        if self._tensor is not None and self._tensor in chain:
-            return "tensor"
+        for base in bases(cls):  # by identity: a metaclass may compare
+            for known, kind in ((mmap.mmap, "mmap"), (self._array, "ndarray"), (self._tensor, "tensor")):
+                if base is known:
+                    return kind
         return ""
 
     def memory(self, kind: str, value: Any) -> Memory:
@@ -91,7 +88,7 @@ class Buffers:
         dtype = self._get(array, "dtype")
         refers: list[Iterable[Any]] = [self._get(array, "flat")] if dtype.kind == "O" else []
         unknown = "objects in a structured array" if dtype.hasobject and not refers else ""
-        if base is not None and type(base).__name__ != "PyCapsule":
+        if base is not None and class_name(base) != "PyCapsule":
             refers.append((base,))
             return Memory(own, None, 0, chain.from_iterable(refers), unknown)
         owns = bool(self._get(array, "flags").owndata)

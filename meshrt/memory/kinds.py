@@ -62,18 +62,19 @@ class Kinds:
 
     def __init__(self) -> None:
         self.buffers = Buffers()
-        self._known: dict[type, Kind] = {}
+        #: By identity, as a metaclass may compare; with the class, so that it stays what it is.
+        self._known: dict[int, tuple[type, Kind]] = {}
 
     def of(self, cls: type) -> Kind:
         """Return how objects of ``cls`` are measured."""
-        kind = self._known.get(cls)
-        if kind is None:
-            kind = self._known[cls] = self._find(cls)
-        return kind
+        known = self._known.get(id(cls))
+        if known is None:
+            known = self._known[id(cls)] = (cls, self._find(cls))
+        return known[1]
 
     def _find(self, cls: type) -> Kind:
         chain = bases(cls)
-        if any(skipped in chain for skipped in _SKIPPED):
+        if any(base is skipped for base in chain for skipped in _SKIPPED):
             return Kind("skip")
         if module_name(cls).partition(".")[0] == "meshrt":
             return Kind("skip")  # handles of the runtime: everything of it hangs on them
@@ -85,7 +86,7 @@ class Kinds:
         hides = "" if buffer else _hides(chain)
         # Of what else a container refers to, its variables cannot be told apart.
         attributes = bool(flags & _MANAGED_DICT) and sizeof is object.__sizeof__
-        return Kind(buffer or "object", sizeof, head, attributes, dict in chain, hides)
+        return Kind(buffer or "object", sizeof, head, attributes, any(base is dict for base in chain), hides)
 
 
 def _sizeof(chain: tuple[type, ...]) -> Callable[[Any], int]:

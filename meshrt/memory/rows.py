@@ -69,7 +69,7 @@ def rows(actors: Sequence[ActorState], asked: Body, more: Iterable[Variable] = (
 
 def _least(value: Any) -> int:
     """Return what a variable holds at least that is worth a row: functions and methods are everywhere, and small."""
-    return _SHARED if type(value) in _SMALL else 0
+    return _SHARED if any(type(value) is cls for cls in _SMALL) else 0
 
 
 def _variables(actors: Sequence[ActorState], asked: Body) -> Iterator[Variable]:

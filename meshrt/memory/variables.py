@@ -17,11 +17,12 @@ from meshrt.inspect.visibility import is_library_file
 
 __all__ = ["facts_of", "namespaces", "of_actors", "type_name"]
 
+_CLASS_NAME: Callable[[Any], str] = vars(type)["__name__"].__get__
 #: The names of a module, even if its class is one of the user's.
 _MODULE_NAMES: Callable[[Any], dict[str, Any]] = vars(ModuleType)["__dict__"].__get__
 #: Of these the number of elements says more than nothing.
-_LENGTHS: dict[type, Callable[[Any], int]] = {
-    cls: vars(cls)["__len__"] for cls in (list, tuple, dict, set, frozenset, str, bytes, bytearray)
+_LENGTHS: dict[int, Callable[[Any], int]] = {
+    id(cls): vars(cls)["__len__"] for cls in (list, tuple, dict, set, frozenset, str, bytes, bytearray)
 }
 
 
@@ -37,7 +38,7 @@ def of_actors(actors: Sequence[ActorState]) -> Iterator[Variable]:
             if id(cls) not in told:
                 told.add(id(cls))
                 for name, value in _names(type.__dict__["__dict__"].__get__(cls)):
-                    yield Variable(actor.name, "class", f"{cls.__name__}.{name}", value)
+                    yield Variable(actor.name, "class", f"{_CLASS_NAME(cls)}.{name}", value)
             for names in _globals_of(cls):
                 if id(names) not in told:
                     told.add(id(names))
@@ -67,8 +68,8 @@ def type_name(value: Any) -> str:
 
 def facts_of(value: Any) -> dict[str, int]:
     """Return the number of elements of a built-in container, or {}."""
-    base = next((cls for cls in bases(type(value)) if cls in _LENGTHS), None)
-    return {"length": _LENGTHS[base](value)} if base is not None else {}
+    length = next((_LENGTHS[id(cls)] for cls in bases(type(value)) if id(cls) in _LENGTHS), None)
+    return {"length": length(value)} if length is not None else {}
 
 
 def _own_classes(cls: type) -> list[type]:

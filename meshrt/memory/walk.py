@@ -173,29 +173,29 @@ class Walk:
 
     def _take(self, objects: list[Any], holder: int) -> None:
         """Count objects, and put what they refer to on the list."""
-        classes = set(map(type, objects))
-        if classes <= PLAIN:
+        classes = set(map(id, map(type, objects)))  # by identity: a metaclass may compare
+        if classes <= _PLAIN:
             self._take_plain(objects, holder, classes)
             return
-        by_class: dict[type, list[Any]] = {}
+        by_class: dict[int, list[Any]] = {}
         for each in objects:
-            by_class.setdefault(type(each), []).append(each)
-        plain = [each for cls, members in by_class.items() if cls in PLAIN for each in members]
+            by_class.setdefault(id(type(each)), []).append(each)
+        plain = [each for cls, members in by_class.items() if cls in _PLAIN for each in members]
         if plain:
-            self._take_plain(plain, holder, classes & PLAIN)
+            self._take_plain(plain, holder, classes & _PLAIN)
         for cls, members in by_class.items():
-            if cls not in PLAIN:
-                self._take_kind(self._kinds.of(cls), members, holder)
+            if cls not in _PLAIN:
+                self._take_kind(self._kinds.of(type(members[0])), members, holder)
 
-    def _take_plain(self, objects: list[Any], holder: int, classes: set[type]) -> None:
+    def _take_plain(self, objects: list[Any], holder: int, classes: set[int]) -> None:
         if len(classes) == 1:  # a third of the time that getsizeof takes
-            kind = self._kinds.of(next(iter(classes)))
+            kind = self._kinds.of(type(objects[0]))
             sizes, head = list(map(kind.sizeof, objects)), kind.head
         else:
             sizes, head = list(map(getsizeof, objects)), 0
         total = sum(sizes) + head * len(objects)
         self._count(total, len(objects), holder)
-        if classes <= ATOMS:
+        if classes <= _ATOMS:
             return
         if max(sizes) > _LARGE:
             for each, size in zip(objects, sizes, strict=True):
@@ -204,7 +204,7 @@ class Walk:
                     self._push(items, holder, total=length)
             objects = [each for each, size in zip(objects, sizes, strict=True) if size <= _LARGE]
             total = sum(size for size in sizes if size <= _LARGE)
-        if dict in classes:
+        if _DICT in classes:
             self._refer_dicts([each for each in objects if type(each) is dict], holder)
             objects = [each for each in objects if type(each) is not dict]
         if total <= _TOGETHER:
@@ -302,6 +302,8 @@ def _references_of_one_alone() -> int:
     return max(list(map(getrefcount, items)))
 
 
+#: Classes by identity.
+_PLAIN, _ATOMS, _DICT = frozenset(map(id, PLAIN)), frozenset(map(id, ATOMS)), id(dict)
 _ALONE = _references_of_one_alone()
 
 #: How large containers are gone through: their elements, and how many they are.

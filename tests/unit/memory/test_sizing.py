@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from meshrt.memory import walk
 from meshrt.memory.sizing import Budget, Size, Snapshot
+from meshrt.memory.variables import facts_of, type_name
 
 MIB = 1 << 20
 
@@ -70,6 +71,17 @@ class OwnList(list[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         raise AssertionError("gone through")
+
+
+class Meta(type):
+    def __getattribute__(cls, name: str) -> Any:
+        raise AssertionError(f"asked for {name}")
+
+    def __eq__(cls, other: object) -> bool:
+        raise AssertionError("compared")
+
+    def __hash__(cls) -> int:
+        raise AssertionError("hashed")
 
 
 class Hostile(dict[Any, Any]):
@@ -170,8 +182,11 @@ def test_what_is_there_anyway_is_left_out() -> None:
 def test_nothing_of_the_users_is_run() -> None:
     value = Hostile()
     Hostile.touched.clear()
-    assert near(measure([value]), MIB)
+    of_meta = Meta("OfMeta", (), {})()
+    object.__setattr__(of_meta, "kept", bytearray(MIB))
+    assert near(measure([value, of_meta, 1]), 2 * MIB)
     assert Hostile.touched == []
+    assert type_name(of_meta).endswith(".OfMeta") and facts_of(of_meta) == {} and facts_of(value) == {"length": 1}
 
 
 def test_attributes_count_though_python_does_not_count_them() -> None:
