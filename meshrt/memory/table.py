@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from meshrt.inspect.times import since
 from meshrt.memory.document import Document
 from meshrt.memory.groups import grouped
 from meshrt.memory.look import Look, clusters, largest_first
+from meshrt.memory.totals import totals
 from meshrt.memory.units import amount, change, size_text, span
 from meshrt.selection import fold_ranks
 
@@ -16,8 +16,6 @@ __all__ = ["render"]
 
 #: More ranks than these are folded where they are alike.
 _FOLD_ABOVE = 8
-#: Ranks whose variables could not be told are named in so many groups.
-_MOST_REASONS = 5
 _NAMES_MAX = 60
 
 Row = Mapping[str, Any]
@@ -34,7 +32,7 @@ def render(document: Document, look: Look) -> str:
         else:
             lines += _groups(document, look)
         lines.append("")
-    return "\n".join([*lines, *_totals(document, look)])
+    return "\n".join([*lines, *totals(document, look)])
 
 
 # -- ranks -------------------------------------------------------------------------------------------------------------
@@ -207,7 +205,7 @@ def _remark(row: Row) -> str:
     return names + (f" [{why}]" if why not in ("", "budget") else "")
 
 
-# -- groups and totals -------------------------------------------------------------------------------------------------
+# -- groups ------------------------------------------------------------------------------------------------------------
 
 
 def _groups(document: Document, look: Look) -> list[str]:
@@ -240,55 +238,8 @@ def _group_cell(row: Row, name: str, look: Look) -> str:
     return change(row[name], look.units) if name == "growth" else amount(row[name], look.units)
 
 
-def _totals(document: Document, look: Look) -> list[str]:
-    totals = document["totals"]
-
-    def shown(count: int) -> str:
-        return amount(count, look.units)
-
-    swap = f", swap {shown(totals['swap'])}" if totals["swap"] else ""
-    lines = [
-        f"{_count(totals['ranks'], 'rank')}: {shown(totals['pss'])} PSS (each page once), {shown(totals['rss'])} RSS "
-        f"(summed over ranks){swap}; the script and its host agents: {shown(totals['runtime'])} PSS"
-    ]
-    if totals["without_pss"]:
-        lines.append(f"the PSS of {_count(totals['without_pss'], 'rank')} has not come in time")
-    lines += [f"on {device}: {shown(count)} kept by torch" for device, count in totals.get("devices", {}).items()]
-    if "variables" in totals:
-        lines += _variables_totals(document, totals["variables"], shown)
-    if "since" in document:
-        ended = document.get("ended", [])
-        lines.append(
-            f"growth of all ranks in {since(document['since'], document['time'])}: "
-            f"{change(totals['growth'], look.units)}" + (f"; gone: {', '.join(ended[:_MOST_REASONS])}" if ended else "")
-        )
-    return lines
-
-
-def _variables_totals(document: Document, told: Row, shown: Callable[[int], str]) -> list[str]:
-    bound, rest = ("", "") if told["exact"] else (">= ", "at most ")
-    lines = [
-        f"variables of {_count(told['ranks'], 'rank')}: {bound}{shown(told['unique'])}, each byte once "
-        f"({bound}{shown(told['total'])} summed over variables)",
-        f"not explained: {rest}{shown(told['unexplained'])} of {shown(told['rss'])} RSS: the interpreter, modules, "
-        f"what no variable reaches; known: {shown(told['file'])} files and libraries, {shown(told['malloc_free'])} "
-        "free in malloc, variables",
-    ]
-    reasons: dict[str, list[int]] = {}
-    for row in document["ranks"]:
-        if "unique" not in row:
-            reasons.setdefault(row.get("note") or row["state"], []).append(row["rank"])
-    for why, ranks in list(reasons.items())[:_MOST_REASONS]:
-        lines.append(f"no variables of {_count(len(ranks), 'rank')} ({fold_ranks(ranks)}): {why}")
-    return lines
-
-
 def _more(count: int, size: int, look: Look) -> list[str]:
     return [f"+{count} more, {amount(size, look.units)}"] if count else []
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "s")
 
 
 def _table(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
