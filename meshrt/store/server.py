@@ -30,6 +30,8 @@ __all__ = ["StoreServer"]
 _log = logging.getLogger("meshrt")
 #: Memory that is left to the rest of the host, bytes.
 _SPARE = 64 << 20
+#: The kernel has none beyond.
+_PID_MAX = 1 << 22
 
 
 @dataclass(eq=False)
@@ -194,11 +196,12 @@ class StoreServer:
     def _on_lend(self, peer: _Peer, message: dict[str, Any]) -> None:
         number, chunk, size = message["segment"], message["chunk"], message["size"]
         segment = Segment(number, peer.pid, chunk, size, message["kind"], message["site"])
-        self.registry.lend(segment, message["to"])
+        self.registry.lend(segment, _pids(message))
 
     def _on_give(self, _peer: _Peer, message: dict[str, Any]) -> None:
+        pids = _pids(message)
         for segment in message["segments"]:
-            self.registry.give(segment, message["to"])
+            self.registry.give(segment, pids)
 
     def _on_take(self, peer: _Peer, message: dict[str, Any]) -> None:
         there = self.registry.take(message["segment"], peer.pid)
@@ -237,3 +240,10 @@ class StoreServer:
                 self._flush(peer)
             except OSError:
                 pass  # it has ended, which its connection tells
+
+
+def _pids(message: dict[str, Any]) -> list[int]:
+    pids: list[int] = message["to"]
+    if not all(isinstance(pid, int) and 0 < pid < _PID_MAX for pid in pids):
+        raise ValueError(f"{pids!r} are no pids")
+    return pids

@@ -10,12 +10,13 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
 from meshrt import ActorMesh, proc_mesh
 from meshrt.transport.process import current_runtime
-from meshrt.wire.handshake import MAGIC, ROLE_DATA, ROLE_TOOL, UNPROVED_MAX, ClientHandshake
+from meshrt.wire.handshake import MAGIC, ROLE_DATA, ROLE_STORE, ROLE_TOOL, UNPROVED_MAX, ClientHandshake
 from meshrt.wire.messages import control_frame
 from tests.faults.actors import Victim
 from tests.faults.watch import LONG, sockets
@@ -85,8 +86,8 @@ GARBAGE = {
 
 @pytest.mark.parametrize("what", GARBAGE)
 def test_garbage_is_refused_at_once(what: str, victims: ActorMesh[Victim]) -> None:
-    """At the ranks and at the tools' socket; the mesh does not notice."""
-    assert len(sockets()) == 3
+    """At the ranks, at the tools' socket and at the store; the mesh does not notice."""
+    assert len(sockets()) == 4
     for path in sockets():
         sock = dial(path)
         with contextlib.suppress(ConnectionError):
@@ -95,15 +96,19 @@ def test_garbage_is_refused_at_once(what: str, victims: ActorMesh[Victim]) -> No
     assert victims.echo.call(1).get(LONG).values() == [1, 1]
 
 
-@pytest.mark.parametrize("role", [ROLE_DATA, ROLE_TOOL])
+#: What listens under each role: how the name of its socket begins, if not with the mesh's id.
+NAMES = {ROLE_TOOL: "tools", ROLE_STORE: "store"}
+
+
+@pytest.mark.parametrize("role", [ROLE_DATA, ROLE_TOOL, ROLE_STORE])
 def test_a_wrong_secret_is_refused(role: int, victims: ActorMesh[Victim], tmp_path: Path) -> None:
     """It gets the server's proof, which tells nothing; what it sends with its own is never looked at."""
     payload = pickle.dumps((None, Touch(tmp_path / "unpickled"), (), {}))
     for path in sockets():
         name = path.rpartition("/")[2]
-        if (role == ROLE_TOOL) != (name == "tools"):
+        if NAMES.get(role, "") != next(filter(name.startswith, NAMES.values()), ""):
             continue
-        endpoint = "tools" if name == "tools" else name.replace(".", "/") + "/victim"
+        endpoint = NAMES.get(role) or name.replace(".", "/") + "/victim"
         sock = dial(path)
         sock.sendall(hello(role, endpoint.encode()))
         assert len(sock.recv(4096)) == 64
@@ -116,7 +121,7 @@ def test_a_wrong_secret_is_refused(role: int, victims: ActorMesh[Victim], tmp_pa
 
 def test_a_proof_for_one_rank_opens_no_other(victims: ActorMesh[Victim]) -> None:
     """The name that was dialled is part of the proof, and a rank answers to its own name only."""
-    _, first, second = sockets()
+    _, first, second, _ = sockets()
     name = first.rpartition("/")[2].replace(".", "/") + "/victim"
     sock = dial(second)
     sock.sendall(ClientHandshake(current_runtime().secret, ROLE_DATA, name).hello())
@@ -139,7 +144,7 @@ def tools_token() -> bytes:
 
 def test_a_terminal_reaches_no_rank_and_no_pickle(victims: ActorMesh[Victim], tmp_path: Path) -> None:
     """The token of terminals opens the tools' socket only, and nothing that comes there is unpickled."""
-    tools, rank, _ = sockets()
+    tools, rank, _, store = sockets()
     payload = pickle.dumps(Touch(tmp_path / "unpickled"))
     name = rank.rpartition("/")[2].replace(".", "/") + "/victim"
     for role in (ROLE_DATA, ROLE_TOOL):
@@ -151,6 +156,9 @@ def test_a_terminal_reaches_no_rank_and_no_pickle(victims: ActorMesh[Victim], tm
             with pytest.raises(Exception, match="secret"):
                 handshake.receive_data(data)
         sock.close()
+    sock = dial(store)
+    sock.sendall(hello(ROLE_TOOL, b"store"))
+    assert closes(sock) == b"", "the store is for the program's own processes"
     bodies: list[bytes] = [
         frame(1, b"\x95\x01\xa4echo\xc4\x00\x91\x05\x00", payload),
         frame(2, b"\x94\x01\xa1x\xc4\x00\x91\x05", payload),
@@ -175,11 +183,12 @@ def test_a_terminal_reaches_no_rank_and_no_pickle(victims: ActorMesh[Victim], tm
 
 def test_an_oversized_frame_of_a_proved_peer_takes_no_memory(victims: ActorMesh[Victim]) -> None:
     """Refused by its length, before anything is taken for it."""
-    tools, rank, other = sockets()
+    tools, rank, other, store = sockets()
     name = rank.rpartition("/")[2].replace(".", "/") + "/victim"
     for path, secret, role, endpoint in (
         (tools, tools_token(), ROLE_TOOL, "tools"),
         (rank, current_runtime().secret, ROLE_DATA, name),
+        (store, current_runtime().secret, ROLE_STORE, "store"),
     ):
         sock = prove(path, secret, role, endpoint)
         sock.sendall(struct.pack(">IBI", 0x7FFFFFFF, 1, 5) + bytes(100))
@@ -226,3 +235,25 @@ def test_a_storm_of_connections(victims: ActorMesh[Victim], caplog: pytest.LogCa
                 sock.send(b"GET / HTTP/1.0\r\n\r\n")
     assert victims.echo.call(1).get(LONG).values() == [1, 1]
     assert sum("was refused" in record.message for record in caplog.records) <= 1
+
+
+def test_nonsense_of_a_proved_peer_ends_its_connection_to_the_store(victims: ActorMesh[Victim]) -> None:
+    """Whatever it says: the host agent, and all who hold something, go on."""
+    store = sockets()[-1]
+    nonsense: list[dict[str, Any]] = [
+        {"t": "nothing"},
+        {"t": "chunk", "id": 1, "size": 1},
+        {"t": "grant", "n": 1, "size": "much"},
+        {"t": "lend", "segment": [1], "chunk": 1, "size": 1, "kind": "", "site": "", "to": 7},
+        {"t": "give", "segments": [1], "to": ["x"]},
+        {"t": "take"},
+        {"t": "let_go", "segments": 5},
+        {"t": "fetch", "n": 1, "chunk": {}},
+    ]
+    for message in nonsense:
+        sock = prove(store, current_runtime().secret, ROLE_STORE, "store")
+        sock.sendall(control_frame(message))
+        assert closes(sock) == b"", message
+        sock.close()
+    array = np.ones(1 << 20)
+    assert victims.apply.call(np.sum, array).get(LONG).values() == [1 << 20] * 2

@@ -101,10 +101,10 @@ def runtime_directories() -> list[Path]:
 
 
 def sockets() -> list[str]:
-    """Return the paths at which this program listens: the tools' first, then the ranks'."""
+    """Return the paths at which this program listens: the tools' first, then the ranks', those of stores last."""
     directory = Path(current_runtime().directory)
     found = [str(path) for path in directory.iterdir() if stat.S_ISSOCK(path.stat().st_mode)]
-    return sorted(found, key=lambda path: not path.endswith("/tools"))
+    return sorted(found, key=lambda path: (not path.endswith("/tools"), "/store." in path))
 
 
 @contextlib.contextmanager
