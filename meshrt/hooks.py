@@ -225,11 +225,13 @@ class Measured:
             "private"}``. A rank that is gone is missing; the last three may not have come in time.
         agents: The same of host agents, by host, with ``"pid"`` and ``"node"``.
         silent: Hosts whose agent has not answered in time.
+        references: What the stores of the hosts have, if that was asked for: see `meshrt.store.table`, with ``"host"``.
     """
 
     ranks: dict[tuple[str, int], dict[str, Any]]
     agents: dict[str, dict[str, Any]]
     silent: list[str]
+    references: list[dict[str, Any]]
 
 
 class RankServices(Protocol):
@@ -398,12 +400,15 @@ class RootServices(Protocol):
     def leave_gather(self, number: int) -> None:
         """Want no more reports of a gather; a no-op when it is done."""
 
-    def measure(self, targets: Mapping[str, Sequence[int]], seconds: float) -> Awaitable[Measured]:
+    def measure(
+        self, targets: Mapping[str, Sequence[int]], seconds: float, references: str | None = None
+    ) -> Awaitable[Measured]:
         """Have host agents read how much memory their ranks have; no rank is asked.
 
         Args:
             targets: Base ranks, by mesh id.
             seconds: After so long it is done with what has come.
+            references: Also tell what the stores of their hosts have: what has a name that begins so ("": all).
         """
 
     #: The numbers of the failures that nobody was told of, and nobody has handled.

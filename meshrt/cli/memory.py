@@ -13,7 +13,7 @@ from meshrt.inspect.commands import run_command, write_out
 from meshrt.inspect.programs import choose
 from meshrt.memory.api import ask
 from meshrt.memory.document import Document, read, write
-from meshrt.memory.groups import grouped
+from meshrt.memory.groups import OF_REFERENCES, OF_VARIABLES, grouped
 from meshrt.memory.growth import add_growth
 from meshrt.memory.look import GROUPINGS, ORDERS, Look
 from meshrt.memory.root import MILLISECONDS
@@ -46,6 +46,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--actor", default="", metavar="ACTOR", help="ranks and variables of this actor only")
     add("--vars", action="store_true", help="which variables hold memory: of actors, of their classes and modules")
     add("--frames", action="store_true", help="... and local variables of ranks that stand in the debugger")
+    add("--refs", action="store_true", help="what is in shared memory: objects that were put, large arrays of messages")
+    add("--holders", metavar="REF", help="... with a name that begins so, each for itself: who holds it")
     add("--exact", action="store_true", help="count variables to the end, however long that takes")
     add("--budget", type=float, metavar="MS", help=f"processor time per rank for --vars ({MILLISECONDS:g} ms)")
     add("--by", default="", choices=GROUPINGS, help="add up; by rank: fold nothing")
@@ -83,6 +85,8 @@ def _run(given: argparse.Namespace) -> int:
             _watch(connection, given, look)
         else:
             document = _ask(connection, given)
+            if given.holders and not document["references"]:
+                raise UsageError(f"no reference has a name that begins with {given.holders!r}; --refs shows all")
             if given.save is not None:
                 write(given.save, document)
             _show(document if before is None else add_growth(document, before), given, look)
@@ -98,7 +102,8 @@ def _look(given: argparse.Namespace) -> Look:
     """Return how it is to be shown; raises UsageError for options that do not go together."""
     if given.open is not None and (given.run or given.watch is not None or given.save is not None):
         raise UsageError("--open shows a file; expected it without RUN, --watch and --save")
-    given.vars = given.vars or given.frames or given.exact or given.budget is not None or given.by in ("type", "dtype")
+    given.vars = given.vars or given.frames or given.exact or given.budget is not None or given.by in OF_VARIABLES
+    given.refs = given.refs or given.holders is not None or given.by == OF_REFERENCES
     if given.watch is not None:
         if given.vars or given.save is not None or given.diff is not None:
             raise UsageError("--watch looks at ranks only; expected it without --vars, --frames, --save and --diff")
@@ -112,7 +117,7 @@ def _look(given: argparse.Namespace) -> Look:
     if given.sort == "growth" and not growing:
         raise UsageError("growth is seen with --diff or --watch; expected one of them beside --sort growth")
     sort = given.sort or ("growth" if growing else "size")
-    return Look(given.by, sort, given.reverse, given.most, given.units, given.stats_only)
+    return Look(given.by, sort, given.reverse, given.most, given.units, given.stats_only, ranks=given.holders is None)
 
 
 def _ask(connection: ToolConnection, given: argparse.Namespace) -> Document:
@@ -124,6 +129,7 @@ def _ask(connection: ToolConnection, given: argparse.Namespace) -> Document:
         variables=given.vars,
         frames=given.frames,
         milliseconds=None if given.exact else budget,
+        references=given.holders or ("" if given.refs else None),
     )
 
 

@@ -82,7 +82,7 @@ class Agent:
             "ping": lambda _message: self._root.tell({"t": "pong"}),
             "gather": self._on_gather,
             "ungather": self._gathers.leave,
-            "memory": Measures(self._children, self._root.tell, self._later).begin,
+            "memory": Measures(self._children, self._root.tell, self._later, lambda: self._store).begin,
         }
         #: Requests to start ranks of which the last message is still to come, by mesh.
         self._incomplete: dict[str, list[dict[str, Any]]] = {}

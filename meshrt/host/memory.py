@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from meshrt.host.child import Child
+from meshrt.store.server import StoreServer
+from meshrt.store.table import held_by, segment_rows
 from meshrt.wire.messages import Address
 
 __all__ = ["Measures", "private", "resident", "shares"]
@@ -85,6 +87,7 @@ class Measures:
         children: The ranks of this host.
         tell: Sends a message to the root.
         later: Runs a function after so many seconds.
+        store: Returns the shared memory of this host, once it has any.
     """
 
     def __init__(
@@ -92,13 +95,18 @@ class Measures:
         children: Mapping[Address, Child],
         tell: Callable[[dict[str, Any]], None],
         later: Callable[[float, Callable[[], None]], None],
+        store: Callable[[], StoreServer | None],
     ) -> None:
         self._children = children
         self._tell = tell
         self._later = later
+        self._store = store
 
     def begin(self, message: dict[str, Any]) -> None:
-        """Measure ranks: ``{"id", "targets": {mesh: ranks}}``."""
+        """Measure ranks: ``{"id", "targets": {mesh: ranks}, "references"}``.
+
+        The last one: null, or which references of the store are wanted, by the beginning of their names ("": all).
+        """
         asked = [
             (address, child.pid)
             for mesh, ranks in message["targets"].items()
@@ -109,6 +117,25 @@ class Measures:
         ]
         own = os.getpid()
         agent = {"pid": own, "node": socket.gethostname(), **resident(own), **shares(own)}
+        store = self._store()
+        if store is not None:
+            registry = store.registry
+            held = [[pid, *sizes] for pid, sizes in held_by(registry.segments()).items()]
+            agent["store"] = {"committed": registry.committed, "limit": registry.limit, "held": held}
+            if message["references"] is not None:
+                found = segment_rows(registry.segments(), time.monotonic_ns(), message["references"] or None)
+                for start in range(0, len(found), _BATCH):
+                    part = found[start : start + _BATCH]
+                    self._tell(
+                        {
+                            "t": "measured",
+                            "id": message["id"],
+                            "rows": [],
+                            "agent": None,
+                            "done": False,
+                            "references": part,
+                        }
+                    )
         rows = [[*address, resident(pid)] for address, pid in asked]
         self._send(message["id"], rows, done=False, agent=agent)
         self._go_on(message["id"], iter(asked))

@@ -25,6 +25,7 @@ def memory(
     frames: bool = False,
     milliseconds: float = MILLISECONDS,
     exact: bool = False,
+    references: bool = False,
 ) -> dict[str, Any]:
     """Return how much memory the ranks of this program have: plain data, as ``meshrt memory --format json`` prints it.
 
@@ -37,6 +38,7 @@ def memory(
         frames: ... those of stack frames that stand in the debugger among them.
         milliseconds: Processor time for the variables of one rank.
         exact: Count them to the end, however long that takes.
+        references: Tell what is in the shared memory of the hosts, and who holds it.
     Raises:
         UsageError: This process is no script with a mesh; there is no such actor; ``milliseconds`` is no limit.
         SelectionError: No such ranks.
@@ -53,6 +55,7 @@ def memory(
             variables=variables or frames or exact,
             frames=frames,
             milliseconds=None if exact else milliseconds,
+            references="" if references else None,
         )
     finally:
         connection.close()

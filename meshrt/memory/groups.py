@@ -7,10 +7,12 @@ from typing import Any
 from meshrt.errors import UsageError
 from meshrt.memory.document import Document, entries
 
-__all__ = ["OF_VARIABLES", "grouped"]
+__all__ = ["OF_REFERENCES", "OF_VARIABLES", "grouped"]
 
 #: Groupings that are of variables only.
 OF_VARIABLES = ("type", "dtype")
+#: ... of references only.
+OF_REFERENCES = "callsite"
 
 
 def grouped(document: Document, by: str) -> list[dict[str, Any]]:
@@ -23,6 +25,8 @@ def grouped(document: Document, by: str) -> list[dict[str, Any]]:
     Raises:
         UsageError: By type or dtype, where variables were not asked for.
     """
+    if by == OF_REFERENCES:
+        return _by_site(document)
     if by in OF_VARIABLES and "variables" not in document:
         raise UsageError(f"a grouping by {by} is of variables; expected them to be asked for (--vars)")
     rows: dict[str, dict[str, Any]] = {}
@@ -53,6 +57,17 @@ def grouped(document: Document, by: str) -> list[dict[str, Any]]:
         {"key": key, **group, **({"variables": len(names[key])} if key in names else {})} for key, group in rows.items()
     ]
     return sorted(found, key=lambda group: (-group.get("rss", group.get("bytes", 0)), group["key"]))
+
+
+def _by_site(document: Document) -> list[dict[str, Any]]:
+    if "references" not in document:
+        raise UsageError("a grouping by callsite is of references; expected them to be asked for (--refs)")
+    sums: dict[str, dict[str, Any]] = {}
+    for row in document["references"]:
+        group = sums.setdefault(row["site"] or row["kind"], {"references": 0, "bytes": 0, "exact": True})
+        group["references"] += row["count"]
+        group["bytes"] += row["count"] * row["size"]
+    return sorted(({"key": key, **group} for key, group in sums.items()), key=lambda group: -group["bytes"])
 
 
 def _key(row: dict[str, Any], by: str) -> str:

@@ -11,7 +11,7 @@ from meshrt.memory.units import UNITS
 
 __all__ = ["GROUPINGS", "ORDERS", "Look", "clusters", "largest_first"]
 
-GROUPINGS = ("host", "actor", "type", "dtype", "rank")
+GROUPINGS = ("host", "actor", "type", "dtype", "rank", "callsite")
 ORDERS = ("size", "pss", "pid", "rank", "kind", "growth")
 #: The largest come first in these orders; in the others the smallest.
 _BY_SIZE = ("size", "pss", "growth")

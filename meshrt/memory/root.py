@@ -23,6 +23,7 @@ from meshrt.hooks import Body, Group, RootServices
 from meshrt.host.memory import resident, shares
 from meshrt.inspect.asking import gather_all, why_silent
 from meshrt.memory.merging import Merged
+from meshrt.memory.references import held_of, references_of, stores_of, without_store
 from meshrt.memory.units import bytes_of
 from meshrt.selection import Shape
 from meshrt.wire.messages import Address
@@ -53,7 +54,8 @@ _MOST_ROWS = 500
 #: Columns of the ranks: they travel once.
 COLUMNS = (
     "mesh_id", "mesh", "rank", "coords", "host", "node", "pid", "actors", "state", "note", "rss", "pss", "shared",
-    "private", "anonymous", "file", "shmem", "swap", "peak", "blocks", "malloc_used", "malloc_free", "devices",
+    "private", "anonymous", "file", "shmem", "swap", "peak", "store_own", "store_held", "blocks",
+    "malloc_used", "malloc_free", "devices",
     "unique", "total", "exact", "variables_left_out",
 )  # fmt: skip
 
@@ -78,6 +80,7 @@ class Asked:
         frames: ... the local variables of stack frames that stand in the debugger among them.
         milliseconds: Of a processor, for the variables of one rank; None: as long as it takes.
         objects: Of one variable; None: all.
+        references: Also what is in the store, with a name that begins so ("": all); None: not.
     """
 
     targets: Mapping[str, Sequence[int]]
@@ -87,6 +90,7 @@ class Asked:
     frames: bool = False
     milliseconds: float | None = MILLISECONDS
     objects: int | None = OBJECTS
+    references: str | None = None
 
 
 #: Returns what it adds to the answer, by key.
@@ -117,11 +121,11 @@ class View:
 
     async def _ranks(self, asked: Asked) -> Body:
         if asked.variables:  # one after the other: what the count takes from the processors, the measures would miss
-            measured = await self._services.measure(asked.targets, _MEASURE_SECONDS)
+            measured = await self._services.measure(asked.targets, _MEASURE_SECONDS, asked.references)
             groups = await self._ask_variables(asked)
         else:
             measured, groups = await asyncio.gather(
-                self._services.measure(asked.targets, _MEASURE_SECONDS), self._ask_heaps(asked)
+                self._services.measure(asked.targets, _MEASURE_SECONDS, asked.references), self._ask_heaps(asked)
             )
         merged, heaps, silent = Merged(), dict[tuple[str, int], Any](), dict[tuple[str, int], RankState]()
         for group in groups:
@@ -135,6 +139,7 @@ class View:
                     silent[group.mesh_id, rank] = RankState(known.word, str(group.same))
             if group.kind == "answered" and asked.variables:
                 merged.add(group)
+        held = held_of(measured)
         rows = []
         for mesh in self._services.meshes():
             shape = Shape.from_wire(mesh["shape"])
@@ -157,17 +162,25 @@ class View:
                     "host": host, "node": measured.agents.get(host, {}).get("node", ""),
                     "pid": mesh["pid"].get(rank, 0), "actors": actors,
                     **facts, "state": state.word, "note": state.note,
+                    **held.get(mesh["pid"].get(rank, 0), {}),
                     "blocks": heap.get("blocks"), "malloc_used": malloc.get("used"), "malloc_free": malloc.get("free"),
                     "devices": heap.get("devices"), "variables_left_out": said.get("left_out"), **said,
                 }  # fmt: skip
                 rows.append([row.get(name) for name in COLUMNS])
-        variables, left_out = merged.rows(_BUDGET - _PER_RANK * len(rows))
+        budget = _BUDGET - _PER_RANK * len(rows)
+        references = {} if asked.references is None else references_of(measured, budget // 2)
+        variables, left_out = merged.rows(budget // 2 if references else budget)
         more = {"variables": variables, "variables_left_out": left_out} if asked.variables else {}
         return {
             "columns": list(COLUMNS),
             "ranks": rows,
-            "processes": [_script(), *({"kind": "agent", "host": h, **facts} for h, facts in measured.agents.items())],
+            "processes": [
+                _script(),
+                *({"kind": "agent", "host": h, **without_store(facts)} for h, facts in measured.agents.items()),
+            ],
             **more,
+            **references,
+            "stores": stores_of(measured),
         }
 
     async def _ask_heaps(self, asked: Asked) -> list[Group]:

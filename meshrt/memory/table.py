@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from meshrt.memory.document import Document
-from meshrt.memory.groups import grouped
+from meshrt.memory.groups import OF_REFERENCES, grouped
 from meshrt.memory.look import Look, clusters, largest_first
+from meshrt.memory.reftable import HEADS, reference_cells
 from meshrt.memory.totals import totals
 from meshrt.memory.units import amount, change, size_text, span
 from meshrt.selection import fold_ranks
@@ -28,6 +29,7 @@ def render(document: Document, look: Look) -> str:
         if look.by in ("", "rank"):
             tables = [_ranks(document, look)] if look.ranks else []
             tables += [_variables(document, look)] if "variables" in document else []
+            tables += [_references(document, look)] if "references" in document else []
             lines += [line for table in tables for line in (*table, "")][:-1]
         else:
             lines += _groups(document, look)
@@ -63,12 +65,16 @@ def _ranks(document: Document, look: Look) -> list[str]:
         "HEAP": _span_of("anonymous", look),
         "FREE": _span_of("malloc_free", look),
         "SWAP": _span_of("swap", look),
+        "STORE": _span_of("store_own", look),
+        "HOLDS": _span_of("store_held", look),
         "GPU": lambda rows: _devices(rows, look),
         "GROWTH": lambda rows: _span([row["growth"] for row in rows if "growth" in row], look, change),
         "STATE": lambda rows: rows[0]["state"] + (f" ({rows[0]['note']})" if rows[0].get("note") else ""),
     }
     absent = {
         "SWAP": not any(row.get("swap") for row in document["ranks"]),
+        "STORE": not any(row.get("store_own") for row in document["ranks"]),
+        "HOLDS": not any(row.get("store_held") for row in document["ranks"]),
         "GPU": not any(row.get("devices") for row in document["ranks"]),
         "GROWTH": "since" not in document,
         "FREE": not any("malloc_free" in row for row in document["ranks"]),
@@ -208,6 +214,11 @@ def _remark(row: Row) -> str:
 # -- groups ------------------------------------------------------------------------------------------------------------
 
 
+def _references(document: Document, look: Look) -> list[str]:
+    cells, count, size = reference_cells(document, look)
+    return [*_table(HEADS, cells), *_more(count, size, look)]
+
+
 def _groups(document: Document, look: Look) -> list[str]:
     rows = grouped(document, look.by)
     keys: dict[str, Callable[[Row], Any]] = {
@@ -220,10 +231,12 @@ def _groups(document: Document, look: Look) -> list[str]:
     }
     shown, left_out = largest_first(rows, look, keys)
     names = [
-        name for name in ("ranks", "variables", "rss", "pss", "bytes", "growth") if any(name in row for row in rows)
+        name
+        for name in ("ranks", "references", "variables", "rss", "pss", "bytes", "growth")
+        if any(name in row for row in rows)
     ]
     cells = [[row["key"], *(_group_cell(row, name, look) for name in names)] for row in shown]
-    heads = {"bytes": "IN VARIABLES"}
+    heads = {"bytes": "SIZE" if look.by == OF_REFERENCES else "IN VARIABLES"}
     lines = _table([look.by.upper(), *(heads.get(name, name.upper()) for name in names)], cells)
     return [*lines, *_more(len(left_out), sum(map(keys["size"], left_out)), look)]
 
@@ -231,7 +244,7 @@ def _groups(document: Document, look: Look) -> list[str]:
 def _group_cell(row: Row, name: str, look: Look) -> str:
     if name not in row:
         return ""
-    if name in ("ranks", "variables"):
+    if name in ("ranks", "references", "variables"):
         return str(row[name])
     if name == "bytes":
         return size_text({"bytes": row["bytes"], "exact": row["exact"], "devices": row.get("devices")}, look.units)

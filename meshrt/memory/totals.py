@@ -8,6 +8,7 @@ from typing import Any
 from meshrt.inspect.times import since
 from meshrt.memory.document import Document
 from meshrt.memory.look import Look
+from meshrt.memory.reftable import store_totals
 from meshrt.memory.units import amount, change
 from meshrt.selection import fold_ranks
 
@@ -32,6 +33,7 @@ def totals(document: Document, look: Look) -> list[str]:
     if sums["without_pss"]:
         lines.append(f"the PSS of {_count(sums['without_pss'], 'rank')} has not come in time")
     lines += [f"on {device}: {shown(count)} kept by torch" for device, count in sums.get("devices", {}).items()]
+    lines += store_totals(document, look)
     if "variables" in sums:
         lines += _variables_totals(document, sums["variables"], shown)
     if "since" in document:

@@ -19,7 +19,7 @@ class _Question:
     def __init__(self, waiting: set[AgentLink], done: asyncio.Future[None]) -> None:
         self.waiting = waiting
         self.done = done
-        self.answer = Measured({}, {}, [])
+        self.answer = Measured({}, {}, [], [])
 
 
 class Measures:
@@ -34,7 +34,9 @@ class Measures:
         self._questions: dict[int, _Question] = {}
         self._count = 0
 
-    async def ask(self, targets: Mapping[str, Sequence[int]], seconds: float) -> Measured:
+    async def ask(
+        self, targets: Mapping[str, Sequence[int]], seconds: float, references: str | None = None
+    ) -> Measured:
         """See `meshrt.hooks.RootServices.measure`."""
         shares: dict[AgentLink, dict[str, list[int]]] = {}
         for mesh_id, ranks in targets.items():
@@ -49,7 +51,7 @@ class Measures:
         try:
             for agent, share in shares.items():
                 if not agent.gone:
-                    agent.send({"t": "memory", "id": number, "targets": share})
+                    agent.send({"t": "memory", "id": number, "targets": share, "references": references})
             if question.waiting:
                 await asyncio.wait([question.done], timeout=seconds)
         finally:
@@ -65,6 +67,7 @@ class Measures:
         answer = question.answer
         for mesh_id, rank, facts in message["rows"]:
             answer.ranks.setdefault((mesh_id, rank), {}).update(facts)
+        answer.references.extend({"host": agent.host, **row} for row in message.get("references", ()))
         if message["agent"] is not None:
             answer.agents[agent.host] = message["agent"]
         if message["done"]:

@@ -141,6 +141,8 @@ class Registry:
             segment.holders[pid] = count
         else:
             segment.holders.pop(pid, None)
+            if not segment.holders and not segment.lent:
+                del self._segments[number]
 
     def _look(self, number: int) -> None:
         segment = self._segments.get(number)

@@ -243,7 +243,7 @@ class StoreServer:
 
 
 def _pids(message: dict[str, Any]) -> list[int]:
-    pids: list[int] = message["to"]
-    if not all(isinstance(pid, int) and 0 < pid < _PID_MAX for pid in pids):
-        raise ValueError(f"{pids!r} are no pids")
+    pids = [int(pid) for pid in message["to"]]
+    if not all(0 < pid < _PID_MAX for pid in pids):
+        raise ValueError(f"{pids} are no pids")
     return pids

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
@@ -26,6 +27,10 @@ from tests.support.programs import environment, run_python
 from tests.support.waiting import wait_until
 
 WAIT = 30
+
+
+#: What stands in the descriptions of docs/json.md beside keys.
+WORDS = {"budget", "version", "attribute", "class", "global", "local", "put", "argument", "result", "file"}
 
 
 def holders(count: int = 4, agents: int = 2) -> tuple[ActorMesh[Holder], list[int]]:
@@ -123,6 +128,36 @@ def test_a_budget_ends_the_count_and_exact_lifts_it() -> None:
         meshrt.memory(variables=True, milliseconds=-1)
 
 
+def test_references_and_who_holds_them() -> None:
+    holder, _ = holders(3, 1)
+    shared = meshrt.put(np.zeros(MIB, np.uint8), lazy=True)
+    holder.keep.call(shared).get(WAIT)
+    holder.slice(n=2).keep.call_one(np.zeros(2 * MIB, np.uint8)).get(WAIT)
+    small = [meshrt.put(number) for number in range(100)]
+    document = meshrt.memory(references=True)
+    pids = [row["pid"] for row in document["ranks"]]
+    argument, put, many = sorted(document["references"], key=lambda row: -row["size"])
+    assert argument["kind"] == "argument" and [pid for pid, _ in argument["holders"]] == pids[2:]
+    assert put["kind"] == many["kind"] == "put" and put["owner"] == os.getpid() and many["count"] == len(small)
+    assert sorted(pid for pid, _ in put["holders"]) == sorted([os.getpid(), *pids[:2]]), "rank 2 holds another by now"
+    assert put["site"].startswith(__file__) and put["size"] >= MIB and many["holders"] == [[os.getpid(), 1]]
+    assert [row.get("store_held", 0) >= MIB for row in document["ranks"]] == [True, True, True]
+    assert document["references_left_out"] == {"count": 0, "bytes": 0}
+    assert document["stores"][0]["committed"] >= 3 * MIB
+    text = command("--refs", "-n", "2")
+    assert re.search(r"\nREFERENCE +KIND +SIZE +OWNER +HELD BY", text) and re.search(r"\n\+100 more, ", text)
+    assert re.search(rf"{put['names'][0]} +put +1\.0 MiB +script +script, 0-1 ", text)
+    assert re.search(
+        r"shared memory of \S+: \d.* taken of .*; 102 references: 3\.\d MiB, each byte once \(5\.\d MiB", text
+    )
+    assert re.search(rf"{__file__}:\d+ +1 +", command("--by", "callsite").replace("...", ""))
+    alone = command("--holders", put["names"][0])
+    assert alone.startswith("REFERENCE") and alone.count("put") == 1
+    assert "no reference has a name that begins with '00000000000000000'" in command("--holders", "0" * 17, code=2)
+    assert "hexadecimal digits" in command("--holders", "x", code=2)
+    del shared, small
+
+
 def test_processes_without_a_mesh_and_meshes_without_an_actor() -> None:
     done = run_python("-c", "import meshrt; meshrt.memory()")
     assert "expected a mesh, and to be called there" in done.stderr
@@ -163,13 +198,15 @@ def test_the_command(tmp_path: Path) -> None:
 def test_the_document_is_as_it_is_documented(tmp_path: Path) -> None:
     holder, pids = holders(2, 1)
     holder.many.call(50_000).get(WAIT)
+    shared = meshrt.put(np.zeros(MIB, np.uint8), lazy=True)
+    holder.keep.call(shared).get(WAIT)
     os.kill(pids[1], signal.SIGSTOP)
     saved = tmp_path / "before.json"
     command("--vars", "--save", str(saved))
     before = json.loads(saved.read_text())
     before["variables"].append({**before["variables"][0], "where": "self.gone"})
     saved.write_text(json.dumps(before))
-    document = json.loads(command("--diff", str(saved), "--by", "host", "--budget", "1", "--format", "json"))
+    document = json.loads(command("--diff", str(saved), "--by", "host", "--budget", "1", "--refs", "--format", "json"))
     os.kill(pids[1], signal.SIGCONT)
     parts = {part: f"{part} {keys}" for part, keys in parts_of(section("The document of `meshrt memory`")).items()}
     row = document["ranks"][0]
@@ -181,7 +218,10 @@ def test_the_document_is_as_it_is_documented(tmp_path: Path) -> None:
         "size": {key: None for each in document["variables"] for size in each["sizes"] for key in size},
         "totals": document["totals"],
         "group": document["groups"][0],
+        "stores": document["stores"][0],
+        "reference": document["references"][0],
     }
+    parts["rank"] += parts["... if it has to do with shared memory"]
     parts["rank"] += parts["... if it has answered"] + parts["... if it has told its variables"]
     parts["process"] += parts["rank"]
     for part, value in emitted.items():
@@ -189,7 +229,7 @@ def test_the_document_is_as_it_is_documented(tmp_path: Path) -> None:
         assert value.keys() <= told, part
         seldom = {"devices", "with", "shape", "dtype", "device", "length", "growth", "estimate", "objects"}
         if part != "process":
-            absent = told - value.keys() - seldom - {"budget", "version", "attribute", "class", "global", "local"}
+            absent = told - value.keys() - seldom - WORDS
             assert not absent, part
 
 

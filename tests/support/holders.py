@@ -35,6 +35,10 @@ class Holder(Actor):
         return os.getpid()
 
     @endpoint
+    def keep(self, value: Any) -> None:
+        self.kept = value
+
+    @endpoint
     def grow(self, count: int) -> None:
         CACHE[len(CACHE)] = b"x" * count  # written to: it is in memory
 

@@ -25,7 +25,7 @@ class Memory:
         self._targets = targets
 
     async def memory(self, client: ToolClient, body: Body) -> Body:
-        """Return memory of ranks: ``{actor, ranks, variables, frames, milliseconds, objects}``, all optional.
+        """Return memory: of ``{actor, ranks, variables, frames, milliseconds, objects, references}``, all optional.
 
         Raises:
             UsageError: There is no such actor, or a limit is no limit.
@@ -50,6 +50,7 @@ class Memory:
             frames=bool(body.get("frames")),
             milliseconds=_limit(body, "milliseconds", MILLISECONDS),
             objects=_limit(body, "objects", OBJECTS),
+            references=_name(body.get("references")),
         )
         hooks.load("memory", self._services, in_root=True)
         answer: Body = await self._services.tables["memory.view"].collect(asked)
@@ -72,6 +73,13 @@ def _note(state: State) -> str:
     if state.note or not state.place.line or state.word == "running":
         return state.note
     return f"at {state.place}"
+
+
+def _name(value: Any) -> str | None:
+    """Return the beginning of a reference's name, or None."""
+    if value is None or (isinstance(value, str) and all(letter in "0123456789abcdef" for letter in value)):
+        return value
+    raise UsageError(f"references are named by hexadecimal digits, as meshrt memory --refs shows them; not {value!r}")
 
 
 def _limit(body: Mapping[str, Any], name: str, default: Any) -> Any:

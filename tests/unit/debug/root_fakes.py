@@ -111,8 +111,10 @@ class FakeRoot:
     def holds(self, mesh_id: str, rank: int) -> bool:
         return False
 
-    async def measure(self, targets: Mapping[str, Sequence[int]], seconds: float) -> Measured:
-        return Measured({}, {}, [])
+    async def measure(
+        self, targets: Mapping[str, Sequence[int]], seconds: float, references: str | None = None
+    ) -> Measured:
+        return Measured({}, {}, [], [])
 
     def call_soon(self, function: Callable[[], None]) -> None:
         self.call_later(0.0, function)

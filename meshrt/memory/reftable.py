@@ -1,0 +1,92 @@
+"""The table of references of the memory view: what is in shared memory, and who holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from meshrt.memory.document import Document
+from meshrt.memory.look import Look, largest_first
+from meshrt.memory.units import amount
+from meshrt.selection import fold_ranks
+
+__all__ = ["HEADS", "holder_names", "reference_cells", "store_totals"]
+
+HEADS = ("REFERENCE", "KIND", "SIZE", "OWNER", "HELD BY", "AGE s", "WRITTEN AT")
+#: Characters of a call site.
+_SITE_MAX = 70
+
+
+def reference_cells(document: Document, look: Look) -> tuple[list[list[str]], int, int]:
+    """Return the rows of the table, and how many references are not shown, with their bytes."""
+    keys: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+        "size": lambda row: row["size"] * row["count"],
+        "kind": lambda row: (row["kind"], row["site"]),
+        "pid": lambda row: row["owner"],
+        "rank": lambda row: row["owner"],
+    }
+    shown, left_out = largest_first(document["references"], look, keys)
+    names = holder_names(document)
+    cells = [
+        [
+            row["names"][0] + (f" x{row['count']}" if row["count"] > 1 else ""),
+            row["kind"],
+            amount(row["size"], look.units) + (" each" if row["count"] > 1 else ""),
+            named([row["owner"]], names),
+            named([pid for pid, _ in row["holders"]], names),
+            f"{row['age']:.0f}",
+            _site(row["site"]),
+        ]
+        for row in shown
+    ]
+    beyond = document["references_left_out"]
+    count = sum(row["count"] for row in left_out) + beyond["count"]
+    return cells, count, sum(map(keys["size"], left_out)) + beyond["bytes"]
+
+
+def holder_names(document: Document) -> dict[int, tuple[str, int]]:
+    """Return, by pid, mesh and rank (-1: a process that is no rank, by its kind)."""
+    several = len({row["mesh_id"] for row in document["ranks"]}) > 1
+    names = {each["pid"]: (str(each["kind"]), -1) for each in document["processes"]}
+    for row in document["ranks"]:
+        names[row["pid"]] = (str(row["mesh"]) if several else "", int(row["rank"]))
+    return names
+
+
+def named(pids: Iterable[int], names: Mapping[int, tuple[str, int]]) -> str:
+    """Return some processes, ranks together: ``"script, 0-15"``."""
+    ranks: dict[str, list[int]] = {}
+    texts = []
+    for pid in pids:
+        mesh, rank = names.get(pid, (f"pid {pid}", -1))
+        if rank < 0:
+            texts.append(mesh)
+        else:
+            ranks.setdefault(mesh, []).append(rank)
+    texts += [f"{mesh} {fold_ranks(found)}".strip() for mesh, found in ranks.items()]
+    return ", ".join(texts) or "nobody yet"
+
+
+def _site(site: str) -> str:
+    return site if len(site) <= _SITE_MAX else "..." + site[3 - _SITE_MAX :]
+
+
+def store_totals(document: Document, look: Look) -> list[str]:
+    """Return the lines of the sums: one for each store that has anything."""
+    lines = []
+    for store in document.get("stores", ()):
+        if not store["committed"]:
+            continue
+        line = f"shared memory of {store['host']}: {amount(store['committed'], look.units)} taken of "
+        line += f"{amount(store['limit'], look.units)} (MESHRT_STORE_LIMIT)"
+        rows: Sequence[Mapping[str, Any]] = [
+            row for row in document.get("references", ()) if row["host"] == store["host"]
+        ]
+        if rows:
+            unique = sum(row["size"] * row["count"] for row in rows)
+            total = sum(row["size"] * row["count"] * len(row["holders"]) for row in rows)
+            count = sum(row["count"] for row in rows)
+            line += f"; {count} references: {amount(unique, look.units)}, each byte once "
+            line += f"({amount(total, look.units)} summed over holders)"
+        lines.append(line)
+    return lines
