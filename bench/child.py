@@ -9,7 +9,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from bench.peers import DEBUGGER
+from bench.peers import ELSEWHERE
 from bench.scenarios import Settings, publish
 
 __all__ = ["main"]
@@ -18,7 +18,7 @@ __all__ = ["main"]
 def main(arguments: list[str]) -> None:
     """Run one scenario with one contestant and write its values into the file ``RESULT``."""
     name, scenario, ranks, quick, result = arguments
-    package = "bench.debugger" if scenario in DEBUGGER else "bench"
+    package = ELSEWHERE.get(scenario, "bench")
     peer: Any = import_module(f"{package}.peers.{name}").PEER
     run: Callable[[Any, Settings], Any] = import_module(f"{package}.scenarios").SCENARIOS[scenario]
     settings = Settings(int(ranks), quick == "1", result)

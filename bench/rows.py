@@ -97,7 +97,7 @@ def table_rows(sizes: tuple[int, ...], ranks: int) -> list[Row]:
 
 
 def debugger_rows() -> list[Row]:
-    """Return the rows of the debugger, and those of a large mesh."""
+    """Return the rows of the debugger and of the memory view, and those of a large mesh."""
     rows: list[Row] = []
 
     def add(value: str, label: str, unit: str, limit: float) -> None:
@@ -113,6 +113,14 @@ def debugger_rows() -> list[Row]:
     add("debug_start", "client start, to its prompt", "s", 0.4)
     add("debug_call", "call, debugger loaded / not", "x", 1.05)
     add("debug_loop", "loop, stopped before / never", "x", 1.05)
+    for value, label, unit, limit in (
+        ("memory_view", f"memory, {STOPPED} ranks, 20,000 references", "s", 0.5),
+        ("memory_site", "call site of a put", "us", 3),
+        ("memory_lists", "deep size of a million lists", "ms", 0),
+        ("memory_lists_ratio", "... to guppy's time", "x", 2),
+    ):
+        bars = (Bar("<=", limit),) if limit else ()
+        rows.append(Row(value, label, unit, "memory", STOPPED, value, bars))
     large = {"spawn": "spawn of", "call": "call to", "list": "list,", "where": "where,", "cast": "cast n to"}
     for word, label in large.items():
         key = f"large_{word}"

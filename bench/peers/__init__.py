@@ -7,14 +7,14 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import NamedTuple
 
-__all__ = ["CONTESTANTS", "DEBUGGER", "SUBJECT", "Contestant", "importable"]
+__all__ = ["CONTESTANTS", "ELSEWHERE", "SUBJECT", "Contestant", "importable"]
 
 SUBJECT = "meshrt"
 """The contestant whose ratio to every other one is printed, and whom the bars bind."""
 
 
-DEBUGGER = ("debugger", "large")
-"""The scenarios of :mod:`bench.debugger`, which not every contestant can play."""
+ELSEWHERE = {"debugger": "bench.debugger", "large": "bench.debugger", "memory": "bench.memory"}
+"""Scenarios that not every contestant can play, and the package that each of them stands in."""
 
 
 def importable(package: str) -> bool:
@@ -24,16 +24,16 @@ def importable(package: str) -> bool:
 
 
 class Contestant(NamedTuple):
-    """A column of the table: the module ``bench.peers.<name>``, what it needs, and the scenarios of its debugger."""
+    """A column of the table: the module ``bench.peers.<name>``, what it needs, and what it plays of `ELSEWHERE`."""
 
     name: str
     package: str
     distribution: str | None = None
-    debugger: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
 
     def plays(self, scenario: str) -> bool:
         """Say whether it can be measured in a scenario."""
-        return scenario not in DEBUGGER or scenario in self.debugger
+        return scenario not in ELSEWHERE or scenario in self.more
 
     def installed(self) -> bool:
         """Say whether the package can be imported, without importing it."""
@@ -50,7 +50,7 @@ class Contestant(NamedTuple):
 
 
 CONTESTANTS = (
-    Contestant("meshrt", "meshrt", "meshrt", ("debugger", "large")),
+    Contestant("meshrt", "meshrt", "meshrt", ("debugger", "large", "memory")),
     Contestant("mp", "multiprocessing"),
     Contestant("floor", "socket"),
     Contestant("monarch", "monarch", "torchmonarch", ("debugger",)),
