@@ -50,27 +50,28 @@ class DescriptorStream:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self._decoder = control_decoder()
-        self._unsent: deque[tuple[memoryview, list[int]]] = deque()
+        #: What is queued, and the descriptors that go with it.
+        self.unsent: deque[tuple[memoryview, list[int]]] = deque()
         #: Descriptors that have come, in the order of their messages.
         self.descriptors: deque[int] = deque()
 
     def queue(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
         """Add a message to what `flush` sends."""
-        self._unsent.append((memoryview(control_frame(message)), descriptors or []))
+        self.unsent.append((memoryview(control_frame(message)), descriptors or []))
 
     def flush(self) -> bool:
         """Send what is queued, as far as the socket takes it. Returns whether nothing is left."""
-        while self._unsent:
-            data, descriptors = self._unsent[0]
+        while self.unsent:
+            data, descriptors = self.unsent[0]
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
             try:
                 sent = self.sock.sendmsg([data], rights)
             except (BlockingIOError, InterruptedError):
                 return False
             if sent == len(data):
-                self._unsent.popleft()
+                self.unsent.popleft()
             else:
-                self._unsent[0] = (data[sent:], [])
+                self.unsent[0] = (data[sent:], [])
         return True
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:

@@ -134,7 +134,8 @@ class StoreServer:
                 return
             for message in messages:
                 self._handlers[message["t"]](peer, message)
-            self._flush(peer)
+            if peer.stream.unsent:
+                self._flush(peer)
         except OSError:
             self._close(peer)
         except (ProtocolError, KeyError, TypeError, ValueError, IndexError) as error:
