@@ -39,11 +39,13 @@ class Lender(Protocol):
 class Lease:
     """One count of this process; ends when nothing refers to it any more, neither this object nor a view."""
 
-    __slots__ = ("__weakref__", "_lender", "for_ever", "loan")
+    __slots__ = ("__weakref__", "_lender", "_mapping", "for_ever", "loan")
 
-    def __init__(self, lender: Lender, loan: Loan) -> None:
+    def __init__(self, lender: Lender, loan: Loan, mapping: Mapping | None = None) -> None:
         self._lender = lender
         self.loan = loan
+        #: Kept once it is known: it outlives the host agent.
+        self._mapping = mapping
         #: A child was forked while it was held, which may look at it for as long as it lives.
         self.for_ever = False
         _live.add(self)
@@ -54,7 +56,9 @@ class Lease:
 
     def window(self, start: int, size: int) -> memoryview:
         """Return bytes of the segment, to read; they keep this lease. Raises ReferenceLost, OSError."""
-        return self._lender.mapping(self.loan).window(self.loan.start + start, size, self)
+        if self._mapping is None:
+            self._mapping = self._lender.mapping(self.loan)
+        return self._mapping.window(self.loan.start + start, size, self)
 
 
 _live: weakref.WeakSet[Lease] = weakref.WeakSet()

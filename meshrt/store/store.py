@@ -178,7 +178,7 @@ class Store:
                 raise
             loan, starts = self._write(pieces, "put", site, [os.getpid()], disk=True)
         sizes = [piece.nbytes for piece in pieces]
-        return ObjectRef(Lease(self, loan), list(zip(starts, sizes, strict=True)), lazy, site)
+        return ObjectRef(Lease(self, loan, self.mapping(loan)), list(zip(starts, sizes, strict=True)), lazy, site)
 
     def _write(
         self,

@@ -324,6 +324,7 @@ def test_an_agent_that_dies_takes_what_it_knew_and_nothing_else() -> None:
     os.kill(agent, signal.SIGKILL)
     with pytest.raises(HostLost):
         call_until_it_fails(keepers.slice(hosts=1 - other))
+    store._tick()
     assert (result == expected).all() and reference.get().sum() == N
     survivors: Any = keepers.slice(hosts=other)
     assert holds_within(LONG, lambda: store._home(0.0) not in (0, agent))
