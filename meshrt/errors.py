@@ -458,10 +458,11 @@ class StoreFull(MeshError):
         self.what = what
 
     def __str__(self) -> str:
-        asked, limit, used = (f"{count / (1 << 20):.1f} MiB" for count in (self.size, self.limit, self.used))
+        asked, limit, used = (f"{count / (1 << 20):.2f} MiB" for count in (self.size, self.limit, self.used))
         return (
             f"the store has no room for {asked} more: it has {used}, and {self.what} is {limit}; "
-            "drop references, raise the limit, or let it spill to files (MESHRT_STORE_SPILL=1, put(spill=True))"
+            "drop references (`meshrt memory --refs` shows who holds what), raise the limit, or let it spill to files "
+            "(MESHRT_STORE_SPILL=1, put(spill=True))"
         )
 
 

@@ -23,7 +23,7 @@ from meshrt.errors import ProtocolError, RemoteException
 from meshrt.hooks import Raised, hooks
 from meshrt.selection import Shape, Slice
 from meshrt.store.store import encode_result
-from meshrt.transport.link import Link, peer_of
+from meshrt.transport.link import Link
 from meshrt.wire import codec
 from meshrt.wire.frames import Frame, pack_header, split_frames
 from meshrt.wire.messages import ERROR, NO_ERROR, NO_REPLY, RESULT, STORED, error_to_wire
@@ -96,7 +96,7 @@ class Execution:
 
 def _pid_behind(link: Link | None) -> list[int]:
     """Return the pid of a caller; nothing if it cannot be seen from here (0: it is in another namespace)."""
-    pid = 0 if link is None or link.closed else peer_of(link.sock)[0]
+    pid = 0 if link is None else link.peer
     return [pid] if pid else []
 
 

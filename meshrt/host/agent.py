@@ -134,7 +134,9 @@ class Agent:
         except ProcessLookupError:
             raise RootGoneError from None  # it has ended before this process could read that
         self._selector.register(self._root_pidfd, selectors.EVENT_READ, self._on_root_exit)
-        self._store = StoreServer(self._selector, message["directory"], message["secret"], message["store_limit"])
+        self._store = StoreServer(
+            self._selector, message["directory"], message["secret"], message["store_limit"], self._later
+        )
         self._root.tell({"t": "serves"})
 
     def _on_bye(self, _message: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ of numpy's (torch's) own class, so a subclass of the user's is not run.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import sys
 from collections.abc import Iterable
@@ -14,12 +15,17 @@ from typing import Any, NamedTuple
 
 from meshrt.inspect.values import bases, class_name
 
-__all__ = ["HOST", "MAPPED", "Buffers", "Memory", "Place"]
+__all__ = ["HOST", "MAPPED", "SHARED", "Buffers", "Memory", "Place"]
 
 #: What the memory of the processor is called among devices.
 HOST = "cpu"
-#: ... and that of a mapped file.
+#: ... that of a mapped file.
 MAPPED = "mmap"
+#: ... and what is seen of the store of a host: other processes have it, too.
+SHARED = "shared memory"
+
+#: The module whose ctypes arrays are windows into the store.
+_WINDOWS = "meshrt.store.mapping"
 
 Place = tuple[str, int]
 """A device, and the address of memory on it: the same for everybody who reaches it."""
@@ -52,7 +58,9 @@ class Buffers:
         self._storage: Any = getattr(self._tensor, "untyped_storage", None)
 
     def kind(self, cls: type) -> str:
-        """Return ``"ndarray"``, ``"tensor"``, ``"mmap"`` or ""."""
+        """Return ``"ndarray"``, ``"tensor"``, ``"mmap"``, ``"window"`` or ""."""
+        if issubclass(cls, ctypes.Array) and type.__dict__["__module__"].__get__(cls) == _WINDOWS:
+            return "window"
         for base in bases(cls):  # by identity: a metaclass may compare
             for known, kind in ((mmap.mmap, "mmap"), (self._array, "ndarray"), (self._tensor, "tensor")):
                 if base is known:
@@ -64,6 +72,8 @@ class Buffers:
         if kind == "mmap":
             size = mmap.mmap.__len__(value)
             return Memory(object.__sizeof__(value), (MAPPED, id(value)), size, ())
+        if kind == "window":
+            return Memory(object.__sizeof__(value), (SHARED, ctypes.addressof(value)), ctypes.sizeof(value), ())
         return self._of_array(value) if kind == "ndarray" else self._of_tensor(value)
 
     def facts(self, value: Any) -> dict[str, Any]:

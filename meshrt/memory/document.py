@@ -48,7 +48,7 @@ def document_of(answer: Mapping[str, Any]) -> Document:
 
 def _unexplained(row: Mapping[str, Any]) -> int:
     """Return what a rank has in memory that is neither in files, nor free in malloc, nor held by its variables."""
-    known = row.get("file", 0) + row.get("malloc_free", 0) + row["unique"]
+    known = row.get("file", 0) + row.get("shmem", 0) + row.get("malloc_free", 0) + row["unique"]
     return int(max(0, row["rss"] - known))
 
 
@@ -65,7 +65,10 @@ def totals_of(document: Document) -> dict[str, Any]:
     if "variables" in document:
         totals["variables"] = {
             "ranks": len(told),
-            **{name: _sum(told, name) for name in ("unique", "total", "rss", "file", "malloc_free", "unexplained")},
+            **{
+                name: _sum(told, name)
+                for name in ("unique", "total", "rss", "file", "shmem", "malloc_free", "unexplained")
+            },
             "exact": all(row["exact"] for row in told),
         }
     devices: dict[str, int] = {}

@@ -23,7 +23,7 @@ def add_growth(document: Document, before: Document) -> Document:
     ranks = []
     for row in document["ranks"]:
         old = old_ranks.get(_address(row, same_run))
-        grown = row["rss"] - old["rss"] if old is not None and "rss" in row and "rss" in old else None
+        grown = _weight(row) - _weight(old) if old is not None and "rss" in row and "rss" in old else None
         ranks.append({**row, **({"growth": grown} if grown is not None else {})})
     found: Document = {**document, "ranks": ranks, "since": before["time"]}
     if "variables" in document and "variables" in before:
@@ -45,15 +45,24 @@ def add_growth(document: Document, before: Document) -> Document:
     return found
 
 
+def _weight(row: Mapping[str, Any]) -> int:
+    """Return what a rank is to blame for: every page of shared memory that it has looked at is in its RSS, too."""
+    return int(row["rss"] - row.get("shmem", 0) + row.get("store_own", 0) + row.get("store_held", 0))
+
+
 def _address(row: Mapping[str, Any], same_run: bool) -> tuple[str, int]:
     return row["mesh_id"] if same_run else row["mesh"], row["rank"]
 
 
+def _held(entry: Mapping[str, Any]) -> int:
+    return int(entry["bytes"] + sum((entry.get("devices") or {}).values()))
+
+
 def _grown(entry: Mapping[str, Any], old: Mapping[str, Any] | None) -> int | None:
     if old is None:
-        return int(entry["bytes"])
+        return _held(entry)
     if entry["exact"] and old["exact"]:
-        return int(entry["bytes"] - old["bytes"])
+        return _held(entry) - _held(old)
     if entry.get("estimate") and old.get("estimate"):
         return int(entry["estimate"] - old["estimate"])
     return None

@@ -76,11 +76,12 @@ class Kinds:
         chain = bases(cls)
         if any(base is skipped for base in chain for skipped in _SKIPPED):
             return Kind("skip")
-        if module_name(cls).partition(".")[0] == "meshrt":
+        buffer = self.buffers.kind(cls)
+        if not buffer and module_name(cls).partition(".")[0] == "meshrt":
             return Kind("skip")  # handles of the runtime: everything of it hangs on them
         flags = int(type.__dict__["__flags__"].__get__(cls))
         head = (_GC_HEAD if flags & _GC else 0) + (_MANAGED_HEAD if flags & (_MANAGED_DICT | _MANAGED_WEAKREF) else 0)
-        sizeof, buffer = _sizeof(chain), self.buffers.kind(cls)
+        sizeof = _sizeof(chain)
         if cls is FunctionType:
             return Kind("function", object.__sizeof__, head)
         hides = "" if buffer else _hides(chain)

@@ -65,13 +65,14 @@ class Limit:
 
     def _make_room(self) -> None:
         self._roomy = True
-        self._set(max(self._count, private(self._services.pid)) + _ROOM)
+        # Never beyond: an actor that keeps what it has got would be given more each time that it fails.
+        self._set(self._count + _ROOM)
 
     def _pulse(self) -> None:
         """On the control thread: look whether it is near, and take back the room that was made."""
         used = private(self._services.pid)
         if self._roomy and self._lock.acquire(blocking=False):  # or else it is being written
-            self._set(max(self._count, used + _SLACK))
+            self._set(min(max(self._count, used + _SLACK), self._count + _ROOM))
             self._roomy = used + _SLACK > self._count
             self._lock.release()
         if not self._near and used >= _NEAR * self._count:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from meshrt.hooks import Measured
@@ -39,13 +39,20 @@ def stores_of(measured: Measured) -> list[dict[str, Any]]:
     ]
 
 
-def references_of(measured: Measured, budget: int) -> dict[str, Any]:
-    """Return ``{"references": the largest, "references_left_out": {"count", "bytes"}}``.
+def references_of(
+    measured: Measured, ranks: Mapping[int, tuple[str, int]], chosen: Container[int] | None, budget: int
+) -> dict[str, Any]:
+    """Return ``{"references": the largest, "references_left_out": {"count", "bytes"}, "holders"}``.
 
     Args:
+        ranks: By pid, mesh and rank; for ``"holders"``: of those that own or hold something.
+        chosen: Only what one of these processes owns or holds.
         budget: Bytes that they may take in a message.
     """
-    found = sorted(measured.references, key=lambda row: -row["size"] * row["count"])
+    found = sorted(
+        (row for row in measured.references if chosen is None or any(pid in chosen for pid in _pids(row))),
+        key=lambda row: -row["size"] * row["count"],
+    )
     kept: list[dict[str, Any]] = []
     for row in found:
         budget -= _ROW + len(row["site"]) + _HOLDER * len(row["holders"])
@@ -57,4 +64,13 @@ def references_of(measured: Measured, budget: int) -> dict[str, Any]:
         "count": sum(row["count"] for row in beyond),
         "bytes": sum(row["size"] * row["count"] for row in beyond),
     }
-    return {"references": kept, "references_left_out": left_out}
+    holders = {pid: list(ranks[pid]) for row in kept for pid in _pids(row) if pid in ranks}
+    return {
+        "references": kept,
+        "references_left_out": left_out,
+        "holders": {str(pid): who for pid, who in holders.items()},
+    }
+
+
+def _pids(row: Mapping[str, Any]) -> list[int]:
+    return [row["owner"], *(pid for pid, _ in row["holders"])]

@@ -30,7 +30,7 @@ def reference_cells(document: Document, look: Look) -> tuple[list[list[str]], in
     cells = [
         [
             row["names"][0] + (f" x{row['count']}" if row["count"] > 1 else ""),
-            row["kind"],
+            row["kind"] + (" (file)" if row["disk"] else ""),
             amount(row["size"], look.units) + (" each" if row["count"] > 1 else ""),
             named([row["owner"]], names),
             named([pid for pid, _ in row["holders"]], names),
@@ -46,10 +46,11 @@ def reference_cells(document: Document, look: Look) -> tuple[list[list[str]], in
 
 def holder_names(document: Document) -> dict[int, tuple[str, int]]:
     """Return, by pid, mesh and rank (-1: a process that is no rank, by its kind)."""
-    several = len({row["mesh_id"] for row in document["ranks"]}) > 1
+    known = document["holders"]
+    several = len({mesh for mesh, _ in known.values()}) > 1
     names = {each["pid"]: (str(each["kind"]), -1) for each in document["processes"]}
-    for row in document["ranks"]:
-        names[row["pid"]] = (str(row["mesh"]) if several else "", int(row["rank"]))
+    for pid, (mesh, rank) in known.items():
+        names[int(pid)] = (str(mesh) if several else "", int(rank))
     return names
 
 
@@ -63,7 +64,7 @@ def named(pids: Iterable[int], names: Mapping[int, tuple[str, int]]) -> str:
             texts.append(mesh)
         else:
             ranks.setdefault(mesh, []).append(rank)
-    texts += [f"{mesh} {fold_ranks(found)}".strip() for mesh, found in ranks.items()]
+    texts += [f"{mesh}: {fold_ranks(found)}" if mesh else fold_ranks(found) for mesh, found in ranks.items()]
     return ", ".join(texts) or "nobody yet"
 
 
@@ -86,7 +87,11 @@ def store_totals(document: Document, look: Look) -> list[str]:
             unique = sum(row["size"] * row["count"] for row in rows)
             total = sum(row["size"] * row["count"] * len(row["holders"]) for row in rows)
             count = sum(row["count"] for row in rows)
-            line += f"; {count} references: {amount(unique, look.units)}, each byte once "
+            line += f"; {_counted(count)}: {amount(unique, look.units)}, each byte once "
             line += f"({amount(total, look.units)} summed over holders)"
         lines.append(line)
     return lines
+
+
+def _counted(count: int) -> str:
+    return f"{count} reference" + ("" if count == 1 else "s")

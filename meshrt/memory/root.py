@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshrt.errors import UsageError
-from meshrt.hooks import Body, Group, RootServices
+from meshrt.hooks import Body, Group, Measured, RootServices
 from meshrt.host.memory import resident, shares
 from meshrt.inspect.asking import gather_all, why_silent
 from meshrt.memory.merging import Merged
@@ -81,6 +81,7 @@ class Asked:
         milliseconds: Of a processor, for the variables of one rank; None: as long as it takes.
         objects: Of one variable; None: all.
         references: Also what is in the store, with a name that begins so ("": all); None: not.
+        chosen: Whether these ranks were chosen among others.
     """
 
     targets: Mapping[str, Sequence[int]]
@@ -91,6 +92,7 @@ class Asked:
     milliseconds: float | None = MILLISECONDS
     objects: int | None = OBJECTS
     references: str | None = None
+    chosen: bool = False
 
 
 #: Returns what it adds to the answer, by key.
@@ -168,7 +170,7 @@ class View:
                 }  # fmt: skip
                 rows.append([row.get(name) for name in COLUMNS])
         budget = _BUDGET - _PER_RANK * len(rows)
-        references = {} if asked.references is None else references_of(measured, budget // 2)
+        references = {} if asked.references is None else self._references(asked, measured, budget // 2)
         variables, left_out = merged.rows(budget // 2 if references else budget)
         more = {"variables": variables, "variables_left_out": left_out} if asked.variables else {}
         return {
@@ -182,6 +184,13 @@ class View:
             **references,
             "stores": stores_of(measured),
         }
+
+    def _references(self, asked: Asked, measured: Measured, budget: int) -> Body:
+        meshes = self._services.meshes()
+        ranks = {pid: (mesh["name"], rank) for mesh in meshes for rank, pid in mesh["pid"].items()}
+        of_mesh = {mesh["mesh_id"]: mesh["pid"] for mesh in meshes}
+        chosen = {of_mesh[mesh_id].get(rank) for mesh_id, found in asked.targets.items() for rank in found}
+        return references_of(measured, ranks, chosen - {None} if asked.chosen else None, budget)
 
     async def _ask_heaps(self, asked: Asked) -> list[Group]:
         targets = _by_mesh(_answering(asked))

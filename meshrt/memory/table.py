@@ -65,8 +65,8 @@ def _ranks(document: Document, look: Look) -> list[str]:
         "HEAP": _span_of("anonymous", look),
         "FREE": _span_of("malloc_free", look),
         "SWAP": _span_of("swap", look),
-        "STORE": _span_of("store_own", look),
-        "HOLDS": _span_of("store_held", look),
+        "STORE": _span_of("store_own", look, 0),
+        "HOLDS": _span_of("store_held", look, 0),
         "GPU": lambda rows: _devices(rows, look),
         "GROWTH": lambda rows: _span([row["growth"] for row in rows if "growth" in row], look, change),
         "STATE": lambda rows: rows[0]["state"] + (f" ({rows[0]['note']})" if rows[0].get("note") else ""),
@@ -107,8 +107,11 @@ def _hosts(rows: Sequence[Row]) -> str:
     return f"{first} (+{len(names) - 1})" if len(names) > 1 else str(first)
 
 
-def _span_of(name: str, look: Look) -> Callable[[Sequence[Row]], str]:
-    return lambda rows: _span([row[name] for row in rows if name in row], look, amount)
+def _span_of(name: str, look: Look, absent: int | None = None) -> Callable[[Sequence[Row]], str]:
+    """Return what shows a column; ``absent``: what a rank has that says nothing of it."""
+    return lambda rows: _span(
+        [row.get(name, absent) for row in rows if name in row or absent is not None], look, amount
+    )
 
 
 def _span(values: Sequence[int], look: Look, text: Callable[[int, str], str]) -> str:

@@ -46,13 +46,14 @@ def totals(document: Document, look: Look) -> list[str]:
 
 
 def _variables_totals(document: Document, told: Mapping[str, Any], shown: Callable[[int], str]) -> list[str]:
+    shared = f"{shown(told['shmem'])} mapped shared memory, " if told["shmem"] else ""
     bound, rest = ("", "") if told["exact"] else (">= ", "at most ")
     lines = [
         f"variables of {_count(told['ranks'], 'rank')}: {bound}{shown(told['unique'])}, each byte once "
         f"({bound}{shown(told['total'])} summed over variables)",
         f"not explained: {rest}{shown(told['unexplained'])} of {shown(told['rss'])} RSS: the interpreter, modules, "
         f"what no variable reaches; known: {shown(told['file'])} files and libraries, {shown(told['malloc_free'])} "
-        "free in malloc, variables",
+        f"free in malloc, {shared}variables",
     ]
     reasons: dict[str, list[int]] = {}
     for row in document["ranks"]:

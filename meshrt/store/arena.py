@@ -8,6 +8,7 @@ A range of a chunk: ``free -> taken -> free``; and, apart from that, ``bare -> c
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import secrets
@@ -126,11 +127,11 @@ class Arena:
     def _commit(self, chunk: Chunk, start: int, end: int) -> None:
         if not chunk.committed.missing(start, end):
             return
-        try:
-            # Ahead of what is needed: asking for every page by itself would take longer than writing it.
+        # Ahead of what is needed: asking for every page by itself would take longer than writing it.
+        with contextlib.suppress(MeshError, OSError):
             self._populate(chunk, start, min(chunk.mapping.size, -(-end // _STEP) * _STEP))
-        except (MeshError, OSError):
-            self._populate(chunk, start, end)
+            return
+        self._populate(chunk, start, end)
 
     def _populate(self, chunk: Chunk, start: int, end: int) -> None:
         gaps = chunk.committed.missing(start, end)

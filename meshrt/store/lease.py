@@ -48,9 +48,10 @@ class Lease:
         self._mapping = mapping
         #: A child was forked while it was held, which may look at it for as long as it lives.
         self.for_ever = False
-        _live.add(self)
+        _live[id(self)] = weakref.ref(self)
 
     def __del__(self) -> None:
+        _live.pop(id(self), None)
         if not self.for_ever:
             self._lender.let_go(self.loan)
 
@@ -61,12 +62,14 @@ class Lease:
         return self._mapping.window(self.loan.start + start, size, self)
 
 
-_live: weakref.WeakSet[Lease] = weakref.WeakSet()
+#: By identity. No WeakSet: going through one fails if it changes meanwhile, and a copy of this is one step.
+_live: dict[int, weakref.ref[Lease]] = {}
 
 
 def _before_fork() -> None:
-    for lease in tuple(_live):
-        lease.for_ever = True
+    for lease in [found() for found in list(_live.values())]:
+        if lease is not None:
+            lease.for_ever = True
 
 
 os.register_at_fork(before=_before_fork)

@@ -4,19 +4,22 @@ After the handshake (`meshrt.wire.handshake`, role store) control frames in both
 the first byte of the message that they belong to::
 
     process -> store
-      chunk    id, size                          with it: the chunk's file, for reading
+      chunk    n, id, size                       with it: the chunk's file, for reading
       grant    n, size                           may this process have so much more memory? (it has less: negative)
-      lend     segment, chunk, size, kind, site, to
+      lend     segment, chunk, size, kind, site, disk, to
       give     segments, to
       take     n, segment                        is it there? then this process holds it
       let_go   segments
       fetch    n, chunk
     store -> process
-      ok / no  n, ...                            to grant, take, fetch; with fetch: the file, for reading
+      ok / no  n, ...                            to chunk, grant, take, fetch; with fetch: the file, for reading
       freed    segments                          the owner may write there again
       dropped  chunk                             nobody needs it mapped any more: its owner has ended
 
-A process is known by its pid, as the kernel gives it. What it holds ends with its connection.
+A message with descriptors says how many (``fds``): where fewer come, there was none left to receive them.
+
+A process is known by its pid, as the kernel gives it. What it holds ends with the process, not with its connection: one
+that was lost may be made anew.
 """
 
 from __future__ import annotations
@@ -57,6 +60,8 @@ class DescriptorStream:
 
     def queue(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
         """Add a message to what `flush` sends."""
+        if descriptors:
+            message = {**message, "fds": len(descriptors)}
         self.unsent.append((memoryview(control_frame(message)), descriptors or []))
 
     def flush(self) -> bool:
@@ -75,8 +80,14 @@ class DescriptorStream:
         return True
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
-        """Take bytes that were read with the handshake."""
-        return [unpack_control(frame.payload) for frame in self._decoder.receive_data(data)]
+        """Return the messages that ``data`` completes; under ``"descriptors"`` those that have come with each."""
+        messages = []
+        for frame in self._decoder.receive_data(data):
+            message = unpack_control(frame.payload)
+            count = min(message.get("fds", 0), len(self.descriptors))
+            message["descriptors"] = [self.descriptors.popleft() for _ in range(count)]
+            messages.append(message)
+        return messages
 
     def receive(self) -> bytes | None:
         """Read once; None: nothing is there. Empty at the end of the stream."""

@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from meshrt.errors import MeshError, ProtocolError, ReferenceLost, StoreFull
@@ -26,6 +27,8 @@ __all__ = ["Registrar"]
 
 #: Seconds that an agent may take for an answer.
 _PATIENCE = 10.0
+#: ... and where nobody may wait.
+_SHORT = 0.1
 
 
 class Registrar:
@@ -53,31 +56,44 @@ class Registrar:
 
     # -- speaking
 
-    def tell(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
+    def tell(self, message: dict[str, Any]) -> None:
         """Say something that is not answered."""
         with self._lock:
             stream = self._connected()
-            stream.queue(message, descriptors)
+            stream.queue(message)
             self._send(stream)
         self.settle()
 
-    def ask(self, operation: str, **body: Any) -> tuple[dict[str, Any], list[int]]:
-        """Ask, and wait for the answer and its descriptors. Raises what the store refuses it with (MeshError)."""
+    def ask(self, operation: str, send: Sequence[int] = (), **body: Any) -> tuple[dict[str, Any], list[int]]:
+        """Ask, and wait for the answer and its descriptors. Raises what the store refuses it with (MeshError).
+
+        Args:
+            send: Descriptors that go with the question.
+        """
         with self._lock:
             stream = self._connected()
             number = next(self._numbers)
-            stream.queue({"t": operation, "n": number, **body})
+            stream.queue({"t": operation, "n": number, **body}, list(send))
             deadline = time.monotonic() + _PATIENCE
             self._send(stream)
-            while not self._answers:
+            while (answer := self._answer_to(number)) is None:
                 self._receive(stream, max(0.001, deadline - time.monotonic()))
-            answer = self._answers.popleft()
-            descriptors = list(stream.descriptors)
-            stream.descriptors.clear()
         self.settle()
         if answer["t"] == "no":
             raise StoreFull(*answer["facts"]) if "facts" in answer else refused(answer)
-        return answer, descriptors
+        return answer, answer["descriptors"]
+
+    def _answer_to(self, number: int) -> dict[str, Any] | None:
+        """Return the answer to a question; what was asked before, by somebody who was interrupted, is undone."""
+        while self._answers:
+            answer = self._answers.popleft()
+            if answer["n"] == number:
+                return answer
+            for descriptor in answer["descriptors"]:
+                os.close(descriptor)
+            if self._stream is not None and answer.get("granted"):
+                self._stream.queue({"t": "grant", "n": 0, "size": -answer["granted"]})
+        return None
 
     def let_go(self, segment: int) -> None:
         """This process holds a segment once less. Any thread, at any time: a finalizer may call it."""
@@ -98,11 +114,6 @@ class Registrar:
                 return
 
     @property
-    def idle(self) -> bool:
-        """Whether nothing waits to be sent."""
-        return not self._let_go
-
-    @property
     def has_work(self) -> bool:
         """Whether it has to be listened to, or told something."""
         return bool(self._let_go or self._maps) and not self.lost
@@ -111,6 +122,17 @@ class Registrar:
         """Connect, if that has not been done."""
         with self._lock:
             self._connected()
+        self.settle()
+
+    def tend(self) -> None:
+        """Send and hear what there is, on a thread that must not be blocked: what takes longer is left for later."""
+        if self._stream is None and self._let_go and not self.lost and self._lock.acquire(blocking=False):
+            try:
+                self._stream = self._dial(_SHORT)
+            except OSError:
+                pass  # no descriptor is left, or the agent is busy: another time
+            finally:
+                self._lock.release()
         self.settle()
 
     # -- chunks
@@ -145,10 +167,10 @@ class Registrar:
         self._send_let_go(self._stream)
         return self._stream
 
-    def _dial(self) -> DescriptorStream:
+    def _dial(self, patience: float = _PATIENCE) -> DescriptorStream:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            sock.settimeout(_PATIENCE)
+            sock.settimeout(patience)
             sock.connect(self._path)
             if not same_user(sock):
                 raise ProtocolError(f"{self._path} is served by another user")

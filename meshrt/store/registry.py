@@ -40,6 +40,8 @@ class Segment:
     site: str = ""
     since: int = 0
     lent: bool = False
+    #: It stands in a file, not in memory.
+    disk: bool = False
     #: pid -> count; a count may be negative for a while.
     holders: dict[int, int] = field(default_factory=dict)
 
@@ -165,6 +167,8 @@ class Registry:
             chunk.orphan = chunk.orphan or chunk.owner == pid
         for segment in list(self._segments.values()):
             if segment.holders.pop(pid, None) is not None:
+                if not segment.holders and not segment.lent:
+                    del self._segments[segment.id]
                 self._look(segment.id)
         for number, chunk in list(self._chunks.items()):
             if chunk.owner == pid:
@@ -180,11 +184,15 @@ class Registry:
             del self._chunks[number]
             self._drop(chunk.handle)
         # What it had beside that cannot be given back before the chunk is: it counts no more, as nobody can use it.
-        self._granted[chunk.owner] = sum(each.size for each in self._segments.values() if each.owner == chunk.owner)
+        left = sum(each.size for each in self._segments.values() if each.owner == chunk.owner and not each.disk)
+        self._granted.pop(chunk.owner, None)
+        if left:
+            self._granted[chunk.owner] = left
 
-    def holders(self) -> set[int]:
-        """Return all processes that hold something."""
-        return {pid for segment in self._segments.values() for pid in segment.holders}
+    def processes(self) -> set[int]:
+        """Return all processes that own or hold something."""
+        holders = {pid for segment in self._segments.values() for pid in segment.holders}
+        return holders | {chunk.owner for chunk in self._chunks.values() if not chunk.orphan} | self._granted.keys()
 
     def segments(self) -> list[Segment]:
         """Return what is held."""

@@ -59,14 +59,24 @@ class StoreServer:
         directory: The runtime directory of the program.
         secret: What processes prove.
         limit: Bytes that all processes may have written together.
+        later: Calls a function after so many seconds, not before all that is ready now was looked at.
     """
 
-    def __init__(self, selector: selectors.BaseSelector, directory: str, secret: bytes, limit: int) -> None:
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        directory: str,
+        secret: bytes,
+        limit: int,
+        later: Callable[[float, Callable[[], None]], None],
+    ) -> None:
         self._selector = selector
         self._secret = secret
         self._path = store_path(directory, os.getpid())
         self._peers: dict[int, list[_Peer]] = {}
         self._unproved: list[_Peer] = []
+        self._later = later
+        self._listening = False
         self._refusals = Refusals()
         self.registry = Registry(limit, self._freed, self._drop)
         self._handlers: dict[str, Callable[[_Peer, dict[str, Any]], None]] = {
@@ -82,14 +92,15 @@ class StoreServer:
         self._listener.bind(self._path)
         self._listener.listen(4096)
         self._listener.setblocking(False)
-        selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._listen()
 
     def tick(self) -> None:
-        """Look for holders that have ended without ever having come here, and for peers that prove nothing."""
+        """Look for processes that have ended, and for peers that prove nothing."""
+        self._listen()
         now = time.monotonic()
         for peer in [peer for peer in self._unproved if peer.deadline <= now]:
             self._close(peer)
-        for pid in self.registry.holders() - self._peers.keys():
+        for pid in self.registry.processes() - self._peers.keys():
             try:
                 os.kill(pid, 0)
             except ProcessLookupError:
@@ -97,9 +108,15 @@ class StoreServer:
             except PermissionError:
                 pass  # it lives
 
+    def _listen(self) -> None:
+        if not self._listening:
+            self._listening = True
+            self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+
     def close(self) -> None:
         """Listen no more; the files go with this process."""
-        self._selector.unregister(self._listener)
+        if self._listening:
+            self._selector.unregister(self._listener)
         self._listener.close()
         with contextlib.suppress(OSError):
             os.unlink(self._path)
@@ -109,8 +126,14 @@ class StoreServer:
     def _accept(self, _events: int) -> None:
         try:
             sock, _ = self._listener.accept()
-        except OSError:
-            return  # gone again; or no descriptor is left, and whoever asks is told by its own time-out
+        except (BlockingIOError, ConnectionError):
+            return
+        except OSError as error:
+            # No descriptor is left: who wants to be let in waits, and nobody spins over it.
+            _log.error("a process cannot be let into the store: %s", error.strerror)
+            self._selector.unregister(self._listener)
+            self._listening = False
+            return
         if not same_user(sock):
             sock.close()
             return
@@ -163,24 +186,30 @@ class StoreServer:
             self._selector.modify(peer.stream.sock, events, key.data)
 
     def _close(self, peer: _Peer) -> None:
+        others = self._peers.get(peer.pid, [])
+        if peer in self._unproved:
+            self._unproved.remove(peer)
+        elif peer in others:
+            others.remove(peer)
+            if not others:
+                del self._peers[peer.pid]
+        else:
+            return
         self._selector.unregister(peer.stream.sock)
         peer.stream.sock.close()
         for descriptor in peer.stream.descriptors:
             os.close(descriptor)
-        if peer in self._unproved:
-            self._unproved.remove(peer)
-            return
-        others = self._peers[peer.pid]
-        others.remove(peer)
-        if not others:
-            del self._peers[peer.pid]
-            self.registry.ended(peer.pid)
 
     # -- messages
 
     def _on_chunk(self, peer: _Peer, message: dict[str, Any]) -> None:
-        file = _File(message["id"], peer.stream.descriptors.popleft())
-        self.registry.add_chunk(peer.pid, file.chunk, message["size"], file)
+        if not message["descriptors"]:
+            why = "the host agent has no file descriptor left (see ulimit -n)"
+            peer.stream.queue({"t": "no", "n": message["n"], "why": why})
+            return
+        (descriptor,) = message["descriptors"]
+        self.registry.add_chunk(peer.pid, message["id"], message["size"], _File(message["id"], descriptor))
+        peer.stream.queue({"t": "ok", "n": message["n"]})
 
     def _on_grant(self, peer: _Peer, message: dict[str, Any]) -> None:
         if message["size"] <= 0:
@@ -192,11 +221,11 @@ class StoreServer:
             facts = [getattr(error, name) for name in ("size", "limit", "used", "what")]
             peer.stream.queue({"t": "no", "n": message["n"], "why": why_of(error), "facts": facts})
         else:
-            peer.stream.queue({"t": "ok", "n": message["n"]})
+            peer.stream.queue({"t": "ok", "n": message["n"], "granted": message["size"]})
 
     def _on_lend(self, peer: _Peer, message: dict[str, Any]) -> None:
         number, chunk, size = message["segment"], message["chunk"], message["size"]
-        segment = Segment(number, peer.pid, chunk, size, message["kind"], message["site"])
+        segment = Segment(number, peer.pid, chunk, size, message["kind"], message["site"], disk=bool(message["disk"]))
         self.registry.lend(segment, _pids(message))
 
     def _on_give(self, _peer: _Peer, message: dict[str, Any]) -> None:
@@ -205,13 +234,21 @@ class StoreServer:
             self.registry.give(segment, pids)
 
     def _on_take(self, peer: _Peer, message: dict[str, Any]) -> None:
-        there = self.registry.take(message["segment"], peer.pid)
-        if not there:
+        if self.registry.take(message["segment"], peer.pid):
+            peer.stream.queue({"t": "ok", "n": message["n"]})
+        else:
             # Its sender has lent it before the message was sent that brought the taker here: it may not be read yet.
-            for other in [other for others in self._peers.values() for other in others if other is not peer]:
-                self._on_event(other, selectors.EVENT_READ)
-            there = self.registry.take(message["segment"], peer.pid)
+            self._later(0.0, lambda: self._take_again(peer, message))
+
+    def _take_again(self, peer: _Peer, message: dict[str, Any]) -> None:
+        if peer not in self._peers.get(peer.pid, ()):
+            return
+        there = self.registry.take(message["segment"], peer.pid)
         peer.stream.queue({"t": "ok" if there else "no", "n": message["n"], "why": "it is gone"})
+        try:
+            self._flush(peer)
+        except OSError:
+            self._close(peer)
 
     def _on_let_go(self, peer: _Peer, message: dict[str, Any]) -> None:
         for segment in message["segments"]:

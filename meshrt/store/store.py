@@ -17,6 +17,7 @@ socket as they do otherwise.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import secrets
 import threading
@@ -98,9 +99,8 @@ class Store:
         self._blocks: dict[int, tuple[Arena, Block]] = {}
         self._ticking = False
         self._closed = False
-        #: How often bytes went through a socket because the store had no room, and why the last time.
-        self.refusals = 0
-        self.why_refused = ""
+        self._refusals = 0
+        self._why_refused = ""
 
     # -- sending
 
@@ -135,14 +135,15 @@ class Store:
             large = []  # nobody reads it, or nobody that could be named
         kept = list(mentioned.values())
         loans = [lease.loan for lease in kept]
+        for loan in loans if pids else ():
+            self._registrar(loan.agent_pid).tell({"t": "give", "segments": [loan.segment], "to": pids})
         places: dict[int, list[int]] = {}
         if large:
             try:
                 own = [os.getpid()]
                 loan, starts = self._write([buffers[index] for index in large], kind, "", own if pids is None else pids)
             except (OSError, MeshError) as error:
-                self.refusals += 1
-                self.why_refused = str(error)
+                self._refused(error)
             else:
                 places = {
                     index: [len(loans), start, buffers[index].nbytes]
@@ -153,13 +154,29 @@ class Store:
                     kept.append(Lease(self, loan))
         if not loans:
             return Parcel(*codec.lay_out(data, buffers))
-        if pids:
-            for loan in loans[: len(mentioned)]:
-                self._registrar(loan.agent_pid).tell({"t": "give", "segments": [loan.segment], "to": pids})
         parts, inline = codec.lay_out(data, [buffer for index, buffer in enumerate(buffers) if index not in places])
         rest = iter(inline[1:])
         lengths = [inline[0], *(places[index] if index in places else next(rest) for index in range(len(buffers)))]
         return Parcel(parts, lengths, [loans, pids], () if pids is not None else kept)
+
+    def _refused(self, error: Exception) -> None:
+        if not self._refusals:
+            logging.getLogger("meshrt").warning("large arrays go through sockets, which takes longer: %s", error)
+        self._refusals += 1
+        self._why_refused = str(error)
+
+    def statistics(self) -> dict[str, Any]:
+        """Return how it stands, after hearing what was let go: ``taken`` and ``committed`` bytes of what this process
+        has written, and how many messages went through sockets because there was no room: ``refusals``, ``why``."""
+        with self._lock:
+            self._reclaim()
+            arenas = tuple(self._arenas.values())
+        return {
+            "taken": sum(arena.taken for arena in arenas),
+            "committed": sum(arena.committed for arena in arenas),
+            "refusals": self._refusals,
+            "why": self._why_refused,
+        }
 
     def put(self, value: Any, *, lazy: bool, spill: bool | None, site: str) -> ObjectRef[Any]:
         """Write an object once, and return a reference to it.
@@ -195,10 +212,11 @@ class Store:
         for piece in pieces:
             starts.append(size)
             size += piece.nbytes + -piece.nbytes % _ALIGN
-        registrar = self._registrar(self._home(patience))
-        registrar.connect()
+        home = self._home(patience)
+        self._registrar(home).connect()
         with self._lock:
             self._reclaim()
+            registrar = self._registrar(home)  # not that of before, if it was lost
             arena = self._arena(registrar, disk)
             block = arena.allocate(size)
             segment = secrets.randbits(62)
@@ -207,6 +225,7 @@ class Store:
             for start, piece in zip(starts, pieces, strict=True):
                 block.write(start, piece)
             body = {"segment": segment, "chunk": block.chunk.id, "size": block.size, "kind": kind, "site": site}
+            body["disk"] = disk
             registrar.tell({"t": "lend", **body, "to": holders})
         except BaseException:
             with self._lock:
@@ -231,7 +250,9 @@ class Store:
             chunk = arena.chunks.get(loan.chunk)
             if chunk is not None:
                 return chunk.mapping
-        return self._registrar(loan.agent_pid).mapping(loan.chunk)
+        mapping = self._registrar(loan.agent_pid).mapping(loan.chunk)
+        self._watch()
+        return mapping
 
     def take(self, loan: Loan) -> bool:
         """Hold a segment once more."""
@@ -248,8 +269,9 @@ class Store:
         registrar = self._registrars.get(loan.agent_pid)
         if registrar is None:  # what came was dropped unread
             registrar = self._registrars.setdefault(loan.agent_pid, self._new_registrar(loan.agent_pid))
-            self._watch()
         registrar.let_go(loan.segment)
+        if registrar.has_work:
+            self._watch()
 
     # -- inside
 
@@ -269,7 +291,7 @@ class Store:
             def publish(chunk: Chunk) -> None:
                 descriptor = open_for_reading(chunk.descriptor)
                 try:
-                    registrar.tell({"t": "chunk", "id": chunk.id, "size": chunk.mapping.size}, [descriptor])
+                    registrar.ask("chunk", [descriptor], id=chunk.id, size=chunk.mapping.size)
                 finally:
                     os.close(descriptor)
 
@@ -315,10 +337,10 @@ class Store:
 
     def _tick(self) -> None:
         """Hear what was let go, and give memory back that has not been needed for a while."""
+        self._ticking = False
         for registrar in tuple(self._registrars.values()):
-            if not registrar.idle:
-                with contextlib.suppress(OSError, MeshError):  # it has ended: what it knew has ended with it
-                    registrar.connect()
+            with contextlib.suppress(MeshError):  # it has ended: what it knew has ended with it
+                registrar.tend()
         if self._lock.acquire(blocking=False):
             try:
                 self._reclaim()
@@ -331,7 +353,6 @@ class Store:
                 self._lock.release()
         else:
             in_use = True
-        self._ticking = False
         if in_use or any(registrar.has_work for registrar in self._registrars.values()):
             self._watch()
 

@@ -16,8 +16,8 @@ _NAMES = 3
 def segment_rows(segments: Iterable[Segment], now: int, wanted: str | None = None) -> list[dict[str, Any]]:
     """Return the segments that are alike together.
 
-    Each row: ``{"kind", "site", "owner" (pid), "size" (bytes of one), "count", "holders": [[pid, count]], "age"
-    (seconds, of the oldest), "names": the first of them}``.
+    Each row: ``{"kind", "disk" (in a file), "site", "owner" (pid), "size" (bytes of one), "count", "holders": [[pid,
+    count]], "age" (seconds, of the oldest), "names": the first of them}``.
 
     Args:
         now: Monotonic ns of this host.
@@ -29,12 +29,13 @@ def segment_rows(segments: Iterable[Segment], now: int, wanted: str | None = Non
         if wanted is not None and not name.startswith(wanted):
             continue
         holders = tuple(sorted(segment.holders.items()))
-        key = (segment.kind, segment.site, segment.owner, segment.size, holders)
+        key = (segment.kind, segment.disk, segment.site, segment.owner, segment.size, holders)
         row = found.get(key if wanted is None else (name,))
         age = (now - segment.since) / 1e9
         if row is None:
             found[key if wanted is None else (name,)] = {
                 "kind": segment.kind,
+                "disk": segment.disk,
                 "site": segment.site,
                 "owner": segment.owner,
                 "size": segment.size,

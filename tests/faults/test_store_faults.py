@@ -67,10 +67,7 @@ def chunks_of(pid: int) -> list[str]:
 
 
 def taken() -> int:
-    store = current_runtime().store
-    with store._lock:
-        store._reclaim()
-    return sum(arena.taken for arena in store._arenas.values())
+    return int(current_runtime().store.statistics()["taken"])
 
 
 def test_a_receiver_that_stands_still_reads_what_was_sent() -> None:
@@ -138,7 +135,7 @@ def test_no_descriptor_is_left() -> None:
         for descriptor in held:
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    assert "Too many open files" in current_runtime().store.why_refused
+    assert "Too many open files" in current_runtime().store.statistics()["why"]
     assert shelf.wrong.call_one().get(LONG) == []
     assert put(np.ones(N)).get().sum() == N, "as soon as there is one again"
 

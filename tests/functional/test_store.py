@@ -120,10 +120,7 @@ def _link(name: str) -> str:
 
 def in_use() -> int:
     """Bytes of this process's arena that somebody holds, as far as is known by now."""
-    store = current_runtime().store
-    with store._lock:
-        store._reclaim()
-    return sum(arena.taken for arena in store._arenas.values())
+    return int(current_runtime().store.statistics()["taken"])
 
 
 def becomes_free() -> bool:
@@ -146,7 +143,7 @@ def test_arguments_and_results_are_views_that_cannot_be_written() -> None:
         assert (result == pid).all() and not result.flags.writeable
     for text in keepers.write_to_view.call(array).get(LONG).values():
         assert text == "1 cannot set WRITEABLE flag to True of this array", "1: what it has written itself"
-    assert current_runtime().store.refusals == 0
+    assert current_runtime().store.statistics()["refusals"] == 0
     assert becomes_free()
 
 
@@ -167,9 +164,10 @@ def test_memory_is_used_again() -> None:
     for _ in range(30):
         keepers.look.call(np.ones(N)).get(LONG)
         assert becomes_free()
-    (arena,) = current_runtime().store._arenas.values()
-    assert arena.committed <= 8 * LARGE
-    assert holds_within(LONG, lambda: arena.committed == 0), "given back when nobody has asked for any for a while"
+    assert current_runtime().store.statistics()["committed"] <= 8 * LARGE
+    assert holds_within(LONG, lambda: current_runtime().store.statistics()["committed"] == 0), (
+        "given back when nobody has asked for any for a while"
+    )
 
 
 def test_what_outlives_its_mesh() -> None:
@@ -279,11 +277,13 @@ def test_what_a_forked_child_sees_stays() -> None:
 def test_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MESHRT_STORE_LIMIT", "1MiB")
     keepers = proc_mesh(n=2).spawn("keeper", Keeper)
-    with pytest.raises(StoreFull, match=r"no room for 2\.0 MiB more: it has 0\.0 MiB, .*MESHRT_STORE_LIMIT.* 1\.0 MiB"):
+    with pytest.raises(
+        StoreFull, match=r"no room for 2\.00 MiB more: it has 0\.00 MiB, .*MESHRT_STORE_LIMIT.* 1\.00 MiB"
+    ):
         put(np.ones(8 * N))
     # A message goes another way.
     assert keepers.look.call(np.ones(8 * N)).get(LONG).values() == [(8.0 * N, True)] * 2
-    assert current_runtime().store.refusals == 1
+    assert current_runtime().store.statistics()["refusals"] == 1
     spilled = put(np.ones(8 * N), spill=True)
     assert keepers.look.call(spilled).get(LONG).values() == [(8.0 * N, False)] * 2
     files = {_link(name) for name in os.listdir("/proc/self/fd")}

@@ -51,6 +51,7 @@ class Memory:
             milliseconds=_limit(body, "milliseconds", MILLISECONDS),
             objects=_limit(body, "objects", OBJECTS),
             references=_name(body.get("references")),
+            chosen=bool(actor or ranks),
         )
         hooks.load("memory", self._services, in_root=True)
         answer: Body = await self._services.tables["memory.view"].collect(asked)

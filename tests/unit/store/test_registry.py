@@ -93,7 +93,7 @@ def test_in_any_order_nothing_is_left(events: list[tuple[str, int]]) -> None:
             made.give(5, [pid])
         else:
             made.let_go(5, pid)
-    assert freed and made.segments() == [] and made.holders() == set()
+    assert freed and made.segments() == [] and made.processes() == {OWNER}
 
 
 def test_equal_segments_are_one_row() -> None:

@@ -7,7 +7,7 @@ from meshrt.debug.prompt.commands.words import Words
 from meshrt.debug.prompt.text import clean
 from meshrt.errors import UsageError
 from meshrt.memory.api import ask
-from meshrt.memory.groups import OF_VARIABLES
+from meshrt.memory.groups import OF_REFERENCES, OF_VARIABLES
 from meshrt.memory.look import GROUPINGS, ORDERS, Look
 from meshrt.memory.root import MILLISECONDS
 from meshrt.memory.table import render
@@ -65,7 +65,8 @@ def _show(prompt: Prompt, arguments: Arguments) -> Outcome:
     return Outcome(clean(render(document, _look(arguments))), {"document": document})
 
 
-_WORDS = f"ORDER is one of {', '.join(_ORDERS)}; WHAT is one of {', '.join(GROUPINGS)}."
+_GROUPINGS = ", ".join(each for each in GROUPINGS if each != OF_REFERENCES)
+_WORDS = f"ORDER is one of {', '.join(_ORDERS)}; WHAT is one of {_GROUPINGS}."
 
 COMMANDS = (
     Command(
