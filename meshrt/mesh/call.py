@@ -54,6 +54,8 @@ T = TypeVar("T")
 _NO_ARGUMENTS = Parcel(*codec.encode(((), {})))
 #: Shared by all threads: it packs integers and lists of them here, in one piece of C.
 _pack = msgpack.Packer().pack
+#: In the place of an answer that is not needed any more.
+_LOOKED_AT = Frame(RESULT, [0, None], b"")
 
 
 class _Answers(Future[T]):
@@ -109,6 +111,8 @@ class _Answers(Future[T]):
         error = self._error_of_ranks()
         if error is not None:
             error.sent = self._sent
+            # Nobody will look at the others' results; the error, whose traceback leads here, may be kept.
+            self._frames = [frame and _LOOKED_AT for frame in self._frames]
             raise error
 
     def _error_of_ranks(self) -> MeshError | None:

@@ -86,13 +86,14 @@ class Received:
         given: Whether whoever sent it has said that this process holds them; otherwise it takes them when it reads.
     """
 
-    __slots__ = ("_leases", "_lender", "_loans", "_outer", "payload")
+    __slots__ = ("_by_segment", "_leases", "_lender", "_loans", "_outer", "payload")
 
     def __init__(self, lender: Lender, payload: memoryview | bytes, loans: list[Loan], given: bool) -> None:
         self.payload = payload
         self._lender = lender
         self._loans = loans
         self._leases = [Lease(lender, loan) for loan in loans] if given else None
+        self._by_segment: dict[int, Lease] | None = None
         self._outer: Received | None = None
 
     def __enter__(self) -> None:
@@ -105,10 +106,11 @@ class Received:
         self._outer = getattr(_current, "received", None)
         _current.received = self
 
-    def __exit__(self, *_exc_info: object) -> None:
+    def __exit__(self, kind: object, *_exc_info: object) -> None:
         _current.received, self._outer = self._outer, None
-        # From here on what was made of it holds it.
-        self._leases = []
+        if kind is None:  # or else somebody may read it once more: an interrupt is no end of a message
+            # From here on what was made of it holds it.
+            self._leases, self._by_segment = [], None
 
     def bytes_at(self, place: list[int]) -> memoryview:
         """Return the bytes that stand at ``[index of the segment, start, size]``."""
@@ -117,7 +119,9 @@ class Received:
 
     def lease(self, segment: int) -> Lease:
         """Return the lease of a segment that came with this message."""
-        return next(lease for lease in self._held() if lease.loan.segment == segment)
+        if self._by_segment is None:
+            self._by_segment = {lease.loan.segment: lease for lease in self._held()}
+        return self._by_segment[segment]
 
     def _held(self) -> list[Lease]:
         return self._leases or []
@@ -133,6 +137,6 @@ def of_this_message(segment: int) -> Lease:
     try:
         if received is not None:
             return received.lease(segment)
-    except StopIteration:
+    except KeyError:
         pass
     raise ReferenceLost("a reference lives in messages between processes of one program only: it cannot be loaded here")

@@ -17,7 +17,9 @@ SPILL = "MESHRT_STORE_SPILL"
 _DEFAULT = "30%"
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
-_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(%|[A-Za-z]*)\s*")
+_TEXT = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*(%|[A-Za-z]*)\s*")
+#: More than any machine has.
+_MOST = 1 << 60
 _GROUP_FILES = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
@@ -31,7 +33,7 @@ def parse_limit(text: str, total: int) -> int:
     if match and unit == "%" and float(match[1]) <= 100:
         return int(total * float(match[1]) / 100)
     if match and unit in _UNITS:
-        return int(float(match[1]) * _UNITS[unit])
+        return min(_MOST, int(float(match[1]) * _UNITS[unit]))
     raise UsageError(f"{LIMIT}={text!r}: expected a size such as 4GiB or 500MB, or a share such as 30%")
 
 

@@ -81,6 +81,12 @@ class ObjectRef(Generic[T]):
         found[self._lease.loan.segment] = self._lease
         return _arrive, (self._lease.loan.segment, self._lengths, self.lazy, self.site)
 
+    def __copy__(self) -> ObjectRef[T]:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> ObjectRef[T]:
+        return self
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ObjectRef) and other._lease.loan.segment == self._lease.loan.segment
 

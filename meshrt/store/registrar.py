@@ -10,13 +10,13 @@ import itertools
 import os
 import select
 import socket
-import threading
 import time
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 from meshrt.errors import MeshError, ProtocolError, ReferenceLost, StoreFull
+from meshrt.store.exclusive import Exclusive
 from meshrt.store.mapping import Mapping
 from meshrt.store.protocol import DescriptorStream, store_path
 from meshrt.transport.link import same_user
@@ -48,7 +48,7 @@ class Registrar:
         #: Segments of this process whose memory may be written again, as far as was heard.
         self.freed: deque[int] = deque()
         self._stream: DescriptorStream | None = None
-        self._lock = threading.Lock()
+        self._lock = Exclusive()
         self._numbers = itertools.count(1)
         self._let_go: deque[int] = deque()
         self._answers: deque[dict[str, Any]] = deque()
@@ -184,7 +184,7 @@ class Registrar:
             stream = DescriptorStream(sock)
             self._take(stream.feed(handshake.leftover))
             sock.setblocking(False)
-        except FileNotFoundError:
+        except (FileNotFoundError, ConnectionRefusedError):
             sock.close()
             self.lost = True
             raise ReferenceLost("the host agent that keeps the shared memory has ended") from None

@@ -102,6 +102,10 @@ class Registry:
         found = self._chunks.get(chunk)
         return None if found is None else (found.size, found.handle)
 
+    def handles(self) -> list[Any]:
+        """Return the handles of all chunks."""
+        return [chunk.handle for chunk in self._chunks.values()]
+
     # -- holding
 
     def lend(self, segment: Segment, holders: Iterable[int]) -> None:

@@ -114,7 +114,9 @@ class StoreServer:
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
 
     def close(self) -> None:
-        """Listen no more; the files go with this process."""
+        """Listen no more, and let go of the files."""
+        for file in self.registry.handles():
+            os.close(file.descriptor)
         if self._listening:
             self._selector.unregister(self._listener)
         self._listener.close()

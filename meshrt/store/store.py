@@ -20,12 +20,12 @@ import contextlib
 import logging
 import os
 import secrets
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from meshrt.errors import MeshError, ReferenceLost, StoreFull
 from meshrt.store.arena import Arena, Block, Chunk, file_chunk, memory_chunk
+from meshrt.store.exclusive import Exclusive
 from meshrt.store.lease import Lease, Loan, Received
 from meshrt.store.limits import spills
 from meshrt.store.mapping import Mapping, open_for_reading
@@ -47,6 +47,8 @@ _ALIGN = 64
 _TICK = 1.0
 #: Seconds that the first host agent may take to start, for a `put` right behind `proc_mesh`.
 _START = 30.0
+#: References in one message to a store.
+_MOST = 10_000
 
 
 class Parcel(NamedTuple):
@@ -64,7 +66,12 @@ class Parcel(NamedTuple):
 def encode_result(value: Any, holders: Callable[[], list[int] | None]) -> Parcel:
     """Pickle the result of an endpoint, with the store of this process if it belongs to a program."""
     store: Store | None = current_runtime().store if has_runtime() else None
-    return Parcel(*codec.encode(value)) if store is None else store.encode(value, "result", holders)
+    if store is None:
+        return Parcel(*codec.encode(value))
+    try:
+        return store.encode(value, "result", holders)
+    except (MeshError, OSError) as error:  # of a reference in it, whose store cannot be reached
+        raise codec.EncodeError(f"{codec.describe(value)} cannot be sent: {codec.text_of(error)}") from error
 
 
 class Store:
@@ -92,7 +99,7 @@ class Store:
         self._secret = secret
         self._home = home
         self._call_later = call_later
-        self._lock = threading.Lock()
+        self._lock = Exclusive()
         self._registrars: dict[int, Registrar] = {}
         #: Of the registrar that is told of them: in memory, and on disk.
         self._arenas: dict[tuple[int, bool], Arena] = {}
@@ -114,7 +121,11 @@ class Store:
             EncodeError: It cannot be pickled.
         """
         if not references_exist():
-            return self._pack(*codec.pickled(value), {}, kind, holders)
+            try:
+                return self._pack(*codec.pickled(value), {}, kind, holders)
+            except codec.EncodeError:
+                if not references_exist():  # or else its own __reduce__ has put something
+                    raise
         with mentions() as mentioned:
             data, buffers = codec.pickled(value)
         return self._pack(data, buffers, mentioned, kind, holders)
@@ -135,8 +146,8 @@ class Store:
             large = []  # nobody reads it, or nobody that could be named
         kept = list(mentioned.values())
         loans = [lease.loan for lease in kept]
-        for loan in loans if pids else ():
-            self._registrar(loan.agent_pid).tell({"t": "give", "segments": [loan.segment], "to": pids})
+        if pids:
+            self._give(loans, pids)
         places: dict[int, list[int]] = {}
         if large:
             try:
@@ -158,6 +169,15 @@ class Store:
         rest = iter(inline[1:])
         lengths = [inline[0], *(places[index] if index in places else next(rest) for index in range(len(buffers)))]
         return Parcel(parts, lengths, [loans, pids], () if pids is not None else kept)
+
+    def _give(self, loans: Sequence[Loan], pids: list[int]) -> None:
+        by_agent: dict[int, list[int]] = {}
+        for loan in loans:
+            by_agent.setdefault(loan.agent_pid, []).append(loan.segment)
+        for agent_pid, segments in by_agent.items():
+            for start in range(0, len(segments), _MOST):
+                part = segments[start : start + _MOST]
+                self._registrar(agent_pid).tell({"t": "give", "segments": part, "to": pids})
 
     def _refused(self, error: Exception) -> None:
         if not self._refusals:

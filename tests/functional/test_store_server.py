@@ -1,0 +1,149 @@
+"""The store of a host on a thread of its own: questions that are interrupted, and connections that are lost."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import selectors
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshrt.errors import MeshError, StoreFull
+from meshrt.store.arena import memory_chunk
+from meshrt.store.mapping import Mapping
+from meshrt.store.registrar import Registrar
+from meshrt.store.server import StoreServer
+from tests.support.waiting import wait_until
+
+SECRET = b"s" * 32
+MIB = 1 << 20
+
+
+class Served:
+    """A store, and the thread that serves it while `running` is set."""
+
+    def __init__(self, directory: Path) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self.server = StoreServer(self._selector, str(directory), SECRET, 10 * MIB, self._later)
+        self.running, self.paused = threading.Event(), threading.Event()
+        self.running.set()
+        self._ended = False
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._timers, (time.monotonic() + seconds, id(action), action))
+
+    def _serve(self) -> None:
+        while not self._ended:
+            if not self.running.is_set():
+                self.paused.set()
+                self.running.wait()
+            for key, events in self._selector.select(0.01):
+                key.data(events)
+            while self._timers and self._timers[0][0] <= time.monotonic():
+                heapq.heappop(self._timers)[2]()
+
+    def end(self) -> None:
+        self._ended = True
+        self.running.set()
+        self._thread.join()
+        self.server.close()
+        for key in list(self._selector.get_map().values()):
+            key.fileobj.close()  # type: ignore[union-attr]
+        self._selector.close()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    found = Served(tmp_path)
+    yield found
+    found.end()
+
+
+@pytest.fixture
+def registrar(served: Served, tmp_path: Path) -> Iterator[Registrar]:
+    found = Registrar(str(tmp_path), SECRET, os.getpid())
+    yield found
+    found.close()
+
+
+def chunk(registrar: Registrar, number: int, letter: bytes) -> None:
+    """Have a chunk of one mebibyte that is full of a letter."""
+    descriptor = memory_chunk(f"meshrt:{number}", MIB)
+    try:
+        Mapping(descriptor, MIB, writable=True).write(0, letter * MIB)
+        registrar.ask("chunk", [descriptor], id=number, size=MIB)
+    finally:
+        os.close(descriptor)
+
+
+def interrupted(served: Served, question: Callable[[], object]) -> None:
+    """Ask while nobody answers, and be interrupted."""
+
+    def ring(_number: int, _frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, ring)
+    served.paused.clear()
+    served.running.clear()
+    assert served.paused.wait(10)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            question()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        served.running.set()
+
+
+def test_the_answer_to_an_interrupted_question_is_nobodys(served: Served, registrar: Registrar) -> None:
+    chunk(registrar, 1, b"a")
+    chunk(registrar, 2, b"b")
+    interrupted(served, lambda: registrar.mapping(1))
+    assert bytes(registrar.mapping(2).window(0, 3, None)) == b"bbb"
+    assert bytes(registrar.mapping(1).window(0, 3, None)) == b"aaa"
+    interrupted(served, lambda: registrar.ask("grant", size=9 * MIB))
+    with pytest.raises(StoreFull):
+        registrar.ask("grant", size=11 * MIB)
+    registrar.ask("grant", size=9 * MIB)  # what nobody has heard of was given back
+
+
+def test_a_process_that_has_lost_its_connection_holds_what_it_held(
+    served: Served, registrar: Registrar, tmp_path: Path
+) -> None:
+    chunk(registrar, 1, b"a")
+    body = {"segment": 5, "chunk": 1, "size": MIB, "kind": "put", "site": "", "disk": False}
+    registrar.tell({"t": "lend", **body, "to": [os.getpid()]})
+    registrar.ask("take", segment=5)
+    registrar.close()
+    again = Registrar(str(tmp_path), SECRET, os.getpid())
+    again.ask("take", segment=5)
+    served.server.tick()
+    assert [segment.holders for segment in served.server.registry.segments()] == [{os.getpid(): 3}]
+    for _ in range(3):
+        again.let_go(5)
+    wait_until(lambda: served.server.registry.segments() == [])
+    again.settle()
+    assert list(again.freed) == [5]
+    again.close()
+
+
+def test_nonsense_beside_many_that_wait(served: Served, tmp_path: Path) -> None:
+    """Each that is refused is told; the store goes on."""
+    many = [Registrar(str(tmp_path), SECRET, os.getpid()) for _ in range(20)]
+    for each in many:
+        with pytest.raises(MeshError, match="it is gone"):
+            each.ask("take", segment=99)
+    with pytest.raises(MeshError):
+        many[0].ask("nothing")
+    many[1].ask("grant", size=1)
+    for each in many:
+        each.close()
