@@ -8,7 +8,7 @@ import weakref
 from typing import NamedTuple, Protocol
 
 from meshrt.errors import ReferenceLost
-from meshrt.store.mapping import Mapping
+from meshrt.store.mapping import Copies, Mapping
 
 __all__ = ["Lease", "Loan", "Received", "of_this_message"]
 
@@ -26,7 +26,7 @@ class Loan(NamedTuple):
 class Lender(Protocol):
     """The store, as leases see it."""
 
-    def mapping(self, loan: Loan) -> Mapping:
+    def mapping(self, loan: Loan) -> Mapping | Copies:
         """Return the chunk of a segment as it is mapped here."""
 
     def let_go(self, loan: Loan) -> None:
@@ -41,7 +41,7 @@ class Lease:
 
     __slots__ = ("__weakref__", "_lender", "_mapping", "for_ever", "loan")
 
-    def __init__(self, lender: Lender, loan: Loan, mapping: Mapping | None = None) -> None:
+    def __init__(self, lender: Lender, loan: Loan, mapping: Mapping | Copies | None = None) -> None:
         self._lender = lender
         self.loan = loan
         #: Kept once it is known: it outlives the host agent.

@@ -15,7 +15,7 @@ from typing import Any
 
 from meshrt.wire.codec import flat
 
-__all__ = ["Mapping", "open_for_reading"]
+__all__ = ["Copies", "Mapping", "open_for_reading"]
 
 #: madvise(2): take the memory now and fail, instead of with SIGBUS when it is written. Since Linux 5.14.
 _MADV_POPULATE_WRITE = 23
@@ -80,6 +80,25 @@ class Mapping:
         block = (ctypes.c_char * size).from_address(self._address + start)
         weakref.finalize(block, _let_go, self, keep).atexit = False
         return block
+
+
+class Copies:
+    """A file that cannot be mapped: its bytes are read. Keeps the descriptor, which it is given."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        weakref.finalize(self, os.close, descriptor).atexit = False
+
+    def window(self, start: int, size: int, _keep: object) -> memoryview:
+        """Return a copy of bytes of it. Raises OSError."""
+        block = bytearray(size)
+        view = memoryview(block)
+        while view:
+            count = os.preadv(self._descriptor, [view], start + size - len(view))
+            if not count:
+                raise OSError(errno.EIO, "shared memory ends before what was written there")
+            view = view[count:]
+        return memoryview(block).toreadonly()
 
 
 def _error(what: str) -> OSError:

@@ -10,6 +10,7 @@ the first byte of the message that they belong to::
       give     segments, to
       take     n, segment                        is it there? then this process holds it
       let_go   segments
+      withdraw segments                          what was lent, and then not sent
       fetch    n, chunk
     store -> process
       ok / no  n, ...                            to chunk, grant, take, fetch; with fetch: the file, for reading

@@ -17,7 +17,7 @@ from typing import Any
 
 from meshrt.errors import MeshError, ProtocolError, ReferenceLost, StoreFull
 from meshrt.store.exclusive import Exclusive
-from meshrt.store.mapping import Mapping
+from meshrt.store.mapping import Copies, Mapping
 from meshrt.store.protocol import DescriptorStream, store_path
 from meshrt.transport.link import same_user
 from meshrt.wire.handshake import ROLE_STORE, ClientHandshake
@@ -50,9 +50,10 @@ class Registrar:
         self._stream: DescriptorStream | None = None
         self._lock = Exclusive()
         self._numbers = itertools.count(1)
-        self._let_go: deque[int] = deque()
+        #: What finalizers have to say: an operation, and a segment.
+        self._left: deque[tuple[str, int]] = deque()
         self._answers: deque[dict[str, Any]] = deque()
-        self._maps: dict[int, Mapping] = {}
+        self._maps: dict[int, Mapping | Copies] = {}
 
     # -- speaking
 
@@ -97,26 +98,31 @@ class Registrar:
 
     def let_go(self, segment: int) -> None:
         """This process holds a segment once less. Any thread, at any time: a finalizer may call it."""
-        self._let_go.append(segment)
+        self._left.append(("let_go", segment))
+        self.settle()
+
+    def withdraw(self, segment: int) -> None:
+        """What this process has lent was not sent. Waits for nothing."""
+        self._left.append(("withdraw", segment))
         self.settle()
 
     def settle(self) -> None:
         """Send what finalizers have left, and hear what the store has to say; waits for nothing."""
         while not self.lost and self._stream is not None and self._lock.acquire(blocking=False):
             try:
-                self._send_let_go(self._stream)
+                self._send_left(self._stream)
                 self._receive(self._stream, 0.0)
             except (OSError, MeshError):
                 self._lose()
             finally:
                 self._lock.release()
-            if not self._let_go:
+            if not self._left:
                 return
 
     @property
     def has_work(self) -> bool:
         """Whether it has to be listened to, or told something."""
-        return bool(self._let_go or self._maps) and not self.lost
+        return bool(self._left or self._maps) and not self.lost
 
     def connect(self) -> None:
         """Connect, if that has not been done."""
@@ -126,7 +132,7 @@ class Registrar:
 
     def tend(self) -> None:
         """Send and hear what there is, on a thread that must not be blocked: what takes longer is left for later."""
-        if self._stream is None and self._let_go and not self.lost and self._lock.acquire(blocking=False):
+        if self._stream is None and self._left and not self.lost and self._lock.acquire(blocking=False):
             try:
                 self._stream = self._dial(_SHORT)
             except OSError:
@@ -137,7 +143,7 @@ class Registrar:
 
     # -- chunks
 
-    def mapping(self, chunk: int) -> Mapping:
+    def mapping(self, chunk: int) -> Mapping | Copies:
         """Return a chunk of somebody else as it is mapped here.
 
         Raises:
@@ -153,9 +159,11 @@ class Registrar:
         if not descriptors:
             raise OSError("no file descriptor is left for shared memory (see ulimit -n)")
         try:
-            return self._maps.setdefault(chunk, Mapping(descriptors[0], answer["size"]))
-        finally:
+            mapping: Mapping | Copies = Mapping(descriptors[0], answer["size"])
             os.close(descriptors[0])
+        except OSError:
+            mapping = Copies(descriptors[0])  # no addresses are left (ulimit -v)
+        return self._maps.setdefault(chunk, mapping)
 
     # -- inside
 
@@ -164,7 +172,7 @@ class Registrar:
             raise ReferenceLost("the host agent that keeps the shared memory has ended")
         if self._stream is None:
             self._stream = self._dial()
-        self._send_let_go(self._stream)
+        self._send_left(self._stream)
         return self._stream
 
     def _dial(self, patience: float = _PATIENCE) -> DescriptorStream:
@@ -193,12 +201,14 @@ class Registrar:
             raise
         return stream
 
-    def _send_let_go(self, stream: DescriptorStream) -> None:
-        segments = []
-        while self._let_go:
-            segments.append(self._let_go.popleft())
-        if segments:
-            stream.queue({"t": "let_go", "segments": segments})
+    def _send_left(self, stream: DescriptorStream) -> None:
+        found: dict[str, list[int]] = {}
+        while self._left:
+            operation, segment = self._left.popleft()
+            found.setdefault(operation, []).append(segment)
+        for operation, segments in found.items():
+            stream.queue({"t": operation, "segments": segments})
+        if found:
             self._send(stream)
 
     def _send(self, stream: DescriptorStream) -> None:
@@ -246,6 +256,7 @@ class Registrar:
     def close(self) -> None:
         """The end of this process's part in the program, or a forked child, which holds nothing."""
         self.lost = True
+        self._maps.clear()
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.sock.close()

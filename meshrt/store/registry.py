@@ -121,6 +121,13 @@ class Registry:
             chunk.segments.add(segment.id)
         self.give(segment.id, holders)
 
+    def withdraw(self, number: int) -> None:
+        """What an owner has lent was not sent to anybody, and never will be."""
+        segment = self._segments.pop(number, None)
+        chunk = None if segment is None else self._chunks.get(segment.chunk)
+        if chunk is not None:
+            chunk.segments.discard(number)
+
     def give(self, number: int, holders: Iterable[int]) -> None:
         """These processes hold a segment once more."""
         for pid in holders:

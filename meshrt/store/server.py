@@ -86,6 +86,7 @@ class StoreServer:
             "give": self._on_give,
             "take": self._on_take,
             "let_go": self._on_let_go,
+            "withdraw": self._on_withdraw,
             "fetch": self._on_fetch,
         }
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -255,6 +256,10 @@ class StoreServer:
     def _on_let_go(self, peer: _Peer, message: dict[str, Any]) -> None:
         for segment in message["segments"]:
             self.registry.let_go(segment, peer.pid)
+
+    def _on_withdraw(self, _peer: _Peer, message: dict[str, Any]) -> None:
+        for segment in message["segments"]:
+            self.registry.withdraw(segment)
 
     def _on_fetch(self, peer: _Peer, message: dict[str, Any]) -> None:
         found = self.registry.chunk(message["chunk"])

@@ -28,7 +28,7 @@ from meshrt.store.arena import Arena, Block, Chunk, file_chunk, memory_chunk
 from meshrt.store.exclusive import Exclusive
 from meshrt.store.lease import Lease, Loan, Received
 from meshrt.store.limits import spills
-from meshrt.store.mapping import Mapping, open_for_reading
+from meshrt.store.mapping import Copies, Mapping, open_for_reading
 from meshrt.store.refs import ObjectRef, mentions, references_exist
 from meshrt.store.registrar import Registrar
 from meshrt.transport.process import current_runtime, has_runtime
@@ -213,7 +213,11 @@ class Store:
         except (StoreFull, OSError):
             if not (spills() if spill is None else spill):
                 raise
-            loan, starts = self._write(pieces, "put", site, [os.getpid()], disk=True)
+            try:
+                loan, starts = self._write(pieces, "put", site, [os.getpid()], disk=True)
+            except OSError as error:
+                where = f"put() cannot write to a file in {self._run_directory} either: {error.strerror}"
+                raise OSError(error.errno, where) from error
         sizes = [piece.nbytes for piece in pieces]
         return ObjectRef(Lease(self, loan, self.mapping(loan)), list(zip(starts, sizes, strict=True)), lazy, site)
 
@@ -248,6 +252,7 @@ class Store:
             body["disk"] = disk
             registrar.tell({"t": "lend", **body, "to": holders})
         except BaseException:
+            registrar.withdraw(segment)
             with self._lock:
                 self._release(segment)
             raise
@@ -264,7 +269,7 @@ class Store:
         received = Received(self, frame.payload, [Loan(*loan) for loan in loans], given)
         return Frame(frame.kind & ~STORED, header, received)
 
-    def mapping(self, loan: Loan) -> Mapping:
+    def mapping(self, loan: Loan) -> Mapping | Copies:
         """Return the chunk of a segment as it is mapped here. Raises ReferenceLost, OSError."""
         for arena in tuple(self._arenas.values()):
             chunk = arena.chunks.get(loan.chunk)
@@ -278,7 +283,7 @@ class Store:
         """Hold a segment once more."""
         try:
             self._registrar(loan.agent_pid).ask("take", segment=loan.segment)
-        except MeshError:
+        except (MeshError, OSError):
             return False
         return True
 
@@ -299,7 +304,11 @@ class Store:
         return Registrar(self._directory, self._secret, agent_pid)
 
     def _registrar(self, agent_pid: int) -> Registrar:
-        if self._closed or not agent_pid:
+        if self._closed:
+            raise ReferenceLost(
+                "the program has ended here, or this is a forked child of it: shared memory is its parent's"
+            )
+        if not agent_pid:
             raise ReferenceLost("no host agent runs: make a mesh with proc_mesh() first")
         found = self._registrars.get(agent_pid)
         return found or self._registrars.setdefault(agent_pid, self._new_registrar(agent_pid))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -43,9 +44,12 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("out", metavar="OUT.json", type=Path, help="the file to write; one that is there is replaced")
     parser.add_argument("run", nargs="?", default="", metavar="RUN", help="the program")
-    parser.add_argument("--seconds", type=seconds_of, default=10.0, metavar="S", help="how long (10); Ctrl-C ends it")
+    ends = "how long (10); Ctrl-C and SIGTERM end it, too"
+    parser.add_argument("--seconds", type=seconds_of, default=10.0, metavar="S", help=ends)
     parser.add_argument("--ranks", metavar="SELECTION", default="", help="only these, as in 'ranks(0:4)' or 'hosts=1'")
     given = parser.parse_intermixed_args(arguments)
+    # Whoever ends it wants what was recorded until then: `timeout` does it so.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     return run_command("meshrt timeline", lambda: _begin(given))
 
 

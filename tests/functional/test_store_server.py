@@ -147,3 +147,25 @@ def test_nonsense_beside_many_that_wait(served: Served, tmp_path: Path) -> None:
     many[1].ask("grant", size=1)
     for each in many:
         each.close()
+
+
+def test_what_was_lent_and_not_sent_is_withdrawn(served: Served, registrar: Registrar) -> None:
+    chunk(registrar, 1, b"a")
+    body = {"segment": 5, "chunk": 1, "size": MIB, "kind": "argument", "site": "", "disk": False}
+    registrar.tell({"t": "lend", **body, "to": [os.getpid()]})
+    registrar.withdraw(5)
+    wait_until(lambda: served.server.registry.segments() == [])
+    with pytest.raises(MeshError, match="it is gone"):
+        registrar.ask("take", segment=5)
+
+
+def test_where_no_addresses_are_left_it_is_read(
+    served: Served, registrar: Registrar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError("no addresses")
+
+    chunk(registrar, 1, b"a")
+    monkeypatch.setattr("meshrt.store.registrar.Mapping", full)
+    window = registrar.mapping(1).window(3, 4, None)
+    assert bytes(window) == b"aaaa" and window.readonly

@@ -31,9 +31,9 @@ class Recording:
         self._out = out
         self.said = ""
 
-    def end(self) -> dict[str, Any]:
-        """Press Ctrl-C, and return the file."""
-        self._process.send_signal(signal.SIGINT)
+    def end(self, number: int = signal.SIGINT) -> dict[str, Any]:
+        """Press Ctrl-C, or end it as `timeout` does, and return the file."""
+        self._process.send_signal(number)
         return self.ended()
 
     def kill(self) -> None:
@@ -97,7 +97,7 @@ def test_ranks_that_wait_or_are_stopped_or_die_cost_the_others_nothing(tmp_path:
             dying.leaf.call_one().get(WAIT)
         os.kill(pids[2], signal.SIGSTOP)
         try:
-            document = command.end()
+            document = command.end(signal.SIGTERM)
         finally:
             os.kill(pids[2], signal.SIGCONT)
     assert ("wait_for", "began before the recording") in spans(document, pids[0])

@@ -73,12 +73,12 @@ def _show(given: argparse.Namespace) -> int:
     # Which programs have such ranks? Those that have none are left out, unless that is all there is to say.
     having = [each for each in found if not each.refused and (each.why or not given.ranks or each.body["rows"])]
     found = having or found
-    failed = _failed_runs()
+    failed, more = _failed_runs()
     if given.format == "json":
         shown = [_record(each, every=bool(given.verbose)) for each in found]
-        Recorder(sys.stdout)({"command": "ps", "programs": shown, "failed": failed})
+        Recorder(sys.stdout)({"command": "ps", "programs": shown, "failed": failed, "failed_left_out": more})
     else:
-        write_out(sys.stdout, _text(found, failed, given.verbose))
+        write_out(sys.stdout, _text(found, failed, given.verbose) + _more(more))
     return 1 if any(each.why for each in found) else 0
 
 
@@ -182,15 +182,20 @@ def _in_full(found: Found, *, fold: bool) -> list[str]:
     return [*lines, ""]
 
 
-def _failed_runs() -> list[dict[str, Any]]:
-    """The programs that have ended with a failure, the latest first."""
+def _more(count: int) -> str:
+    return f"+{count} more that have left a failure within a day\n" if count else ""
+
+
+def _failed_runs() -> tuple[list[dict[str, Any]], int]:
+    """The programs that have ended within a day and left a failure, the latest first; and how many there are beyond."""
     ended = [entry for entry in runs() if files.files_of(entry) and not in_use(entry)]
-    latest = sorted((path.stat().st_mtime, path) for entry in ended for path in files.files_of(entry)[-1:])
-    return [
+    found = [(path.stat().st_mtime, path) for entry in ended for path in files.files_of(entry)[-1:]]
+    latest = sorted((each for each in found if each[0] > time.time_ns() / 1e9 - _DAY), reverse=True)
+    shown = [
         {"program": path.parent.name.rpartition("-")[2], "file": str(path), "time": when, "cause": _cause(path)}
-        for when, path in reversed(latest[-_FAILED:])
-        if when > time.time_ns() / 1e9 - _DAY
+        for when, path in latest[:_FAILED]
     ]
+    return shown, len(latest) - len(shown)
 
 
 def _cause(path: Path) -> str:
