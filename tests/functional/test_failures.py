@@ -197,10 +197,14 @@ def test_a_message_cannot_act_on_the_terminal(tmp_path: Path) -> None:
 def test_the_file_is_there_although_the_script_is_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The script has handled the error, and goes on; nothing of what is known is lost with it."""
     runs = tmp_path / "runs"
-    script = """
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    script = f"""
         victims = proc_mesh(n=4).spawn("victim", Victim)
         pid = victims.slice(n=1).pid.call_one().get()
-        call = victims.wait_for.call("/nowhere")
+        call = victims.wait_for.call("/nowhere", {str(inside / "rank")!r})
+        while len(os.listdir({str(inside)!r})) < 4:
+            time.sleep(0.01)
         os.kill(pid, signal.SIGKILL)
         try:
             call.get()
