@@ -94,6 +94,8 @@ class Registrar:
                 os.close(descriptor)
             if self._stream is not None and answer.get("granted"):
                 self._stream.queue({"t": "grant", "n": 0, "size": -answer["granted"]})
+            if "taken" in answer:
+                self._left.append(("let_go", answer["taken"]))
         return None
 
     def let_go(self, segment: int) -> None:

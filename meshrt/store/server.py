@@ -238,7 +238,7 @@ class StoreServer:
 
     def _on_take(self, peer: _Peer, message: dict[str, Any]) -> None:
         if self.registry.take(message["segment"], peer.pid):
-            peer.stream.queue({"t": "ok", "n": message["n"]})
+            peer.stream.queue({"t": "ok", "n": message["n"], "taken": message["segment"]})
         else:
             # Its sender has lent it before the message was sent that brought the taker here: it may not be read yet.
             self._later(0.0, lambda: self._take_again(peer, message))
@@ -246,8 +246,10 @@ class StoreServer:
     def _take_again(self, peer: _Peer, message: dict[str, Any]) -> None:
         if peer not in self._peers.get(peer.pid, ()):
             return
-        there = self.registry.take(message["segment"], peer.pid)
-        peer.stream.queue({"t": "ok" if there else "no", "n": message["n"], "why": "it is gone"})
+        if self.registry.take(message["segment"], peer.pid):
+            peer.stream.queue({"t": "ok", "n": message["n"], "taken": message["segment"]})
+        else:
+            peer.stream.queue({"t": "no", "n": message["n"], "why": "it is gone"})
         try:
             self._flush(peer)
         except OSError:

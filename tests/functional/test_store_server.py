@@ -114,6 +114,11 @@ def test_the_answer_to_an_interrupted_question_is_nobodys(served: Served, regist
     with pytest.raises(StoreFull):
         registrar.ask("grant", size=11 * MIB)
     registrar.ask("grant", size=9 * MIB)  # what nobody has heard of was given back
+    body = {"segment": 5, "chunk": 1, "size": MIB, "kind": "put", "site": "", "disk": False}
+    registrar.tell({"t": "lend", **body, "to": [os.getpid()]})
+    interrupted(served, lambda: registrar.ask("take", segment=5))
+    registrar.ask("take", segment=5)
+    wait_until(lambda: [each.holders for each in served.server.registry.segments()] == [{os.getpid(): 2}])
 
 
 def test_a_process_that_has_lost_its_connection_holds_what_it_held(
