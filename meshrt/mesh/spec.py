@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import math
 import os
@@ -10,12 +9,12 @@ import re
 import resource
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from meshrt.errors import SpawnError, UsageError
 from meshrt.hooks import POST_MORTEM_VALUES
 from meshrt.selection import Extent, Point
+from meshrt.store.limits import free_in_group
 
 __all__ = ["EnvOption", "MeshSpec", "PostMortem", "check_limits", "check_name", "check_seconds", "default_sizes"]
 
@@ -178,18 +177,9 @@ def check_limits(ranks: int, running: int) -> None:
             raise SpawnError(
                 f"{ranks} ranks need about {3 * ranks} threads, {used} of {processes} are in use: raise it (ulimit -u)"
             )
-    free = min([psutil.virtual_memory().available, *_free_in_group()])
+    free = min([psutil.virtual_memory().available, *free_in_group()])
     if ranks * _MEMORY_PER_RANK > free:
         raise SpawnError(
             f"{ranks} idle ranks need about {ranks * _MEMORY_PER_RANK >> 20} MiB, {free >> 20} MiB are free: "
             f"start at most {free // _MEMORY_PER_RANK}"
         )
-
-
-def _free_in_group() -> list[int]:
-    """What the control group of this process leaves, where there is a limit."""
-    with contextlib.suppress(OSError, ValueError):
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-        if limit != "max":
-            return [int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text())]
-    return []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from meshrt.errors import UsageError
 
-__all__ = ["LIMIT", "SPILL", "free_memory", "parse_limit", "spills", "store_limit"]
+__all__ = ["LIMIT", "SPILL", "free_in_group", "free_memory", "parse_limit", "spills", "store_limit"]
 
 #: Environment: ``4GiB``, ``500MB``, ``30%``, or a number of bytes.
 LIMIT = "MESHRT_STORE_LIMIT"
@@ -51,9 +51,13 @@ def spills() -> bool:
 
 def free_memory() -> int:
     """Return how many bytes this host, or the control group that this process is in, has left."""
+    return min([_meminfo("MemAvailable"), *free_in_group()])
+
+
+def free_in_group() -> list[int]:
+    """Return the bytes that the control group has left, where it has a limit."""
     group = _of_group()
-    free = _meminfo("MemAvailable")
-    return free if group is None else min(free, group[0] - group[1])
+    return [] if group is None else [group[0] - group[1]]
 
 
 def _meminfo(name: str) -> int:

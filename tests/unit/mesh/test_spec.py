@@ -57,7 +57,7 @@ def limits(monkeypatch: pytest.MonkeyPatch, files: int, processes: int, free: in
     process = SimpleNamespace(info={"uids": SimpleNamespace(real=1234), "num_threads": threads})
     other = SimpleNamespace(info={"uids": SimpleNamespace(real=1), "num_threads": 10**6})
     monkeypatch.setattr(psutil, "process_iter", lambda attributes: [process, other])
-    monkeypatch.setattr(spec_module, "_free_in_group", list)
+    monkeypatch.setattr(spec_module, "free_in_group", list)
 
 
 UNLIMITED = resource.RLIM_INFINITY
@@ -93,6 +93,6 @@ def test_too_few_files_processes_or_memory(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_limit_of_the_control_group_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     limits(monkeypatch, UNLIMITED, UNLIMITED, 64 * GIB)
-    monkeypatch.setattr(spec_module, "_free_in_group", lambda: [GIB])
+    monkeypatch.setattr(spec_module, "free_in_group", lambda: [GIB])
     with pytest.raises(SpawnError, match="1024 MiB are free"):
         check_limits(1000, 0)

@@ -63,6 +63,15 @@ def open_link(driver: Driver, rank: FakeRank) -> Any:
     return out
 
 
+def asked(driver: Driver, listen: Listen) -> tuple[FakeRank, Any, Answers]:
+    """Return a rank that one call was sent to, the link to it, and who waits for the answer."""
+    rank = listen()
+    out = open_link(driver, rank)
+    receiver = Answers()
+    driver.send(out, call(1), 1, receiver, 0)
+    return rank, out, receiver
+
+
 def pump(driver: Driver, rank: FakeRank, condition: Callable[[], object]) -> None:
     """Serve both ends until ``condition()``."""
 
@@ -169,10 +178,7 @@ def test_all_that_a_rank_wrote_arrives_however_often_it_takes_to_read_it(
 
 def test_a_death_without_end_of_stream_is_enough(driver: Driver, listen: Listen, tree: FakeTree) -> None:
     """A grandchild may hold the socket open."""
-    rank = listen()
-    out = open_link(driver, rank)
-    receiver = Answers()
-    driver.send(out, call(1), 1, receiver, 0)
+    _rank, _, receiver = asked(driver, listen)
     tree.kill(driver, 0, DIED)
     assert receiver.lost == [(0, "died", True)]
 
@@ -180,10 +186,7 @@ def test_a_death_without_end_of_stream_is_enough(driver: Driver, listen: Listen,
 def test_an_end_of_stream_is_a_suspicion_until_the_fate_is_known(
     driver: Driver, listen: Listen, tree: FakeTree
 ) -> None:
-    rank = listen()
-    out = open_link(driver, rank)
-    receiver = Answers()
-    driver.send(out, call(1), 1, receiver, 0)
+    rank, _, receiver = asked(driver, listen)
     rank.serve()
     rank.close()
     assert not driver.wait(receiver, 0.05) and not receiver.lost
@@ -195,10 +198,7 @@ def test_a_suspicion_without_a_fate_becomes_a_lost_link(
     driver: Driver, listen: Listen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver_module, "SUSPECT_SECONDS", 0.05)
-    rank = listen()
-    out = open_link(driver, rank)
-    receiver = Answers()
-    driver.send(out, call(1), 1, receiver, 0)
+    rank, out, receiver = asked(driver, listen)
     rank.serve()
     rank.close()
     assert driver.wait(receiver, 10)
@@ -210,10 +210,7 @@ def test_a_suspicion_without_a_fate_becomes_a_lost_link(
 
 def test_garbage_from_a_rank_is_a_lost_link(driver: Driver, listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_module, "SUSPECT_SECONDS", 0.05)
-    rank = listen()
-    out = open_link(driver, rank)
-    receiver = Answers()
-    driver.send(out, call(1), 1, receiver, 0)
+    rank, _, receiver = asked(driver, listen)
     assert rank.sock is not None
     rank.sock.sendall(b"\xff" * 100)
     assert driver.wait(receiver, 10)
@@ -480,10 +477,7 @@ def reaches(driver: Driver, rank: FakeRank, out: Any, call_id: int) -> bool:
 def test_what_was_sent_to_a_rank_that_is_started_again_is_lost_and_the_next_call_opens_the_link(
     driver: Driver, listen: Listen, tree: FakeTree
 ) -> None:
-    rank = listen()
-    out = open_link(driver, rank)
-    receiver = Answers()
-    driver.send(out, call(1), 1, receiver, 0)
+    rank, out, receiver = asked(driver, listen)
     rank.serve()
     tree.kill(driver, 0, RESTARTS)
     assert receiver.lost == [(0, "died", True)]
