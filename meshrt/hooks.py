@@ -58,7 +58,9 @@ __all__ = [
     "RootServices",
     "ToolClient",
     "Variable",
+    "Wait",
     "Waited",
+    "Workload",
     "hooks",
     "import_plugins",
     "plugin_of",
@@ -77,10 +79,12 @@ PLUGINS: dict[str, tuple[str, str]] = {
     "memory": ("meshrt.memory.rank", "meshrt.memory.root"),
     "failure": ("meshrt.failure.rank", "meshrt.failure.root"),
     "timeline": ("meshrt.timeline.rank", "meshrt.timeline.root"),
+    "dap": ("meshrt.debug.dap.rank.ide", "meshrt.debug.dap.root"),
+    "top": ("meshrt.top.rank", "meshrt.top.root"),
 }
 
 #: Plug-ins that the root loads before its first mesh, if a variable of the environment asks for that.
-ASKED_FOR: Mapping[str, str] = {"MESHRT_MEMORY_LIMIT": "memory"}
+ASKED_FOR: Mapping[str, str] = {"MESHRT_MEMORY_LIMIT": "memory", "MESHRT_DAP": "dap"}
 
 #: Plug-ins that a rank loads at its first ping. Host agents import them, so that ranks are forked with them.
 PULSE_PLUGINS: tuple[str, ...] = ("inspect",)
@@ -190,6 +194,46 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """What a thread or an asyncio task waits for, in a ``get()`` or an ``await``: the answers of ranks to a call.
+
+    Attributes:
+        mesh_id, actor, endpoint: What was called.
+        ranks: Base ranks that have not answered, in the order of the call: the first ones.
+        count: How many have not answered.
+        any: The answer of one of them is enough.
+        seconds: So long it had been waited for when it was looked at. Two looks at one wait are equal.
+        left: Seconds until its time-out, likewise, on the clock of deadlines; None: it has none, or none that is known.
+    """
+
+    mesh_id: str
+    actor: str
+    endpoint: str
+    ranks: tuple[int, ...]
+    count: int
+    any: bool = False
+    seconds: float = field(default=0.0, compare=False)
+    left: float | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """How much an actor of this rank has to do.
+
+    Attributes:
+        calls: Messages that it has begun to serve since it lives.
+        waiting: Messages that have come and wait: those that were read, and, while an endpoint keeps its thread, those
+            in the sockets. What callers have not been able to send is not among them.
+        more: There may be more than these.
+    """
+
+    actor: str
+    calls: int
+    waiting: int
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """Ranks of one mesh with the same answer.
 
@@ -222,7 +266,8 @@ class Measured:
 
     Attributes:
         ranks: By mesh and base rank: ``{"rss", "peak", "anonymous", "file", "shmem", "swap", "pss", "shared",
-            "private"}``. A rank that is gone is missing; the last three may not have come in time.
+            "private"}``. A rank that is gone is missing; the last three may not have come in time. Where work was
+            asked for, there is ``{"cpu", "at", "kernel", "threads"}`` (`meshrt.host.memory.work`) instead of these.
         agents: The same of host agents, by host, with ``"pid"`` and ``"node"``.
         silent: Hosts whose agent has not answered in time.
         references: What the stores of the hosts have, if that was asked for: see `meshrt.store.table`, with ``"host"``.
@@ -253,6 +298,15 @@ class RankServices(Protocol):
     def actors(self) -> Sequence[ActorState]:
         """Return the actors that live here, the first one (that of the main thread) first."""
 
+    def workload(self) -> Sequence[Workload]:
+        """Return how much the actors that live here have to do."""
+
+    def wait_of(self, waiter: object) -> Wait | None:
+        """Return what a thread (its ident) or an asyncio task waits for; None: for no call."""
+
+    def waits_since(self, thread: int) -> float | None:
+        """Return since when (monotonic) a thread is in a ``get()``; None: it is in none."""
+
     def call_later(self, seconds: float, function: Callable[[], None]) -> None:
         """Run ``function`` on the control thread after ``seconds``; it must not block and must not run user code."""
 
@@ -271,8 +325,12 @@ class RankServices(Protocol):
     def set_held(self, held: bool) -> None:
         """Say that a thread of this rank was stopped (or let go) by a person: deadlines stand still. Counts."""
 
-    #: How often `signal_main` has sent its signal.
+    #: How often `signal_main` has sent its signal, how many of them were handled, how much processor time
+    #: `Hooks.signalled` has taken then (ns), and whether it runs now.
     signals_sent: int
+    signals_handled: int
+    signalled_ns: int
+    in_signal: bool
 
     def signal_main(self) -> None:
         """Have `Hooks.signalled` run on the main thread, between two byte codes or in the middle of a system call.
@@ -311,12 +369,21 @@ class PendingCall(Protocol):
     """A call of the script that waits for answers. Any thread."""
 
     mesh_id: str
+    #: What was called.
+    actor: str
+    endpoint: str
 
     def done(self) -> bool:
         """Whether it waits no more; looks at what has arrived."""
 
     def overdue(self, seconds: float) -> CallTimeout:
         """Return the error that says who has not answered."""
+
+    def when_done(self, callback: Callable[[], None], *, background: bool) -> None:
+        """Run ``callback`` once the answers were read, on the thread that reads them (at once if they were).
+
+        ``background`` asks for somebody to read them although nobody waits.
+        """
 
 
 class RootServices(Protocol):
@@ -401,7 +468,12 @@ class RootServices(Protocol):
         """Want no more reports of a gather; a no-op when it is done."""
 
     def measure(
-        self, targets: Mapping[str, Sequence[int]], seconds: float, references: str | None = None
+        self,
+        targets: Mapping[str, Sequence[int]],
+        seconds: float,
+        references: str | None = None,
+        *,
+        work: bool = False,
     ) -> Awaitable[Measured]:
         """Have host agents read how much memory their ranks have; no rank is asked.
 
@@ -409,6 +481,7 @@ class RootServices(Protocol):
             targets: Base ranks, by mesh id.
             seconds: After so long it is done with what has come.
             references: Also tell what the stores of their hosts have: what has a name that begins so ("": all).
+            work: Also tell what they use of the processors, and leave out what the kernel would have to add up.
         """
 
     #: The numbers of the failures that nobody was told of, and nobody has handled.
@@ -418,6 +491,9 @@ class RootServices(Protocol):
 
     def held(self) -> bool:
         """Whether a person holds a rank: deadlines stand still."""
+
+    def clock(self) -> float:
+        """Return the time of the clock of deadlines, seconds: it stands still while a person holds a rank."""
 
     def holds(self, mesh_id: str, rank: int) -> bool:
         """Whether a person holds this rank."""
@@ -430,6 +506,12 @@ class RootServices(Protocol):
 
     def log_file(self, mesh_id: str, rank: int) -> Path:
         """Return the file that keeps what a rank prints; it need not exist. Any thread."""
+
+    def pending_calls(self) -> Mapping[int, PendingCall]:
+        """Return the calls of the script that wait for answers, by their number. Any thread."""
+
+    def script_waits(self) -> Sequence[Wait]:
+        """Return what the threads and asyncio tasks of the script wait for. Any thread."""
 
     def announce(self, text: str) -> None:
         """Print a line of the runtime's own on the program's terminal (standard error). Any thread."""

@@ -53,6 +53,10 @@ _PING = control_frame({"t": "ping"})
 _TAIL_MAX = 64 << 10
 
 
+class _Goodbye(Exception):
+    """The root cleans up behind itself."""
+
+
 class Agent:
     """The host agent.
 
@@ -93,8 +97,8 @@ class Agent:
         #: Shared memory of its ranks and of the root, once it knows where it may listen.
         self._store: StoreServer | None = None
         self._root_pidfd = -1
-        #: Did the root say goodbye? Then it cleans up behind itself.
-        self._root_lives = False
+        #: The root has ended without a goodbye, so nobody else cleans up behind it.
+        self._bereaved = False
         self._selector.register(self._strays.fileno(), selectors.EVENT_READ, self._sweep_next)
 
     def run(self) -> None:
@@ -111,8 +115,10 @@ class Agent:
                 self._run_timers()
                 if self._unswept:
                     self._sweep()
-        except RootGoneError:
+        except _Goodbye:
             pass
+        except RootGoneError:
+            self._bereaved = True
         finally:
             self._kill_everything()
 
@@ -134,14 +140,23 @@ class Agent:
         except ProcessLookupError:
             raise RootGoneError from None  # it has ended before this process could read that
         self._selector.register(self._root_pidfd, selectors.EVENT_READ, self._on_root_exit)
-        self._store = StoreServer(
-            self._selector, message["directory"], message["secret"], message["store_limit"], self._later
-        )
+        try:
+            self._store = StoreServer(
+                self._selector,
+                message["directory"],
+                message["run_directory"],
+                message["secret"],
+                message["store_limit"],
+                self._later,
+            )
+        except FileNotFoundError:
+            if os.path.isdir(message["directory"]):
+                raise
+            raise RootGoneError from None  # it is about to end, and has removed its directory
         self._root.tell({"t": "serves"})
 
     def _on_bye(self, _message: dict[str, Any]) -> None:
-        self._root_lives = True
-        raise RootGoneError
+        raise _Goodbye
 
     def _on_root_exit(self, _events: int) -> None:
         raise RootGoneError
@@ -405,7 +420,7 @@ class Agent:
     def _kill_everything(self) -> None:
         """Leave nothing: ranks, their descendants, and strays with the mark of this program."""
         self._strays.kill_all(_KILL_EVERYTHING)
-        if not self._root_lives:
+        if self._bereaved:
             _remove_sockets(self._facts.get("directory"))
 
     # -- timers and the rest

@@ -144,7 +144,7 @@ class Child:
 
     def fault_text(self, start: int = 0) -> str:
         """Return what faulthandler wrote from ``start`` on."""
-        return os.pread(self.fault_file, 4 << 20, start).decode("ascii", errors="replace")
+        return os.pread(self.fault_file, 4 << 20, start).decode("utf-8", errors="replace")
 
     def take_dump(self, start: int) -> str:
         """Return the stacks that were asked for and written from ``start`` on; they are no crash."""

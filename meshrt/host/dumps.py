@@ -6,7 +6,8 @@ import contextlib
 import signal
 
 from meshrt.host.child import Child
-from meshrt.host.pulse import STACK_SIGNAL, Pulse, kernel_state
+from meshrt.host.pulse import STACK_SIGNAL, Pulse
+from meshrt.transport.kernel import is_stopped
 
 __all__ = ["Dumps"]
 
@@ -39,7 +40,7 @@ class Dumps:
         """
         if not child.pid:
             return None  # about to start
-        if kernel_state(child.pid) in ("T", "t"):
+        if is_stopped(child.pid):
             self.forget(child)
             return "stopped", ""
         dump = self._asked.get(child)

@@ -2,6 +2,7 @@
 
 The root sends one ``memory``; this side answers with ``measured`` messages: at once what is cheap of every rank
 (0.05 ms each), and then, some ranks at a time so that it goes on serving, what the kernel has to add up (1 to 5 ms).
+Who looks again and again asks for their work: that is all cheap, and nothing is added up.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from meshrt.host.child import Child
+from meshrt.host.osutil import outgoing_address
 from meshrt.store.server import StoreServer
-from meshrt.store.table import held_by, segment_rows
+from meshrt.store.table import held_by, in_files, segment_rows
+from meshrt.transport.kernel import stat_fields
 from meshrt.wire.messages import Address
 
-__all__ = ["Measures", "private", "resident", "shares"]
+__all__ = ["Measures", "machine", "private", "resident", "shares", "work"]
 
 #: Seconds for which ranks are read in one go.
 _SLICE = 0.02
@@ -44,7 +47,11 @@ _SHARES = {
 }
 _LINE = re.compile(r"^(\w+):\s+(\d+) kB$", re.MULTILINE)
 
+#: What /proc/PID/stat counts processor time in: so many a second.
+_TICKS = os.sysconf("SC_CLK_TCK")
+
 Bytes = dict[str, int]
+Facts = Mapping[str, Any]
 
 
 def resident(pid: int) -> Bytes:
@@ -63,15 +70,34 @@ def shares(pid: int) -> Bytes:
     return _read(f"/proc/{pid}/smaps_rollup", _SHARES)
 
 
+def machine() -> dict[str, str]:
+    """Return how others know this machine: ``{"node": its name, "address"}``."""
+    return {"node": socket.gethostname(), "address": outgoing_address()}
+
+
 def private(pid: int) -> int:
     """Return the private memory of a process that can be written to, as RLIMIT_DATA counts it; bytes, 0 if gone."""
     return _read(f"/proc/{pid}/status", {"VmData": "data"}).get("data", 0)
 
 
+def work(pid: int) -> dict[str, Any]:
+    """Return what a process does; empty if it is gone.
+
+    Returns:
+        ``cpu``: processor time of all its threads so far, seconds, in steps of a clock tick; ``at``: when that was,
+        monotonic seconds; ``kernel``: the letter of its state ("R", "S", "D", "T", ...); ``threads``: how many.
+    """
+    fields = stat_fields(pid)
+    if len(fields) < 18:
+        return {}
+    cpu = (int(fields[11]) + int(fields[12])) / _TICKS
+    return {"cpu": cpu, "at": time.monotonic(), "kernel": fields[0], "threads": int(fields[17])}
+
+
 def _read(path: str, names: Mapping[str, str]) -> Bytes:
     found: Bytes = {}
     try:
-        text = Path(path).read_text(encoding="ascii", errors="replace")
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return found  # its process has ended, or is about to
     for line, kilobytes in _LINE.findall(text):
@@ -103,9 +129,10 @@ class Measures:
         self._store = store
 
     def begin(self, message: dict[str, Any]) -> None:
-        """Measure ranks: ``{"id", "targets": {mesh: ranks}, "references"}``.
+        """Measure ranks: ``{"id", "targets": {mesh: ranks}, "references", "work"}``.
 
-        The last one: null, or which references of the store are wanted, by the beginning of their names ("": all).
+        ``references``: null, or which ones of the store are wanted, by the beginning of their names ("": all);
+        ``work``: what `work` tells is wanted, and what `shares` tells is not.
         """
         asked = [
             (address, child.pid)
@@ -116,50 +143,57 @@ class Measures:
             if child is not None and child.pid
         ]
         own = os.getpid()
-        agent = {"pid": own, "node": socket.gethostname(), **resident(own), **shares(own)}
+        agent = {"pid": own, **machine(), **resident(own), **shares(own)}
         store = self._store()
         if store is not None:
             registry = store.registry
             held = [[pid, *sizes] for pid, sizes in held_by(registry.segments()).items()]
-            agent["store"] = {"committed": registry.committed, "limit": registry.limit, "held": held}
+            imports = store.imports
+            agent["store"] = {
+                "committed": registry.committed,
+                "limit": registry.limit,
+                "files": in_files(registry.segments()),
+                "fetched": {"bytes": imports.bytes, "count": imports.count},
+                "sent": store.sent,
+                "held": held,
+            }
             if message["references"] is not None:
                 found = segment_rows(registry.segments(), time.monotonic_ns(), message["references"] or None)
                 for start in range(0, len(found), _BATCH):
-                    part = found[start : start + _BATCH]
-                    self._tell(
-                        {
-                            "t": "measured",
-                            "id": message["id"],
-                            "rows": [],
-                            "agent": None,
-                            "done": False,
-                            "references": part,
-                        }
-                    )
-        rows = [[*address, resident(pid)] for address, pid in asked]
-        self._send(message["id"], rows, done=False, agent=agent)
-        self._go_on(message["id"], iter(asked))
+                    self._measured(message["id"], [], references=found[start : start + _BATCH])
+        if message["work"]:
+            self._send(message["id"], [], done=False, agent=agent)
+            self._go_on(message["id"], iter(asked), lambda pid: {**resident(pid), **work(pid)})
+        else:
+            rows = [[*address, resident(pid)] for address, pid in asked]
+            self._send(message["id"], rows, done=False, agent=agent)
+            self._go_on(message["id"], iter(asked), shares)
 
-    def _go_on(self, number: int, left: Iterator[tuple[Address, int]]) -> None:
+    def _go_on(self, number: int, left: Iterator[tuple[Address, int]], read: Callable[[int], Facts]) -> None:
         end = time.monotonic() + _SLICE
         rows: list[list[Any]] = []
         for address, pid in left:
-            rows.append([*address, shares(pid)])
+            rows.append([*address, read(pid)])
             if time.monotonic() >= end:
                 self._send(number, rows, done=False)
-                self._later(0.0, lambda: self._go_on(number, left))
+                self._later(0.0, lambda: self._go_on(number, left, read))
                 return
         self._send(number, rows, done=True)
 
     def _send(self, number: int, rows: list[list[Any]], *, done: bool, agent: dict[str, Any] | None = None) -> None:
         for start in range(0, max(1, len(rows)), _BATCH):
             last = start + _BATCH >= len(rows)
-            self._tell(
-                {
-                    "t": "measured",
-                    "id": number,
-                    "rows": rows[start : start + _BATCH],
-                    "agent": agent if start == 0 else None,
-                    "done": done and last,
-                }
-            )
+            part = rows[start : start + _BATCH]
+            self._measured(number, part, agent=agent if start == 0 else None, done=done and last)
+
+    def _measured(
+        self,
+        number: int,
+        rows: list[list[Any]],
+        *,
+        agent: dict[str, Any] | None = None,
+        references: Sequence[dict[str, Any]] = (),
+        done: bool = False,
+    ) -> None:
+        message = {"t": "measured", "id": number, "rows": rows, "agent": agent, "done": done}
+        self._tell({**message, "references": references} if references else message)

@@ -1,28 +1,26 @@
 """Whether the kernel's out-of-memory killer was at work: it counts what it kills, by control group.
 
-Documented in the kernel's Documentation/admin-guide/cgroup-v2.rst (``memory.events``) and cgroup-v1/memory.rst
-(``memory.oom_control``). Where neither can be read there is no evidence, and nothing is said.
+Where that cannot be read (`meshrt.store.cgroup`) there is no evidence, and nothing is said.
 """
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
+
+from meshrt.store.cgroup import memory_groups
 
 __all__ = ["OutOfMemory"]
 
 #: Seconds between a kill and the end of the process, at most.
 _SOON = 2.0
-_MEMBERSHIP = "/proc/self/cgroup"
-_V2 = "/sys/fs/cgroup"
-_V1 = "/sys/fs/cgroup/memory"
 
 
 class OutOfMemory:
     """The counter of the control group that this process and its children are in."""
 
     def __init__(self) -> None:
-        self._file = _counter_file()
+        # The nearest one that counts: the topmost group has no counter.
+        self._group = next((group for group in memory_groups() if group.kills() is not None), None)
         self._seen = self._count()
         #: Kills that no end of a process was put down to yet, and until when (monotonic) one may be.
         self._kills = 0
@@ -48,29 +46,4 @@ class OutOfMemory:
         return "out of memory: the kernel's oom_kill counter of its control group has just risen"
 
     def _count(self) -> int | None:
-        if self._file is None:
-            return None
-        try:
-            lines = self._file.read_text().splitlines()
-            return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
-        except (OSError, ValueError, IndexError):
-            return None
-
-
-def _counter_file() -> Path | None:
-    try:
-        lines = Path(_MEMBERSHIP).read_text().splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "" and path:
-            candidates = [Path(_V2 + path) / "memory.events"]
-        elif "memory" in controllers.split(","):
-            candidates = [Path(_V1 + path) / "memory.oom_control", Path(_V1) / "memory.oom_control"]
-        else:
-            continue
-        found = next((file for file in candidates if file.exists()), None)
-        if found is not None:
-            return found
-    return None
+        return None if self._group is None else self._group.kills()

@@ -7,6 +7,7 @@ import ctypes
 import os
 import resource
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ __all__ = [
     "die_with_parent",
     "kill_child",
     "kill_run",
+    "outgoing_address",
     "raise_file_limit",
     "resident_bytes",
     "set_name",
@@ -108,5 +110,30 @@ def kill_run(run_id: str) -> int:
     def marked(pid: int) -> bool:
         return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
 
-    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
-    return sum(_kill_if(pid, lambda pid=pid: marked(pid)) for pid in pids if pid != os.getpid())  # type: ignore[misc]
+    killed: set[int] = set()
+    while True:
+        # Again until nobody is left: what one of them forks meanwhile may have a pid that was looked at already.
+        pids = {int(entry) for entry in os.listdir("/proc") if entry.isdigit()} - killed - {os.getpid()}
+        found = {pid for pid in pids if _kill_if(pid, lambda pid=pid: marked(pid))}  # type: ignore[misc]
+        if not found:
+            return len(killed)
+        killed |= found
+
+
+#: Addresses that are nobody's (RFC 5737, RFC 3849): the way there is the way out.
+_NOBODY = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
+
+
+def outgoing_address() -> str:
+    """Return the IP address of the interface through which this machine reaches others; "" if there is none.
+
+    Nothing is sent, and no name is looked up: the kernel is asked for a route.
+    """
+    for family, nobody in _NOBODY:
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as sock:
+                sock.connect((nobody, 9))
+                return str(sock.getsockname()[0])
+        except OSError:
+            continue  # no such addresses here, or no way out
+    return ""

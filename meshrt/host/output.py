@@ -7,11 +7,12 @@ one is dropped), the terminal gets a line that says how much was left out.
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["FILE_MAX", "LINE_MAX", "MARK", "RankLog", "Stream"]
+__all__ = ["FILE_MAX", "LINE_MAX", "MARK", "RankLog", "Stream", "latest_state"]
 
 #: Bytes of one log file; a rank has at most two.
 FILE_MAX = 32 << 20
@@ -20,6 +21,13 @@ LINE_MAX = 16 << 10
 #: Marks a line of another actor than the rank's first one: MARK + actor name + MARK at its start.
 MARK = b"\x1e"
 _TAIL = 20
+#: Seconds after which a line that is written over again and again (a progress bar) is told as it is.
+_PROGRESS = 5.0
+
+
+def latest_state(line: str) -> str:
+    """Return what a terminal shows of a line in the end: what stands behind its last carriage return."""
+    return next((state for state in reversed(line.split("\r")) if state), "") if "\r" in line else line
 
 
 class RankLog:
@@ -61,9 +69,15 @@ class RankLog:
 
 
 class Stream:
-    """One pipe of a rank: bytes to lines."""
+    """One pipe of a rank: bytes to lines.
 
-    def __init__(self, fd: int, log: RankLog, *, err: bool) -> None:
+    Of a line with carriage returns its latest state is told: at its end, and every `_PROGRESS` seconds before that.
+    """
+
+    def __init__(self, fd: int, log: RankLog, *, err: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        #: Since when the line that is being written is written over; 0: it is not.
+        self._progress = 0.0
         self.fd = fd
         self.err = err
         self._log = log
@@ -83,7 +97,22 @@ class Stream:
         while len(self._partial) > LINE_MAX:
             pieces.append(self._partial[:LINE_MAX])
             self._partial = self._partial[LINE_MAX:]
+        if self._is_old():
+            pieces.append(self._partial)
+            self._partial = b""
         return self._lines(pieces)
+
+    def _is_old(self) -> bool:
+        """Whether somebody may wait to be told how far a line is that is written over again and again."""
+        if b"\r" not in self._partial:
+            self._progress = 0.0
+            return False
+        now = self._clock()
+        self._progress = self._progress or now
+        if now - self._progress < _PROGRESS:
+            return False
+        self._progress = now
+        return True
 
     def end(self) -> list[tuple[str, str]]:
         """Return what stands after the last newline, and close the pipe."""
@@ -101,7 +130,7 @@ class Stream:
                 name, _, piece = piece[1:].partition(MARK)
                 actor = name.decode(errors="replace")
             plain.append(piece)
-            text = piece.decode(errors="replace").rstrip("\r")
+            text = latest_state(piece.decode(errors="replace"))
             lines.append((actor, text))
             self._log.tail.append(text)
         self._log.write(b"".join(piece + b"\n" for piece in plain))

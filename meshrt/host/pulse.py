@@ -17,11 +17,11 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from meshrt.host.child import Child
+from meshrt.transport.kernel import is_stopped
 
-__all__ = ["BUSY_SECONDS", "STACK_SIGNAL", "Pulse", "kernel_state"]
+__all__ = ["BUSY_SECONDS", "STACK_SIGNAL", "Pulse"]
 
 #: faulthandler writes all stacks on it; a real-time signal that nobody else uses.
 STACK_SIGNAL = signal.SIGRTMIN + 7
@@ -69,7 +69,7 @@ class Pulse:
                 self._judge(child, now - asked)
 
     def _judge(self, child: Child, silent: float) -> None:
-        if kernel_state(child.pid) in ("T", "t"):
+        if is_stopped(child.pid):
             self._change(child, "stopped", "")
         elif child in self._dumping:
             # Asked at the last tick: what there is now is the answer.
@@ -101,11 +101,3 @@ class Pulse:
         self._asked.pop(child, None)
         self._states.pop(child, None)
         self._dumping.pop(child, None)
-
-
-def kernel_state(pid: int) -> str:
-    """Return the letter of ``/proc/PID/stat``: ``"T"`` or ``"t"`` for a stopped process; "" when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""

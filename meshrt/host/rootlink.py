@@ -20,7 +20,7 @@ _OUTPUT_BATCH = 512 << 10
 
 
 class RootGoneError(Exception):
-    """The root has ended, or has said goodbye."""
+    """The root has ended."""
 
 
 class RootLink:

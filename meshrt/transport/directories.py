@@ -26,10 +26,13 @@ __all__ = [
     "ERROR_FILE",
     "create_run",
     "create_runtime",
+    "ended_run",
     "error_path",
+    "failed",
     "in_use",
     "is_empty",
     "log_path",
+    "make_runtime_base",
     "release",
     "remove_tree",
     "runs",
@@ -89,6 +92,21 @@ def runs(run: str = "") -> list[Path]:
         return []
 
 
+def failed(run: Path) -> bool:
+    """Whether the program of a run directory has left a failure."""
+    return any(run.glob("failure-*.json"))
+
+
+def ended_run(wanted: str) -> Path | None:
+    """Return the run directory of a program that has ended, named by its id, or by the directory; None: no such."""
+    if "/" in wanted:
+        path = Path(wanted)
+        found = path if path.is_dir() and _RUN_NAME.search(path.resolve().name) else None
+    else:
+        found = next((path for path in runs() if wanted in (path.name, path.name.rpartition("-")[2])), None)
+    return None if found is None or in_use(found) else found
+
+
 def verify_private(path: Path) -> None:
     """Raise UsageError unless ``path`` is a real directory of this user that nobody else can enter."""
     facts = path.lstat()
@@ -100,12 +118,18 @@ def verify_private(path: Path) -> None:
         raise UsageError(f"{path} is open to other users (mode {stat.S_IMODE(facts.st_mode):o}); chmod 700 it")
 
 
-def create_runtime(run_id: str) -> Path:
-    """Make the private runtime directory of this program, and remove those that dead programs left."""
+def make_runtime_base() -> Path:
+    """Return `runtime_base`, which is there then, and this user's alone. Raises UsageError, OSError."""
     base = runtime_base()
     with contextlib.suppress(FileExistsError):
         base.mkdir(mode=0o700, parents=True)
     verify_private(base)
+    return base
+
+
+def create_runtime(run_id: str) -> Path:
+    """Make the private runtime directory of this program, and remove those that dead programs left."""
+    base = make_runtime_base()
     for entry in _left_behind(base, _RUNTIME_NAME):
         remove_tree(entry)
     path = runtime_of(run_id)
@@ -124,9 +148,9 @@ def create_run(run_id: str) -> Path:
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
         older = sorted(_left_behind(base, _RUN_NAME))[:-KEPT_RUNS]
         # A failure is not to be pushed out by the programs that went well since.
-        failed = [entry for entry in older if any(entry.glob("failure-*.json"))][-KEPT_FAILED:]
+        kept = [entry for entry in older if failed(entry)][-KEPT_FAILED:]
         for entry in older:
-            if entry not in failed:
+            if entry not in kept:
                 remove_tree(entry)
         path = base / name
         path.mkdir(mode=0o700)
@@ -212,10 +236,12 @@ def remove_tree(path: Path) -> None:
 
 
 def write_atomic(path: Path, text: str | Iterable[str]) -> None:
-    """Write a file so that a reader sees all of it or nothing; mode 0600. Raises OSError, and leaves nothing then.
+    """Write a file so that a reader sees all of it or nothing; mode 0600.
 
     Args:
         text: All of it, or its pieces in order.
+    Raises:
+        OSError: It cannot be written, and nothing is left. The error names ``path``, also where the disk is full.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -223,7 +249,9 @@ def write_atomic(path: Path, text: str | Iterable[str]) -> None:
         with open(descriptor, "w", encoding="utf-8") as file:
             file.writelines([text] if isinstance(text, str) else text)
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError) and error.errno and error.filename in (None, str(temporary)):
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise

@@ -13,13 +13,14 @@ Rules (who reads, and when: `meshrt.transport.waiting`):
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import socket
 import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -29,7 +30,7 @@ from meshrt.transport.link import Link, same_user
 from meshrt.transport.outlink import OutLink, Receiver
 from meshrt.transport.waiting import Waiting
 from meshrt.wire.frames import Frame
-from meshrt.wire.handshake import ROLE_DATA, ClientHandshake
+from meshrt.wire.handshake import NOBODY, ROLE_DATA, ClientHandshake, Identity
 from meshrt.wire.messages import STATE, STORED
 
 __all__ = ["SUSPECT_SECONDS", "Driver", "Tree"]
@@ -42,6 +43,8 @@ _QUEUE_LIMIT = 1 << 20
 _COPY_AFTER = 0.005
 #: Seconds that a `connect` may wait for a place in the rank's backlog.
 _CONNECT_SECONDS = 10
+#: How often a rank is dialled that hangs up before it was proved who calls.
+_DIALS = 5
 
 
 class Tree(Protocol):
@@ -81,6 +84,8 @@ class Driver(Waiting):
         self._tree = tree
         #: Takes what has come with an answer in shared memory.
         self.claim: Callable[[Frame], Frame] = _not_claimed
+        #: Returns who this process is to those that share memory with it.
+        self.identity: Callable[[], Identity] = lambda: Identity(0, 0, os.getpid())
         self._links: dict[tuple[str, int, str], OutLink] = {}
         self._by_fd: dict[int, OutLink] = {}
         self._links_lock = threading.Lock()
@@ -115,7 +120,7 @@ class Driver(Waiting):
             self._tree.when_born(out.key[0], out.key[1], lambda: self._connect_again(out))
 
     def _connect(self, out: OutLink) -> bool:
-        handshake = ClientHandshake(self._secret, ROLE_DATA, "/".join(map(str, out.key)))
+        handshake = ClientHandshake(self._secret, ROLE_DATA, "/".join(map(str, out.key)), self.identity())
         try:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         except OSError:
@@ -145,33 +150,70 @@ class Driver(Waiting):
             self._suspect(out)
             self.wake()
 
-    def send(self, out: OutLink, parts: list[Any], call_id: int, receiver: Receiver | None, position: int) -> bool:
-        """Send one call; its answer goes to ``receiver``. Never blocks; False: `settle` has something to do."""
+    def outstanding(self) -> dict[int, Receiver]:
+        """Return who waits for answers, by the number of the call. Any thread."""
+        with self._links_lock:
+            links = tuple(self._links.values())
+        return {call_id: owed[0] for out in links for call_id, owed in out.outstanding.copy().items()}
+
+    def send(
+        self,
+        out: OutLink,
+        parts: list[Any],
+        call_id: int,
+        receiver: Receiver | None,
+        position: int,
+        only: Collection[int] | None = None,
+    ) -> bool:
+        """Send one call; its answer goes to ``receiver``. Never blocks; False: `settle` has something to do.
+
+        Args:
+            only: Pids of those that it can be of use to. To a process that has taken the place of one of them it is not
+                sent: it is lost by the end of that one, and surely did not run.
+        """
         if receiver is not None:
             out.outstanding[call_id] = (receiver, position)
         if out.fate is not None:
-            if receiver is not None and out.outstanding.pop(call_id, None) is not None:
-                receiver.lose(position, out.fate, sent=False)
+            self._refuse(out, call_id, out.fate)
             return True
         if out.early is not None:
             with self._links_lock:
-                early = out.early is not None
-                if out.early is not None:
-                    out.early.append(parts)
+                early = out.early if _replaced(out, only) is None else None
+                if early is not None:
+                    early.append(parts)
                     self.background(out, True)
-                asleep, out.asleep = out.asleep, False
-            if asleep:
-                self._open(out)
-            if early:
+                    asleep, out.asleep = out.asleep, False
+            if early is not None:
+                if asleep:
+                    self._open(out)
                 return False
-        if out.link is not None and not out.link.send(parts):
+        link = out.link
+        replaced = _replaced(out, only)
+        if replaced is not None:
+            self._refuse(out, call_id, replaced)
+        elif link is not None and not link.send(parts):
             self._want_write(out)
             return False
         return True
 
+    @staticmethod
+    def _refuse(out: OutLink, call_id: int, fate: Fate) -> None:
+        """Nobody is there for a call."""
+        owed = out.outstanding.pop(call_id, None)
+        if owed is not None:
+            receiver, position = owed
+            receiver.lose(position, fate, sent=False)
+
+    def _rouse(self, out: OutLink) -> None:
+        """Open a link again that is asleep, though nothing is to be sent yet."""
+        with self._links_lock:
+            asleep, out.asleep = out.asleep, False
+        if asleep:
+            self._open(out)
+
     def _want_write(self, out: OutLink) -> None:
         with self._links_lock:
-            if out.link is not None and not out.writing and out.link.fileno() in self._by_fd:
+            if out.link is not None and not out.writing and self._by_fd.get(out.link.fileno()) is out:
                 out.writing = True
                 self._epoll.modify(out.link.fileno(), select.EPOLLIN | select.EPOLLOUT)
                 self.background(out, True)
@@ -195,20 +237,23 @@ class Driver(Waiting):
                 if out.link is not None:
                     out.link.keep_backlog()
 
-    def pids_of(self, outs: list[OutLink], *, block: bool) -> list[int] | None:
-        """Return the pids behind some links; those that have ended are left out.
+    def receivers(self, outs: list[OutLink], *, block: bool) -> list[Identity] | None:
+        """Return who is behind some links; those that have ended are left out.
 
         Args:
             block: Whether this thread may wait until the ranks are born.
         Returns:
             None: They are not known yet.
         """
+        for out in outs:
+            if out.asleep and not out.server.pid:  # its rank was started again: nobody is known there yet
+                self._rouse(out)
         opened = _Opened(outs)
         if not opened.finished:
             if not block:
                 return None
             self.wait(opened, None)
-        return [out.pid for out in outs if out.pid]
+        return [out.server for out in outs if out.server.pid]
 
     def unwritten(self, mesh_id: str) -> bool:
         """Whether something that was sent to a rank of this mesh has not left this process. Any thread."""
@@ -269,13 +314,23 @@ class Driver(Waiting):
         try:
             frames = link.read() if out.handshake is None else self._shake(out, link, out.handshake)
         except ProtocolError:
-            frames = None
-        if frames is None:
             self._suspect(out)
+            return
+        if frames is None:
+            if out.handshake is None or not self._dial_again(out, link):
+                self._suspect(out)
             return
         self._dispatch(out, frames)
         if out.stopped and not out.outstanding:
             self._fall_asleep(out, link)
+
+    def _dial_again(self, out: OutLink, link: Link) -> bool:
+        """The rank has hung up before anything was sent to it: it waits only so long for a caller to prove itself, and
+        one of the two had no time. Returns whether it is dialled once more."""
+        self._unlist(out)
+        link.close()
+        out.refusals += 1
+        return out.refusals < _DIALS and self._connect(out)
 
     def _fall_asleep(self, out: OutLink, link: Link) -> None:
         """Close the link to a stopped actor, unless it is in use."""
@@ -310,15 +365,20 @@ class Driver(Waiting):
         if not data:
             return None
         proof = handshake.receive_data(data)
+        if proof:
+            link.send([proof])
         if not handshake.done:
             return []
-        out.pid = handshake.server_pid
+        if out.server.pid not in (0, handshake.server.pid):
+            # What was sent before is lost first, when the end of that one is heard of.
+            raise ProtocolError(f"process {handshake.server.pid} has taken the place of {out.server.pid}")
+        out.server = handshake.server
+        out.refusals = 0
         with self._links_lock:
-            written = link.send([proof])
             for parts in out.early or ():
-                written = link.send(parts)
+                link.send(parts)
             out.handshake = out.early = None
-        if written:
+        if not link.backlog:
             self.background(out, False)
         else:
             self._want_write(out)
@@ -334,10 +394,15 @@ class Driver(Waiting):
                     self.background(out, False)
 
     def _forget_fd(self, out: OutLink) -> None:
-        if out.link is not None and self._by_fd.pop(out.link.fileno(), None) is not None:
+        self._unlist(out)
+        self.background(out, False)
+
+    def _unlist(self, out: OutLink) -> None:
+        """Read the link no more, if it is read. The number of one that is closed may be another one's by now."""
+        if out.link is not None and self._by_fd.get(out.link.fileno()) is out:
+            del self._by_fd[out.link.fileno()]
             with contextlib.suppress(OSError):
                 self._epoll.unregister(out.link.fileno())
-        self.background(out, False)
 
     def _suspect(self, out: OutLink) -> None:
         self._forget_fd(out)
@@ -417,7 +482,7 @@ class Driver(Waiting):
             out.early = []
             out.asleep, out.stopped, out.writing, out.eof = True, False, False, False
             out.link = out.handshake = out.fate = None
-            out.pid = 0
+            out.server, out.before = NOBODY, fate
         if link is not None:
             link.close()
         self._lose(out, fate, opened)
@@ -451,6 +516,11 @@ class Driver(Waiting):
         self._close_poll()
 
 
+def _replaced(out: OutLink, only: Collection[int] | None) -> Fate | None:
+    """Return how the process has ended that something was for, if another one has taken its place."""
+    return out.before if only is not None and out.server.pid not in only else None
+
+
 class _Opened:
     """Finished when these links are open, or never will be."""
 
@@ -459,7 +529,7 @@ class _Opened:
 
     @property
     def finished(self) -> bool:
-        return all(out.pid or out.fate is not None for out in self._outs)
+        return all(out.server.pid or out.fate is not None for out in self._outs)
 
 
 def _not_claimed(_frame: Frame) -> Frame:

@@ -3,17 +3,47 @@
 Python raises KeyboardInterrupt between any two bytecodes of the main thread: also between reading bytes from a socket
 and storing them, which would lose an answer. While the shield is closed the interrupt is remembered; it is raised when
 the shield opens. The handler is installed only in place of Python's own, never over a user's.
+
+What is raised in a finalizer, or in another function that Python calls by itself, Python prints and forgets. There the
+signal is sent once more instead, until it finds the main thread elsewhere. Where no thread can be started that would
+send it, the interrupt is remembered, and raised by the next section.
 """
 
 from __future__ import annotations
 
+import _thread
 import signal
+import sys
 import threading
+import weakref
 from collections.abc import Callable
 from threading import get_ident
-from types import FrameType
+from types import CodeType, FrameType
+from typing import Any, TypeVar
 
-__all__ = ["Shield"]
+__all__ = ["Shield", "called_by_python", "installed"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: What is called where nobody hears of an exception, and calls nothing that could wait.
+_unheard: set[CodeType] = set()
+#: The same of the standard library, as far as nothing else has been called from there: callbacks of weak references.
+_WEAK = {weakref.finalize.__call__.__code__.co_filename, weakref.WeakSet.add.__code__.co_filename}
+
+
+def called_by_python(function: F) -> F:
+    """Mark a finalizer, or what else Python calls without handing on what it raises; it must not wait for anything."""
+    _unheard.add(function.__code__)
+    return function
+
+
+def _is_unheard(frame: FrameType | None) -> bool:
+    """Whether Python would forget what is raised there."""
+    if frame is not None and frame.f_code.co_filename in _WEAK:
+        return True
+    while frame is not None and frame.f_code not in _unheard:
+        frame = frame.f_back
+    return frame is not None
 
 
 class Shield:
@@ -29,7 +59,7 @@ class Shield:
         self._main = threading.main_thread().ident
         self._depth = 0
         self._wake = wake
-        #: An interrupt has arrived in the section.
+        #: An interrupt has arrived in the section, or where it could not be raised.
         self.pending = False
 
     def install(self) -> None:
@@ -38,18 +68,31 @@ class Shield:
             return
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._on_interrupt)
+            _in_place[:] = [self]
 
     def uninstall(self) -> None:
         """Give SIGINT back."""
         if get_ident() == self._main and signal.getsignal(signal.SIGINT) == self._on_interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            _in_place.clear()
 
-    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
+    def _on_interrupt(self, _number: int, frame: FrameType | None) -> None:
         if self._depth:
             self.pending = True
             self._wake()
         else:
-            signal.default_int_handler(number, frame)
+            self._interrupt(frame)
+
+    def _interrupt(self, frame: FrameType | None) -> None:
+        self.pending = False
+        if not _is_unheard(frame):
+            raise KeyboardInterrupt
+        # By a thread, which comes to it a little later: here it would be handled at once. None of `threading`, whose
+        # locks this one may have.
+        try:
+            _thread.start_new_thread(signal.pthread_kill, (get_ident(), signal.SIGINT))
+        except RuntimeError:
+            self.pending = True  # there is none to be had: raised where the next section begins to wait, or ends
 
     def close(self) -> None:
         """Begin a section that Ctrl-C does not cut."""
@@ -57,15 +100,22 @@ class Shield:
             self._depth += 1
 
     def open(self) -> None:
-        """End the section; the end of the outermost one raises the KeyboardInterrupt that arrived meanwhile."""
+        """End the section; the end of the outermost one raises the KeyboardInterrupt that is pending."""
         if get_ident() == self._main:
             self._depth -= 1
             if self.pending and not self._depth:
-                self.pending = False
-                raise KeyboardInterrupt
+                self._interrupt(sys._getframe())
 
     def check(self) -> None:
-        """Raise the KeyboardInterrupt that has arrived, here and now."""
+        """Raise the KeyboardInterrupt that is pending, here and now."""
         if self.pending and get_ident() == self._main:
-            self.pending = False
-            raise KeyboardInterrupt
+            self._interrupt(sys._getframe())
+
+
+_in_place: list[Shield] = []
+_none = Shield()
+
+
+def installed() -> Shield:
+    """Return the shield whose handler is in place; one that shields from nothing if there is none."""
+    return _in_place[0] if _in_place else _none

@@ -18,6 +18,7 @@ from collections import deque
 
 from meshrt.errors import ProtocolError
 from meshrt.wire.frames import Frame, FrameDecoder
+from meshrt.wire.handshake import NOBODY
 
 __all__ = ["Link", "peer_of", "same_user"]
 
@@ -38,6 +39,7 @@ class Link:
         "_peer",
         "backlog",
         "backlog_bytes",
+        "client",
         "closed",
         "reader_gone",
         "sock",
@@ -50,6 +52,8 @@ class Link:
         self._fd = sock.fileno()
         self._decoder = decoder or FrameDecoder()
         self._lock = threading.Lock()
+        #: Who has dialled, as it says itself.
+        self.client = NOBODY
         #: Asked for once: see `peer`.
         self._peer = -1
         self.backlog: deque[memoryview | bytes] = deque()
@@ -170,6 +174,19 @@ class Link:
             return self._decoder.receive_data(data) if data else None
         count = self.sock.recv_into(target)
         return self._decoder.buffer_updated(count) if count else None
+
+    def unread(self, most: int) -> int | None:
+        """Return how many messages have come that were not read; None: more than ``most`` bytes of them.
+
+        Any thread, while the one that reads does something else.
+        """
+        try:
+            data = self.sock.recv(most + 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            data = b""
+        except OSError:
+            return 0  # it is closed: nothing comes any more
+        return self._decoder.begun(data) if len(data) <= most else None
 
     def at_end(self) -> bool:
         """Whether the peer has closed its end, and all that it wrote has been read."""

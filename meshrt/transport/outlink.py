@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from meshrt.transport.fate import Fate
 from meshrt.transport.link import Link
 from meshrt.wire.frames import Frame
-from meshrt.wire.handshake import ClientHandshake
+from meshrt.wire.handshake import NOBODY, ClientHandshake
 
 __all__ = ["OutLink", "Receiver"]
 
@@ -30,6 +30,7 @@ class OutLink:
 
     __slots__ = (
         "asleep",
+        "before",
         "early",
         "eof",
         "fate",
@@ -38,7 +39,8 @@ class OutLink:
         "link",
         "outstanding",
         "path",
-        "pid",
+        "refusals",
+        "server",
         "stopped",
         "writing",
     )
@@ -46,13 +48,15 @@ class OutLink:
     def __init__(self, key: tuple[str, int, str], path: str) -> None:
         self.key = key
         self.path = path
-        #: Who serves it; 0 before it is open.
-        self.pid = 0
+        #: Who serves it: nobody before it is open.
+        self.server = NOBODY
         self.link: Link | None = None
         #: Not None until the link is open.
         self.handshake: ClientHandshake | None = None
         #: Sent before the link was open.
         self.early: list[list[Any]] | None = []
+        #: How often the rank has hung up before it was proved who calls.
+        self.refusals = 0
         #: call id -> (receiver, position) of the calls that have not been answered.
         self.outstanding: dict[int, tuple[Receiver, int]] = {}
         self.writing = False
@@ -62,6 +66,8 @@ class OutLink:
         self.asleep = False
         self.eof = False
         self.fate: Fate | None = None
+        #: How the process has ended that the one behind it has taken the place of.
+        self.before: Fate | None = None
 
     def waiting_bytes(self) -> int:
         """Bytes that were sent but not written yet."""

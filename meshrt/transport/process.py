@@ -16,6 +16,7 @@ from meshrt.errors import ForkedMeshError, UsageError
 from meshrt.hooks import Body
 from meshrt.transport.driver import Driver, Tree
 from meshrt.transport.fate import Fate
+from meshrt.transport.interrupts import called_by_python
 
 __all__ = [
     "INCARNATION",
@@ -130,6 +131,7 @@ def current_runtime() -> ProcessRuntime:
     return _runtime
 
 
+@called_by_python
 def _in_forked_child() -> None:
     global _runtime, _forked
     runtime, _runtime = _runtime, None

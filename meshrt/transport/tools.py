@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from meshrt.errors import AuthenticationError, ProtocolError
+from meshrt.errors import AuthenticationError, MeshError, ProtocolError
 from meshrt.hooks import Body
 from meshrt.transport import directories
 from meshrt.transport.link import same_user
@@ -101,7 +101,7 @@ class ToolConnection:
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
         self._send_lock = threading.Lock()
-        self._waiting: dict[int, tuple[threading.Event, list[dict[str, Any]]]] = {}
+        self._waiting: dict[int, Callable[[dict[str, Any] | None], None]] = {}
         self.closed = False
         self._thread = threading.Thread(target=self._read_loop, name="meshrt-tool", daemon=True)
         self._thread.start()
@@ -114,27 +114,52 @@ class ToolConnection:
             ConnectionError: The program is gone.
             TimeoutError: No answer within ``timeout`` seconds.
         """
-        number = next(self._ids)
         event = threading.Event()
-        answers: list[dict[str, Any]] = []
+        answers: list[dict[str, Any] | None] = []
+
+        def answered(answer: dict[str, Any] | None) -> None:
+            answers.append(answer)
+            event.set()
+
+        number = self._send(operation, body, answered)
+        try:
+            if not event.wait(timeout):
+                raise TimeoutError(f"no answer to {operation} within {timeout:g} s")
+        finally:
+            self._waiting.pop(number, None)
+        return _body_of(answers[0])
+
+    def begin(self, operation: str, body: Body, answered: Callable[[Body | None, Exception | None], None]) -> None:
+        """Ask and go on. ``answered`` gets the answer or what `request` raises; on the connection's own thread.
+
+        Raises:
+            ConnectionError: The program is gone.
+        """
+
+        def done(answer: dict[str, Any] | None) -> None:
+            try:
+                body, problem = _body_of(answer), None
+            except (MeshError, OSError) as error:
+                body, problem = None, error
+            answered(body, problem)
+
+        self._send(operation, body, done)
+
+    def _send(self, operation: str, body: Body, answered: Callable[[dict[str, Any] | None], None]) -> int:
+        number = next(self._ids)
         with self._lock:
             if self.closed:
                 raise ConnectionError("the program has ended")
-            self._waiting[number] = (event, answers)
+            self._waiting[number] = answered
         try:
             with self._send_lock:
                 self._sock.sendall(control_frame({"t": "op", "id": number, "op": operation, "body": body}))
-            if not event.wait(timeout):
-                raise TimeoutError(f"no answer to {operation} within {timeout:g} s")
-        except (BrokenPipeError, ConnectionResetError) as error:
-            raise ConnectionError("the program has ended") from error
-        finally:
+        except BaseException as error:
             self._waiting.pop(number, None)
-        if not answers:
-            raise ConnectionError("the program has ended")
-        if answers[0]["t"] == "no":
-            raise refused(answers[0])
-        return answers[0].get("body") or {}
+            if isinstance(error, BrokenPipeError | ConnectionResetError):
+                raise ConnectionError("the program has ended") from error
+            raise
+        return number
 
     def close(self) -> None:
         """Disconnect; the program goes on."""
@@ -158,8 +183,8 @@ class ToolConnection:
             with self._lock:
                 self.closed = True
                 waiting, self._waiting = self._waiting, {}
-            for event, _ in waiting.values():
-                event.set()
+            for answered in waiting.values():
+                answered(None)
             self._sock.close()
             self._on_close()
 
@@ -167,10 +192,17 @@ class ToolConnection:
         if message["t"] == "ev":
             self._on_event(message["ev"], message["body"])
             return
-        event, answers = self._waiting.get(message["id"], (None, []))
-        if event is not None:
-            answers.append(message)
-            event.set()
+        answered = self._waiting.pop(message["id"], None)
+        if answered is not None:
+            answered(message)
+
+
+def _body_of(answer: dict[str, Any] | None) -> Body:
+    if answer is None:
+        raise ConnectionError("the program has ended")
+    if answer["t"] == "no":
+        raise refused(answer)
+    return answer.get("body") or {}
 
 
 def connect(

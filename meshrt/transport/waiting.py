@@ -16,11 +16,14 @@ import contextlib
 import os
 import select
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from meshrt.hooks import Wait
 from meshrt.transport.clock import HoldClock
 from meshrt.transport.interrupts import Shield
 
@@ -61,6 +64,10 @@ class Pending:
         """Whether it will fail by itself if this rank is gone."""
         return False
 
+    def awaited(self) -> Wait | None:
+        """Return which call it is an answer to, and who has not answered; None if it is none, or done. Any thread."""
+        return None
+
     def when_done(self, callback: Callable[[], None], *, background: bool) -> None:
         """Run ``callback`` when done, on the thread that completes it (at once if done already).
 
@@ -100,7 +107,8 @@ class Waiting(ABC):
         self._wanted: set[int] = set()
         self._loops: dict[Any, int] = {}
         self._interjections: deque[Callable[[Any], None]] = deque()
-        self._main_waits: Any = None
+        #: What is waited for, by the ident of the thread, or by the asyncio task, since when, and until when at most.
+        self._waits: dict[object, tuple[Pending, float, float | None]] = {}
         #: Set when the process is to be told of something at its next wait: called with what is waited for, raises.
         self.alarm: Callable[[Pending], None] | None = None
         self._alerts = 0
@@ -125,13 +133,47 @@ class Waiting(ABC):
         if pending.finished:
             return True
         deadline = None if timeout is None else self.clock.now() + timeout
-        if threading.current_thread() is threading.main_thread() and isinstance(pending, Pending):
-            outer, self._main_waits = self._main_waits, pending
-            try:
-                return self._wait(pending, deadline, main=True)
-            finally:
-                self._main_waits = outer
-        return self._wait(pending, deadline, main=False)
+        if not isinstance(pending, Pending):
+            return self._wait(pending, deadline, main=False)
+        ident = threading.get_ident()
+        outer = self._waits.get(ident)  # a wait may run what waits
+        try:
+            self.waits_for(ident, pending, deadline)
+            return self._wait(pending, deadline, main=ident == threading.main_thread().ident)
+        finally:
+            # No call of Python's own: Ctrl-C would come at its first instruction.
+            if outer is not None:
+                self._waits[ident] = outer
+            else:
+                self._waits.pop(ident, None)
+
+    def waits_for(self, waiter: object, pending: Pending | None, deadline: float | None = None) -> None:
+        """Note what a thread (its ident) or an asyncio task waits for, and its deadline; None: nothing any more."""
+        if pending is not None:
+            self._waits[waiter] = pending, time.monotonic(), deadline
+        else:
+            self._waits.pop(waiter, None)
+
+    def wait_of(self, waiter: object) -> Wait | None:
+        """See `meshrt.hooks.RankServices.wait_of`. Any thread."""
+        found = self._waits.get(waiter)
+        return None if found is None else self._told(*found)
+
+    def waits_since(self, thread: int) -> float | None:
+        """See `meshrt.hooks.RankServices.waits_since`. Any thread."""
+        found = self._waits.get(thread)
+        return None if found is None else found[1]
+
+    def all_waits(self) -> list[Wait]:
+        """See `meshrt.hooks.RootServices.script_waits`. Any thread."""
+        return [wait for found in tuple(self._waits.values()) if (wait := self._told(*found)) is not None]
+
+    def _told(self, pending: Pending, since: float, deadline: float | None) -> Wait | None:
+        wait = pending.awaited()
+        if wait is None:
+            return None
+        left = None if deadline is None else max(0.0, deadline - self.clock.now())
+        return replace(wait, seconds=time.monotonic() - since, left=left)
 
     def _wait(self, pending: Any, deadline: float | None, *, main: bool) -> bool:
         # Ctrl-C must not come between taking the lead and knowing it; `wake` ends the poll, `check` raises.
@@ -280,7 +322,7 @@ class Waiting(ABC):
 
     def interject(self, function: Callable[[Any], None]) -> bool:
         """Run ``function(pending)`` on the main thread if it waits now; see `meshrt.hooks.RootServices.interject`."""
-        if self._main_waits is None:
+        if threading.main_thread().ident not in self._waits:
             return False
         self._interjections.append(function)
         self.wake()

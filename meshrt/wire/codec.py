@@ -10,26 +10,30 @@ Encoded form: a list of parts (the pickle, then its buffers, each aligned for nu
 from __future__ import annotations
 
 import collections
+import copyreg
 import io
 import pickle
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
-from meshrt.wire import source
+from meshrt.wire import source, unpicklable
 
 __all__ = [
     "EncodeError",
     "Outside",
     "Part",
+    "Reducers",
     "decode",
     "describe",
     "encode",
     "flat",
     "lay_out",
+    "out_of_band",
     "own_attribute",
     "pickled",
+    "reduce_with",
     "ship_by_value",
     "text_of",
     "unpickled",
@@ -37,11 +41,16 @@ __all__ = [
 ]
 
 Part = bytes | memoryview
+Reducers = Mapping[type, Callable[[Any], Any]]
+"""How objects of exactly these classes are pickled (what their ``__reduce__`` would return), instead of as they do."""
 
 _ALIGN = 64
 _PADDING = bytes(_ALIGN)
 #: Buffers below this stay inside the pickle: a part of their own costs more than copying them.
 _OUT_OF_BAND = 1 << 10
+
+
+_reducers: Callable[[], Reducers | None] | None = None
 
 
 class EncodeError(Exception):
@@ -80,8 +89,9 @@ def encode(value: Any) -> tuple[list[Part], list[int]]:
 def pickled(value: Any) -> tuple[bytes, list[memoryview]]:
     """Return the pickle of ``value``, and what belongs beside it. Raises EncodeError."""
     buffers: list[memoryview] = []
+    reducers = None if _reducers is None else _reducers()
 
-    def out_of_band(buffer: pickle.PickleBuffer) -> bool:
+    def callback(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
         if raw.nbytes < _OUT_OF_BAND:
             return True
@@ -90,15 +100,35 @@ def pickled(value: Any) -> tuple[bytes, list[memoryview]]:
 
     data: bytes | None
     try:
-        data = pickle.dumps(value, 5, buffer_callback=out_of_band)
+        data = _pickle(value, callback, reducers) if reducers else pickle.dumps(value, 5, buffer_callback=callback)
     except KeyboardInterrupt:
         raise
     except BaseException:  # a __reduce__ may do anything, even sys.exit
         data = None
     if data is None or b"__main__" in data or _by_value_modules():
         buffers.clear()
-        data = _cloudpickle(value, out_of_band)
+        data = _cloudpickle(value, callback, reducers)
     return data, buffers
+
+
+def reduce_with(reducers: Callable[[], Reducers | None]) -> None:
+    """From now on pickle with further reducers: they are asked for at every value, so they may share what is of it."""
+    global _reducers
+    _reducers = reducers
+
+
+def out_of_band(buffer: Any) -> object:
+    """Return what a reducer names to have memory travel beside the pickle. The other side gets a view of it."""
+    return pickle.PickleBuffer(buffer)
+
+
+def _pickle(value: Any, callback: Any, reducers: Reducers) -> bytes:
+    file = io.BytesIO()
+    pickler = pickle.Pickler(file, 5, buffer_callback=callback)
+    # A dict, for which the pickler need not call Python at every object.
+    pickler.dispatch_table = {**copyreg.dispatch_table, **reducers}
+    pickler.dump(value)
+    return file.getvalue()
 
 
 def lay_out(data: bytes, buffers: Sequence[memoryview]) -> tuple[list[Part], list[int]]:
@@ -192,19 +222,33 @@ def _by_value_modules() -> bool:
 _pickler_class: type | None = None
 
 
-def _cloudpickle(value: Any, out_of_band: Any) -> bytes:
+def _cloudpickle(value: Any, callback: Any, reducers: Reducers | None) -> bytes:
     global _pickler_class
     if _pickler_class is None:
         _pickler_class = _make_pickler()
     file = io.BytesIO()
+    pickler = _pickler_class(file, callback, reducers or {})
     try:
-        _pickler_class(file, protocol=5, buffer_callback=out_of_band).dump(value)
+        pickler.dump(value)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         why = f"{_fact(error, '__name__')}: {text_of(error)}"
+        hint = unpicklable.hint(pickler.functions, describe, _fails)
+        why += f": {hint}" if hint else ""
         raise EncodeError(f"{describe(value)} cannot be pickled: {why}") from error
     return file.getvalue()
+
+
+def _fails(value: object) -> bool:
+    """Whether ``value`` alone cannot be pickled. Nothing is kept of it, nor shared."""
+    try:
+        (_pickler_class or _make_pickler())(io.BytesIO(), None, {}).dump(value)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # as in `pickled`
+        return True
+    return False
 
 
 def _make_pickler() -> type:
@@ -219,7 +263,17 @@ def _make_pickler() -> type:
     class SourcePickler(cp.Pickler):  # type: ignore[misc]
         """cloudpickle that gives code without a file a name under which its source can be asked for."""
 
-        dispatch_table: ClassVar = collections.ChainMap({types.CodeType: reduce_code}, cp.Pickler.dispatch_table)
+        _table: ClassVar = collections.ChainMap({types.CodeType: reduce_code}, cp.Pickler.dispatch_table)
+
+        def __init__(self, file: io.BytesIO, callback: Any, reducers: Reducers) -> None:
+            self.dispatch_table = self._table.new_child(dict(reducers))  # which the pickler looks up when it is made
+            super().__init__(file, protocol=5, buffer_callback=callback)
+            #: Functions that are pickled by value, for what is said if one cannot be.
+            self.functions: list[types.FunctionType] = []
+
+        def _dynamic_function_reduce(self, func: types.FunctionType) -> Any:
+            self.functions.append(func)
+            return super()._dynamic_function_reduce(func)
 
     return SourcePickler
 

@@ -219,6 +219,22 @@ class FrameDecoder:
             self._tail = data[position:] if position else data
         return frames
 
+    def begun(self, data: bytes) -> int:
+        """Return how many messages have begun to arrive, if ``data`` are the next bytes of the link; takes nothing."""
+        assembly = self._assembly
+        count, position, inside = 0, 0, False
+        if assembly is not None:
+            count, position, inside = 1, assembly.frame_left, assembly.more
+        data = self._tail + data
+        while position < len(data):
+            count += not inside
+            if len(data) - position < _PREFIX.size:
+                break
+            length, kind, _ = _PREFIX.unpack_from(data, position)
+            position += _PREFIX.size + length
+            inside = bool(kind & MORE)
+        return count
+
     def _begin(self, header: bytes, kind: int, frame_left: int) -> None:
         more = bool(kind & MORE)
         total = frame_left

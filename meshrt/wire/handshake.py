@@ -5,17 +5,22 @@
     client -> server   magic (8) | role (1) | nonce (32) | length (1) | endpoint
     server -> client   nonce (32) | HMAC-SHA256(secret, "server" | T)
     client -> server   HMAC-SHA256(secret, "client" | T)
+    server -> client   1
 
     T = magic, role, endpoint as dialled, both nonces, each with its length
 
-The last four bytes of the server's nonce are its pid: who shares memory with it has to say with whom. The kernel tells
-the server who has connected, but the client only who has made the listening socket, which is the host agent.
+The last sixteen bytes of a nonce say who its side is (`Identity`): who shares memory with it has to say with whom, and
+through which store. The kernel tells the server who has connected, if that is on this machine, but the client only who
+has made the listening socket, which is the host agent.
 
 The server proves first, so a client never speaks to a stranger; the endpoint is inside the proof, so a proof cannot be
 relayed to another endpoint. At most 256 bytes are taken from a peer that has proved nothing; who listens gives it
-`HANDSHAKE_SECONDS`, and keeps `UNPROVED_MAX` of them at most: beyond, the oldest is dropped.
+`HANDSHAKE_SECONDS` for its hello and as many for its proof, and keeps `UNPROVED_MAX` of them at most: beyond, the
+oldest is dropped. So a client that had no time may be dropped when it has proved itself already. It sends nothing else
+before it knows that it was let in, and may dial again if it was not.
 
-States: client ``hello -> proof -> done``, server ``hello -> proof -> done``; any other byte is `AuthenticationError`.
+States: client ``hello -> proof -> let in -> done``, server ``hello -> proof -> done``; any other byte is
+`AuthenticationError`.
 """
 
 from __future__ import annotations
@@ -23,24 +28,27 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
+from typing import NamedTuple
 
 from meshrt.errors import AuthenticationError
 
 __all__ = [
     "HANDSHAKE_SECONDS",
     "MAGIC",
+    "NOBODY",
     "ROLE_DATA",
     "ROLE_STORE",
     "ROLE_TOOL",
     "UNPROVED_MAX",
     "ClientHandshake",
+    "Identity",
     "ServerHandshake",
 ]
 
 HANDSHAKE_SECONDS = 2.0
 UNPROVED_MAX = 64
 
-MAGIC = b"meshrt\x00\x01"
+MAGIC = b"meshrt\x00\x02"
 #: A caller that talks to an actor.
 ROLE_DATA = 1
 #: A terminal: debugger, ``meshrt ps`` ...
@@ -49,14 +57,44 @@ ROLE_TOOL = 2
 ROLE_STORE = 3
 
 _NONCE = 32
-_PID = 4
+_IDENTITY = 16
 _PROOF = 32
+_LET_IN = b"\x01"
 _HEAD = len(MAGIC) + 1 + _NONCE + 1
+
+
+class Identity(NamedTuple):
+    """Who a side is, as it says itself. 0: not known, or of no interest there.
+
+    Attributes:
+        machine: See `meshrt.store.machine`: processes of different ones share no memory.
+        agent_pid: The host agent whose store knows what it holds.
+    """
+
+    machine: int
+    agent_pid: int
+    pid: int
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Identity:
+        """Inverse of `pack`."""
+        return cls(*(int.from_bytes(data[start:end], "big") for start, end in ((0, 8), (8, 12), (12, 16))))
+
+    def pack(self) -> bytes:
+        """Return it as 16 bytes."""
+        return b"".join(part.to_bytes(size, "big") for part, size in zip(self, (8, 4, 4), strict=True))
+
+
+NOBODY = Identity(0, 0, 0)
 
 
 def _transcript(role: int, endpoint: bytes, client_nonce: bytes, server_nonce: bytes) -> bytes:
     parts = (MAGIC, bytes([role]), endpoint, client_nonce, server_nonce)
     return b"".join(len(part).to_bytes(2, "big") + part for part in parts)
+
+
+def _nonce(identity: Identity | None) -> bytes:
+    return secrets.token_bytes(_NONCE - _IDENTITY) + (identity or Identity(0, 0, os.getpid())).pack()
 
 
 def _proof(secret: bytes, side: bytes, transcript: bytes) -> bytes:
@@ -66,20 +104,31 @@ def _proof(secret: bytes, side: bytes, transcript: bytes) -> bytes:
 class ClientHandshake:
     """The dialling side. Write `hello`, feed `receive_data`, write what it returns."""
 
-    __slots__ = ("_buffer", "_endpoint", "_nonce", "_role", "_secret", "done", "leftover", "server_pid")
+    __slots__ = (
+        "_buffer",
+        "_endpoint",
+        "_nonce",
+        "_proved",
+        "_role",
+        "_secret",
+        "done",
+        "leftover",
+        "server",
+    )
 
-    def __init__(self, secret: bytes, role: int, endpoint: str) -> None:
+    def __init__(self, secret: bytes, role: int, endpoint: str, identity: Identity | None = None) -> None:
         self._secret = secret
         self._role = role
         self._endpoint = endpoint.encode()
         if len(self._endpoint) > 200:
             raise AuthenticationError(f"the endpoint name {endpoint!r} is longer than 200 bytes")
-        self._nonce = secrets.token_bytes(_NONCE)
+        self._nonce = _nonce(identity)
         self._buffer = b""
+        self._proved = False
         self.done = False
         self.leftover = b""
         #: Who serves, once it has proved itself.
-        self.server_pid = 0
+        self.server = NOBODY
 
     def hello(self) -> bytes:
         """Return the first bytes to send."""
@@ -89,27 +138,51 @@ class ClientHandshake:
         """Take bytes of the server and return what to send back (maybe nothing).
 
         Raises:
-            AuthenticationError: The server does not hold the secret.
+            AuthenticationError: The server does not hold the secret, or says something else than that it lets in.
         """
         self._buffer += data
+        if self._proved:
+            self._enter()
+            return b""
         if len(self._buffer) < _NONCE + _PROOF:
             return b""
         server_nonce = self._buffer[:_NONCE]
         transcript = _transcript(self._role, self._endpoint, self._nonce, server_nonce)
         if not hmac.compare_digest(self._buffer[_NONCE : _NONCE + _PROOF], _proof(self._secret, b"server", transcript)):
             raise AuthenticationError("the peer does not hold the secret of this program")
-        self.leftover = self._buffer[_NONCE + _PROOF :]
-        self.server_pid = int.from_bytes(server_nonce[-_PID:], "big")
-        self.done = True
+        self._buffer = self._buffer[_NONCE + _PROOF :]
+        self.server = Identity.unpack(server_nonce[-_IDENTITY:])
+        self._proved = True
+        self._enter()
         return _proof(self._secret, b"client", transcript)
+
+    def _enter(self) -> None:
+        if self._buffer and not self._buffer.startswith(_LET_IN):
+            raise AuthenticationError("the peer does not speak this protocol (or another version of it)")
+        if self._buffer:
+            self.leftover = self._buffer[len(_LET_IN) :]
+            self.done = True
 
 
 class ServerHandshake:
     """The accepting side. Feed `receive_data`, write what it returns, until `done`."""
 
-    __slots__ = ("_buffer", "_role", "_secret", "_transcript", "done", "endpoint", "leftover")
+    __slots__ = (
+        "_buffer",
+        "_identity",
+        "_role",
+        "_secret",
+        "_transcript",
+        "client",
+        "done",
+        "endpoint",
+        "leftover",
+    )
 
-    def __init__(self, secret: bytes, role: int) -> None:
+    def __init__(self, secret: bytes, role: int, identity: Identity | None = None) -> None:
+        self._identity = identity
+        #: Who the client is, once it has proved itself.
+        self.client = NOBODY
         self._secret = secret
         self._role = role
         self._buffer = b""
@@ -132,6 +205,7 @@ class ServerHandshake:
                 raise AuthenticationError("the peer does not hold the secret of this program")
             self.leftover = self._buffer[_PROOF:]
             self.done = True
+            return _LET_IN
         return b""
 
     def _hello(self) -> bytes:
@@ -148,7 +222,8 @@ class ServerHandshake:
             raise AuthenticationError("the peer asks for another role, or speaks before it has proved itself")
         endpoint = buffer[_HEAD:size]
         nonce = buffer[len(MAGIC) + 1 : len(MAGIC) + 1 + _NONCE]
-        server_nonce = secrets.token_bytes(_NONCE - _PID) + os.getpid().to_bytes(_PID, "big")
+        server_nonce = _nonce(self._identity)
+        self.client = Identity.unpack(nonce[-_IDENTITY:])
         self._transcript = _transcript(role, endpoint, nonce, server_nonce)
         self._buffer = b""
         self.endpoint = endpoint.decode(errors="replace")

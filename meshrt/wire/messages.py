@@ -12,8 +12,9 @@ Data links (caller to actor, one link per pair; both directions in the order sen
 ``view`` is msgpack of ``[labels, offset, sizes, strides]``: one encoding serves all ranks, each finds its own point.
 ``lengths`` are those of the pickle and of its out-of-band buffers, see `meshrt.wire.codec`.
 
-With the flag `STORED` in its kind, the header of CALL, INIT or RESULT has one more element at its end: ``[loans,
-pids]`` says where the segments are that stand for some of the lengths, and whom they were lent to (`meshrt.store`).
+With the flag `STORED` in its kind, the header of CALL, INIT or RESULT has one more element at its end: for each store
+that has them ``[loans, pids or nil]``, which says where the segments are that stand for some of the lengths, and whom
+they were lent to (`meshrt.store`).
 
 Control links (root, agent, rank; and terminals to the root)::
 

@@ -1,0 +1,24 @@
+"""Whose a source file is: the runtime's, Python's, a library's, or the user's. By its name alone.
+
+This module imports nothing of meshrt.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+
+__all__ = ["INSTALLED", "RUNTIME_FILES", "STDLIB_FILES", "is_library_file"]
+
+#: Files below this directory are the runtime's, all others are somebody else's.
+RUNTIME_FILES = os.path.dirname(os.path.abspath(__file__)) + os.sep
+#: ... below this one Python's, apart from those that have one of the next ones in their path.
+STDLIB_FILES = os.path.join(os.path.dirname(os.__file__), "")
+#: What was installed has one of these in its path.
+INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+
+
+@lru_cache(maxsize=4096)
+def is_library_file(filename: str) -> bool:
+    """Whether ``filename`` came with Python or was installed: somebody else's code that the user's calls."""
+    return filename.startswith((STDLIB_FILES, "<frozen ")) or any(part in filename for part in INSTALLED)

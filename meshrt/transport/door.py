@@ -1,0 +1,78 @@
+"""A listening unix socket in a selector: who has dialled is let in.
+
+Where no descriptor is left for one, all wait in the backlog, and it is tried again a little later: the thread has other
+things to do meanwhile, and nothing spins.
+"""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import socket
+from collections.abc import Callable
+
+from meshrt.transport.link import same_user
+
+__all__ = ["Door"]
+
+#: Seconds until it is tried again.
+_PAUSE = 0.1
+
+
+class Door:
+    """One thread: that of the selector.
+
+    Args:
+        selector: Its keys' data are called with the events.
+        listener: It listens already. Closed with this.
+        who: Wants to be let in, for the log: "a caller".
+        enters: Given each socket, which does not block.
+        later: Calls a function after some seconds, on that thread.
+    """
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        listener: socket.socket,
+        who: str,
+        enters: Callable[[socket.socket], object],
+        later: Callable[[float, Callable[[], None]], object],
+    ) -> None:
+        self._selector = selector
+        self._listener = listener
+        self._who = who
+        self._enters = enters
+        self._later = later
+        self._told = self._closed = False
+
+    def open(self) -> None:
+        """Let in who waits, and who comes."""
+        if not self._closed:
+            self._listener.setblocking(False)
+            self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._closed = True
+        if self._listener in self._selector.get_map():
+            self._selector.unregister(self._listener)
+        self._listener.close()
+
+    def _accept(self, _events: int) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionError):
+            return  # nobody is there any more
+        except OSError as error:
+            if not self._told:
+                logging.getLogger("meshrt").error("%s cannot be let in, and waits: %s", self._who, error.strerror)
+            self._told = True
+            self._selector.unregister(self._listener)
+            self._later(_PAUSE, self.open)
+            return
+        self._told = False
+        if not same_user(sock):
+            sock.close()
+            return
+        sock.setblocking(False)
+        self._enters(sock)
