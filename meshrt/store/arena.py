@@ -9,10 +9,11 @@ A range of a chunk: ``free -> taken -> free``; and, apart from that, ``bare -> c
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import mmap
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from meshrt.errors import MeshError
@@ -29,9 +30,11 @@ _STEP = 2 << 20
 
 
 def memory_chunk(name: str, size: int) -> int:
-    """Return the descriptor of a chunk in memory. Nothing is left of it when the last descriptor is closed."""
-    descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
+    """Return the descriptor of a chunk in memory, of this size for ever. Nothing is left of it when nobody has it."""
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(descriptor, size)
+    # Whoever has it mapped would be ended by SIGBUS if it shrank. Sealed against writing it could not give memory back.
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return descriptor
 
 
@@ -157,21 +160,32 @@ class Arena:
         """Return how many bytes of memory the kernel has given."""
         return sum(chunk.committed.total for chunk in self.chunks.values())
 
-    def trim(self) -> int:
-        """Give free memory back, unless some was asked for since the last time. Returns how many bytes."""
+    def trim(self, most: int) -> int:
+        """Give free memory back, unless some was asked for since the last time. Returns how many bytes.
+
+        Args:
+            most: Not more than so many: each of them takes the kernel its time.
+        """
         busy, self._busy = self._busy, False
         if busy:
             return 0
         given = 0
-        for chunk in self.chunks.values():
-            for free in chunk.free:
-                for left, right in chunk.committed.within(*free):
-                    chunk.mapping.give_back(left, right)
-                    chunk.committed.remove(left, right)
-                    given += right - left
+        for chunk, left, right in self._idle():
+            end = min(right, left + most - given)
+            chunk.mapping.give_back(left, end)
+            chunk.committed.remove(left, end)
+            given += end - left
+            if given >= most:
+                break
         if given:
             self._grant(-given)
         return given
+
+    def _idle(self) -> Iterator[tuple[Chunk, int, int]]:
+        for chunk in self.chunks.values():
+            for free in chunk.free:
+                for left, right in chunk.committed.within(*free):
+                    yield chunk, left, right
 
     def close(self) -> None:
         """Let go of the chunks; what is seen of them stays mapped until it is not."""

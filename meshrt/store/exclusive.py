@@ -1,4 +1,8 @@
-"""A lock that a thread cannot take twice: who tries is told, instead of waiting for itself for ever."""
+"""A lock that a thread cannot take twice: who tries is told, instead of waiting for itself for ever.
+
+Ctrl-C is held back while the main thread has it: it would be raised between taking the lock and knowing that it is
+taken, or just before it is given back, and nobody could ever take it again. Who waits under it asks for it (`pause`).
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,12 @@ import threading
 from types import TracebackType
 
 from meshrt.errors import UsageError
+from meshrt.transport.interrupts import Shield, installed
 
 __all__ = ["Exclusive"]
+
+#: Seconds that Ctrl-C may wait where another thread has the lock.
+_PAUSE = 0.05
 
 
 class Exclusive:
@@ -17,11 +25,12 @@ class Exclusive:
         UsageError: This thread has the lock.
     """
 
-    __slots__ = ("_lock", "_owner")
+    __slots__ = ("_lock", "_owner", "_shield")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._owner = 0
+        self._shield: Shield | None = None
 
     def __enter__(self) -> None:
         if not self.acquire():
@@ -36,12 +45,33 @@ class Exclusive:
     def acquire(self, *, blocking: bool = True) -> bool:
         """Take it. Returns False if this thread has it, or, if it may not wait, another one."""
         own = threading.get_ident()
-        if self._owner == own or not self._lock.acquire(blocking=blocking):
+        if self._owner == own:
             return False
-        self._owner = own
+        shield = installed()
+        shield.close()
+        try:
+            taken = self._lock.acquire(blocking=False)
+            while blocking and not taken:
+                taken = self._lock.acquire(timeout=_PAUSE)
+                if not taken:
+                    shield.check()
+        except BaseException:
+            shield.open()
+            raise
+        if not taken:
+            shield.open()
+            return False
+        self._owner, self._shield = own, shield
         return True
+
+    def pause(self) -> None:
+        """Raise the KeyboardInterrupt that has come while this thread has the lock, and waits for something."""
+        if self._shield is not None:
+            self._shield.check()
 
     def release(self) -> None:
         """Give it back."""
-        self._owner = 0
+        shield, self._shield, self._owner = self._shield, None, 0
         self._lock.release()
+        if shield is not None:
+            shield.open()

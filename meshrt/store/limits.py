@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from meshrt.errors import UsageError
+from meshrt.store.cgroup import memory_groups
 
 __all__ = ["LIMIT", "SPILL", "free_in_group", "free_memory", "parse_limit", "spills", "store_limit"]
 
@@ -20,10 +21,6 @@ _UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 _TEXT = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*(%|[A-Za-z]*)\s*")
 #: More than any machine has.
 _MOST = 1 << 60
-_GROUP_FILES = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-)
 
 
 def parse_limit(text: str, total: int) -> int:
@@ -39,8 +36,7 @@ def parse_limit(text: str, total: int) -> int:
 
 def store_limit() -> int:
     """Return how many bytes the store of a host may commit."""
-    group = _of_group()
-    total = _meminfo("MemTotal") if group is None else min(group[0], _meminfo("MemTotal"))
+    total = min([_meminfo("MemTotal"), *(limit for limit, _ in _limits())])
     return parse_limit(os.environ.get(LIMIT) or _DEFAULT, total)
 
 
@@ -55,9 +51,12 @@ def free_memory() -> int:
 
 
 def free_in_group() -> list[int]:
-    """Return the bytes that the control group has left, where it has a limit."""
-    group = _of_group()
-    return [] if group is None else [group[0] - group[1]]
+    """Return the bytes that the control group of this process has left, and those above it, where they have a limit."""
+    return [limit - used for limit, used in _limits()]
+
+
+def _limits() -> list[tuple[int, int]]:
+    return [found for group in memory_groups() if (found := group.limit_and_use()) is not None]
 
 
 def _meminfo(name: str) -> int:
@@ -65,16 +64,3 @@ def _meminfo(name: str) -> int:
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) << 10
     return 1 << 62
-
-
-def _of_group() -> tuple[int, int] | None:
-    """Return limit and use of the control group, without what is only a cache of files; None: there is no limit."""
-    for limit_file, used_file in _GROUP_FILES:
-        try:
-            limit, used = Path(limit_file).read_text().strip(), int(Path(used_file).read_text())
-            stat = dict(line.split() for line in Path(used_file).with_name("memory.stat").read_text().splitlines())
-        except (OSError, ValueError):
-            continue
-        cache = int(stat.get("inactive_file", stat.get("total_inactive_file", 0)))
-        return None if limit == "max" else (int(limit), used - cache)
-    return None

@@ -13,12 +13,16 @@ import os
 import weakref
 from typing import Any
 
+from meshrt.transport.interrupts import called_by_python
 from meshrt.wire.codec import flat
 
 __all__ = ["Copies", "Mapping", "open_for_reading"]
 
 #: madvise(2): take the memory now and fail, instead of with SIGBUS when it is written. Since Linux 5.14.
 _MADV_POPULATE_WRITE = 23
+
+#: mmap(2), which Python's module names since 3.13.
+_MAP_NORESERVE = 0x4000
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -36,25 +40,47 @@ def open_for_reading(descriptor: int) -> int:
 class Mapping:
     """A file in the memory of this process, for as long as somebody refers to it. Keeps no descriptor.
 
+    Args:
+        descriptor: Of the file; it may be closed afterwards.
+        size: Bytes of it.
+        writable: What is written here, others see.
+        private: What is written here stays here, in pages of this process's own. The descriptor need not allow writing.
+        offset: Where in the file it begins; a multiple of the size of a page.
+    Attributes:
+        address: Where it begins.
+        size: Bytes.
     Raises:
         OSError: It cannot be mapped: the descriptor does not allow it, or no addresses are left.
     """
 
-    __slots__ = ("__weakref__", "_address", "size")
+    __slots__ = ("__weakref__", "_private", "address", "size")
 
-    def __init__(self, descriptor: int, size: int, *, writable: bool = False) -> None:
+    def __init__(
+        self, descriptor: int, size: int, *, writable: bool = False, private: bool = False, offset: int = 0
+    ) -> None:
         # Not `mmap.mmap`: it keeps a descriptor, and does not tell the address of what can only be read.
-        protection = mmap.PROT_READ | mmap.PROT_WRITE if writable else mmap.PROT_READ
-        address = _libc.mmap(None, size, protection, mmap.MAP_SHARED, descriptor, 0)
+        protection = mmap.PROT_READ | mmap.PROT_WRITE if writable or private else mmap.PROT_READ
+        # Nothing is set aside for private pages: few of them are ever written.
+        flags = mmap.MAP_PRIVATE | _MAP_NORESERVE if private else mmap.MAP_SHARED
+        address = _libc.mmap(None, size, protection, flags, descriptor, offset)
         if address == _FAILED:
             raise _error(f"{size} bytes of shared memory cannot be mapped")
-        self._address = address
+        self.address = address
+        self._private = private
         self.size = size
         weakref.finalize(self, _libc.munmap, address, size).atexit = False
 
     def window(self, start: int, size: int, keep: object) -> memoryview:
-        """Return bytes of it, to read, which keep ``keep`` (and this mapping) for as long as anybody sees them."""
-        return flat(memoryview(self._block(start, size, keep)).toreadonly())
+        """Return bytes of it, which keep ``keep`` (and this mapping) for as long as anybody sees them.
+
+        To read, unless it is private.
+        """
+        view = memoryview(self._block(start, size, keep))
+        return flat(view if self._private else view.toreadonly())
+
+    def has(self, address: int) -> bool:
+        """Whether an address is inside of it."""
+        return bool(self.address <= address < self.address + self.size)
 
     def write(self, start: int, data: memoryview | bytes) -> None:
         """Copy ``data`` into it."""
@@ -65,19 +91,19 @@ class Mapping:
         # The file first: when a disk is full, a fault finds that out too late.
         os.posix_fallocate(descriptor, start, end - start)
         if (
-            _libc.madvise(self._address + start, end - start, _MADV_POPULATE_WRITE)
+            _libc.madvise(self.address + start, end - start, _MADV_POPULATE_WRITE)
             and ctypes.get_errno() != errno.EINVAL
         ):
             raise _error(f"no memory for {end - start} bytes")
 
     def give_back(self, start: int, end: int) -> None:
         """Give the memory of a range back to the kernel. A file system without holes keeps it until the file goes."""
-        _libc.madvise(self._address + start, end - start, mmap.MADV_REMOVE)
+        _libc.madvise(self.address + start, end - start, mmap.MADV_REMOVE)
 
     def _block(self, start: int, size: int, keep: object) -> Any:
         if not 0 <= start <= start + size <= self.size:
             raise ValueError(f"{size} bytes at {start} are not inside a chunk of {self.size}")
-        block = (ctypes.c_char * size).from_address(self._address + start)
+        block = (ctypes.c_char * size).from_address(self.address + start)
         weakref.finalize(block, _let_go, self, keep).atexit = False
         return block
 
@@ -106,5 +132,6 @@ def _error(what: str) -> OSError:
     return OSError(number, f"{what}: {os.strerror(number)}")
 
 
+@called_by_python
 def _let_go(*_kept: object) -> None:
     """Nothing is to be done: what was kept is dropped with the arguments."""

@@ -12,10 +12,34 @@ the first byte of the message that they belong to::
       let_go   segments
       withdraw segments                          what was lent, and then not sent
       fetch    n, chunk
+      import   n, loan                           of another machine: have it here, for all of this host; then as take
+      send     n, loans, to                      processes of other machines are to hold these; ``to``: for each host
+                                                 machine, agent pid, pids
+      recall   segments, to                      what was sent there did not go out
     store -> process
-      ok / no  n, ...                            to chunk, grant, take, fetch; with fetch: the file, for reading
+      ok / no  n, ...                            to chunk, grant, take, fetch; with fetch: the file, for reading; with
+                                                 import: the loan of what is here now; with send: those hosts that are
+                                                 not lost (to), and for each where the segments are there (there)
+                                                 no: why; facts of a `StoreFull`; silent, of send: which agent has
+                                                 said nothing, and for how many seconds
+      wait     n                                 it is on its way
       freed    segments                          the owner may write there again
       dropped  chunk                             nobody needs it mapped any more: its owner has ended
+
+The store of a host and that of another machine's, over a connection that the one who asks has made::
+
+    store -> owner's store
+      pull     n, segment, size                  this host holds it from now on; its bytes are wanted
+      let_go   segments
+    owner's store -> store
+      ok / no  n, kind, site
+      piece    n, data                           in order; the next one when the connection takes it
+    owner's store -> store
+      offer    n, loan, pids                     fetch it; these hold it then
+      recall   segments, pids                    what they were given was not sent
+    store -> owner's store
+      ok / no  n, loan
+      wait     n                                 it is on its way
 
 A message with descriptors says how many (``fds``): where fewer come, there was none left to receive them.
 
@@ -26,14 +50,16 @@ that was lost may be made anew.
 from __future__ import annotations
 
 import array
+import os
 import socket
 from collections import deque
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from meshrt.wire.frames import control_decoder
 from meshrt.wire.messages import control_frame, unpack_control
 
-__all__ = ["DescriptorStream", "store_path"]
+__all__ = ["DescriptorStream", "Host", "store_path"]
 
 #: Descriptors that one read may bring.
 _DESCRIPTORS = 16
@@ -45,6 +71,14 @@ def store_path(directory: str, agent_pid: int) -> str:
     return f"{directory}/store.{agent_pid}"
 
 
+class Host(NamedTuple):
+    """Receivers on another machine that share a store."""
+
+    machine: int
+    agent_pid: int
+    pids: list[int]
+
+
 class DescriptorStream:
     """A stream of control messages with descriptors. One thread at a time.
 
@@ -54,16 +88,29 @@ class DescriptorStream:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self._decoder = control_decoder()
-        #: What is queued, and the descriptors that go with it.
+        #: What is queued, and the descriptors that go with it, which are closed then.
         self.unsent: deque[tuple[memoryview, list[int]]] = deque()
         #: Descriptors that have come, in the order of their messages.
         self.descriptors: deque[int] = deque()
 
-    def queue(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
-        """Add a message to what `flush` sends."""
+    def queue(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+        """Add a message to what `flush` sends.
+
+        Args:
+            descriptors: They go with it. Duplicates are queued: whoever has them may close them meanwhile.
+        Raises:
+            OSError: There are none left for that; nothing is queued.
+        """
         if descriptors:
             message = {**message, "fds": len(descriptors)}
-        self.unsent.append((memoryview(control_frame(message)), descriptors or []))
+        data = memoryview(control_frame(message))
+        own: list[int] = []
+        try:
+            own.extend(os.dup(descriptor) for descriptor in descriptors)  # as far as there are some, if one fails
+        except OSError:
+            _close(own)
+            raise
+        self.unsent.append((data, own))
 
     def flush(self) -> bool:
         """Send what is queued, as far as the socket takes it. Returns whether nothing is left."""
@@ -78,6 +125,7 @@ class DescriptorStream:
                 self.unsent.popleft()
             else:
                 self.unsent[0] = (data[sent:], [])
+            _close(descriptors)
         return True
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
@@ -105,3 +153,16 @@ class DescriptorStream:
         if data is None:
             return []
         return self.feed(data) if data else None
+
+    def close(self) -> None:
+        """Close the socket, and the descriptors that have not gone out, or have come and belong to no message yet."""
+        self.sock.close()
+        _close(self.descriptors)
+        self.descriptors.clear()
+        while self.unsent:
+            _close(self.unsent.popleft()[1])
+
+
+def _close(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from meshrt.errors import RUNTIME_FILES, ArgumentNotSerializable
+from meshrt.errors import ArgumentNotSerializable
+from meshrt.files import RUNTIME_FILES, is_library_file
 from meshrt.transport.process import current_runtime
 from meshrt.wire.codec import EncodeError
 
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["call_site", "put"]
 
 T = TypeVar("T")
+
+#: Commands that were installed, and do no more than call what they stand for.
+_COMMANDS = os.path.join(sys.prefix, "bin", "")
 
 
 def put(value: T, *, lazy: bool = False, spill: bool | None = None) -> ObjectRef[T]:
@@ -31,6 +36,7 @@ def put(value: T, *, lazy: bool = False, spill: bool | None = None) -> ObjectRef
     Raises:
         ArgumentNotSerializable: It cannot be pickled.
         StoreFull: There is no room for it (and it may not spill).
+        StoreTimeout: The agent of the host does not answer.
         OSError: There is no descriptor left for it, or no place on the disk.
         UsageError: No program runs in this process yet: make a mesh with `proc_mesh` first.
     """
@@ -42,8 +48,15 @@ def put(value: T, *, lazy: bool = False, spill: bool | None = None) -> ObjectRef
 
 
 def call_site() -> str:
-    """Return ``file:line`` of the innermost frame that is not the runtime's."""
+    """Return ``file:line`` of the user's innermost frame; of the innermost one of a library if no user's called it."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(RUNTIME_FILES):
         frame = frame.f_back
-    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    found = frame
+    # Not beyond whoever in the runtime has called this code: what is there has nothing to do with it.
+    while frame is not None and not (file := frame.f_code.co_filename).startswith(RUNTIME_FILES):
+        if not is_library_file(file) and not file.startswith(_COMMANDS):
+            found = frame
+            break
+        frame = frame.f_back
+    return "" if found is None else f"{found.f_code.co_filename}:{found.f_lineno}"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from meshrt.errors import UsageError
-from meshrt.store.lease import Lease, of_this_message
+from meshrt.store.lease import Lease, Reading, of_this_message
 from meshrt.wire import codec
 
 __all__ = ["ObjectRef", "mentions", "references_exist"]
@@ -62,13 +62,23 @@ class ObjectRef(Generic[T]):
         """Return its size in the store, bytes."""
         return self._lease.loan.size
 
+    @property
+    def segment(self) -> int:
+        """Return the number by which the stores know it."""
+        return self._lease.loan.segment
+
+    def pieces(self) -> Iterator[tuple[int, int]]:
+        """Go through what the object consists of in its segment, its pickle and each of its buffers: start and size."""
+        yield from self._lengths
+
     def get(self) -> T:
         """Return the object; large arrays in it are views of the store, to read. Any thread.
 
         Raises:
             ReferenceLost: The host agent that kept it has ended.
         """
-        views = [self._lease.window(start, size) for start, size in self._lengths]
+        reading = Reading(self._lease)
+        views = [reading.window(start, size) for start, size in self._lengths]
         value: T = codec.unpickled(views[0], views[1:])
         return value
 

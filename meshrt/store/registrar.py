@@ -6,54 +6,75 @@ what they say is queued, and sent by whoever has the connection.
 
 from __future__ import annotations
 
-import itertools
 import os
 import select
-import socket
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from meshrt.errors import MeshError, ProtocolError, ReferenceLost, StoreFull
+from meshrt.errors import MeshError, ReferenceLost, StoreFull, StoreTimeout
+from meshrt.store.chunks import Chunks
+from meshrt.store.dialling import dial, wait_for
 from meshrt.store.exclusive import Exclusive
-from meshrt.store.mapping import Copies, Mapping
 from meshrt.store.protocol import DescriptorStream, store_path
-from meshrt.transport.link import same_user
-from meshrt.wire.handshake import ROLE_STORE, ClientHandshake
+from meshrt.store.questions import Questions
+from meshrt.store.silence import Silence
+from meshrt.store.unsaid import Unsaid
+from meshrt.transport.interrupts import Shield, installed
+from meshrt.transport.kernel import is_stopped
+from meshrt.wire.handshake import Identity
 from meshrt.wire.messages import refused
 
 __all__ = ["Registrar"]
 
 #: Seconds that an agent may take for an answer.
 _PATIENCE = 10.0
+#: ... for its connection, if it has not answered the last one who wanted that.
+_AGAIN = 1.0
+#: Seconds that Ctrl-C may wait for one.
+_PAUSE = 0.1
 #: ... and where nobody may wait.
 _SHORT = 0.1
 
 
 class Registrar:
-    """Raises OSError, ProtocolError or ReferenceLost where the store cannot be reached.
+    """Raises OSError, ProtocolError or ReferenceLost where the store cannot be reached, StoreTimeout where it is mute.
+
+    When one has waited for it in vain, the next ones are told at once, until it says something, or has read all that it
+    was told and owes no answer; or after a second, where there is no connection yet.
 
     Args:
         directory: The runtime directory of the program.
         secret: What both sides prove.
         agent_pid: Whose store it is.
+        machine: The number of the machine that both are on.
+        host_of: Returns the host of an agent; "" if that is not known here.
     """
 
-    def __init__(self, directory: str, secret: bytes, agent_pid: int) -> None:
+    def __init__(
+        self,
+        directory: str,
+        secret: bytes,
+        agent_pid: int,
+        machine: int = 0,
+        host_of: Callable[[int], str] = lambda _agent_pid: "",
+    ) -> None:
+        self.machine = machine
         self.agent_pid = agent_pid
         self.lost = False
         self._path = store_path(directory, agent_pid)
         self._secret = secret
+        self._host_of = host_of
+        self._silence = Silence()
         #: Segments of this process whose memory may be written again, as far as was heard.
         self.freed: deque[int] = deque()
         self._stream: DescriptorStream | None = None
         self._lock = Exclusive()
-        self._numbers = itertools.count(1)
-        #: What finalizers have to say: an operation, and a segment.
-        self._left: deque[tuple[str, int]] = deque()
-        self._answers: deque[dict[str, Any]] = deque()
-        self._maps: dict[int, Mapping | Copies] = {}
+        self._questions = Questions()
+        self._unsaid = Unsaid()
+        #: Of other processes, as they are mapped here.
+        self.chunks = Chunks(self.ask)
 
     # -- speaking
 
@@ -61,6 +82,8 @@ class Registrar:
         """Say something that is not answered."""
         with self._lock:
             stream = self._connected()
+            if self._is_silent(stream) and stream.unsent:
+                raise self._says_nothing(self._silence.since)  # this would only lie there
             stream.queue(message)
             self._send(stream)
         self.settle()
@@ -71,60 +94,103 @@ class Registrar:
         Args:
             send: Descriptors that go with the question.
         """
-        with self._lock:
-            stream = self._connected()
-            number = next(self._numbers)
-            stream.queue({"t": operation, "n": number, **body}, list(send))
-            deadline = time.monotonic() + _PATIENCE
-            self._send(stream)
-            while (answer := self._answer_to(number)) is None:
-                self._receive(stream, max(0.001, deadline - time.monotonic()))
-        self.settle()
+        shield = installed()
+        shield.close()  # what is asked is answered or given up, whenever Ctrl-C comes
+        try:
+            answer = self._ask(operation, send, body, shield)
+        except BaseException:
+            shield.open()
+            raise
+        try:
+            shield.open()
+        except BaseException:
+            self._undo(answer)
+            raise
         if answer["t"] == "no":
+            if "silent" in answer:
+                agent_pid, seconds = answer["silent"]
+                raise self._timeout(agent_pid, seconds)
             raise StoreFull(*answer["facts"]) if "facts" in answer else refused(answer)
         return answer, answer["descriptors"]
 
-    def _answer_to(self, number: int) -> dict[str, Any] | None:
-        """Return the answer to a question; what was asked before, by somebody who was interrupted, is undone."""
-        while self._answers:
-            answer = self._answers.popleft()
-            if answer["n"] == number:
-                return answer
-            for descriptor in answer["descriptors"]:
-                os.close(descriptor)
-            if self._stream is not None and answer.get("granted"):
-                self._stream.queue({"t": "grant", "n": 0, "size": -answer["granted"]})
-            if "taken" in answer:
-                self._left.append(("let_go", answer["taken"]))
-        return None
+    def _ask(self, operation: str, send: Sequence[int], body: dict[str, Any], shield: Shield) -> dict[str, Any]:
+        """Other threads may speak while this one waits: some answers take as long as the stores of other hosts do."""
+        with self._lock:
+            stream = self._connected()
+            if self._is_silent(stream):
+                raise self._says_nothing(self._silence.since)
+            question = self._questions.ask(stream.sock)
+            try:
+                stream.queue({"t": operation, "n": question.number, **body}, send)
+            except BaseException:
+                self._questions.unasked(question)
+                raise
+            try:
+                self._send(stream)
+            except BaseException:
+                self._questions.close(question)
+                raise
+        try:
+            while (answer := question.take()) is None:
+                if self._unsaid:
+                    self.settle()  # who had to say this has found the lock taken
+                silent = not question.wait(min(_PAUSE, question.heard + _PATIENCE - time.monotonic()))
+                shield.check()
+                with self._lock:
+                    self._receive(stream)
+                    if silent and question.heard + _PATIENCE <= time.monotonic():
+                        raise self._says_nothing(question.heard)
+        finally:
+            late = self._questions.close(question)
+            if late is not None:
+                self._undo(late)
+            self.settle()
+        return answer
+
+    def _undo(self, answer: dict[str, Any]) -> None:
+        """Nobody waits for an answer any more. Waits for nothing."""
+        self._unsaid.undo(answer)
+        self.settle()
 
     def let_go(self, segment: int) -> None:
         """This process holds a segment once less. Any thread, at any time: a finalizer may call it."""
-        self._left.append(("let_go", segment))
+        self._unsaid.let_go(segment)
         self.settle()
 
     def withdraw(self, segment: int) -> None:
         """What this process has lent was not sent. Waits for nothing."""
-        self._left.append(("withdraw", segment))
+        self._unsaid.withdraw(segment)
+        self.settle()
+
+    def recall(self, segments: Sequence[int], to: Sequence[Any]) -> None:
+        """What was brought to other hosts was not sent (`meshrt.store.deliveries`). Waits for nothing."""
+        self._unsaid.recall(segments, to)
+        self.settle()
+
+    def give_back(self, size: int) -> None:
+        """This process has so many bytes of memory less. Waits for nothing."""
+        self._unsaid.give_back(size)
         self.settle()
 
     def settle(self) -> None:
-        """Send what finalizers have left, and hear what the store has to say; waits for nothing."""
+        """Send what was left to be said, and hear what the store has to say; waits for nothing."""
         while not self.lost and self._stream is not None and self._lock.acquire(blocking=False):
             try:
-                self._send_left(self._stream)
-                self._receive(self._stream, 0.0)
+                self._unsaid.move_to(self._stream)
+                self._stream.flush()
+                self._receive(self._stream)
             except (OSError, MeshError):
                 self._lose()
             finally:
                 self._lock.release()
-            if not self._left:
+            if not self._unsaid:
                 return
 
     @property
     def has_work(self) -> bool:
         """Whether it has to be listened to, or told something."""
-        return bool(self._left or self._maps) and not self.lost
+        unsent = self._stream is not None and self._stream.unsent
+        return bool(self._unsaid or self.chunks or unsent) and not self.lost
 
     def connect(self) -> None:
         """Connect, if that has not been done."""
@@ -134,131 +200,117 @@ class Registrar:
 
     def tend(self) -> None:
         """Send and hear what there is, on a thread that must not be blocked: what takes longer is left for later."""
-        if self._stream is None and self._left and not self.lost and self._lock.acquire(blocking=False):
+        if self._stream is None and self._unsaid and not self.lost and self._lock.acquire(blocking=False):
             try:
-                self._stream = self._dial(_SHORT)
-            except OSError:
-                pass  # no descriptor is left, or the agent is busy: another time
+                self._connect(_SHORT)
+            except (OSError, MeshError):
+                pass  # no descriptor is left, or it is busy, or lets nobody in: another time, and who asks is told
             finally:
                 self._lock.release()
         self.settle()
-
-    # -- chunks
-
-    def mapping(self, chunk: int) -> Mapping | Copies:
-        """Return a chunk of somebody else as it is mapped here.
-
-        Raises:
-            ReferenceLost: It is not there any more.
-        """
-        found = self._maps.get(chunk)
-        if found is not None:
-            return found
-        try:
-            answer, descriptors = self.ask("fetch", chunk=chunk)
-        except MeshError as error:
-            raise ReferenceLost(f"shared memory cannot be had from its host: {error}") from error
-        if not descriptors:
-            raise OSError("no file descriptor is left for shared memory (see ulimit -n)")
-        try:
-            mapping: Mapping | Copies = Mapping(descriptors[0], answer["size"])
-            os.close(descriptors[0])
-        except OSError:
-            mapping = Copies(descriptors[0])  # no addresses are left (ulimit -v)
-        return self._maps.setdefault(chunk, mapping)
 
     # -- inside
 
     def _connected(self) -> DescriptorStream:
         if self.lost:
-            raise ReferenceLost("the host agent that keeps the shared memory has ended")
-        if self._stream is None:
-            self._stream = self._dial()
-        self._send_left(self._stream)
-        return self._stream
-
-    def _dial(self, patience: float = _PATIENCE) -> DescriptorStream:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            sock.settimeout(patience)
-            sock.connect(self._path)
-            if not same_user(sock):
-                raise ProtocolError(f"{self._path} is served by another user")
-            handshake = ClientHandshake(self._secret, ROLE_STORE, "store")
-            sock.sendall(handshake.hello())
-            while not handshake.done:
-                data = sock.recv(256)
-                if not data:
-                    raise ReferenceLost("the store of this host has refused this process")
-                sock.sendall(handshake.receive_data(data))
-            stream = DescriptorStream(sock)
-            self._take(stream.feed(handshake.leftover))
-            sock.setblocking(False)
-        except (FileNotFoundError, ConnectionRefusedError):
-            sock.close()
-            self.lost = True
-            raise ReferenceLost("the host agent that keeps the shared memory has ended") from None
-        except BaseException:
-            sock.close()
-            raise
+            raise self._ended()
+        stream = self._stream
+        if stream is None:
+            begun = time.monotonic()
+            try:
+                stream = self._connect(_AGAIN if self._silence.since else _PATIENCE)
+            except TimeoutError:
+                raise self._says_nothing(self._silence.since or begun) from None
+        self._unsaid.move_to(stream)
         return stream
 
-    def _send_left(self, stream: DescriptorStream) -> None:
-        found: dict[str, list[int]] = {}
-        while self._left:
-            operation, segment = self._left.popleft()
-            found.setdefault(operation, []).append(segment)
-        for operation, segments in found.items():
-            stream.queue({"t": operation, "segments": segments})
-        if found:
-            self._send(stream)
+    def _ended(self) -> ReferenceLost:
+        return ReferenceLost("the host agent that keeps the shared memory has ended")
+
+    def _is_silent(self, stream: DescriptorStream) -> bool:
+        """Whether it has been waited for in vain, and says nothing still. Waits for nothing."""
+        if self._silence.since:
+            self._receive(stream)
+        if self._silence.since and self._flush(stream) and not self._questions.owed:
+            self._silence.forget()  # it has read what it was told in vain, and owes nobody a word
+        return bool(self._silence.since)
+
+    def _says_nothing(self, since: float) -> StoreTimeout:
+        """It was waited for since then (monotonic). Whoever calls this has the lock."""
+        self._silence.in_vain(since)
+        return self._timeout(self.agent_pid, time.monotonic() - since)
+
+    def _timeout(self, agent_pid: int, seconds: float) -> StoreTimeout:
+        since, stopped = time.time_ns() - round(seconds * 1e9), is_stopped(agent_pid)
+        return StoreTimeout(self._host_of(agent_pid), agent_pid, seconds, since=since, stopped=stopped)
+
+    def _connect(self, patience: float) -> DescriptorStream:
+        own = Identity(self.machine, self.agent_pid, os.getpid())
+        try:
+            self._stream, messages = dial(self._path, self._secret, own, patience, self._lock.pause)
+        except (FileNotFoundError, ConnectionRefusedError):
+            self._lose()
+            raise self._ended() from None
+        self._silence.heard()
+        self._take(messages)
+        return self._stream
 
     def _send(self, stream: DescriptorStream) -> None:
-        deadline = time.monotonic() + _PATIENCE
+        begun = self._silence.since or time.monotonic()
+        while not self._flush(stream):
+            try:
+                wait_for(stream.sock, select.POLLOUT, begun + _PATIENCE, self._lock.pause)
+            except TimeoutError:
+                raise self._says_nothing(begun) from None  # it is not lost: the queue goes out when it reads again
+
+    def _flush(self, stream: DescriptorStream) -> bool:
         try:
-            while not stream.flush():
-                self._wait(stream, select.POLLOUT, deadline - time.monotonic())
+            return stream.flush()
         except OSError:
             self._lose()
             raise
 
-    def _receive(self, stream: DescriptorStream, seconds: float) -> None:
-        """Read what there is; wait for it, if ``seconds`` says so."""
+    def _receive(self, stream: DescriptorStream) -> None:
+        """Read what there is."""
+        if self.lost:
+            raise self._ended()
         messages = stream.read()
-        if not messages and messages is not None and seconds:
-            self._wait(stream, select.POLLIN, seconds)
-            messages = stream.read()
         if messages is None:
             self._lose()
-            raise ReferenceLost("the host agent that keeps the shared memory has ended")
+            raise self._ended()
+        if messages:
+            self._silence.heard()
         self._take(messages)
-
-    def _wait(self, stream: DescriptorStream, events: int, seconds: float) -> None:
-        poll = select.poll()
-        poll.register(stream.sock, events)
-        if not poll.poll(max(0.0, seconds) * 1000):
-            # What comes later would be taken for the answer to something else.
-            self._lose()
-            raise ReferenceLost(f"the host agent that keeps the shared memory has said nothing for {_PATIENCE:g} s")
 
     def _take(self, messages: list[dict[str, Any]]) -> None:
         for message in messages:
             if message["t"] == "freed":
                 self.freed += message["segments"]
             elif message["t"] == "dropped":
-                self._maps.pop(message["chunk"], None)
-            else:
-                self._answers.append(message)
+                self.chunks.dropped(message["chunk"])
+            elif message["t"] == "wait":
+                self._questions.heard(message["n"])
+            elif not self._questions.answer(message):
+                self._undo(message)  # whoever has asked was interrupted
 
     def _lose(self) -> None:
+        """Whoever calls this has the lock."""
         self.lost = True
+        self._silence.forget()  # it is not mute, it has ended
         if self._stream is not None:
-            self._stream.sock.close()
+            self._stream.close()
 
     def close(self) -> None:
         """The end of this process's part in the program, or a forked child, which holds nothing."""
         self.lost = True
-        self._maps.clear()
-        stream, self._stream = self._stream, None
-        if stream is not None:
-            stream.sock.close()
+        self.chunks.clear()
+        if self._stream is None:
+            return
+        if not self._lock.acquire(blocking=False):
+            self._stream.sock.close()  # the thread that is at it finds that out, and closes the rest
+            return
+        try:
+            self._stream.close()
+            self._stream = None
+        finally:
+            self._lock.release()

@@ -5,6 +5,8 @@ holders are processes, each with a count:
 
 * whoever writes it lends it to the receivers before it sends them the message, and lets go of it itself: a receiver
   holds it from then on, whether it has read the message or not;
+* a receiver on another machine has its host's store fetch it: that host is one holder here, under a number of its own
+  that is negative, and its connection is all that is known of it;
 * a receiver that passes a reference on gives it to the next receivers in the same way, before it lets go.
 
 Messages of different processes are not ordered: a receiver may let go before it is known here to hold. So counts may be
@@ -33,10 +35,12 @@ class Segment:
     id: int
     owner: int = 0
     chunk: int = 0
+    #: Where in the chunk.
+    start: int = 0
     size: int = 0
     #: "put", "argument" or "result".
     kind: str = ""
-    #: Where in user code, ``file:line``; "" where that is not known.
+    #: Where in user code, ``file:line``, of a result with the endpoint; "" where that is not known.
     site: str = ""
     since: int = 0
     lent: bool = False
@@ -73,13 +77,15 @@ class Registry:
         self._segments: dict[int, Segment] = {}
         self._chunks: dict[int, _Chunk] = {}
         self._granted: dict[int, int] = {}
+        #: Bytes of what was fetched from other machines.
+        self.imported = 0
 
     # -- memory
 
     @property
     def committed(self) -> int:
-        """Return how many bytes the owners have."""
-        return sum(self._granted.values())
+        """Return how many bytes the owners have, and what was fetched takes."""
+        return sum(self._granted.values()) + self.imported
 
     def grant(self, owner: int, size: int, room: int) -> None:
         """Allow an owner ``size`` bytes more (or fewer, if negative). ``room``: what the host has left, bytes.
@@ -87,15 +93,28 @@ class Registry:
         Raises:
             StoreFull: Beyond the limit, or beyond what the host has.
         """
+        self._check(size, room)
+        self._granted[owner] = self._granted.get(owner, 0) + size
+
+    def _check(self, size: int, room: int) -> None:
         if size > 0 and self.committed + size > self.limit:
             raise StoreFull(size, self.limit, self.committed, "the limit of the store (MESHRT_STORE_LIMIT)")
         if size > 0 and size > room:
             raise StoreFull(size, room, self.committed, "the memory that is free on this host")
-        self._granted[owner] = self._granted.get(owner, 0) + size
 
-    def add_chunk(self, owner: int, chunk: int, size: int, handle: Any) -> None:
-        """An owner has a chunk."""
-        self._chunks[chunk] = _Chunk(owner, size, handle)
+    def grant_import(self, size: int, room: int) -> None:
+        """Make room for what is fetched from another machine; as `grant`."""
+        self._check(size, room)
+        self.imported += size
+
+    def add_chunk(self, owner: int, chunk: int, size: int, handle: Any, *, orphan: bool = False) -> None:
+        """An owner has a chunk. ``orphan``: nobody writes there again, so it goes when nobody holds any of it."""
+        self._chunks[chunk] = _Chunk(owner, size, handle, orphan=orphan)
+
+    def segment(self, number: int) -> Segment | None:
+        """Return a segment that was lent and is held."""
+        found = self._segments.get(number)
+        return found if found is not None and found.lent else None
 
     def chunk(self, chunk: int) -> tuple[int, Any] | None:
         """Return size and handle of a chunk."""
@@ -196,8 +215,7 @@ class Registry:
             self._drop(chunk.handle)
         # What it had beside that cannot be given back before the chunk is: it counts no more, as nobody can use it.
         left = sum(each.size for each in self._segments.values() if each.owner == chunk.owner and not each.disk)
-        self._granted.pop(chunk.owner, None)
-        if left:
+        if self._granted.pop(chunk.owner, None) is not None and left:
             self._granted[chunk.owner] = left
 
     def processes(self) -> set[int]:

@@ -6,32 +6,34 @@ Nothing here waits for a process.
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import os
 import selectors
-import socket
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from meshrt.errors import MeshError, ProtocolError
+from meshrt.errors import MeshError, StoreFull
+from meshrt.store.deliveries import Deliveries
+from meshrt.store.hostlinks import HostLinks
+from meshrt.store.imports import Imports
+from meshrt.store.lease import Loan
 from meshrt.store.limits import free_memory
-from meshrt.store.protocol import DescriptorStream, store_path
+from meshrt.store.machine import machine_of
+from meshrt.store.peers import Peer, Peers
+from meshrt.store.protocol import Host, store_path
 from meshrt.store.registry import Registry, Segment
-from meshrt.transport.link import peer_of, same_user
-from meshrt.transport.refusals import Refusals
-from meshrt.wire.handshake import HANDSHAKE_SECONDS, ROLE_STORE, UNPROVED_MAX, ServerHandshake
+from meshrt.wire.handshake import Identity
 from meshrt.wire.messages import why_of
 
 __all__ = ["StoreServer"]
 
-_log = logging.getLogger("meshrt")
 #: Memory that is left to the rest of the host, bytes.
 _SPARE = 64 << 20
 #: The kernel has none beyond.
 _PID_MAX = 1 << 22
+_NO_DESCRIPTOR = "the host agent has no file descriptor left (see ulimit -n)"
+#: Bytes; no machine has as many.
+_LARGEST = 1 << 60
 
 
 @dataclass(eq=False)
@@ -41,14 +43,8 @@ class _File:
     chunk: int
     descriptor: int
     readers: set[int] = field(default_factory=set)
-
-
-@dataclass(eq=False)
-class _Peer:
-    stream: DescriptorStream
-    pid: int
-    handshake: ServerHandshake | None
-    deadline: float
+    #: The segment that it is, if it was fetched from another machine, and what memory was granted for it.
+    imported: tuple[int, int] | None = None
 
 
 class StoreServer:
@@ -57,6 +53,7 @@ class StoreServer:
     Args:
         selector: Its keys' data are called with the events.
         directory: The runtime directory of the program.
+        run_directory: Where goes what is fetched and has no room in memory.
         secret: What processes prove.
         limit: Bytes that all processes may have written together.
         later: Calls a function after so many seconds, not before all that is ready now was looked at.
@@ -66,20 +63,20 @@ class StoreServer:
         self,
         selector: selectors.BaseSelector,
         directory: str,
+        run_directory: str,
         secret: bytes,
         limit: int,
         later: Callable[[float, Callable[[], None]], None],
     ) -> None:
-        self._selector = selector
-        self._secret = secret
-        self._path = store_path(directory, os.getpid())
-        self._peers: dict[int, list[_Peer]] = {}
-        self._unproved: list[_Peer] = []
+        own = Identity(machine_of(os.getpid()), os.getpid(), os.getpid())
         self._later = later
-        self._listening = False
-        self._refusals = Refusals()
         self.registry = Registry(limit, self._freed, self._drop)
-        self._handlers: dict[str, Callable[[_Peer, dict[str, Any]], None]] = {
+        self._links = HostLinks(selector, directory, secret, own)
+        self.imports = Imports(
+            self._links, run_directory, own, self.registry, self._arrived, lambda: free_memory() - _SPARE
+        )
+        self._deliveries = Deliveries(self._links)
+        self._handlers: dict[str, Callable[[Peer, dict[str, Any]], None]] = {
             "chunk": self._on_chunk,
             "grant": self._on_grant,
             "lend": self._on_lend,
@@ -88,20 +85,29 @@ class StoreServer:
             "let_go": self._on_let_go,
             "withdraw": self._on_withdraw,
             "fetch": self._on_fetch,
+            "import": self._on_import,
+            "send": self._on_send,
+            "recall": self._on_recall,
         }
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(self._path)
-        self._listener.listen(4096)
-        self._listener.setblocking(False)
-        self._listen()
+        #: What the store of another machine may say.
+        self._from_hosts: dict[str, Callable[[Peer, dict[str, Any]], None]] = {
+            "pull": self._on_pull,
+            "let_go": self._on_let_go,
+            "offer": self._on_offer,
+            "recall": self._on_recalled,
+        }
+        path = store_path(directory, os.getpid())
+        self._peers = Peers(selector, path, secret, own, self._heard, self.registry.ended, later)
 
     def tick(self) -> None:
-        """Look for processes that have ended, and for peers that prove nothing."""
-        self._listen()
-        now = time.monotonic()
-        for peer in [peer for peer in self._unproved if peer.deadline <= now]:
-            self._close(peer)
-        for pid in self.registry.processes() - self._peers.keys():
+        """Look for processes that have ended, and for peers that prove or say nothing."""
+        self._peers.tick()
+        self.imports.tick()
+        self._deliveries.tick()
+        for pid in self.registry.processes() - self._peers.pids():
+            if pid < 0:
+                self.registry.ended(pid)
+                continue
             try:
                 os.kill(pid, 0)
             except ProcessLookupError:
@@ -109,188 +115,178 @@ class StoreServer:
             except PermissionError:
                 pass  # it lives
 
-    def _listen(self) -> None:
-        if not self._listening:
-            self._listening = True
-            self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+    @property
+    def sent(self) -> int:
+        """Return how many bytes other machines were sent."""
+        return self._peers.sent
 
     def close(self) -> None:
         """Listen no more, and let go of the files."""
+        self._links.close()
         for file in self.registry.handles():
             os.close(file.descriptor)
-        if self._listening:
-            self._selector.unregister(self._listener)
-        self._listener.close()
-        with contextlib.suppress(OSError):
-            os.unlink(self._path)
+        self._peers.close()
 
-    # -- connections
+    def _heard(self, peer: Peer, message: dict[str, Any]) -> None:
+        handlers = self._handlers if peer.pid > 0 else self._from_hosts
+        handlers[message["t"]](peer, message)
 
-    def _accept(self, _events: int) -> None:
-        try:
-            sock, _ = self._listener.accept()
-        except (BlockingIOError, ConnectionError):
-            return
-        except OSError as error:
-            # No descriptor is left: who wants to be let in waits, and nobody spins over it.
-            _log.error("a process cannot be let into the store: %s", error.strerror)
-            self._selector.unregister(self._listener)
-            self._listening = False
-            return
-        if not same_user(sock):
-            sock.close()
-            return
-        if len(self._unproved) >= UNPROVED_MAX:
-            self._close(self._unproved[0])
-        sock.setblocking(False)
-        handshake = ServerHandshake(self._secret, ROLE_STORE)
-        peer = _Peer(DescriptorStream(sock), peer_of(sock)[0], handshake, time.monotonic() + HANDSHAKE_SECONDS)
-        self._unproved.append(peer)
-        self._selector.register(sock, selectors.EVENT_READ, lambda events: self._on_event(peer, events))
-
-    def _on_event(self, peer: _Peer, events: int) -> None:
-        if peer not in self._unproved and peer not in self._peers.get(peer.pid, ()):
-            return  # closed since it was found ready
-        try:
-            if events & selectors.EVENT_WRITE:
-                self._flush(peer)
-            messages = self._prove(peer, peer.handshake) if peer.handshake is not None else peer.stream.read()
-            if messages is None:
-                self._close(peer)
-                return
-            for message in messages:
-                self._handlers[message["t"]](peer, message)
-            if peer.stream.unsent:
-                self._flush(peer)
-        except OSError:
-            self._close(peer)
-        except (ProtocolError, KeyError, TypeError, ValueError, IndexError) as error:
-            self._refusals.note(f"process {peer.pid}, at the store,", error)
-            self._close(peer)
-
-    def _prove(self, peer: _Peer, handshake: ServerHandshake) -> list[dict[str, Any]] | None:
-        data = peer.stream.receive()
-        if not data:
-            return [] if data is None else None
-        answer = handshake.receive_data(data)
-        if answer:
-            peer.stream.sock.send(answer)
-        if not handshake.done:
-            return []
-        peer.handshake = None
-        self._unproved.remove(peer)
-        self._peers.setdefault(peer.pid, []).append(peer)
-        return peer.stream.feed(handshake.leftover)
-
-    def _flush(self, peer: _Peer) -> None:
-        events = selectors.EVENT_READ if peer.stream.flush() else selectors.EVENT_READ | selectors.EVENT_WRITE
-        key = self._selector.get_key(peer.stream.sock)
-        if key.events != events:
-            self._selector.modify(peer.stream.sock, events, key.data)
-
-    def _close(self, peer: _Peer) -> None:
-        others = self._peers.get(peer.pid, [])
-        if peer in self._unproved:
-            self._unproved.remove(peer)
-        elif peer in others:
-            others.remove(peer)
-            if not others:
-                del self._peers[peer.pid]
-        else:
-            return
-        self._selector.unregister(peer.stream.sock)
-        peer.stream.sock.close()
-        for descriptor in peer.stream.descriptors:
-            os.close(descriptor)
-
-    # -- messages
-
-    def _on_chunk(self, peer: _Peer, message: dict[str, Any]) -> None:
+    def _on_chunk(self, peer: Peer, message: dict[str, Any]) -> None:
         if not message["descriptors"]:
-            why = "the host agent has no file descriptor left (see ulimit -n)"
-            peer.stream.queue({"t": "no", "n": message["n"], "why": why})
+            peer.stream.queue({"t": "no", "n": message["n"], "why": _NO_DESCRIPTOR})
             return
         (descriptor,) = message["descriptors"]
         self.registry.add_chunk(peer.pid, message["id"], message["size"], _File(message["id"], descriptor))
         peer.stream.queue({"t": "ok", "n": message["n"]})
 
-    def _on_grant(self, peer: _Peer, message: dict[str, Any]) -> None:
+    def _on_grant(self, peer: Peer, message: dict[str, Any]) -> None:
         if message["size"] <= 0:
             self.registry.grant(peer.pid, message["size"], 0)
             return
         try:
             self.registry.grant(peer.pid, message["size"], free_memory() - _SPARE)
         except MeshError as error:
-            facts = [getattr(error, name) for name in ("size", "limit", "used", "what")]
-            peer.stream.queue({"t": "no", "n": message["n"], "why": why_of(error), "facts": facts})
+            peer.stream.queue({"t": "no", "n": message["n"], "why": why_of(error), **_facts_of(error)})
         else:
             peer.stream.queue({"t": "ok", "n": message["n"], "granted": message["size"]})
 
-    def _on_lend(self, peer: _Peer, message: dict[str, Any]) -> None:
-        number, chunk, size = message["segment"], message["chunk"], message["size"]
-        segment = Segment(number, peer.pid, chunk, size, message["kind"], message["site"], disk=bool(message["disk"]))
-        self.registry.lend(segment, _pids(message))
+    def _on_lend(self, peer: Peer, message: dict[str, Any]) -> None:
+        number, chunk, start, size = (message[name] for name in ("segment", "chunk", "start", "size"))
+        kind, site, disk = message["kind"], message["site"], bool(message["disk"])
+        segment = Segment(number, peer.pid, chunk, start, size, kind, site, disk=disk)
+        self.registry.lend(segment, _pids(message["to"]))
 
-    def _on_give(self, _peer: _Peer, message: dict[str, Any]) -> None:
-        pids = _pids(message)
+    def _on_give(self, _peer: Peer, message: dict[str, Any]) -> None:
+        pids = _pids(message["to"])
         for segment in message["segments"]:
             self.registry.give(segment, pids)
 
-    def _on_take(self, peer: _Peer, message: dict[str, Any]) -> None:
-        if self.registry.take(message["segment"], peer.pid):
-            peer.stream.queue({"t": "ok", "n": message["n"], "taken": message["segment"]})
-        else:
-            # Its sender has lent it before the message was sent that brought the taker here: it may not be read yet.
-            self._later(0.0, lambda: self._take_again(peer, message))
+    def _on_take(self, peer: Peer, message: dict[str, Any]) -> None:
+        self._taken(peer, message, lambda _segment: {"taken": message["segment"]})
 
-    def _take_again(self, peer: _Peer, message: dict[str, Any]) -> None:
-        if peer not in self._peers.get(peer.pid, ()):
+    def _on_pull(self, peer: Peer, message: dict[str, Any]) -> None:
+        number, size = message["n"], message["size"]
+        if not 0 < size < _LARGEST:
+            raise ValueError(f"{size} bytes are wanted")
+
+        def facts(segment: Segment) -> dict[str, Any]:
+            found = self.registry.chunk(segment.chunk)
+            if found is not None:
+                peer.exports.begin(number, segment.id, found[1].descriptor, segment.start, min(size, segment.size))
+            return {"kind": segment.kind, "site": segment.site}
+
+        self._taken(peer, message, facts)
+
+    def _taken(
+        self, peer: Peer, message: dict[str, Any], facts: Callable[[Segment], dict[str, Any]], again: bool = True
+    ) -> None:
+        """A peer holds a segment once more, and is told ``facts`` of it."""
+        if not self._peers.connected(peer):
             return
-        if self.registry.take(message["segment"], peer.pid):
-            peer.stream.queue({"t": "ok", "n": message["n"], "taken": message["segment"]})
+        segment = self.registry.segment(message["segment"])
+        if segment is None and again:
+            # Its sender has lent it before the message was sent that brought the taker here: it may not be read yet.
+            self._later(0.0, lambda: self._taken(peer, message, facts, again=False))
+        elif segment is None:
+            self._answer(peer, message["n"], {"t": "no", "why": "nobody holds it any more"})
         else:
-            peer.stream.queue({"t": "no", "n": message["n"], "why": "it is gone"})
-        try:
-            self._flush(peer)
-        except OSError:
-            self._close(peer)
+            self.registry.take(segment.id, peer.pid)
+            self._answer(peer, message["n"], facts(segment))
 
-    def _on_let_go(self, peer: _Peer, message: dict[str, Any]) -> None:
+    def _answer(self, peer: Peer, number: int, body: dict[str, Any]) -> bool:
+        """Returns whether its connection is there: if it is lost, what it was given it holds until it ends."""
+        return self._peers.answer(peer, {"t": "ok", **body, "n": number})
+
+    def _on_import(self, peer: Peer, message: dict[str, Any]) -> None:
+        self._import(peer, message["n"], _loan(message["loan"]), [peer.pid])
+
+    def _on_offer(self, peer: Peer, message: dict[str, Any]) -> None:
+        self._import(peer, message["n"], _loan(message["loan"]), _pids(message["pids"]))
+
+    def _import(self, peer: Peer, number: int, loan: Loan, pids: list[int]) -> None:
+        try:
+            self.imports.begin(loan, lambda body: self._answer(peer, number, body), pids)
+        except (MeshError, OSError) as error:
+            self._answer(peer, number, {"t": "no", "why": why_of(error), **_facts_of(error)})
+
+    def _on_send(self, peer: Peer, message: dict[str, Any]) -> None:
+        number, loans = message["n"], [_loan(loan) for loan in message["loans"]]
+        self._deliveries.begin(loans, _hosts(message["to"]), lambda body: self._answer(peer, number, body))
+
+    def _on_recall(self, _peer: Peer, message: dict[str, Any]) -> None:
+        self._deliveries.recall(_numbers(message["segments"]), _hosts(message["to"]))
+
+    def _on_recalled(self, _peer: Peer, message: dict[str, Any]) -> None:
+        pids = _pids(message["pids"])
+        for segment in _numbers(message["segments"]):
+            for pid in pids:
+                self.registry.let_go(segment, pid)
+
+    def _arrived(self, chunk: int, descriptor: int, size: int, segment: int, granted: int) -> None:
+        file = _File(chunk, descriptor, imported=(segment, granted))
+        self.registry.add_chunk(os.getpid(), chunk, size, file, orphan=True)
+
+    def _on_let_go(self, peer: Peer, message: dict[str, Any]) -> None:
+        peer.exports.cancel(message["segments"])
         for segment in message["segments"]:
             self.registry.let_go(segment, peer.pid)
 
-    def _on_withdraw(self, _peer: _Peer, message: dict[str, Any]) -> None:
+    def _on_withdraw(self, _peer: Peer, message: dict[str, Any]) -> None:
         for segment in message["segments"]:
             self.registry.withdraw(segment)
 
-    def _on_fetch(self, peer: _Peer, message: dict[str, Any]) -> None:
+    def _on_fetch(self, peer: Peer, message: dict[str, Any]) -> None:
         found = self.registry.chunk(message["chunk"])
         if found is None:
             peer.stream.queue({"t": "no", "n": message["n"], "why": "its memory was given back"})
         else:
             size, file = found
-            file.readers.add(peer.pid)
-            peer.stream.queue({"t": "ok", "n": message["n"], "size": size}, [file.descriptor])
+            try:
+                peer.stream.queue({"t": "ok", "n": message["n"], "size": size}, [file.descriptor])
+            except OSError:
+                peer.stream.queue({"t": "no", "n": message["n"], "why": _NO_DESCRIPTOR})
+            else:
+                file.readers.add(peer.pid)
 
     def _freed(self, owner: int, segment: int) -> None:
-        self._tell(owner, {"t": "freed", "segments": [segment]})
+        self._peers.tell(owner, {"t": "freed", "segments": [segment]})
 
     def _drop(self, file: _File) -> None:
         os.close(file.descriptor)
         for reader in file.readers:
-            self._tell(reader, {"t": "dropped", "chunk": file.chunk})
-
-    def _tell(self, pid: int, message: dict[str, Any]) -> None:
-        for peer in self._peers.get(pid, ())[:1]:
-            peer.stream.queue(message)
-            try:
-                self._flush(peer)
-            except OSError:
-                pass  # it has ended, which its connection tells
+            self._peers.tell(reader, {"t": "dropped", "chunk": file.chunk})
+        if file.imported is not None:
+            self.imports.dropped(*file.imported)
 
 
-def _pids(message: dict[str, Any]) -> list[int]:
-    pids = [int(pid) for pid in message["to"]]
+def _facts_of(error: Exception) -> dict[str, Any]:
+    """Return what the error is made of at the other end, if it is that there is no room."""
+    names = ("size", "limit", "used", "what")
+    return {"facts": [getattr(error, name) for name in names]} if isinstance(error, StoreFull) else {}
+
+
+def _loan(sent: Any) -> Loan:
+    loan = Loan(*_numbers(sent))
+    if not 0 < loan.size < _LARGEST:
+        raise ValueError(f"{loan} is no loan")
+    return loan
+
+
+def _hosts(sent: Any) -> list[Host]:
+    hosts = [Host(machine, agent_pid, _pids(pids)) for machine, agent_pid, pids in sent]
+    _numbers([number for host in hosts for number in host[:2]])
+    return hosts
+
+
+def _numbers(sent: Any) -> list[int]:
+    numbers = list(sent)
+    if not all(isinstance(number, int) for number in numbers):
+        raise ValueError(f"{numbers} are no numbers")
+    return numbers
+
+
+def _pids(sent: Any) -> list[int]:
+    pids = _numbers(sent)
     if not all(0 < pid < _PID_MAX for pid in pids):
         raise ValueError(f"{pids} are no pids")
     return pids

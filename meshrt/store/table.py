@@ -7,7 +7,7 @@ from typing import Any
 
 from meshrt.store.registry import Segment
 
-__all__ = ["held_by", "segment_rows"]
+__all__ = ["held_by", "in_files", "segment_rows"]
 
 #: Names of segments that a row tells.
 _NAMES = 3
@@ -53,11 +53,22 @@ def segment_rows(segments: Iterable[Segment], now: int, wanted: str | None = Non
 
 
 def held_by(segments: Iterable[Segment]) -> dict[int, list[int]]:
-    """Return what each process has to do with the store: ``{pid: [bytes it owns, bytes of others that it holds]}``."""
+    """Return what each process has to do with the store, by pid, in bytes.
+
+    ``[what it owns, what it holds of others, what it owns and only others hold still]``.
+    """
     found: dict[int, list[int]] = {}
     for segment in segments:
-        found.setdefault(segment.owner, [0, 0])[0] += segment.size
+        sums = found.setdefault(segment.owner, [0, 0, 0])
+        sums[0] += segment.size
+        if segment.holders and segment.owner not in segment.holders:
+            sums[2] += segment.size
         for pid in segment.holders:
             if pid != segment.owner:
-                found.setdefault(pid, [0, 0])[1] += segment.size
+                found.setdefault(pid, [0, 0, 0])[1] += segment.size
     return found
+
+
+def in_files(segments: Iterable[Segment]) -> int:
+    """Return how many bytes stand in files, as there was no memory for them."""
+    return sum(segment.size for segment in segments if segment.disk)

@@ -1,0 +1,98 @@
+"""How a store is dialled: a process waits until it is let in, the store of another host has a selector that waits."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from meshrt.errors import ProtocolError, ReferenceLost
+from meshrt.store.protocol import DescriptorStream
+from meshrt.transport.link import same_user
+from meshrt.wire.handshake import ROLE_STORE, ClientHandshake, Identity
+
+__all__ = ["dial", "knock", "wait_for"]
+
+#: Seconds that Ctrl-C may wait for one who waits here.
+_PAUSE = 0.1
+
+
+def knock(path: str, secret: bytes, own: Identity, patience: float) -> tuple[socket.socket, ClientHandshake]:
+    """Connect to a store, and begin to prove what this side is.
+
+    Args:
+        path: Where it listens (`meshrt.store.protocol.store_path`).
+        secret: What both sides prove.
+        own: Who dials.
+        patience: Seconds that each step may take; 0.0: nothing waits, neither here nor later.
+    Raises:
+        FileNotFoundError, ConnectionError: Nobody listens there any more.
+        OSError: There is no descriptor, or the store has no time now.
+        ProtocolError: It is that of another user.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(patience)
+        sock.connect(path)
+        if not same_user(sock):
+            raise ProtocolError(f"{path} is served by another user")
+        handshake = ClientHandshake(secret, ROLE_STORE, "store", own)
+        sock.sendall(handshake.hello())
+    except BaseException:
+        sock.close()
+        raise
+    return sock, handshake
+
+
+def dial(
+    path: str, secret: bytes, own: Identity, patience: float, pause: Callable[[], None]
+) -> tuple[DescriptorStream, list[dict[str, Any]]]:
+    """Connect to a store, and wait until it has let this process in.
+
+    Args:
+        path, secret, own: As in `knock`.
+        patience: Seconds without a word of it.
+        pause: Called about ten times a second meanwhile; ends this by an exception.
+    Returns:
+        The connection, which does not block, and what it has said already.
+    Raises:
+        TimeoutError: It has said nothing.
+        ReferenceLost: It has hung up.
+        FileNotFoundError, ConnectionError, OSError, ProtocolError: As `knock`; or what it says is nonsense.
+    """
+    sock, handshake = knock(path, secret, own, patience)
+    try:
+        begun = time.monotonic()
+        while not handshake.done:
+            wait_for(sock, select.POLLIN, begun + patience, pause)
+            data = sock.recv(256)
+            if not data:
+                raise ReferenceLost("the store of this host has refused this process")
+            sock.sendall(handshake.receive_data(data))
+        stream = DescriptorStream(sock)
+        messages = stream.feed(handshake.leftover)
+        sock.setblocking(False)
+    except BaseException:
+        sock.close()
+        raise
+    return stream, messages
+
+
+def wait_for(sock: socket.socket, events: int, deadline: float, pause: Callable[[], None]) -> None:
+    """Wait until a socket is ready.
+
+    Args:
+        events: As of `select.poll`.
+        deadline: Until when (monotonic).
+        pause: As in `dial`.
+    Raises:
+        TimeoutError: It was not.
+    """
+    poll = select.poll()
+    poll.register(sock, events)
+    while not poll.poll(max(0.0, min(_PAUSE, deadline - time.monotonic())) * 1000):
+        pause()
+        if deadline <= time.monotonic():
+            raise TimeoutError

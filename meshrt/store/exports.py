@@ -1,0 +1,59 @@
+"""What the store of a host sends to those of other machines: the bytes of segments, piece by piece.
+
+A piece is read from the chunk when the connection has taken the one before: so a slow reader costs no memory, and what
+else the agent has to do comes between any two. Pure, but for the reading of the file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["PIECE", "Exports"]
+
+#: Bytes of a piece.
+PIECE = 256 << 10
+
+
+@dataclass(eq=False)
+class Exports:
+    """What one connection is sent.
+
+    Attributes:
+        sent: Bytes so far.
+    """
+
+    sent: int = 0
+    #: Segments, and what is to be sent of them.
+    _left: deque[tuple[int, Iterator[dict[str, Any]]]] = field(default_factory=deque)
+
+    def begin(self, number: int, segment: int, descriptor: int, start: int, size: int) -> None:
+        """Send bytes of a file, which stays open until they are sent or given up: their receiver holds them."""
+        self._left.append((segment, self._pieces(number, descriptor, start, start + size)))
+
+    def cancel(self, segments: Collection[int]) -> None:
+        """These are wanted no more."""
+        self._left = deque(entry for entry in self._left if entry[0] not in segments)
+
+    def _pieces(self, number: int, descriptor: int, start: int, end: int) -> Iterator[dict[str, Any]]:
+        while start < end:
+            data = os.pread(descriptor, min(PIECE, end - start), start)
+            if not data:
+                raise OSError("shared memory ends before what was written there")
+            start += len(data)
+            self.sent += len(data)
+            yield {"t": "piece", "n": number, "data": data}
+
+    def next(self) -> dict[str, Any] | None:
+        """Return the next message; None: nothing is left. Raises OSError where the file cannot be read."""
+        while self._left:
+            for message in self._left[0][1]:
+                return message
+            self._left.popleft()
+        return None
+
+    def __bool__(self) -> bool:
+        return bool(self._left)

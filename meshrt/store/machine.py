@@ -1,0 +1,31 @@
+"""Which machine a process is on: only processes of one machine can map the same memory.
+
+Hosts of one machine share what their ranks have written. ``MESHRT_STORE_SEPARATE=1`` makes each host behave as if it
+were a machine of its own, so that it can be tried on one machine what happens on several.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from pathlib import Path
+
+__all__ = ["SEPARATE", "machine_of"]
+
+#: Environment: ``1`` has each host keep what its ranks are sent by itself.
+SEPARATE = "MESHRT_STORE_SEPARATE"
+_BOOT = "/proc/sys/kernel/random/boot_id"
+
+
+def machine_of(agent_pid: int) -> int:
+    """Return the number of the machine that the processes of a host agent are on; 0 if there is no agent yet."""
+    if os.environ.get(SEPARATE, "0") in ("", "0"):
+        return _number("")
+    return _number(f"/{agent_pid}") if agent_pid else 0
+
+
+@functools.cache
+def _number(name: str) -> int:
+    boot = Path(_BOOT).read_text(encoding="utf-8").strip()
+    return int.from_bytes(hashlib.blake2b(f"{boot}{name}".encode(), digest_size=8).digest(), "big") >> 1 | 1

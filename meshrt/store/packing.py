@@ -1,0 +1,165 @@
+"""A value on its way into a message: which of its buffers go into the store, and whom they are lent to.
+
+Large buffers of a message go into shared memory instead of the socket, once for all receivers:
+
+1. The sender allocates a block of its own arena, copies the buffers there, and **lends** the segment to the receivers'
+   pids, before it sends the message. From then on the receivers hold it, not the sender.
+2. The header of the message names the segment; the bytes stay where they are. A receiver maps the sender's chunk when
+   it sees it for the first time, and never again.
+3. When the last view of it is gone in a receiver, that one lets go; when all have, the owner hears that it may write
+   there again.
+
+A sender that cannot say who the receivers are (ranks that are not born yet), or has some on other machines, **keeps**
+the segment until it is answered, and those take it when they read. Where nobody will answer, it is brought to other
+machines before the message is sent (`meshrt.store.deliveries`): to those there it is like one of their own.
+
+Where a store has no room, or is gone, the bytes travel through the socket as they do otherwise.
+
+There is no lock: what is packed belongs to the thread that packs it, and the arenas have theirs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from meshrt.errors import MeshError
+from meshrt.store.arenas import Arenas
+from meshrt.store.lease import Lease, Lender
+from meshrt.store.put import call_site
+from meshrt.store.recipients import Recipients
+from meshrt.store.refs import mentions, references_exist
+from meshrt.store.registrars import Registrars
+from meshrt.wire import codec
+from meshrt.wire.codec import Part
+from meshrt.wire.handshake import Identity
+
+__all__ = ["LARGE", "Packer", "Parcel"]
+
+#: Buffers from this size on, bytes, go into shared memory.
+LARGE = 256 << 10
+
+
+class Parcel(NamedTuple):
+    """A pickled value, ready to be sent."""
+
+    parts: list[Part]
+    #: For each of its buffers a length, or its place in a segment (`Received.bytes_at`).
+    lengths: list[Any]
+    #: For the end of the header, if some of it is in the store: for each store that has it ``[loans, pids of their
+    #: holders or nil]``, that of this machine first.
+    loans: list[Any] | None = None
+    #: What the sender has to hold until it is answered.
+    kept: Sequence[Lease] = ()
+
+
+class Packer:
+    """Any thread.
+
+    Args:
+        arenas: Where buffers go.
+        registrars: How stores are told who is given a reference.
+        lender: Told when what the sender keeps is let go.
+    """
+
+    def __init__(self, arenas: Arenas, registrars: Registrars, lender: Lender) -> None:
+        self._arenas = arenas
+        self._registrars = registrars
+        self._lender = lender
+        #: Messages for which there was no room, and why for the last of them.
+        self.refusals = 0
+        self.why_refused = ""
+
+    def encode(
+        self,
+        value: Any,
+        kind: str,
+        receivers: Callable[[], list[Identity] | None],
+        site: Callable[[], str] = call_site,
+        *,
+        answered: bool = True,
+    ) -> Parcel:
+        """Pickle ``value`` for some receivers.
+
+        Args:
+            kind: "argument" or "result".
+            receivers: Returns who they are (none of them: nothing is shared); None: not known, but they will answer.
+            answered: Whether they will. If not, this waits until what goes to other machines is there.
+            site: Returns where in user code it is sent: where this was called, unless it is said.
+        Raises:
+            EncodeError: It cannot be pickled.
+            MeshError, OSError: It has a reference in it, whose store cannot be reached; or that a host does not take.
+        """
+        if not references_exist():
+            try:
+                return self._pack(*codec.pickled(value), {}, kind, receivers, site, answered)
+            except codec.EncodeError:
+                if not references_exist():  # or else its own __reduce__ has put something
+                    raise
+        with mentions() as mentioned:
+            data, buffers = codec.pickled(value)
+        return self._pack(data, buffers, mentioned, kind, receivers, site, answered)
+
+    def _pack(
+        self,
+        data: bytes,
+        buffers: list[memoryview],
+        mentioned: dict[int, Lease],
+        kind: str,
+        receivers: Callable[[], list[Identity] | None],
+        site: Callable[[], str],
+        answered: bool,
+    ) -> Parcel:
+        large = [index for index, buffer in enumerate(buffers) if buffer.nbytes >= LARGE]
+        if not large and not mentioned:
+            return Parcel(*codec.lay_out(data, buffers))
+        to = Recipients(self._registrars, receivers())
+        # Brought to other machines now, or kept until those there have taken it.
+        bring, keep = bool(to.away) and not answered, not to.known or (bool(to.away) and answered)
+        if to.known and not to.here and (not to.away or (bring and all(len(host.pids) == 1 for host in to.away))):
+            large = []  # nobody reads it, or it travels once as it is
+        kept = list(mentioned.values())
+        loans = [lease.loan for lease in kept]
+        places: dict[int, list[int]] = {}
+        elsewhere: list[Any] = []
+        if large:
+            own = [os.getpid()] if bring or keep else []
+            try:
+                loan, starts = self._arenas.write(
+                    [buffers[index] for index in large], kind, site(), own if bring else to.here + own
+                )
+                if own:
+                    kept.append(Lease(self._lender, loan))
+                if bring and not mentioned:
+                    elsewhere = to.bring([loan])
+            except (OSError, MeshError) as error:
+                self._refused(error)
+            else:
+                places = {
+                    index: [len(loans), start, buffers[index].nbytes]
+                    for index, start in zip(large, starts, strict=True)
+                }
+                loans.append(loan)
+        if not loans:
+            return Parcel(*codec.lay_out(data, buffers))
+        if bring and mentioned:
+            elsewhere = to.bring(loans)
+        try:
+            to.give(loans if bring else loans[: len(mentioned)])
+        except BaseException:
+            to.recall()
+            raise
+        parts, inline = codec.lay_out(data, [buffer for index, buffer in enumerate(buffers) if index not in places])
+        rest = iter(inline[1:])
+        lengths = [inline[0], *(places[index] if index in places else next(rest) for index in range(len(buffers)))]
+        return Parcel(parts, lengths, [[loans, to.here if to.known else None], *elsewhere], kept if keep else ())
+
+    def _refused(self, error: Exception) -> None:
+        if not self.refusals:
+            # Its text: a handler that keeps the error itself would keep the frames it went through, and their arrays.
+            text = str(error)
+            logging.getLogger("meshrt").warning("large arrays go through sockets, which takes longer: %s", text)
+        self.refusals += 1
+        self.why_refused = str(error)

@@ -1,0 +1,201 @@
+"""Who is connected to the store of a host: the processes of this machine, and the stores of others.
+
+Nothing here waits for a peer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import socket
+import time
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+from meshrt.errors import ProtocolError
+from meshrt.store.exports import Exports
+from meshrt.store.protocol import DescriptorStream
+from meshrt.transport.door import Door
+from meshrt.transport.link import peer_of
+from meshrt.transport.refusals import Refusals
+from meshrt.wire.handshake import HANDSHAKE_SECONDS, ROLE_STORE, UNPROVED_MAX, Identity, ServerHandshake
+
+__all__ = ["Peer", "Peers"]
+
+
+@dataclass(eq=False)
+class Peer:
+    """One connection."""
+
+    stream: DescriptorStream
+    #: ... or, of the store of another machine, the negative number of that connection.
+    pid: int
+    handshake: ServerHandshake | None
+    #: When it has to have proved itself (monotonic).
+    deadline: float
+    exports: Exports = field(default_factory=Exports)
+
+
+class Peers:
+    """Listens at a unix socket. One thread: that of the selector.
+
+    Args:
+        selector: Its keys' data are called with the events.
+        path: Of the socket.
+        secret: What peers prove.
+        own: Who this host is.
+        heard: Called with a peer and its message. A KeyError, TypeError, ValueError or IndexError ends the connection.
+        ended: Called with the number of a store of another machine whose connection has ended.
+        later: Calls a function after some seconds, on that thread.
+    """
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        path: str,
+        secret: bytes,
+        own: Identity,
+        heard: Callable[[Peer, dict[str, Any]], None],
+        ended: Callable[[int], None],
+        later: Callable[[float, Callable[[], None]], None],
+    ) -> None:
+        self._selector = selector
+        self._path = path
+        self._secret = secret
+        self._own = own
+        self._heard = heard
+        self._ended = ended
+        #: Stores of other machines that have connected, so far.
+        self._hosts = 0
+        #: Bytes that they were sent by those connections that are closed.
+        self._sent = 0
+        self._peers: dict[int, list[Peer]] = {}
+        self._unproved: list[Peer] = []
+        self._refusals = Refusals()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(path)
+        listener.listen(4096)
+        self._door = Door(selector, listener, "a process that dials the store", self._enters, later)
+        self._door.open()
+
+    def tick(self) -> None:
+        """Drop those that prove nothing."""
+        now = time.monotonic()
+        for peer in [peer for peer in self._unproved if peer.deadline <= now]:
+            self._close(peer)
+
+    def pids(self) -> Set[int]:
+        """Return who is connected."""
+        return self._peers.keys()
+
+    def connected(self, peer: Peer) -> bool:
+        """Whether the connection is there."""
+        return peer in self._peers.get(peer.pid, ())
+
+    @property
+    def sent(self) -> int:
+        """Return how many bytes other machines were sent."""
+        return self._sent + sum(peer.exports.sent for peers in self._peers.values() for peer in peers)
+
+    def answer(self, peer: Peer, message: dict[str, Any]) -> bool:
+        """Say something to a peer. Returns whether its connection is there."""
+        if not self.connected(peer):
+            return False
+        peer.stream.queue(message)
+        try:
+            self._flush(peer)
+        except OSError:
+            self._close(peer)
+            return False
+        return True
+
+    def tell(self, pid: int, message: dict[str, Any]) -> None:
+        """Say something to a process, if it is connected."""
+        for peer in self._peers.get(pid, ())[:1]:
+            peer.stream.queue(message)
+            try:
+                self._flush(peer)
+            except OSError:
+                pass  # it has ended, which its connection tells
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._door.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)
+
+    def _enters(self, sock: socket.socket) -> None:
+        if len(self._unproved) >= UNPROVED_MAX:
+            self._close(self._unproved[0])
+        handshake = ServerHandshake(self._secret, ROLE_STORE, self._own)
+        peer = Peer(DescriptorStream(sock), peer_of(sock)[0], handshake, time.monotonic() + HANDSHAKE_SECONDS)
+        self._unproved.append(peer)
+        self._selector.register(sock, selectors.EVENT_READ, lambda events: self._on_event(peer, events))
+
+    def _on_event(self, peer: Peer, events: int) -> None:
+        if peer not in self._unproved and not self.connected(peer):
+            return  # closed since it was found ready
+        try:
+            if events & selectors.EVENT_WRITE:
+                self._flush(peer)
+            messages = self._prove(peer, peer.handshake) if peer.handshake is not None else peer.stream.read()
+            if messages is None:
+                self._close(peer)
+                return
+            for message in messages:
+                self._heard(peer, message)
+            if peer.stream.unsent or peer.exports:
+                self._flush(peer)
+        except OSError:
+            self._close(peer)
+        except (ProtocolError, KeyError, TypeError, ValueError, IndexError) as error:
+            self._refusals.note(f"process {peer.pid}, at the store,", error)
+            self._close(peer)
+
+    def _prove(self, peer: Peer, handshake: ServerHandshake) -> list[dict[str, Any]] | None:
+        data = peer.stream.receive()
+        if not data:
+            return [] if data is None else None
+        answer = handshake.receive_data(data)
+        if answer:
+            peer.stream.sock.send(answer)
+            peer.deadline = time.monotonic() + HANDSHAKE_SECONDS  # it can only prove itself from here on
+        if not handshake.done:
+            return []
+        peer.handshake = None
+        self._unproved.remove(peer)
+        if handshake.client.machine != self._own.machine:
+            self._hosts += 1
+            peer.pid = -self._hosts
+        self._peers.setdefault(peer.pid, []).append(peer)
+        return peer.stream.feed(handshake.leftover)
+
+    def _flush(self, peer: Peer) -> None:
+        done = peer.stream.flush()
+        if done and peer.exports:
+            piece = peer.exports.next()
+            if piece is not None:
+                peer.stream.queue(piece)
+            done = piece is None  # it goes when the others have had their turn
+        events = selectors.EVENT_READ if done else selectors.EVENT_READ | selectors.EVENT_WRITE
+        key = self._selector.get_key(peer.stream.sock)
+        if key.events != events:
+            self._selector.modify(peer.stream.sock, events, key.data)
+
+    def _close(self, peer: Peer) -> None:
+        others = self._peers.get(peer.pid, [])
+        if peer in self._unproved:
+            self._unproved.remove(peer)
+        elif peer in others:
+            others.remove(peer)
+            if not others:
+                del self._peers[peer.pid]
+            self._sent += peer.exports.sent
+            if peer.pid < 0:
+                self._ended(peer.pid)
+        else:
+            return
+        self._selector.unregister(peer.stream.sock)
+        peer.stream.close()

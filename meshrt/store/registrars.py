@@ -1,0 +1,96 @@
+"""The connections of a process to the stores of its program: one for each host agent, made when it is first needed.
+
+There is no lock: an entry is added or removed in one step, and each `Registrar` has a lock of its own. Finalizers come
+here, so nothing here may wait.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+from meshrt.errors import ReferenceLost
+from meshrt.store.machine import machine_of
+from meshrt.store.registrar import Registrar
+from meshrt.wire.handshake import Identity
+
+__all__ = ["Registrars"]
+
+
+class Registrars:
+    """Any thread.
+
+    Args:
+        directory: The runtime directory of the program.
+        secret: What processes prove to each other.
+        home: ``home(seconds)`` returns the pid of the host agent whose store knows what this process writes; 0 if there
+            is none within so many seconds.
+        host_of: Returns the host of an agent; "" if that is not known here.
+        watch: Called when a registrar has something to say or to hear: `tend` is to be called before long.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        secret: bytes,
+        home: Callable[[float], int],
+        host_of: Callable[[int], str],
+        watch: Callable[[], None],
+    ) -> None:
+        self.home = home
+        self._host_of = host_of
+        self._directory = directory
+        self._secret = secret
+        self._watch = watch
+        self._by_agent: dict[int, Registrar] = {}
+        self.closed = False
+
+    def __iter__(self) -> Iterator[Registrar]:
+        return iter(tuple(self._by_agent.values()))
+
+    def identity(self) -> Identity:
+        """Return who this process is to others; of no machine if that is not known yet."""
+        home = self.home(0.0)
+        return Identity(machine_of(home), home, os.getpid())
+
+    def of(self, agent_pid: int) -> Registrar:
+        """Return the connection to the store of an agent. Raises ReferenceLost."""
+        if self.closed:
+            raise ReferenceLost(
+                "the program has ended here, or this is a forked child of it: shared memory is its parent's"
+            )
+        if not agent_pid:
+            raise ReferenceLost("no host agent runs: make a mesh with proc_mesh() first")
+        return self._of(agent_pid)
+
+    def _of(self, agent_pid: int) -> Registrar:
+        found = self._by_agent.get(agent_pid)
+        return found or self._by_agent.setdefault(agent_pid, self._new(agent_pid))
+
+    def _new(self, agent_pid: int) -> Registrar:
+        return Registrar(self._directory, self._secret, agent_pid, machine_of(agent_pid), self._host_of)
+
+    def let_go(self, agent_pid: int, segment: int) -> None:
+        """This process holds a segment once less. A finalizer may call it."""
+        if self.closed:
+            return
+        registrar = self._of(agent_pid)  # there may be none yet: what came was dropped unread
+        registrar.let_go(segment)
+        if registrar.has_work:
+            self._watch()
+
+    def forget(self, registrar: Registrar) -> None:
+        """Its agent has ended."""
+        self._by_agent.pop(registrar.agent_pid, None)
+
+    def tend(self) -> bool:
+        """Say and hear what there is, waiting for nothing. Returns whether there may be more before long."""
+        for registrar in self:
+            registrar.tend()
+        return any(registrar.has_work for registrar in self)
+
+    def close(self) -> None:
+        """The end of this process's part in the program."""
+        self.closed = True
+        for registrar in self:
+            registrar.close()

@@ -1,0 +1,40 @@
+"""Whether somebody who is asked has been waited for in vain: then nobody waits again, until something is heard.
+
+``speaks -> silent``, when one has waited as long as one waits, and nobody has heard anything meanwhile;
+``silent -> speaks``, when anybody hears something, or nothing is left that it could be silent about.
+"""
+
+from __future__ import annotations
+
+import time
+
+__all__ = ["Silence"]
+
+
+class Silence:
+    """Of one peer. One thread at a time.
+
+    Attributes:
+        since: Since when it has said nothing, although somebody waited (monotonic); 0.0: it speaks.
+    """
+
+    __slots__ = ("_heard", "since")
+
+    def __init__(self) -> None:
+        self.since = 0.0
+        #: When anybody has heard something of it last (monotonic).
+        self._heard = 0.0
+
+    def heard(self) -> None:
+        """It has said something, to whomever."""
+        self._heard = time.monotonic()
+        self.since = 0.0
+
+    def in_vain(self, begun: float) -> None:
+        """Somebody has waited since then (monotonic), long enough. It is silent if nobody has heard of it since."""
+        if self._heard <= begun:
+            self.since = self.since or begun
+
+    def forget(self) -> None:
+        """It is not known to be silent, though nothing was heard of it."""
+        self.since = 0.0
