@@ -19,14 +19,16 @@ from typing import Any
 from meshrt.actor.errors import type_name
 from meshrt.errors import MeshError, RankPlace
 from meshrt.failure.record import ExceptionFacts, Frame, Reference
+from meshrt.files import is_library_file
 from meshrt.inspect.capping import cap
 from meshrt.inspect.exceptions import chain_of, frames_of
+from meshrt.inspect.masking import MASK, masked, without_secrets
 from meshrt.inspect.values import class_name, is_array, module_name
 from meshrt.inspect.variables import Variables
-from meshrt.inspect.visibility import is_library_file, visible
+from meshrt.inspect.visibility import visible
 from meshrt.wire.codec import own_attribute, text_of
 
-__all__ = ["MASK", "capture", "masked", "reference", "references"]
+__all__ = ["capture", "reference", "references"]
 
 #: Frames of one stack; exceptions of one chain or group; depth of groups in groups.
 _MOST_FRAMES = 60
@@ -50,16 +52,6 @@ _CONTAINERS = (list, tuple, collections.deque, array.array)
 _PLAIN_MODULES = ("pathlib", "datetime", "decimal", "fractions", "uuid", "ipaddress")
 #: What a frame has for its names, and nobody looks for.
 _NO_VALUES = (ModuleType, FunctionType, BuiltinFunctionType, type)
-#: What stands for a value that looks like a secret.
-MASK = "<masked>"
-_SECRET = re.compile(
-    r"pass(word|wd|phrase)?$|secret|token|credential|private_?key|api_?key|access_?key|auth(orization)?$|cookie", re.I
-)
-
-
-def masked(name: str) -> bool:
-    """Whether a variable of this name probably holds a secret."""
-    return _SECRET.search(name) is not None
 
 
 class _Untouched(Variables):
@@ -224,7 +216,7 @@ def _locals(frame: FrameType, line: int, variables: Variables) -> dict[str, str]
     }
     texts = variables.of(frame, hidden, _named_at(frame.f_code, line))
     return {
-        cap(name, _LINE_MAX): MASK if masked(name) else cap(_without_secrets(text), _LOCAL_MAX)
+        cap(name, _LINE_MAX): MASK if masked(name) else cap(without_secrets(text), _LOCAL_MAX)
         for name, text in texts.items()
         if text or masked(name)
     }
@@ -242,15 +234,3 @@ def _named_at(code: CodeType, line: int) -> frozenset[str]:
     names = {name for found in _NAME.finditer(text) for name in (found[0], found[1])}
     # The object of the method stands in nearly every line; what matters of it are the attributes that are named.
     return frozenset(names - {"self", "cls"})
-
-
-#: A key that names a secret, and its value, in the text of a dict, a dataclass or a query.
-_PAIR = re.compile(
-    r"""(?P<key>['"]?\w*(?:passw(?:or)?d|secret|token|credential|private_?key|api_?key|access_?key)\w*['"]?\s*[:=]\s*)"""
-    r"""(?P<value>'[^']*'|"[^"]*"|[^\s,;)}\]]+)""",
-    re.I,
-)
-
-
-def _without_secrets(text: str) -> str:
-    return _PAIR.sub(lambda match: match["key"] + MASK, text)

@@ -74,6 +74,8 @@ class Verdict:
         certainty: How sure that is, in words.
         causes: Why each of the others is none, by position.
         records: All, in the order in which they failed.
+        unknown: Whom evidence names and no record is of.
+        silent: That ranks have not answered is all that the failures tell: why, they do not.
     """
 
     roots: tuple[FailureRecord, ...]
@@ -82,6 +84,7 @@ class Verdict:
     causes: dict[int, Cause]
     records: tuple[FailureRecord, ...] = ()
     unknown: tuple[Reference, ...] = field(default=())
+    silent: bool = False
 
     def cause_of(self, record: FailureRecord) -> Cause | None:
         """Return why ``record`` is a victim; None for a root."""
@@ -299,8 +302,11 @@ def _decided(records: list[FailureRecord], roots: list[int], causes: dict[int, C
                 causes[index] = Cause("later", "nothing links it to the root but time", records[spans[0][2][0]])
     chosen = sorted(index for group in candidates for index in group)
     evidence = {cause.evidence for cause in causes.values()}
+    silent = not ambiguous and all(records[index].kind == "silent" for index in chosen)
     if ambiguous:
         certainty = "nothing tells which came first"
+    elif silent:
+        certainty = "it is known who did not answer, not why"
     elif all(is_consequence(records[index]) for index in chosen):
         certainty = "the first that is known, though it looks like the consequence of another"
     elif "later" in evidence:
@@ -309,4 +315,5 @@ def _decided(records: list[FailureRecord], roots: list[int], causes: dict[int, C
         certainty = "inferred: see above what speaks for it"
     else:
         certainty = "certain: no other failure comes from elsewhere"
-    return Verdict(tuple(records[index] for index in chosen), ambiguous, certainty, causes, tuple(records), unknown)
+    found = tuple(records[index] for index in chosen)
+    return Verdict(found, ambiguous, certainty, causes, tuple(records), unknown, silent)

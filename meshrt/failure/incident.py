@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from meshrt.failure.causes import Verdict, judge
+from meshrt.failure.hang import Hang
 from meshrt.failure.record import FailureRecord, Plain, Reference
+from meshrt.inspect.standstill import CYCLE
+from meshrt.selection import parse_folded
 
-__all__ = ["Incident", "MeshFacts"]
+__all__ = ["FAILED", "HANDLED", "INTERRUPTED", "Incident", "MeshFacts"]
+
+#: How a program went on after an incident.
+FAILED, HANDLED, INTERRUPTED = "failed", "handled", "interrupted"
 
 
 @dataclass(slots=True)
@@ -41,12 +47,16 @@ class Incident(Plain):
         stacks: Where the ranks stood when the first one failed (`meshrt.inspect.plain`); empty until they are known.
         stacks_why: Why there are none.
         asked: When they were asked for it, on the root's monotonic clock, ns.
-        hung: The stacks of those that did not answer.
+        hung: The stacks of those that did not answer; their ``culprits`` are those of ``where``.
+        hang: What keeps these, where that is known.
         caller: The line of the script that was told.
         call: The call that it had made, ``"trainer.step()"``.
         error: What it was told, in one line.
         since: When that call was sent, monotonic ns.
         about: The failures that it was told of.
+        outcome: `FAILED`: the program has ended by it, or nobody was told of it. `HANDLED`: it went on, and has ended
+            otherwise. `INTERRUPTED`: a person has ended it while it waited. "": it still runs, or was ended before it
+            could say so.
     """
 
     number: int = 0
@@ -60,15 +70,49 @@ class Incident(Plain):
     stacks_why: str = ""
     asked: int = 0
     hung: dict[str, Any] = field(default_factory=dict)
+    hang: Hang = field(default_factory=Hang)
     caller: str = ""
     call: str = ""
     error: str = ""
     since: int = 0
     about: tuple[Reference, ...] = ()
+    outcome: str = ""
 
     def verdict(self) -> Verdict:
         """Find the root cause, of what the script was told if it was told something."""
-        return judge(self.records, self.since, self.about)
+        verdict = judge(self.records, self.since, self.about)
+        hang = self.known_hang(verdict)
+        return verdict if hang is None else replace(verdict, certainty=hang.certainty)
+
+    def known_hang(self, verdict: Verdict) -> Hang | None:
+        """Return why the ranks have not answered that are the root of a verdict; None where it is not known, or they
+        are not.
+
+        Whoever stands apart from the others is looked at before one that a person has stopped: that one may have been
+        stopped to be looked at.
+        """
+        if not (verdict.silent and self.hang.certainty):
+            return None
+        return None if self.hang.kind != CYCLE and any(map(self.likely, verdict.roots)) else self.hang
+
+    @property
+    def waits(self) -> dict[str, Any]:
+        """Who waited for whom, of those that did not answer, as `meshrt.inspect.waittext` has it."""
+        return {key: self.hung[key] for key in ("waits", "waits_left_out") if key in self.hung}
+
+    def likely(self, record: FailureRecord) -> tuple[int, ...]:
+        """Return who probably keeps the others waiting, of ranks that did not answer: whom ``where`` would name.
+
+        () where none of them stands apart, or where they stood is not known.
+        """
+        if record.kind != "silent":
+            return ()
+        try:
+            found = [mesh["culprits"]["ranks"] for mesh in self.hung["meshes"] if mesh["mesh_id"] == record.mesh_id]
+            apart = {rank for text in found for rank in parse_folded(text)} & set(record.ranks)
+        except (KeyError, TypeError, ValueError, AttributeError):  # a file may hold anything
+            return ()
+        return tuple(sorted(apart)) if apart < set(record.ranks) else ()
 
     def mesh(self, mesh_id: str) -> MeshFacts:
         """Return what is known of a mesh."""

@@ -10,16 +10,20 @@ from typing import Any
 
 from meshrt.errors import SelectionError, UsageError
 from meshrt.failure import files
+from meshrt.failure.incident import HANDLED
 from meshrt.failure.report import render
 from meshrt.failure.showing import listing, of_rank, plain_listing, plain_of_rank
-from meshrt.transport.directories import runs, runs_base
+from meshrt.inspect.programs import named
+from meshrt.transport.directories import ended_run, runs, runs_base
+from meshrt.transport.tools import programs
 
 __all__ = ["main"]
 
 _ABOUT = """Show why a program failed: the report that it printed at its end, or everything that is known of one rank.
 
-RUN is the program's id, as the report names it, its run directory, or a failure file; without RUN it is the program
-that failed last. A program that failed several times has several files: the last one is shown, --list names all."""
+RUN is the program's id, as the report names it, its run directory, a failure file, or the pid of a program that still
+runs; without RUN it is the program that failed last. A program that failed several times has several files: the last
+one is shown, --list names all."""
 
 
 def main(arguments: list[str]) -> int:
@@ -28,7 +32,8 @@ def main(arguments: list[str]) -> int:
         prog="meshrt postmortem", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("run", nargs="?", default="", metavar="RUN")
-    parser.add_argument("--rank", type=int, help="everything about one rank: its failures, or where it stood")
+    ranks = "everything about one rank, or those of a selection such as 'hosts=1': failures, or where they stood"
+    parser.add_argument("--rank", metavar="RANK", help=ranks)
     parser.add_argument("--list", action="store_true", help="name the failures of the program")
     parser.add_argument(
         "--json", action="store_true", help="the same for programs (docs/json.md); alone: the file itself"
@@ -55,10 +60,14 @@ def _answer(given: argparse.Namespace) -> str:
     if given.list:
         return _json({"failures": plain_listing(found)}) if given.json else listing(found)
     incident = files.read(found[-1])  # what is no failure file is refused, not printed
+    _tell_running(found[-1])
     if given.rank is not None:
         facts = {"run": incident.run_id, "file": str(found[-1])}
         return _json({**facts, **plain_of_rank(incident, given.rank)}) if given.json else of_rank(incident, given.rank)
-    return json.dumps(json.loads(found[-1].read_text()), indent=1) + "\n" if given.json else render(incident)
+    if given.json:
+        return json.dumps(json.loads(found[-1].read_text()), indent=1) + "\n"
+    handled = "the program had handled this failure, and ended otherwise\n" if incident.outcome == HANDLED else ""
+    return render(incident) + handled
 
 
 def _json(answer: dict[str, Any]) -> str:
@@ -70,18 +79,41 @@ def _files(run: str) -> list[Path]:
     path = Path(run)
     if run and path.is_file():
         return [path]
-    if run and path.is_dir():
-        directories = [path]
-    else:
-        directories = runs(run)
-        if run and not directories:
-            raise UsageError(f"no program {run!r} is known in {runs_base()}; expected an id as the report names it")
+    directories = [_directory(run)] if run else runs()
     found = [kept for directory in directories if (kept := files.files_of(directory))]
     if found:
         return max(found, key=lambda kept: kept[-1].stat().st_mtime)
-    if run:
-        raise UsageError(f"program {run} has left no failure: it did not fail, or was killed before it could write")
-    raise UsageError(f"no program in {runs_base()} has left a failure")
+    if not run:
+        raise UsageError(f"no program in {runs_base()} has left a failure")
+    running = named(run, programs())
+    if running is not None:
+        raise UsageError(
+            f"program {running.run_id} (pid {running.pid}) still runs, and has left no failure; "
+            f"meshrt debug {running.run_id} looks into it"
+        )
+    raise UsageError(f"program {run} has left no failure: it did not fail, or was killed before it could write")
+
+
+def _directory(run: str) -> Path:
+    """Return the run directory of a program, which may run or have ended. Raises UsageError: there is none."""
+    running = named(run, programs())
+    found = ended_run(run) if running is None else running.run_directory
+    if found is None and Path(run).is_dir():
+        found = Path(run)  # a copy, from elsewhere
+    if found is None:
+        raise UsageError(
+            f"no program {run!r} is known in {runs_base()}; expected an id as the report names it, the pid of one that "
+            "runs, or a run directory"
+        )
+    return found
+
+
+def _tell_running(found: Path) -> None:
+    """Say of a program that still runs that it does."""
+    running = next((each for each in programs() if each.run_directory == found.parent), None)
+    if running is not None:
+        who = f"program {running.run_id} (pid {running.pid})"
+        print(f"meshrt postmortem: {who} still runs; this is its last failure so far", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ from typing import Any
 from meshrt.errors import one_line, user_stack
 from meshrt.failure.causes import Cause, Verdict, is_meant
 from meshrt.failure.groups import grouped
-from meshrt.failure.incident import Incident, MeshFacts
+from meshrt.failure.incident import INTERRUPTED, Incident, MeshFacts
 from meshrt.failure.record import ExceptionFacts, FailureRecord, Frame, LeftBehind, Reference
 from meshrt.inspect import render_stacks
 from meshrt.selection import Extent, Shape, fold_coordinates, fold_ranks
 
-__all__ = ["counted", "left_lines", "named", "render", "render_record", "shown", "stack_lines"]
+__all__ = ["apart", "counted", "left_lines", "named", "render", "render_record", "shown", "stack_lines"]
 
 _WIDTH = 78
 #: Characters of a line; of one that is the matter itself.
@@ -54,6 +54,7 @@ class _Report:
     def __init__(self, incident: Incident, verdict: Verdict) -> None:
         self._incident = incident
         self._verdict = verdict
+        self._hang = incident.known_hang(verdict)
         self._root_high = min((root.high for root in verdict.roots), default=None)
 
     def lines(self) -> Iterator[str]:
@@ -81,7 +82,9 @@ class _Report:
                 who = f"{len(ranks)} of {_total(mesh)} ranks" if _total(mesh) > 1 else "the only rank"
                 after = self._incident.began - mesh.started
                 words.append(f"{who} of {mesh.name}" + (f" ({sizes}), " if sizes else ", ") + _ago(after))
-        return shown("meshrt: FAILED " + ("; ".join(words) or "in the program"), _HEADLINE)
+        what = "INTERRUPTED, waiting for" if self._incident.outcome == INTERRUPTED else "FAILED"
+        why = f": {self._hang.text}" if self._hang is not None else ""
+        return shown(f"meshrt: {what} " + ("; ".join(words) or "in the program") + why, _HEADLINE)
 
     # -- what followed
 
@@ -137,6 +140,8 @@ class _Report:
         failed: dict[str, set[int]] = {}
         for record in self._incident.records:
             failed.setdefault(record.mesh_id, set()).update(record.ranks or (record.rank,))
+        for mesh_id, ranks in self._hang.reached.items() if self._hang is not None else ():
+            failed.setdefault(mesh_id, set()).update(ranks)
         count = sum(len(set(mesh.alive) - failed.get(mesh.mesh_id, set())) for mesh in self._incident.meshes)
         if not count:
             return
@@ -181,7 +186,9 @@ class _Report:
                 yield f"  and {len(roots) - _CANDIDATES} more candidates"
         else:
             yield from self._root(roots[0], "ROOT CAUSE", f"  [{self._verdict.certainty}]")
-        rank = roots[0][0].rank
+        rank = next(iter(self._incident.likely(roots[0][0])), roots[0][0].rank)
+        if self._hang is not None:
+            rank = self._hang.first(roots[0][0].mesh_id)
         yield f"  more     {self._command()}" + (f" --rank {rank}" if rank >= 0 else "")
 
     def _unknown(self, about: Reference) -> str:
@@ -190,7 +197,17 @@ class _Report:
 
     def _root(self, group: Sequence[FailureRecord], title: str, note: str = "") -> Iterator[str]:
         record = group[0]
-        if len({other.address for other in group}) > 1:
+        likely = self._incident.likely(record)
+        whose = ""
+        if self._hang is not None:
+            yield shown(f"{title}  {self._hang.text}{note}", _HEADLINE)
+            whose = f"{named(record)} "
+        elif likely:
+            who = f"{record.actor} {apart(self._incident, record)} of {record.mesh}"
+            others = counted(len(record.ranks) - len(likely), "rank")
+            note = f"  [likely: not where the other {others} are that did not answer]"
+            yield shown(f"{title}  {who}{note}", _HEADLINE)
+        elif len({other.address for other in group}) > 1:
             yield f"{title}  {self._who(group)} failed alike{note}"
             yield f"  first    {shown(str(record.place))}"
         else:
@@ -199,16 +216,19 @@ class _Report:
         # In which call a process has ended is known only if the script was told of that very end.
         about = self._incident.about
         told = record.endpoint or not about or any(is_meant(other, each) for each in about for other in group)
-        yield from details(record, self._incident.caller, self._incident.call if told else "")
-        if record.kind == "silent" and self._incident.hung:
+        yield from details(record, self._incident.caller, self._incident.call if told else "", whose=whose)
+        stacks = self._hang.stacks if self._hang is not None else self._incident.hung
+        if record.kind == "silent" and stacks:
             yield "  stacks   where they are"
-            yield from (f"    {line}" for line in stack_lines(self._incident.hung))
+            yield from (f"    {line}" for line in stack_lines(stacks))
 
 
-def details(record: FailureRecord, caller: str = "", call: str = "", *, full: bool = False) -> Iterator[str]:
-    """Return the lines about one failure; with ``full`` all of it."""
+def details(
+    record: FailureRecord, caller: str = "", call: str = "", *, full: bool = False, whose: str = ""
+) -> Iterator[str]:
+    """Return the lines about one failure; with ``full`` all of it, with ``whose`` in front of what it is."""
     many = 1_000_000
-    yield f"  what     {shown(record.headline, many if full else _HEADLINE)}"
+    yield f"  what     {shown(whose + record.headline, many if full else _HEADLINE)}"
     where = _in(record).removeprefix(", in ")
     if not where and record.waited_for and call:
         where = f"during {shown(call)}"
@@ -245,6 +265,12 @@ def render_record(record: FailureRecord, incident: Incident, verdict: Verdict) -
     """Return everything about one failure, for ``meshrt postmortem --rank``."""
     cause = verdict.cause_of(record)
     role = "a root cause" if cause is None else f"because {_why(cause)}"
+    if cause is None and record.kind == "silent":
+        likely, hang = apart(incident, record), incident.known_hang(verdict)
+        if hang is not None:
+            role = f"{hang.text}  [{hang.certainty}]"
+        else:
+            role = f"likely because of {likely}, not where the others are" if likely else verdict.certainty
     lines = [shown(f"{named(record)}: {role}", _HEADLINE), *details(record, incident.caller, incident.call, full=True)]
     return "\n".join(lines) + "\n"
 
@@ -304,6 +330,12 @@ def named(record: FailureRecord) -> str:
         return shown(f"{record.actor} ranks {fold_ranks(record.ranks)} of {record.mesh}")
     prefix = "" if record.actor else f"{record.mesh} "
     return shown(f"{prefix}{record.place}")
+
+
+def apart(incident: Incident, record: FailureRecord) -> str:
+    """Say who probably keeps the others waiting, of ranks that did not answer; "" if that is not known."""
+    likely = incident.likely(record)
+    return _set(incident.mesh(record.mesh_id), set(likely)) if likely else ""
 
 
 def _in(record: FailureRecord) -> str:

@@ -15,7 +15,6 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,16 +22,17 @@ from typing import Any
 from meshrt.errors import CallTimeout, ProtocolError
 from meshrt.failure import files, torchelastic
 from meshrt.failure.capture import references
-from meshrt.failure.incident import Incident, MeshFacts
+from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED, Incident, MeshFacts
 from meshrt.failure.lastwords import LastWords
 from meshrt.failure.rank import Origin, Recorder
 from meshrt.failure.record import ExceptionFacts, FailureRecord, LeftBehind, Reference
 from meshrt.failure.report import render
+from meshrt.failure.standing import keep_stacks
 from meshrt.failure.told import call_of, caller_of, record_of, sent_at, silences
 from meshrt.failure.watchdog import Watchdog
 from meshrt.hooks import Body, Gathered, Group, RootServices, hooks
-from meshrt.inspect import STACKS, Stacks
-from meshrt.selection import Extent, Shape
+from meshrt.inspect import STACKS
+from meshrt.selection import Shape
 from meshrt.transport.directories import error_path
 from meshrt.transport.fate import Fate
 from meshrt.wire.codec import own_attribute
@@ -244,27 +244,39 @@ class Failures:
         self._write(self._incidents[-1])
 
     def finish(self) -> None:
-        """The program ends: write what has come since the file was written."""
-        incident = self._incidents[-1] if self._incidents else None
-        if incident is not None and self._written != (incident.number, len(incident.records)):
-            self._write(incident)
+        """The program ends: write what has come since the files were written, and that it has not ended by them."""
+        for incident in tuple(self._incidents):
+            late = incident is self._incidents[-1] and self._written != (incident.number, len(incident.records))
+            if not incident.outcome or late:
+                incident.outcome = incident.outcome or HANDLED
+                self._write(incident)
+
+    def ended_by(self, error: BaseException) -> None:
+        """The script has ended by ``error``, and shows it in its own way. A thread of the script."""
+        _end_waiting(error)
+        self.collect(error)
+        with self._changed:
+            incident = self._meant_by(error)
+            if incident is not None:
+                incident.outcome = FAILED
+                self._write(incident)
+
+    def interrupted(self, error: BaseException, waited: CallTimeout) -> None:
+        """A person has ended the script by Ctrl-C while it waited for ranks. A thread of the script."""
+        self.collect(waited)
+        with self._changed:
+            incident = self._meant_by(waited)
+            if incident is not None:
+                incident.caller = caller_of(error)
+                incident.call = waited.what
+                incident.outcome = INTERRUPTED
+                self._write(incident)
 
     def _write(self, incident: Incident) -> None:
         """Write the file; any thread. What cannot be written is said once: the report goes to the terminal anyway."""
         with self._changed:
             if incident is self._incidents[-1] and self._answers:
-                silent = {
-                    (record.mesh_id, rank)
-                    for record in incident.records
-                    if record.kind == "silent"
-                    for rank in record.ranks
-                }
-                failed = {
-                    (record.mesh_id, rank) for record in incident.records for rank in record.ranks or (record.rank,)
-                }
-                incident.stacks = _stacks_of(incident, self._answers, lambda address: address not in failed)
-                if silent:
-                    incident.hung = _stacks_of(incident, self._answers, silent.__contains__)
+                keep_stacks(incident, self._answers)
             try:
                 files.write(self._run_directory, incident)
                 self._written = (incident.number, len(incident.records))
@@ -334,6 +346,7 @@ class Failures:
     def report(self, error: BaseException | None) -> str:
         """Return the report about ``error``, or about what nobody was told of; "" if there is none. Any thread."""
         if error is not None:
+            _end_waiting(error)
             self.collect(error)
         with self._changed:
             if error is None:
@@ -342,6 +355,7 @@ class Failures:
             if incident is None:
                 return ""
             incident.records = tuple(map(self._with_told, incident.records))
+            incident.outcome = FAILED
             self._write(incident)
             verdict = incident.verdict()
             text = render(incident, verdict)
@@ -374,30 +388,18 @@ class Failures:
             return _find(wanted, incident) if incident is not None else None
 
 
+def _end_waiting(error: BaseException) -> None:
+    """The script ends with ``error``: no call goes on whose time has run out, and its text says so no longer."""
+    for silence in silences(error):
+        silence.over = True
+
+
 def _find(wanted: Reference, incident: Incident) -> FailureRecord | None:
     for record in reversed(incident.records):
         here = record.mesh_id == wanted.mesh_id and (record.rank == wanted.rank or wanted.rank in record.ranks)
         if here and (record.id == wanted.failure if wanted.failure else True):
             return record
     return None
-
-
-def _stacks_of(incident: Incident, answers: list[Group], wanted: Callable[[tuple[str, int]], bool]) -> dict[str, Any]:
-    """Return the stacks of some ranks, merged."""
-    stacks = Stacks()
-    for mesh in incident.meshes:
-        shape = Shape.from_extent(Extent(tuple(mesh.sizes), tuple(mesh.sizes.values())))
-        expected = [rank for rank in mesh.alive if wanted((mesh.mesh_id, rank))]
-        if expected:
-            stacks.expect(mesh.mesh_id, mesh.name, shape, expected)
-    for group in answers:
-        ranks = tuple(rank for rank in group.ranks if wanted((group.mesh_id, rank)))
-        if ranks:
-            stacks.add(replace(group, ranks=ranks))
-    wire = stacks.to_wire()
-    for mesh in wire["meshes"]:
-        mesh["culprits"] = {"count": 0, "ranks": "", "text": ""}  # it is known who failed
-    return wire
 
 
 def _with_source(error: ExceptionFacts) -> ExceptionFacts:

@@ -88,7 +88,7 @@ def _in_script(parent: int) -> None:
 
 def _stack(file: int) -> str:
     """Return what faulthandler has written at last, by whichever fork of the script."""
-    text = os.pread(file, 4 << 20, 0).decode("ascii", errors="replace")
+    text = os.pread(file, 4 << 20, 0).decode("utf-8", errors="replace")
     crash = text.rfind("Fatal Python error")
     return text[crash:][:_STACK_MAX] if crash >= 0 else ""
 

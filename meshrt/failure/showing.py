@@ -5,20 +5,26 @@ What programs read is described in docs/json.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from meshrt.errors import SelectionError
 from meshrt.failure import files
 from meshrt.failure.causes import Verdict
-from meshrt.failure.incident import Incident, MeshFacts
+from meshrt.failure.incident import HANDLED, INTERRUPTED, Incident, MeshFacts
 from meshrt.failure.record import FailureRecord
-from meshrt.failure.report import counted, named, render_record, shown, stack_lines
+from meshrt.failure.report import apart, counted, named, render_record, shown, stack_lines
 from meshrt.inspect.narrowing import narrowed
-from meshrt.selection import Extent, Shape, fold_ranks
+from meshrt.selection import Extent, Shape, fold_ranks, parse, resolve
 
 __all__ = ["listing", "of_rank", "plain_listing", "plain_of_rank", "root_cause"]
+
+
+#: How the program went on, where that is not the worst.
+_HOW = {HANDLED: ", which the program had handled", INTERRUPTED: ", when it was interrupted"}
+#: Of a rank that has answered, and has nothing to show.
+_NOWHERE = "  in no code of the program\n"
 
 
 def listing(found: Iterable[Path]) -> str:
@@ -27,6 +33,7 @@ def listing(found: Iterable[Path]) -> str:
     for path in found:
         incident = files.read(path)
         count = counted(len(incident.records), "failure")
+        count += _HOW.get(incident.outcome, "")
         lines.append(f"{path}\n  {count}; root cause: {root_cause(incident)}\n")
     return "".join(lines)
 
@@ -34,8 +41,15 @@ def listing(found: Iterable[Path]) -> str:
 def root_cause(incident: Incident) -> str:
     """Return one line about what has failed first."""
     verdict = incident.verdict()
-    root = next((f"{named(root)}: {shown(root.headline)}" for root in verdict.roots), "not known")
+    hang = incident.known_hang(verdict)
+    why = f"{hang.text}; " if hang is not None else ""
+    root = next((why + _line(incident, root, likely=hang is None) for root in verdict.roots), "not known")
     return f"AMBIGUOUS, one of {len(verdict.roots)}: {root}" if verdict.ambiguous and verdict.roots else root
+
+
+def _line(incident: Incident, root: FailureRecord, *, likely: bool) -> str:
+    because = apart(incident, root) if likely else ""
+    return f"{named(root)}: {shown(root.headline)}" + (f"; likely because of {because}" if because else "")
 
 
 def plain_listing(found: Iterable[Path]) -> list[dict[str, Any]]:
@@ -44,6 +58,7 @@ def plain_listing(found: Iterable[Path]) -> list[dict[str, Any]]:
     for path in found:
         incident = files.read(path)
         verdict = incident.verdict()
+        hang = incident.known_hang(verdict)
         failures.append(
             {
                 "file": str(path),
@@ -52,57 +67,111 @@ def plain_listing(found: Iterable[Path]) -> list[dict[str, Any]]:
                 "records": len(incident.records),
                 "ambiguous": verdict.ambiguous,
                 "certainty": verdict.certainty,
-                "roots": [_identity(root) for root in verdict.roots],
+                "outcome": incident.outcome,
+                "roots": [_identity(root, incident) for root in verdict.roots],
+                "hang": hang.to_json() if hang is not None else None,
             }
         )
     return failures
 
 
-def of_rank(incident: Incident, rank: int) -> str:
-    """Return everything about one rank: its failures, or where it stood.
+def of_rank(incident: Incident, wanted: str) -> str:
+    """Return everything about one rank, or those of a selection: their failures, or where they stood.
 
     Raises:
-        SelectionError: There is no such rank.
+        SelectionError: There are no such ranks.
     """
     verdict = incident.verdict()
-    records = _records(incident, rank)
-    if records:
-        return "\n".join(render_record(record, incident, verdict) for record in records)
-    return "\n".join(_healthy(incident, mesh, rank) for mesh in _meshes(incident, rank))
+    records, healthy = _chosen(incident, wanted)
+    texts = [render_record(record, incident, verdict) + _hanging(incident, record, ranks) for record, ranks in records]
+    return "\n".join([*texts, *(_healthy(incident, mesh, rank) for mesh, rank in healthy)])
 
 
-def plain_of_rank(incident: Incident, rank: int) -> dict[str, Any]:
+def plain_of_rank(incident: Incident, wanted: str) -> dict[str, Any]:
     """Return the same as plain data."""
     verdict = incident.verdict()
-    records = _records(incident, rank)
-    meshes = [] if records else _meshes(incident, rank)
+    records, healthy = _chosen(incident, wanted)
+    number = {"rank": int(wanted)} if wanted.strip().isdecimal() else {"selection": wanted}
     return {
-        "rank": rank,
-        "records": [{**record.to_plain(), "cause": _plain_cause(record, verdict)} for record in records],
+        **number,
+        "records": [
+            {
+                **record.to_plain(),
+                "cause": _plain_cause(record, verdict, incident),
+                **({"stacks": hung, **incident.waits} if (hung := _hung(incident, record, ranks)) is not None else {}),
+            }
+            for record, ranks in records
+        ],
         "did_not_fail": [
             {
                 "mesh_id": mesh.mesh_id,
                 "mesh": mesh.name,
+                "rank": rank,
                 "coordinates": _coordinates(mesh, rank),
                 "had_ended": rank not in mesh.alive,
-                "stacks": _stacks(incident, mesh, rank),
+                "stacks": _stacks_of(incident, mesh, rank),
+                **_hangs(incident, mesh, rank),
             }
-            for mesh in meshes
+            for mesh, rank in healthy
         ],
     }
 
 
-def _records(incident: Incident, rank: int) -> list[FailureRecord]:
-    return [record for record in incident.records if rank >= 0 and rank in (record.rank, *record.ranks)]
+def _chosen(
+    incident: Incident, wanted: str
+) -> tuple[list[tuple[FailureRecord, list[int]]], list[tuple[MeshFacts, int]]]:
+    """Return the failures of the ranks that are meant, each with those of them that it is of; and who did not fail."""
+    found = _ranks(incident, wanted)
+    records = []
+    for record in incident.records:
+        ranks = [rank for rank in record.ranks or (record.rank,) if rank in found.get(record.mesh_id, ())]
+        if ranks:
+            records.append((record, ranks))
+    failed = {(record.mesh_id, rank) for record, ranks in records for rank in ranks}
+    healthy = [(mesh, rank) for mesh in incident.meshes for rank in found.get(mesh.mesh_id, ())]
+    healthy = [(mesh, rank) for mesh, rank in healthy if (mesh.mesh_id, rank) not in failed]
+    if wanted.strip().isdecimal() and records:
+        healthy = []  # by a number the one that failed is meant, whatever other meshes have
+    return records, healthy
 
 
-def _meshes(incident: Incident, rank: int) -> list[MeshFacts]:
-    """Return the meshes that have a rank of this number. Raises SelectionError: none has."""
-    found = [mesh for mesh in incident.meshes if 0 <= rank < len(_shape(mesh))]
+def _ranks(incident: Incident, wanted: str) -> dict[str, Sequence[int]]:
+    """Return the ranks that are meant, by mesh id, of the meshes that have some. Raises SelectionError: none has."""
+    found: dict[str, Sequence[int]] = {}
+    if wanted.strip().lstrip("-").isdecimal():
+        rank = int(wanted)
+        found = {mesh.mesh_id: (rank,) for mesh in incident.meshes if 0 <= rank < len(_shape(mesh))}
+        records = (record for record in incident.records if rank >= 0 and rank in (record.rank, *record.ranks))
+        found.update((record.mesh_id, (rank,)) for record in records)
+        if not found:
+            known = "; ".join(f"{fold_ranks(range(len(_shape(mesh))))} of {mesh.name}" for mesh in incident.meshes)
+            raise SelectionError(f"no mesh had a rank {rank} when it failed; expected one of {known or 'none'}")
+        return found
+    selection = parse(wanted)
+    problem: SelectionError | None = None
+    for mesh in incident.meshes:
+        try:
+            found[mesh.mesh_id] = resolve(selection, _shape(mesh))
+        except SelectionError as error:
+            problem = problem or error
     if not found:
-        known = "; ".join(f"{fold_ranks(range(len(_shape(mesh))))} of {mesh.name}" for mesh in incident.meshes)
-        raise SelectionError(f"no mesh had a rank {rank} when it failed; expected one of {known or 'none'}")
+        raise problem or SelectionError("no mesh is known of that failure; expected the number of a rank")
     return found
+
+
+def _hung(incident: Incident, record: FailureRecord, ranks: Sequence[int]) -> dict[str, Any] | None:
+    """Return where ranks hang that have not answered, or None."""
+    mesh = next((mesh for mesh in incident.meshes if mesh.mesh_id == record.mesh_id), None)
+    return _stacks(incident.hung, mesh, ranks) if record.kind == "silent" and mesh is not None else None
+
+
+def _hanging(incident: Incident, record: FailureRecord, ranks: Sequence[int]) -> str:
+    stacks = _hung(incident, record, ranks)
+    if stacks is None:
+        return ""
+    found = {"meshes": [stacks], "left_out": 0, **incident.waits}
+    lines = "".join(f"    {line}\n" for line in stack_lines(found)[1:])
+    return f"  stacks   where {'it is' if len(ranks) == 1 else 'they are'}\n{lines}"
 
 
 def _shape(mesh: MeshFacts) -> Shape:
@@ -118,36 +187,51 @@ def _healthy(incident: Incident, mesh: MeshFacts, rank: int) -> str:
     who = f"rank {rank} of {mesh.name}" + (f" ({coordinates})" if coordinates else "")
     if rank not in mesh.alive:
         return f"{who} did not fail: it had ended before\n"
-    stacks = _stacks(incident, mesh, rank)
+    stacks = _stacks_of(incident, mesh, rank)
     if stacks is None:
         return f"{who} did not fail; where it was then is not known: {incident.stacks_why or 'it was not asked'}\n"
-    lines = "".join(f"  {line}\n" for line in stack_lines({"meshes": [stacks], "left_out": 0})[1:])
-    return f"{who} did not fail; where it was then:\n{lines}"
+    hangs = _hangs(incident, mesh, rank)
+    lines = "".join(f"  {line}\n" for line in stack_lines({"meshes": [stacks], "left_out": 0, **hangs})[1:])
+    role = "did not fail"
+    if incident.hang.keeps(mesh.mesh_id, rank):
+        role = f"keeps others waiting: {shown(incident.hang.text)}"
+    return f"{who} {role}; where it was then:\n{lines or _NOWHERE}"
 
 
-def _stacks(incident: Incident, mesh: MeshFacts, rank: int) -> dict[str, Any] | None:
-    """Return where a rank stood, as `meshrt.inspect.plain` has it of its mesh."""
+def _hangs(incident: Incident, mesh: MeshFacts, rank: int) -> dict[str, Any]:
+    """Return who waits for whom, if a rank that was not waited for itself has to do with those that were."""
+    return incident.waits if incident.hang.reaches(mesh.mesh_id, rank) else {}
+
+
+def _stacks_of(incident: Incident, mesh: MeshFacts, rank: int) -> dict[str, Any] | None:
+    hangs = incident.hang.reaches(mesh.mesh_id, rank)
+    return _stacks(incident.hang.stacks if hangs else incident.stacks, mesh, [rank])
+
+
+def _stacks(stacks: Mapping[str, Any], mesh: MeshFacts, ranks: Sequence[int]) -> dict[str, Any] | None:
+    """Return where ranks stood, as `meshrt.inspect.plain` has it of their mesh."""
     try:
-        found = [stacks for stacks in incident.stacks.get("meshes", ()) if stacks["mesh_id"] == mesh.mesh_id]
-        return narrowed(found[0], [rank], _shape(mesh)) if found else None
+        found = [each for each in stacks.get("meshes", ()) if each["mesh_id"] == mesh.mesh_id]
+        return narrowed(found[0], ranks, _shape(mesh)) if found else None
     except (KeyError, TypeError, ValueError, AttributeError):
         return None  # the file is damaged there
 
 
-def _identity(record: FailureRecord) -> dict[str, Any]:
+def _identity(record: FailureRecord, incident: Incident) -> dict[str, Any]:
     return {
         "mesh_id": record.mesh_id,
         "mesh": record.mesh,
         "actor": record.actor,
         "ranks": list(record.ranks or (record.rank,)),
+        "likely": list(incident.likely(record)),
         "who": named(record),
         "what": record.headline,
     }
 
 
-def _plain_cause(record: FailureRecord, verdict: Verdict) -> dict[str, Any] | None:
+def _plain_cause(record: FailureRecord, verdict: Verdict, incident: Incident) -> dict[str, Any] | None:
     cause = verdict.cause_of(record)
     if cause is None:
         return None
-    other = _identity(cause.record) if cause.record is not None else None
+    other = _identity(cause.record, incident) if cause.record is not None else None
     return {"evidence": cause.evidence, "why": cause.why, "record": other}

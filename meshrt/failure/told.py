@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from meshrt.errors import ActorError, CallTimeout, MeshError, ProcessDied, RankPlace
 from meshrt.failure.capture import references
 from meshrt.failure.record import ExceptionFacts, FailureRecord
-from meshrt.inspect.visibility import is_hidden_file, is_library_file
+from meshrt.files import is_library_file
+from meshrt.inspect.visibility import is_hidden_file
 from meshrt.wire.codec import own_attribute
 
 __all__ = ["call_of", "caller_of", "record_of", "sent_at", "silences"]

@@ -50,6 +50,7 @@ class Watchdog:
             return
         overdue = call.overdue(waited)
         missing = [place.rank for place in overdue.missing]
+        keys = [(place.mesh_id, place.rank, place.actor) for place in overdue.missing]
         mesh = next((mesh for mesh in self._services.meshes() if mesh["mesh_id"] == call.mesh_id), None)
         if mesh is None or not missing:
             return
@@ -63,8 +64,12 @@ class Watchdog:
                 lines = render_stacks(stacks.to_wire()).split("\n")
                 left_out = [f"... {len(lines) - _LINES} more lines"] if len(lines) > _LINES else []
                 where = "\n".join([*lines[:_LINES], *left_out])
-                self._services.announce(f"watchdog: {overdue}; where they are:\n{where}")
+                kept = stacks.standstill(keys)
+                why = f"; {kept.text}" if kept is not None else ""
+                self._services.announce(f"watchdog: {overdue}{why}; where they are:\n{where}")
 
+        # All are asked: whoever keeps those waiting may be any of them.
+        everybody = {mesh["mesh_id"]: mesh["alive"] for mesh in self._services.meshes()}
         body = {"actor": "", "verbose": False}
-        self._services.gather({call.mesh_id: missing}, STACKS, body, _STACK_SECONDS, report, stack_suffices=True)
+        self._services.gather(everybody, STACKS, body, _STACK_SECONDS, report, stack_suffices=True)
         self._later(known, 2 * seconds, waited + 2 * seconds)

@@ -70,6 +70,11 @@ class Node:
             found += found[-1].children.values()
         return found
 
+    def together(self, leaf: Leaf) -> int:
+        """Return how many ranks a leaf of this node has, with those that a person has stopped at the same place."""
+        stopped = [each for each in self.leaves.values() if each.state == "stopped" and not each.holder]
+        return len(leaf.ranks.union(*(each.ranks for each in stopped)))
+
     def places(self) -> int:
         """Return how many leaves there are below."""
         return len(self.leaves) + sum(child.places() for child in self.children.values())
@@ -97,10 +102,11 @@ class Tree:
             return []
         _, most = max(classes, key=lambda each: len(each[1].ranks))
         # Whoever stands in the debugger, as most do not, was stopped there by a person; an exception is another matter.
+        # That says nothing of the others either: where they stood together before, they count together.
         suspects = [
             (node, leaf) for node, leaf in classes if leaf.state != "stopped" or leaf.holder or most.state == "stopped"
         ]
-        few = [(node, leaf) for node, leaf in suspects if len(leaf.ranks) * _OUTLIER <= len(most.ranks)]
+        few = [(node, leaf) for node, leaf in suspects if node.together(leaf) * _OUTLIER <= len(most.ranks)]
         return sorted(few, key=lambda each: min(each[1].ranks))
 
 

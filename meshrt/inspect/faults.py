@@ -24,6 +24,7 @@ _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<fu
 _SILENCE = {
     "stopped": "its process was stopped by a signal (SIGCONT resumes it)",
     "busy": "C code holds its GIL",
+    "host": "the agent of its host does not answer",
 }
 
 
@@ -107,6 +108,7 @@ def silence(state: str) -> str:
     """Return why a rank does not answer, in words.
 
     Args:
-        state: ``"stopped"`` or ``"busy"``, as host agents tell it; "" where nothing is known.
+        state: ``"stopped"`` or ``"busy"``, as host agents tell it; ``"host"`` where they do not answer themselves; ""
+            where nothing is known.
     """
     return _SILENCE.get(state, "no answer in time")

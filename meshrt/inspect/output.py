@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshrt.errors import UsageError
+from meshrt.host.output import latest_state
 
-__all__ = ["Tail", "line_count", "tails"]
+__all__ = ["Tail", "line_count", "lines_in", "tails"]
 
 #: Lines that are shown of each rank, and the most bytes that are read for that.
 _LINES = 10
@@ -41,6 +42,11 @@ class Tail:
     end: int = 0
 
 
+def lines_in(data: bytes) -> list[str]:
+    """Return the lines of whole lines of output; one that was written over, as a progress bar is, in its last state."""
+    return [latest_state(line) for line in data.decode("utf-8", "replace").split("\n")[:-1]]
+
+
 def tails(files: Mapping[int, Path], count: int) -> dict[int, Tail]:
     """Return the last ``count`` lines of files, by rank. What has no end of line is being written, and left out."""
     found = {}
@@ -62,7 +68,7 @@ def _tail(path: Path, count: int) -> Tail:
         data = file.read()
         inode = os.fstat(file.fileno()).st_ino
     data = data[: data.rfind(b"\n") + 1]
-    lines = data.decode("utf-8", "replace").splitlines()
+    lines = lines_in(data)
     if start and len(lines) > 1:
         del lines[0]  # the begin of it is missing
     return Tail("\n".join(lines[-count:]), inode=inode, end=start + len(data))

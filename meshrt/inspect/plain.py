@@ -2,7 +2,7 @@
 
 ::
 
-    {"meshes": [MESH], "left_out": count of further meshes}
+    {"meshes": [MESH], "left_out": count of further meshes, and what `meshrt.inspect.waittext` tells}
 
     MESH: {"mesh_id", "name", "asked": count, "answered": SET, "waiting": SET, "culprits": SET,
            "without": [{"kind": "gone" | "silent" | "refused", "why": text, **SET}],
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgpack
@@ -44,9 +45,13 @@ _KINDS = ("actor", "task", "thread")
 _Offer = tuple[int, Callable[[], None]]
 
 
-def to_wire(meshes: Mapping[str, MeshStacks]) -> dict[str, Any]:
-    """Return the answers of all meshes."""
-    wire: dict[str, Any] = {"meshes": [], "left_out": 0}
+def to_wire(meshes: Mapping[str, MeshStacks], beside: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """Return the answers of all meshes.
+
+    Args:
+        beside: What is told beside them, out of the same budget.
+    """
+    wire: dict[str, Any] = {"meshes": [], "left_out": 0, **beside}
     left = BUDGET - _size(wire) - 2 * _LIST
     writers = []
     for number, (mesh_id, mesh) in enumerate(meshes.items()):

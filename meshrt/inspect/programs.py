@@ -8,13 +8,25 @@ import shlex
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import psutil
 
 from meshrt.inspect.times import since
+from meshrt.transport.directories import ended_run, failed, in_use, runs
 from meshrt.transport.tools import Program, programs
 
-__all__ = ["NoProgram", "choose", "command_of", "describe", "named", "seconds_of", "stopped_by_signal", "telling_slow"]
+__all__ = [
+    "NoProgram",
+    "choose",
+    "command_of",
+    "describe",
+    "meant",
+    "named",
+    "seconds_of",
+    "stopped_by_signal",
+    "telling_slow",
+]
 
 #: Seconds without an answer after which a person is told what is waited for.
 SLOW_SECONDS = 2.0
@@ -54,13 +66,22 @@ def named(wanted: str, found: Sequence[Program]) -> Program | None:
     return None
 
 
-def choose(wanted: str, *, how: str, asks: bool = True) -> Program:
+def meant(words: Sequence[str]) -> tuple[str, str]:
+    """Return what ``[RUN] [ACTOR]`` name: a lone word that no program has, now or before, is an actor, or a mesh."""
+    run, actor = (*words, "", "")[:2]
+    if not run or actor or run.isdigit() or "/" in run:
+        return run, actor
+    return ("", run) if named(run, programs()) is None and ended_run(run) is None else (run, "")
+
+
+def choose(wanted: str, *, how: str, asks: bool = True, ranks: bool = False) -> Program:
     """Return the program that is meant: the one named ``wanted``, or the only one that runs, or that a person picks.
 
     Args:
         wanted: As in `named`; "" where none was named.
         how: How one is named on the command line, for complaints.
         asks: Whether a person is there, who reads which there are.
+        ranks: Whether a number may have been meant for a rank, which is written ``--ranks``.
     Raises:
         NoProgram: There is none, or several and nobody to ask.
         UsageError: The directory of the programs is not safe.
@@ -70,12 +91,12 @@ def choose(wanted: str, *, how: str, asks: bool = True) -> Program:
     if wanted:
         program = named(wanted, found)
         if program is None:
-            running = "; ".join(map(describe, found)) or "none runs"
-            what = f"process {wanted}" if wanted.isdigit() and len(wanted) < 8 else repr(wanted)
-            raise NoProgram(f"{what} is no meshrt program of this user; {running}", found)
+            raise _no_such(wanted, found, ranks=ranks)
         return program
     if not found:
-        raise NoProgram("no meshrt program of this user is running")
+        last = next((run for run in reversed(runs()) if not in_use(run)), None)
+        hint = "" if last is None else f"; the last one was {last.name.rpartition('-')[2]}: {_afterwards(last)}"
+        raise NoProgram(f"no meshrt program of this user is running{hint}")
     if len(found) == 1:
         return found[0]
     if asks:
@@ -91,6 +112,25 @@ def choose(wanted: str, *, how: str, asks: bool = True) -> Program:
         if picked is not None:
             return picked
         print(f"a number from 1 to {len(found)}, or a pid", file=sys.stderr)
+
+
+def _no_such(wanted: str, found: Sequence[Program], *, ranks: bool) -> NoProgram:
+    """Return why none of the programs that run is ``wanted``."""
+    ended = ended_run(wanted)
+    if ended is not None:
+        return NoProgram(f"program {ended.name.rpartition('-')[2]} has ended; {_afterwards(ended)}", found)
+    running = "; ".join(map(describe, found)) or "none runs"
+    what = f"process {wanted}" if wanted.isdigit() and len(wanted) < 8 else repr(wanted)
+    rank = f" (a rank is --ranks {wanted})" if ranks and wanted.isdigit() and len(wanted) < 5 else ""
+    return NoProgram(f"{what} is no meshrt program of this user{rank}; {running}", found)
+
+
+def _afterwards(run: Path) -> str:
+    """Return what still tells of a program that has ended."""
+    run_id = run.name.rpartition("-")[2]
+    if failed(run):
+        return f"meshrt postmortem {run_id} shows why it failed, and meshrt logs {run_id} what it has printed"
+    return f"meshrt logs {run_id} shows what it has printed"
 
 
 def stopped_by_signal(program: Program) -> bool:

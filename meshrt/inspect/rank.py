@@ -2,8 +2,9 @@
 
 * operation ``inspect.stacks`` {actor, verbose}: the records of `meshrt.inspect.sampling`. What did not stand already
   at the last pulse is looked at twice, `GAP` seconds apart; at once where a first look after `BREATH` sees it run.
-* event ``inspect.progress`` {actor, endpoint, state, since, place}: when an actor's endpoint has stood at one
-  instruction between two pulses, and when it goes on, or is no more. Nothing is sent for one that runs as it should.
+* event ``inspect.progress`` {actor, endpoint, state, since, place, waits, beside}: when an actor's endpoint has stood
+  at one instruction between two pulses, when it waits for fewer ranks than it did, and when it goes on, or is no more.
+  Nothing is sent for one that runs as it should.
 * event ``inspect.placed`` {actors}: ``[ident, name]`` of every actor that is not on the main thread, whenever that has
   changed. All of them: the ident of a thread that has ended is given to another one.
 
@@ -15,12 +16,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from meshrt.hooks import ActorState, Answer, Body, EndpointCall, RankServices, hooks
+from meshrt.hooks import ActorState, Answer, Body, EndpointCall, RankServices, Wait, hooks
 from meshrt.inspect.sampling import Record, Sampler
 from meshrt.inspect.stacks import Mark
+from meshrt.inspect.states import STANDING
 from meshrt.inspect.visibility import own_index
+from meshrt.inspect.waits import waits_to_wire
 
 __all__ = ["RankInspector", "load"]
 
@@ -31,8 +34,19 @@ GAP = 0.008
 BREATH = 0.001
 
 
-#: States that are told; of the others only that one of these is over.
-_STANDING = ("blocked", "stopped")
+class _Seen(NamedTuple):
+    """What is told of an endpoint that stands still."""
+
+    state: str
+    place: list[Any]
+    waits: tuple[Wait, ...]
+    beside: bool
+
+    def to_wire(self) -> Body:
+        return {"place": self.place, "waits": waits_to_wire(self.waits), "beside": self.beside}
+
+
+_NOWHERE = _Seen("blocked", ["", 0, ""], (), False)
 
 
 class RankInspector:
@@ -40,9 +54,9 @@ class RankInspector:
 
     def __init__(self, services: RankServices) -> None:
         self._services = services
-        self._sampler = Sampler(lambda: services.signals_sent)
-        #: What the root was told last of each actor: state, and the mark it was told of.
-        self._told: dict[str, tuple[str, Any, float]] = {}
+        self._sampler = Sampler(services)
+        #: What the root was told last of each actor: state, the mark it was told of, and for whom it waits.
+        self._told: dict[str, tuple[str, Any, float, tuple[Wait, ...]]] = {}
         self._placed: dict[str, int] = {}
         #: The calls that the root was told to stand.
         self._standing: dict[str, EndpointCall] = {}
@@ -77,22 +91,24 @@ class RankInspector:
         marks = self._sampler.pulse(actors)
         for name in self._told.keys() - {actor.name for actor in actors}:
             self._standing.pop(name, None)
-            if self._told.pop(name)[0] in _STANDING:
+            if self._told.pop(name)[0] in STANDING:
                 self._notify(name, "", "running", 0.0)
         for actor in actors:
             call, mark = marks.get(actor.name, (None, None))
             state, where = "idle", None
             if mark is not None:
                 state, where = ("blocked", mark.where) if mark.stands() else ("running", None)
-            told = self._told.get(actor.name, ("", None, 0.0))
+            told = self._told.get(actor.name, ("", None, 0.0, ()))
             since = mark.since if mark is not None and where is not None else 0.0
-            place: Sequence[Any] = ("", 0, "")
-            if state == "blocked" and told != (state, where, since):
-                # One that a person has let go waits where it waited before.
-                state, place = self._place_of(actor)
-            now = (state, where, since)
-            if now != told and (state in _STANDING or told[0] in _STANDING):
-                self._tell(actor.name, call, state, mark, place)
+            seen = _NOWHERE
+            # One that a person has let go waits where it waited before, and who waits for many soon waits for fewer.
+            if state == "blocked" and (told[:3] != (state, where, since) or told[3]):
+                seen = self._look_at(actor)
+                state = seen.state
+            now = (state, where, since, seen.waits)
+            # Of the other states only that one of these is over.
+            if now != told and (state in STANDING or told[0] in STANDING):
+                self._tell(actor.name, call, state, mark, seen)
             self._told[actor.name] = now
         self._mind_exits()
 
@@ -110,25 +126,27 @@ class RankInspector:
             self._told.pop(call.actor, None)
             self._notify(call.actor, "", "running", 0.0)
 
-    def _place_of(self, actor: ActorState) -> tuple[str, Sequence[Any]]:
-        """Return whether an actor that stands is blocked, or was stopped in the debugger, and where."""
+    def _look_at(self, actor: ActorState) -> _Seen:
+        """Return whether an actor that stands is blocked, or was stopped in the debugger, where, and for what."""
         record = next(iter(self._sampler.records([actor], actor=actor.name)), None)
         if record is None or not record.stack:
-            return "blocked", ("", 0, "")
+            return _NOWHERE
         entry = record.stack[own_index([entry.file for entry in record.stack])]
         state = "stopped" if record.state == "stopped" else "blocked"
-        return state, (entry.file, entry.line, entry.code.co_name)
+        place = [entry.file, entry.line, entry.code.co_name]
+        return _Seen(state, place, tuple(record.calls), record.beside)
 
-    def _tell(self, actor: str, call: EndpointCall | None, state: str, mark: Mark | None, place: Sequence[Any]) -> None:
-        ago = time.monotonic() - mark.since if mark is not None and state in _STANDING else 0.0
+    def _tell(self, actor: str, call: EndpointCall | None, state: str, mark: Mark | None, seen: _Seen) -> None:
+        ago = time.monotonic() - mark.since if mark is not None and state in STANDING else 0.0
         self._standing.pop(actor, None)
         if call is not None and state == "blocked":
             self._standing[actor] = call
-        self._notify(actor, call.endpoint if call is not None else "", state, ago, place)
+        self._notify(actor, call.endpoint if call is not None else "", state, ago, seen)
 
-    def _notify(self, actor: str, endpoint: str, state: str, ago: float, place: Sequence[Any] = ("", 0, "")) -> None:
+    def _notify(self, actor: str, endpoint: str, state: str, ago: float, seen: _Seen | None = None) -> None:
         since = time.time_ns() / 1e9 - ago
-        body = {"actor": actor, "endpoint": endpoint, "state": state, "since": since, "place": list(place)}
+        body: Body = {"actor": actor, "endpoint": endpoint, "state": state, "since": since}
+        body.update((seen or _NOWHERE).to_wire())
         self._services.notify("inspect.progress", body)
 
     def _tell_places(self, actors: Sequence[ActorState]) -> None:
@@ -140,13 +158,13 @@ class RankInspector:
 
 
 def _answer(records: list[Record]) -> Body:
-    return {
-        "same": {"threads": [record.to_wire() for record in records]},
-        "per": {
-            "since": [record.since() for record in records],
-            "cpu": [round(min(1.0, record.mark.load), 3) for record in records],
-        },
+    per: Body = {
+        "since": [record.since() for record in records],
+        "cpu": [round(min(1.0, record.mark.load), 3) for record in records],
     }
+    if any(record.calls for record in records):
+        per["waits"] = [waits_to_wire(record.calls) for record in records]
+    return {"same": {"threads": [record.to_wire() for record in records]}, "per": per}
 
 
 def load(services: RankServices) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from meshrt.hooks import Body, RootServices
+from meshrt.hooks import Body, RootServices, Wait
+from meshrt.inspect.faults import silence
+from meshrt.inspect.standstill import standstill
+from meshrt.inspect.states import STANDING
+from meshrt.inspect.waits import Waiter, WaitGraph, waits_from_wire
+from meshrt.inspect.waittext import doing, wait_lines, waits_of
 
 __all__ = ["Activity", "ActivityRow", "load"]
 
@@ -21,18 +26,37 @@ class ActivityRow:
         since: Since when, seconds since the epoch.
         place: File, line and function of the user's; ``("", 0, "")`` where it is not known.
         endpoint: What it runs.
+        waits: For whom, as it was when it told that.
+        told: When it told that, on the monotonic clock and on that of deadlines, seconds.
+        beside: It waits in a concurrent endpoint.
     """
 
     state: str
     since: float
     place: tuple[str, int, str] = ("", 0, "")
     endpoint: str = ""
+    waits: tuple[Wait, ...] = ()
+    beside: bool = False
+    told: tuple[float, float] = (0.0, 0.0)
+
+    def waits_at(self, now: float, clock: float) -> list[Wait]:
+        """Return for whom it waits, at a later time of both clocks."""
+        passed, counted = now - self.told[0], clock - self.told[1]
+        return [
+            replace(
+                wait,
+                seconds=wait.seconds + passed,
+                left=None if wait.left is None else max(0.0, wait.left - counted),
+            )
+            for wait in self.waits
+        ]
 
 
 class Activity:
     """Kept from what ranks and host agents tell by themselves; nobody is asked. `RootServices.tables` has it."""
 
     def __init__(self, services: RootServices) -> None:
+        self._services = services
         self._rows: dict[tuple[str, int, str], ActivityRow] = {}
         self._silent: dict[tuple[str, int], tuple[str, float]] = {}
         #: When ranks have answered again.
@@ -58,8 +82,37 @@ class Activity:
     def progress(self, mesh_id: str, rank: int, body: Body) -> None:
         """A rank tells that an endpoint stands still, or goes on."""
         file, line, function = body["place"]
-        row = ActivityRow(body["state"], body["since"], (file, line, function), body["endpoint"])
+        waits = tuple(waits_from_wire(body["waits"]))
+        place = (file, line, function)
+        told = time.monotonic(), self._services.clock()
+        row = ActivityRow(body["state"], body["since"], place, body["endpoint"], waits, body["beside"], told)
         self._rows[mesh_id, rank, body["actor"]] = row
+
+    def waits(self) -> WaitGraph:
+        """Return who waits for whom, of those that are known to stand still. Any thread."""
+        graph = WaitGraph()
+        now, clock = time.monotonic(), self._services.clock()
+        for key, row in tuple(self._rows.items()):
+            if row.state in STANDING:
+                file, line, function = row.place
+                frames = [[file, line, function, False]] if file else []
+                words = doing({"state": row.state, "endpoint": row.endpoint, "frames": frames, "holder": ""})
+                graph.nodes[key] = Waiter(row.state, words, row.waits_at(now, clock), row.beside)
+        for rank, (state, _) in tuple(self._silent.items()):
+            graph.ranks[rank] = ("silent", f"not answering: {silence(state)}")
+        return graph
+
+    def wait_lines(self, most: int) -> list[str]:
+        """Return the same as lines for a person, so many at most and one that counts the others. Any thread."""
+        return wait_lines(waits_of(self.waits(), self._names()), most)
+
+    def standstill(self, keys: Iterable[tuple[str, int, str]]) -> str:
+        """Say what keeps actors of ranks that do not answer; "" where nothing tells it. Any thread."""
+        found = standstill(self.waits(), self._names(), keys)
+        return found.text if found is not None else ""
+
+    def _names(self) -> dict[str, str]:
+        return {mesh["mesh_id"]: mesh["name"] for mesh in self._services.meshes()}
 
     def actors(self, mesh_id: str, rank: int) -> Mapping[int, str]:
         """Return the names of the actors of a rank that are not on its main thread, by the ident of their thread."""

@@ -6,13 +6,14 @@ for messages) or ``stopped`` (in the debugger). A task that waits for something 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from meshrt.hooks import ActorState, EndpointCall
+from meshrt.hooks import ActorState, EndpointCall, Wait
 from meshrt.inspect.holder import holder
-from meshrt.inspect.stacks import Mark, Stack, ThreadLook, Threads, entries_of, frames_of, kernel_runs
+from meshrt.inspect.stacks import Mark, Process, Stack, ThreadLook, Threads, entries_of, frames_of, kernel_runs
+from meshrt.inspect.states import STANDING
 from meshrt.inspect.tasks import TaskLook, Tasks
 from meshrt.inspect.visibility import is_hidden_file
 
@@ -36,6 +37,10 @@ class Record:
     stack: Stack
     mark: Mark
     waits: str = ""
+    #: The calls whose answers it waits for.
+    calls: Sequence[Wait] = ()
+    #: It runs beside what the actor serves else: what it waits for keeps nobody waiting.
+    beside: bool = False
 
     def to_wire(self) -> dict[str, Any]:
         """Return what may be the same on many ranks."""
@@ -47,22 +52,24 @@ class Record:
             "state": self.state,
             "frames": frames_of(self.stack),
             "holder": self.waits,
+            "beside": self.beside,
         }
 
     def since(self) -> float:
         """Seconds for which it is known to stand where it stands."""
-        return round(self.mark.seen - self.mark.since, 3) if self.state in ("blocked", "stopped") else 0.0
+        return round(self.mark.seen - self.mark.since, 3) if self.state in STANDING else 0.0
 
 
 class Sampler:
     """Looks at this process; keeps no more than since when each thread and task has stood where it stands.
 
     Args:
-        signals: Returns how many signals the runtime has sent to the main thread.
+        process: As in `meshrt.inspect.stacks.Threads`.
     """
 
-    def __init__(self, signals: Callable[[], int] = lambda: 0) -> None:
-        self._threads = Threads(signals)
+    def __init__(self, process: Process | None = None) -> None:
+        self._process = process
+        self._threads = Threads(process)
         self._tasks = Tasks()
 
     def pulse(self, actors: Sequence[ActorState]) -> dict[str, tuple[EndpointCall, Mark]]:
@@ -105,6 +112,10 @@ class Sampler:
         tasks = self._tasks.look(actor.loop) if _lives(actor.loop) else []
         call, serving = _serving(actor, tasks)
         own.endpoint = call.endpoint if call is not None else ""
+        own.beside = call is not None and call is not actor.call
+        waiters = serving.waiters if serving is not None and not serving.running else [actor.thread]
+        if self._process is not None:
+            own.calls = [wait for waiter in waiters if (wait := self._process.wait_of(waiter)) is not None]
         records = []
         if serving is not None and not serving.running:
             # The endpoint is suspended; what the thread runs, if anything, is another task or a callback.

@@ -11,15 +11,16 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from meshrt.files import RUNTIME_FILES
+from meshrt.hooks import Wait
 from meshrt.inspect.visibility import cut, debugger_index, is_hidden_file
 
-__all__ = ["Entry", "Mark", "Stack", "ThreadLook", "Threads", "entries_of", "frames_of", "kernel_runs"]
+__all__ = ["Entry", "Mark", "Process", "Stack", "ThreadLook", "Threads", "entries_of", "frames_of", "kernel_runs"]
 
 #: Frames of a stack that are told: so many outermost ones, and so many innermost ones.
 _OUTER, _INNER = 40, 120
@@ -29,6 +30,8 @@ _CPU_CLOCK = 6
 #: Processor time that handling one signal takes, at most; usually a tenth of that.
 _SIGNAL_NS = 1_000_000
 _MAIN = type(threading.main_thread())
+#: Where threads wait for answers.
+_WAITS = os.path.join(RUNTIME_FILES, "transport", "")
 
 Stack = list["Entry"]
 
@@ -56,10 +59,33 @@ class Mark:
     cpu: int = -1
     #: Share of one processor that it used between the last two looks.
     load: float = 0.0
+    #: What signals had taken of its processor time until then, ns.
+    signals: int = 0
+    #: Signals that are on their way, or were when it was looked at before, have not taken all of that yet.
+    unhandled: bool = False
 
     def stands(self) -> bool:
         """Whether it was there at two looks at least."""
         return self.seen > self.since
+
+
+class Process(Protocol):
+    """What has to be known of this process to tell what its threads do from what is done to them. Any thread.
+
+    To handle a signal takes processor time, and the call that it interrupts stands all the same; so does a ``get()``
+    that is woken for others. See `meshrt.hooks.RankServices`.
+    """
+
+    @property
+    def signals_sent(self) -> int: ...
+    @property
+    def signals_handled(self) -> int: ...
+    @property
+    def signalled_ns(self) -> int: ...
+    @property
+    def in_signal(self) -> bool: ...
+    def waits_since(self, thread: int) -> float | None: ...
+    def wait_of(self, waiter: object) -> Wait | None: ...
 
 
 class ThreadLook(NamedTuple):
@@ -77,13 +103,11 @@ class Threads:
     """All threads but the calling one, look by look.
 
     Args:
-        signals: As in `meshrt.inspect.sampling.Sampler`. To handle one takes processor time, and the call that it
-            interrupts stands all the same.
+        process: None: no signal is sent, and nobody waits for calls.
     """
 
-    def __init__(self, signals: Callable[[], int] = lambda: 0) -> None:
-        self._signals = signals
-        self._signals_before = 0
+    def __init__(self, process: Process | None = None) -> None:
+        self._process = process
         self._marks: dict[int, Mark] = {}
 
     def look(self, *, stacks: bool) -> dict[int, ThreadLook]:
@@ -91,34 +115,47 @@ class Threads:
         # In one go, without a call that lets go of the GIL: the frames are let go of before they can end.
         frames = sys._current_frames()
         frames.pop(threading.get_ident(), None)
-        found = {ident: (id(frame), frame.f_lasti, _walk(frame) if stacks else []) for ident, frame in frames.items()}
+        found = {
+            ident: (id(frame), frame.f_lasti, frame.f_code.co_filename, _walk(frame) if stacks else [])
+            for ident, frame in frames.items()
+        }
         del frames
         # Not `threading.enumerate`: a thread that stands at a breakpoint may hold its lock.
         known = dict(getattr(threading, "_active", {}))
         now = time.monotonic()
-        signals, before = self._signals(), self._signals_before
-        self._signals_before = signals
         looks = {}
-        for ident, (frame_id, lasti, stack) in found.items():
+        for ident, (frame_id, lasti, file, stack) in found.items():
             thread = known.get(ident)
             facts = vars(thread) if thread is not None else {}
+            if facts.get("is_pydev_daemon_thread"):
+                continue  # of the engine of an IDE
             # The main thread of a fork keeps the number of its parent's; the kernel calls it as the process.
             is_main = isinstance(thread, _MAIN)
             native = os.getpid() if is_main else facts.get("_native_id") or 0
-            spent = (signals - before) * _SIGNAL_NS if is_main else 0  # not by the thread for itself
-            mark = self._mark(ident, (frame_id, lasti), _cpu_time(native), now, spent)
+            before = self._marks.get(ident)
+            mark = self._mark(before, (frame_id, lasti), _cpu_time(native), now, is_main=is_main)
+            since = self._process.waits_since(ident) if self._process is not None and file.startswith(_WAITS) else None
+            if since is not None and before is not None and since <= before.seen:
+                mark.since = since  # in the same `get()` as at the last look, whatever has woken it
             looks[ident] = ThreadLook(ident, str(facts.get("_name") or f"thread-{ident}"), native, mark, stack)
         self._marks = {ident: look.mark for ident, look in looks.items()}
         return looks
 
-    def _mark(self, ident: int, where: tuple[int, int], cpu: int, now: float, spent: int) -> Mark:
-        before = self._marks.get(ident)
+    def _mark(self, before: Mark | None, where: tuple[int, int], cpu: int, now: float, *, is_main: bool) -> Mark:
+        process = self._process if is_main else None
+        if process is not None and process.in_signal and before is not None:
+            return replace(before, seen=now)  # it goes on there once the handler has ended
+        # Not by the thread for itself.
+        signals = 0 if process is None else process.signals_sent * _SIGNAL_NS + process.signalled_ns
+        unhandled = process is not None and process.signals_sent > process.signals_handled
         if before is None:
-            return Mark(where, now, now, cpu)
-        used = max(0, cpu - before.cpu - spent)
+            return Mark(where, now, now, cpu, 0.0, signals, unhandled)
+        used = max(0, cpu - before.cpu - (signals - before.signals))
+        if unhandled or before.unhandled:
+            signals = min(signals, before.signals + cpu - before.cpu)
         load = used / 1e9 / (now - before.seen) if cpu >= 0 and before.cpu >= 0 else 0.0
         same = where == before.where and not used and cpu >= 0
-        return Mark(where, before.since if same else now, now, cpu, max(0.0, load))
+        return Mark(where, before.since if same else now, now, cpu, max(0.0, load), signals, unhandled)
 
 
 def _walk(frame: FrameType | None) -> Stack:

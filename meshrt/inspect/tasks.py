@@ -25,6 +25,8 @@ _DEEPEST = 200
 _WRAPPERS = ("coroutine_wrapper", "async_generator_asend", "async_generator_athrow", "anext_awaitable")
 #: What a coroutine holds that awaits a future.
 _FUTURE_ITERATOR = "FutureIter"
+#: What ``asyncio.gather`` returns.
+_GATHERED = "_GatheringFuture"
 
 
 @dataclass(slots=True)
@@ -40,6 +42,8 @@ class TaskLook:
     #: Type of what it waits for.
     awaits: str
     mark: Mark
+    #: The tasks that it waits for, itself among them.
+    waiters: list[Any]
 
 
 class Tasks:
@@ -66,7 +70,16 @@ class Tasks:
         since = before.since if same and before is not None else now
         mark = self._marks[task] = Mark((*where, _reference(awaited)), since, now)
         awaits = type(awaited).__name__ if awaited is not None else ""
-        return TaskLook(task, str(task_type.get_name(task)), stack, running, awaits, mark)
+        return TaskLook(task, str(task_type.get_name(task)), stack, running, awaits, mark, _waiters(task, awaited))
+
+
+def _waiters(task: Any, awaited: Any) -> list[Any]:
+    """Return a task, and those that it awaits: one, or the ones that it has gathered."""
+    asyncio = sys.modules["asyncio"]
+    if type(awaited) is asyncio.Task:
+        return [task, awaited]
+    gathered = awaited._children if type(awaited).__name__ == _GATHERED else ()
+    return [task, *list(gathered)[:_MOST]]
 
 
 def _reference(awaited: Any) -> Any:

@@ -19,11 +19,13 @@ Ranks are told where they change: a line without them belongs to those of the li
 from __future__ import annotations
 
 import linecache
-import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ["render_stacks", "short_path"]
+from meshrt.inspect.shortening import short_path
+from meshrt.inspect.waittext import wait_lines
+
+__all__ = ["render_stacks"]
 
 #: Columns that the ranks may take before the frames.
 _RANKS = 34
@@ -42,15 +44,12 @@ def render_stacks(wire: Plain, *, source: Callable[[str, int], str] = linecache.
         source: Returns the source line of (file, line), or "": shown below the innermost frames.
     """
     lines = [line for mesh in wire["meshes"] for line in _Mesh(mesh, source).lines()]
+    waits = wait_lines(wire)
+    if waits:
+        lines += ["who waits for whom", *(f"  {line}" for line in waits)]
     if wire["left_out"]:
         lines.append(f"{_count(wire['left_out'], 'further mesh', 'es')} left out: name an actor or fewer ranks")
     return "\n".join(lines)
-
-
-def short_path(file: str) -> str:
-    """Return the last two parts of a path; the last one alone may be a package's ``__init__.py``."""
-    parts = file.split(os.sep)
-    return os.sep.join(parts[-2:]) if len(parts) > 2 else file
 
 
 class _Mesh:
@@ -78,7 +77,7 @@ class _Mesh:
         if mesh["left_out"]:
             yield f"  {_count(mesh['left_out'], 'further place')} left out: name an actor or fewer ranks"
         culprits = mesh["culprits"]
-        if culprits["count"]:
+        if 0 < culprits["count"] < self._total:  # of stacks that were narrowed to them, there are no others
             others = self._total - culprits["count"]
             yield f"  likely culprits: {_set(culprits)} (not where the other {others} are)"
 

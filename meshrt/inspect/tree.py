@@ -12,8 +12,12 @@ from meshrt.inspect.classes import Leaf, MeshStacks, Node, Tree
 from meshrt.inspect.faults import records_of, silence
 from meshrt.inspect.names import names_thread
 from meshrt.inspect.plain import to_wire
-from meshrt.inspect.text import short_path
+from meshrt.inspect.shortening import short_path
+from meshrt.inspect.standstill import Standstill, reached, standstill
+from meshrt.inspect.states import STANDING
 from meshrt.inspect.visibility import own_index
+from meshrt.inspect.waits import SCRIPT, Key, Waiter, WaitGraph, waits_from_wire
+from meshrt.inspect.waittext import doing, waits_of
 from meshrt.selection import Shape
 
 __all__ = ["STACKS", "Stacks", "innermost"]
@@ -31,13 +35,22 @@ class Stacks:
         verbose: Take the runtime's own frames too, where the answers have them.
         thread: The name of a thread; others are passed over.
         actors: As `meshrt.inspect.root.Activity.actors`.
+        waits: Who waits for whom, as far as that is known of ranks that are not asked.
     """
 
-    def __init__(self, *, verbose: bool = False, thread: str = "", actors: Actors = lambda mesh_id, rank: {}) -> None:
+    def __init__(
+        self,
+        *,
+        verbose: bool = False,
+        thread: str = "",
+        actors: Actors = lambda mesh_id, rank: {},
+        waits: WaitGraph | None = None,
+    ) -> None:
         self._verbose = verbose
         self._thread = thread
         self._actors = actors
         self.meshes: dict[str, MeshStacks] = {}
+        self.waits = WaitGraph() if waits is None else waits
         self._instead: dict[tuple[str, int, str], Mapping[str, Any]] = {}
 
     def expect(self, mesh_id: str, name: str, shape: Shape, ranks: Iterable[int]) -> None:
@@ -53,7 +66,8 @@ class Stacks:
         self._instead[mesh_id, rank, actor] = record
 
     def add(self, group: Group) -> None:
-        """Take in one group of a report."""
+        """Take in one group of a report; of ranks that were not asked, for whom they wait."""
+        self._note(group)
         mesh = self.meshes.get(group.mesh_id)
         ranks = set(group.ranks) & mesh.asked if mesh is not None else set()
         if mesh is None or not ranks:
@@ -80,6 +94,23 @@ class Stacks:
                 self._add_silent(mesh, group.same, members, dict(actors))
         else:
             mesh.without.setdefault((group.kind, str(group.same)), set()).update(ranks)
+
+    def _note(self, group: Group) -> None:
+        """Take in for whom ranks wait."""
+        if group.kind in ("gone", "silent"):
+            why = f"gone: {group.same}" if group.kind == "gone" else f"not answering: {silence(group.same['state'])}"
+            self.waits.ranks.update({(group.mesh_id, rank): (group.kind, why) for rank in group.ranks})
+        for index, record in enumerate(group.same["threads"] if group.kind == "answered" else ()):
+            if record["kind"] != "actor":
+                continue
+            words = doing(record)
+            for rank in group.ranks:
+                per = group.per.get(rank, {})
+                # Who runs is about to do something else than to wait for whom it was noted to wait.
+                waits = per["waits"][index] if record["state"] in STANDING and "waits" in per else ()
+                self.waits.nodes[group.mesh_id, rank, record["actor"]] = Waiter(
+                    record["state"], words, waits_from_wire(waits), record.get("beside", False)
+                )
 
     def _add_silent(self, mesh: MeshStacks, same: Any, ranks: set[int], actors: Mapping[int, str]) -> None:
         records = records_of(same["stack"], verbose=self._verbose, actors=actors) if same["stack"] else []
@@ -120,8 +151,20 @@ class Stacks:
         leaf.endpoints.add(record["endpoint"])
 
     def to_wire(self) -> dict[str, Any]:
-        """Return everything as plain data for JSON or msgpack, see `meshrt.inspect.plain`."""
-        return to_wire(self.meshes)
+        """Return everything as plain data for JSON or msgpack: `meshrt.inspect.plain`, `meshrt.inspect.waittext`."""
+        names = {mesh_id: mesh.name for mesh_id, mesh in self.meshes.items()}
+
+        # Of ranks that are not asked too, where what those wait for leads to them: what keeps them may be there.
+        shown = reached(self.waits, filter(self._is_asked, self.waits.nodes)) | {SCRIPT}
+        waits = {} if self._thread else waits_of(self.waits, names, shown.__contains__)
+        return to_wire(self.meshes, waits)
+
+    def standstill(self, keys: Iterable[Key]) -> Standstill | None:
+        """Return what keeps actors of ranks that do not answer, as far as the answers tell it."""
+        return standstill(self.waits, {mesh_id: mesh.name for mesh_id, mesh in self.meshes.items()}, keys)
+
+    def _is_asked(self, key: Key) -> bool:
+        return key[0] in self.meshes and key[1] in self.meshes[key[0]].asked
 
 
 def _of(per: Mapping[int, Any], name: str, index: int) -> list[float]:

@@ -10,11 +10,13 @@ import contextlib
 import math
 import pprint
 import sys
+import zlib
 from collections.abc import Callable
 from typing import Any, cast
 
 from meshrt.hooks import Body
 from meshrt.inspect.capping import cap
+from meshrt.inspect.clean import without_addresses
 
 __all__ = [
     "PASSED_ON",
@@ -40,6 +42,8 @@ _DTYPE_MAX = 200
 #: Items of a dict that are told one by one.
 _MOST_ITEMS = 200
 _ITEM_MAX = 200
+#: Characters of a longer item that are told.
+_ITEM_HEAD = 100
 
 
 def describe(value: Any) -> tuple[str, Body | None]:
@@ -48,7 +52,7 @@ def describe(value: Any) -> tuple[str, Body | None]:
     A number: ``{"kind": "number", "value": float}``. An array: ``{"kind": "array", "type", "shape", "dtype", "device",
     "min", "max", "mean", "nan"}``; the statistics leave NaN out and are None where there are none. A masked array also
     has ``"masked"``: so many elements count for nothing. A small dict: ``{"kind": "dict", "items": {key: text}}``,
-    every item in full.
+    every item in full or, if that is long, its beginning, its length and a checksum of it without addresses.
     """
     return _describe(value, repr)
 
@@ -68,8 +72,12 @@ def _describe(value: Any, shown: Callable[[Any], str]) -> tuple[str, Body | None
 
 def safe_text(value: Any, shown: Callable[[Any], str] = repr) -> str:
     """Return ``shown(value)``, or what its ``__repr__`` raised, whatever that is."""
+    return cap(_whole_text(value, shown))
+
+
+def _whole_text(value: Any, shown: Callable[[Any], str] = repr) -> str:
     try:
-        return cap("".join([shown(value)]))  # a plain str, not one of the user's
+        return "".join([shown(value)])  # a plain str, not one of the user's
     except tuple(PASSED_ON):
         raise
     except BaseException as error:
@@ -133,18 +141,22 @@ def _message(error: BaseException) -> str:
 def _items(value: Any) -> Body | None:
     if type(value) is not dict or not 0 < len(value) <= _MOST_ITEMS:
         return None
-    texts = [(_item_text(key), _item_text(item)) for key, item in list(value.items())]
+    texts = [(safe_text(key), _item_text(item)) for key, item in list(value.items())]
     items = dict(texts)
-    # Texts without their middle, or items under one name, would say of what differs that it is equal.
-    if len(items) < len(texts) or any(len(text) > _ITEM_MAX for pair in texts for text in pair):
+    # Items under one name would say of what differs that it is equal.
+    if len(items) < len(texts) or any(len(key) > _ITEM_MAX for key in items):
         return None
     return {"kind": "dict", "items": items}
 
 
 def _item_text(value: Any) -> str:
-    """Return an item's text; where it had to be cut, one that is longer than `_ITEM_MAX` by what says so."""
-    text = describe(value)[0] if is_array(value) else safe_text(value)
-    return cap(text, _ITEM_MAX)
+    """Return an item's text; of a long one its beginning, and what tells it from another one that begins alike."""
+    text = describe(value)[0] if is_array(value) else _whole_text(value)
+    if len(text) <= _ITEM_MAX:
+        return cap(text)
+    text = without_addresses(text)
+    checksum = zlib.crc32(text.encode(errors="backslashreplace"))
+    return f"{cap(text[:_ITEM_HEAD])} ... ({len(text)} characters, crc32 {checksum:08x})"
 
 
 def within(facts: Body | None, limit: int) -> Body | None:

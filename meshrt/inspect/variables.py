@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Container
+from collections.abc import Container, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
-from meshrt.hooks import Body
+from meshrt.hooks import Body, Variable
 from meshrt.inspect.capping import cap
 from meshrt.inspect.values import class_name, describe, is_array, module_name, safe_text, stored
 
-__all__ = ["Variables", "attributes"]
+__all__ = ["Variables", "attributes", "local_variables"]
 
 #: Characters of one value.
 _VALUE_MAX = 2000
 _MOST_ATTRIBUTES = 100
+
+
+def local_variables(actor: str, frame: FrameType, line: int, names: Mapping[str, Any]) -> Iterator[Variable]:
+    """Go through the local variables of a stack frame of an actor, as the memory view knows them.
+
+    Args:
+        line: Where it stands.
+        names: What they hold.
+    """
+    code = frame.f_code
+    place = f"{code.co_filename.rpartition('/')[2]}:{line} {code.co_name}()"
+    for name, value in list(names.items()):
+        yield Variable(actor, "local", f"{place} {name}", value)
 
 
 class Variables(reprlib.Repr):

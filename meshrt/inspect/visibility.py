@@ -2,7 +2,7 @@
 
 Classes of files:
 
-* *hidden*: the meshrt package. Never shown, never stepped into.
+* *hidden*: the meshrt package, and debugpy's engine. Never shown, never stepped into.
 * *plumbing*: what carries a call without being the matter (event loops, threads' first functions). Not stepped into,
   and cut off where the stack begins; in the middle of a stack it is shown.
 * *debugging*: the debugger's own, and the standard library's below it. A thread that stands in there was stopped.
@@ -17,11 +17,9 @@ from functools import lru_cache
 from types import FrameType
 from typing import TypeVar
 
-from meshrt.errors import RUNTIME_FILES
+from meshrt.files import RUNTIME_FILES, STDLIB_FILES, is_library_file
 
 __all__ = [
-    "INSTALLED",
-    "STDLIB",
     "bottom_frame",
     "caller_frame",
     "cut",
@@ -30,7 +28,6 @@ __all__ = [
     "is_generated",
     "is_hidden",
     "is_hidden_file",
-    "is_library_file",
     "is_plumbing",
     "is_plumbing_file",
     "own_index",
@@ -39,12 +36,12 @@ __all__ = [
 
 T = TypeVar("T")
 
-STDLIB = os.path.join(os.path.dirname(os.__file__), "")
-INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
-_DEBUGGERS = tuple(STDLIB + name for name in ("bdb.py", "pdb.py", "cmd.py"))
+_DEBUGGERS = tuple(STDLIB_FILES + name for name in ("bdb.py", "pdb.py", "cmd.py"))
+#: The engine of an IDE, which is in a rank as the debugger is.
+_IDE_ENGINE = os.path.join("", "debugpy", "_vendored", "")
 _PLUMBING = (
     *(
-        STDLIB + name
+        STDLIB_FILES + name
         for name in ("asyncio/", "concurrent/", "multiprocessing/", "threading.py", "selectors.py", "contextlib.py",
                      "runpy.py", "code.py", "codeop.py")
     ),
@@ -54,8 +51,8 @@ _PLUMBING = (
 
 @lru_cache(maxsize=4096)
 def is_hidden_file(filename: str) -> bool:
-    """Whether ``filename`` is one of the runtime's."""
-    return filename.startswith(RUNTIME_FILES)
+    """Whether ``filename`` is one of the runtime's, or of the engine that an IDE has brought along."""
+    return filename.startswith(RUNTIME_FILES) or _IDE_ENGINE in filename
 
 
 @lru_cache(maxsize=4096)
@@ -72,13 +69,7 @@ def is_plumbing_file(filename: str) -> bool:
 @lru_cache(maxsize=4096)
 def is_debugging_file(filename: str) -> bool:
     """Whether ``filename`` is the debugger's, or of the standard library's debugger below it."""
-    return filename.startswith((os.path.join(RUNTIME_FILES, "debug", ""), *_DEBUGGERS))
-
-
-@lru_cache(maxsize=4096)
-def is_library_file(filename: str) -> bool:
-    """Whether ``filename`` came with Python or was installed: somebody else's code that the user's calls."""
-    return filename.startswith((STDLIB, "<frozen ")) or any(part in filename for part in INSTALLED)
+    return filename.startswith((os.path.join(RUNTIME_FILES, "debug", ""), *_DEBUGGERS)) or _IDE_ENGINE in filename
 
 
 def own_index(filenames: Sequence[str]) -> int:
@@ -102,8 +93,13 @@ def is_plumbing(frame: FrameType) -> bool:
 
 
 def is_generated(frame: FrameType) -> bool:
-    """Whether ``frame`` is of the runtime although no file says so: a method that ``dataclass`` has made."""
-    return frame.f_code.co_filename == "<string>" and str(frame.f_globals.get("__name__")).startswith("meshrt.")
+    """Whether ``frame`` is of the runtime although no file says so: what ``dataclass`` or ``NamedTuple`` has made."""
+    if frame.f_code.co_filename != "<string>":
+        return False
+    module, back = str(frame.f_globals.get("__name__")), frame.f_back
+    if module.startswith("namedtuple_"):  # globals of its own: whose it is can be told by who calls it
+        return back is not None and is_plumbing_file(back.f_code.co_filename)
+    return module.startswith("meshrt.")
 
 
 def caller_frame(frame: FrameType | None) -> FrameType | None:

@@ -1,0 +1,52 @@
+"""Where ranks stood when one failed: those that did not fail, those that have not answered, and what keeps these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from meshrt.failure.hang import hang_of
+from meshrt.failure.incident import Incident
+from meshrt.hooks import Group
+from meshrt.inspect import Stacks
+from meshrt.selection import Extent, Shape
+
+__all__ = ["keep_stacks"]
+
+
+def keep_stacks(incident: Incident, answers: Iterable[Group]) -> None:
+    """Note in an incident what ranks have answered that were asked where they are."""
+    answers = tuple(answers)
+    failed = {(record.mesh_id, rank) for record in incident.records for rank in record.ranks or (record.rank,)}
+    silent = [record for record in incident.records if record.kind == "silent"]
+    if silent:
+        addresses = {(record.mesh_id, rank) for record in silent for rank in record.ranks}
+        stacks = _merged(incident, answers, addresses.__contains__)
+        incident.hung = stacks.to_wire()
+        found = stacks.standstill((record.mesh_id, rank, record.actor) for record in silent for rank in record.ranks)
+        if found is not None:
+            reached = {(mesh_id, rank) for mesh_id, ranks in found.reached.items() for rank in ranks}
+            incident.hang = hang_of(found, _without_culprits(_merged(incident, answers, reached.__contains__)))
+            if incident.known_hang(incident.verdict()) is not None:  # or else the report does not show them elsewhere
+                failed |= reached
+    incident.stacks = _without_culprits(_merged(incident, answers, lambda address: address not in failed))
+
+
+def _without_culprits(stacks: Stacks) -> dict[str, Any]:
+    """Return stacks as plain data, of ranks of which it is known who has failed, or what keeps them."""
+    plain = stacks.to_wire()
+    for mesh in plain["meshes"]:
+        mesh["culprits"] = {"count": 0, "ranks": "", "text": ""}
+    return plain
+
+
+def _merged(incident: Incident, answers: Iterable[Group], wanted: Callable[[tuple[str, int]], bool]) -> Stacks:
+    stacks = Stacks()
+    for mesh in incident.meshes:
+        shape = Shape.from_extent(Extent(tuple(mesh.sizes), tuple(mesh.sizes.values())))
+        expected = [rank for rank in mesh.alive if wanted((mesh.mesh_id, rank))]
+        if expected:
+            stacks.expect(mesh.mesh_id, mesh.name, shape, expected)
+    for group in answers:  # of all of them: for whom they wait is told
+        stacks.add(group)
+    return stacks

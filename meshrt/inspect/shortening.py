@@ -1,0 +1,50 @@
+"""Text as much as fits a person's screen: its beginning, and a line that says how much more there is."""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["LINES", "lines_of", "short_path", "shortened"]
+
+#: Lines of a value that are shown, unless all of them are asked for.
+LINES = 40
+#: Columns that a line of a terminal has, roughly: a longer one fills several.
+_COLUMNS = 120
+
+
+def short_path(file: str) -> str:
+    """Return the last two parts of a path; the last one alone may be a package's ``__init__.py``."""
+    parts = file.split(os.sep)
+    return os.sep.join(parts[-2:]) if len(parts) > 2 else file
+
+
+def lines_of(text: str) -> int:
+    """Return how many lines of a terminal ``text`` fills."""
+    return sum(map(_filled, text.split("\n")))
+
+
+def shortened(text: str, most: int | None, whole: str = "-v shows all") -> str:
+    """Return ``text``, or if it fills more than ``most`` lines their beginning and how much more there is.
+
+    Args:
+        most: None: all of them.
+        whole: How somebody sees all of it.
+    """
+    if most is None or lines_of(text) <= most + 1:  # what says that there is one more line takes one itself
+        return text
+    lines = text.split("\n")
+    shown: list[str] = []
+    room = most
+    while room >= _filled(lines[len(shown)]):
+        room -= _filled(lines[len(shown)])
+        shown.append(lines[len(shown)])
+    beyond = lines[len(shown) :]
+    more = f"{len(beyond)} more line{'' if len(beyond) == 1 else 's'}"
+    if room and len(beyond[0]) > _COLUMNS:
+        shown.append(beyond[0][: room * _COLUMNS] + " ...")
+        more = f"{sum(map(len, beyond)) + len(beyond) - 1 - room * _COLUMNS} more characters"
+    return "\n".join([*shown, f"... {more} ({whole})"])
+
+
+def _filled(line: str) -> int:
+    return max(1, -(-len(line) // _COLUMNS))

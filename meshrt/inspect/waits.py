@@ -1,0 +1,280 @@
+"""Who waits for whom: ranks, and the script, that wait for answers of ranks. Pure.
+
+A node is an actor of a rank (or the script), an edge a call that it waits for. Where edges lead back, nobody in that
+cycle goes on: an actor serves one message at a time. Left out of cycles are what is no such wait: that of a concurrent
+endpoint, beside which others run, and one that any of several ranks can end. A chain ends at the former, too: nothing
+says that it is what the others wait for.
+
+Ranks are looked at one after the other. Whoever has waited for longer than that takes waits at the same time as the
+others, and only then a cycle is one: `Chain.seconds` tells for how long all of it stands. What counts is how long each
+wait lasts, not for how long its thread has been seen at one place: a person who stops a rank does not end its wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from meshrt.hooks import Wait
+
+__all__ = [
+    "SCRIPT",
+    "STANDS",
+    "Chain",
+    "Key",
+    "WaitGraph",
+    "Waiter",
+    "members_of",
+    "targets_of",
+    "waits_from_wire",
+    "waits_to_wire",
+]
+
+#: Mesh id, base rank, actor.
+Key = tuple[str, int, str]
+#: In the place of a rank.
+SCRIPT: Key = ("", -1, "")
+#: Seconds from which on a cycle cannot be several looks at a program that goes on.
+STANDS = 1.0
+
+
+def waits_to_wire(waits: Iterable[Wait]) -> list[Any]:
+    """Return waits as plain data."""
+    return [
+        [wait.mesh_id, wait.actor, wait.endpoint, list(wait.ranks), wait.count, wait.any, wait.seconds, wait.left]
+        for wait in waits
+    ]
+
+
+def waits_from_wire(plain: Iterable[Sequence[Any]]) -> list[Wait]:
+    """Return what `waits_to_wire` was given."""
+    return [Wait(mesh, actor, name, tuple(ranks), *rest) for mesh, actor, name, ranks, *rest in plain]
+
+
+@dataclass(slots=True)
+class Waiter:
+    """An actor of a rank, or the script.
+
+    Attributes:
+        state: As of a class in `where` (docs/json.md); "" for the script. Of ranks that are gone or silent
+            `WaitGraph.ranks` knows it.
+        doing: The same in words that follow "of rank 3, ".
+        waits: For what; all of it.
+        beside: It waits in a concurrent endpoint: it serves others meanwhile.
+    """
+
+    state: str
+    doing: str = ""
+    waits: list[Wait] = field(default_factory=list)
+    beside: bool = False
+
+
+@dataclass(slots=True)
+class Chain:
+    """Who waits for whom, one after the other.
+
+    Attributes:
+        heads: Who waits, all for the same.
+        steps: For what the heads wait, for what those wait that they wait for, and so on: the waits of each step.
+        cycle: The last ones wait for the first one.
+        ends: What the last ones do: words -> ranks.
+        state: The state of the last ones, if they are all in the same; "waiting" if they wait themselves.
+        alike: Further heads, that wait for others of the same actor in the same way.
+        seconds: So long it stands.
+        left: Seconds until the first time-out in it ends it; None: none is known.
+    """
+
+    heads: list[Key]
+    steps: list[list[Wait]]
+    cycle: bool = False
+    ends: dict[str, list[int]] = field(default_factory=dict)
+    state: str = ""
+    alike: list[Key] = field(default_factory=list)
+    seconds: float = 0.0
+    left: float | None = None
+
+
+class WaitGraph:
+    """All that is known of who waits for whom."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[Key, Waiter] = {}
+        #: Of ranks that are gone or silent: state and words.
+        self.ranks: dict[tuple[str, int], tuple[str, str]] = {}
+
+    def script(self, waits: Sequence[Wait]) -> None:
+        """Note what the script waits for."""
+        if waits:
+            self.nodes[SCRIPT] = Waiter("", waits=list(waits), beside=True)
+
+    def chains(self, shown: Callable[[Key], bool] = lambda key: True) -> list[Chain]:
+        """Return the cycles, and then what else leads somewhere, each node in one of them at least.
+
+        Nothing where the script alone waits: that it waits for its ranks is no news.
+
+        Args:
+            shown: Whether it is to be told for what somebody waits.
+        """
+        waiting = {key: node for key, node in sorted(self.nodes.items()) if node.waits and key[:2] not in self.ranks}
+        if not waiting.keys() - {SCRIPT}:
+            return []
+        cycles = _cycles(
+            {key: [target for wait in _holding(node) for target in targets_of(wait)] for key, node in waiting.items()}
+        )
+        inside = {key for cycle in cycles for key in cycle}
+        found = [self._cycle(cycle) for cycle in cycles if any(map(shown, cycle))]
+        return [*_folded(found), *_folded(_merged(self._leading(waiting, inside, shown)))]
+
+    def _leading(
+        self, waiting: Mapping[Key, Waiter], inside: set[Key], shown: Callable[[Key], bool]
+    ) -> Iterator[Chain]:
+        wanted = {target for node in waiting.values() for wait in node.waits for target in targets_of(wait)}
+        covered = set(inside)
+        # Those first for whom nobody waits: the others are told of on the way.
+        for key in sorted(waiting, key=lambda key: key in wanted):
+            if key not in covered and shown(key):
+                yield self._chain(key, waiting, inside, covered)
+
+    def _cycle(self, cycle: list[Key]) -> Chain:
+        first = cycle.index(min(cycle))
+        cycle = cycle[first:] + cycle[:first]
+        waits = []
+        for key, target in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
+            wait = next(wait for wait in _holding(self.nodes[key]) if target in targets_of(wait))
+            waits.append(replace(wait, ranks=(target[1],), count=1, any=False))
+        return Chain([cycle[0]], [[wait] for wait in waits], cycle=True, seconds=_least(waits), left=_first_end(waits))
+
+    def _chain(self, head: Key, waiting: Mapping[Key, Waiter], inside: set[Key], covered: set[Key]) -> Chain:
+        chain = Chain([head], [], seconds=_least(waiting[head].waits))
+        key = head
+        while True:
+            covered.add(key)
+            waits = _together(waiting[key].waits)
+            chain.steps.append(waits)
+            targets = [target for wait in waits for target in targets_of(wait)]
+            if len(targets) != 1 or targets[0] in inside or targets[0] in covered:
+                break
+            key = targets[0]
+            if key not in waiting or waiting[key].beside:
+                break
+        states = set()
+        for target in targets:
+            state, words = self._end(target, waiting, inside)
+            states.add(state)
+            if words:
+                chain.ends.setdefault(words, []).append(target[1])
+        chain.state = states.pop() if len(states) == 1 else ""
+        return chain
+
+    def _end(self, key: Key, waiting: Mapping[Key, Waiter], inside: set[Key]) -> tuple[str, str]:
+        if key in inside:
+            return "waiting", "in a cycle"
+        if key in waiting:
+            beside = " in a concurrent endpoint, which keeps nobody waiting" if waiting[key].beside else ""
+            return "waiting", f"waiting in turn{beside}"
+        if key[:2] in self.ranks:
+            return self.ranks[key[:2]]
+        node = self.nodes.get(key)
+        return ("", "") if node is None else (node.state, node.doing)
+
+
+def targets_of(wait: Wait) -> Iterator[Key]:
+    """Return whose answers a wait is for."""
+    for rank in wait.ranks:
+        yield wait.mesh_id, rank, wait.actor
+
+
+def _holding(node: Waiter) -> list[Wait]:
+    """Return the waits in which a node keeps others waiting, as long as any one of those does that it waits for."""
+    return [] if node.beside else [wait for wait in node.waits if not wait.any or wait.count == 1]
+
+
+def _least(waits: Iterable[Wait]) -> float:
+    return min(wait.seconds for wait in waits)
+
+
+def _first_end(waits: Iterable[Wait]) -> float | None:
+    return min((wait.left for wait in waits if wait.left is not None), default=None)
+
+
+def _together(waits: Iterable[Wait]) -> list[Wait]:
+    """Return what is gathered with one wait for each endpoint."""
+    found: dict[tuple[str, str, str, bool], set[int]] = {}
+    counts: dict[tuple[str, str, str, bool], int] = {}
+    for wait in waits:
+        key = (wait.mesh_id, wait.actor, wait.endpoint, wait.any)
+        found.setdefault(key, set()).update(wait.ranks)
+        counts[key] = counts.get(key, 0) + wait.count - len(wait.ranks)
+    return [
+        Wait(mesh, actor, name, tuple(sorted(ranks)), len(ranks) + counts[mesh, actor, name, of_any], of_any)
+        for (mesh, actor, name, of_any), ranks in found.items()
+    ]
+
+
+def _cycles(edges: Mapping[Key, Sequence[Key]]) -> list[list[Key]]:
+    """Return cycles that share no node, at least one wherever there are any."""
+    found: list[list[Key]] = []
+    done: set[Key] = set()
+    for start in edges:
+        path: list[Key] = []
+        ways: list[Iterator[Key]] = []
+        within: set[Key] = set()
+        target: Key | None = start
+        while True:
+            if target is None:
+                within.remove(path[-1])
+                done.add(path.pop())
+                ways.pop()
+            elif target in within:
+                cut = path.index(target)
+                found.append(path[cut:])
+                done.update(path[cut:])
+                within.difference_update(path[cut:])
+                del path[cut:], ways[cut:]
+            elif target in edges and target not in done:
+                path.append(target)
+                within.add(target)
+                ways.append(iter(edges[target]))
+            if not path:
+                break
+            target = next(ways[-1], None)
+    return found
+
+
+def _merged(chains: Iterable[Chain]) -> list[Chain]:
+    """Return the chains, those with other heads that wait for the same made one."""
+    found: dict[Any, Chain] = {}
+    for chain in chains:
+        head = chain.heads[0]
+        words = tuple((text, tuple(ranks)) for text, ranks in chain.ends.items())
+        key = (head[0], head[2], tuple(map(tuple, chain.steps)), words)
+        known = found.setdefault(key, chain)
+        if known is not chain:
+            known.heads += chain.heads
+            known.seconds = min(known.seconds, chain.seconds)
+    return list(found.values())
+
+
+def _folded(chains: Iterable[Chain]) -> list[Chain]:
+    """Return the chains; of those that are alike but for the numbers of ranks the first one stands for the others."""
+    found: dict[Any, Chain] = {}
+    for chain in chains:
+        names = tuple(
+            tuple((wait.mesh_id, wait.actor, wait.endpoint, wait.any) for wait in step) for step in chain.steps
+        )
+        key = (chain.heads[0][0], chain.heads[0][2], names, tuple(chain.ends), chain.cycle)
+        known = found.setdefault(key, chain)
+        if known is not chain:
+            known.alike += members_of(chain)
+            known.seconds = min(known.seconds, chain.seconds)
+            ends = [left for left in (known.left, chain.left) if left is not None]
+            known.left = min(ends, default=None)
+    return list(found.values())
+
+
+def members_of(chain: Chain) -> list[Key]:
+    """Return who waits for each other, of a cycle; of another chain, its heads."""
+    if not chain.cycle:
+        return chain.heads
+    return [target for step in chain.steps for wait in step for target in targets_of(wait)]

@@ -1,0 +1,194 @@
+"""Who waits for whom (`meshrt.inspect.waits`) as plain data, and each as the line that a person reads.
+
+::
+
+    WAIT: {"text", "cycle", "since": seconds, "waiting": PARTY, "alike": [PARTY], "path": [[CALL]],
+           "path_left_out": count of further steps, "state", "ends": [{"doing", "ranks"}], "left": seconds or None}
+    PARTY: {"mesh_id", "actor", "ranks": "0-3", "count"}; the script: "" for all three, and 1
+    CALL: PARTY, and {"endpoint", "any"}; "count" is larger than "ranks" say where there are too many to name
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from meshrt.hooks import Wait
+from meshrt.inspect.shortening import short_path
+from meshrt.inspect.visibility import own_index
+from meshrt.inspect.waits import SCRIPT, STANDS, Chain, Key, WaitGraph
+from meshrt.selection import fold_ranks
+
+__all__ = ["doing", "wait_lines", "waits_of"]
+
+#: Chains that are told, and steps of one: a ring may be as long as a mesh is large, and a message has a limit.
+_MOST = 20
+_PATH = 32
+#: Steps of one that a person reads.
+_STEPS = 4
+#: Ends of one chain that a person reads.
+_ENDS = 3
+
+
+def doing(record: Mapping[str, Any]) -> str:
+    """Say what a rank does, in words that follow "of rank 3, ".
+
+    Args:
+        record: `meshrt.inspect.sampling.Record.to_wire`.
+    """
+    state, endpoint = record["state"], record["endpoint"]
+    shown = [frame for frame in record["frames"] if not frame[3]]
+    at = ""
+    if shown:
+        file, line, function, _ = shown[own_index([frame[0] for frame in shown])]
+        at = f" at {short_path(file)}:{line}, in {function}"
+    if state == "idle":
+        return "waiting for messages"
+    if state == "running":
+        return f"running {endpoint}()" if endpoint else "running"
+    if state == "stopped":
+        return f"stopped in the debugger{at}"
+    if state == "busy":
+        return f"in C code{at}"
+    return f"blocked in {record['holder']}{at}" if record["holder"] else f"blocked{at}"
+
+
+def waits_of(
+    graph: WaitGraph, names: Mapping[str, str], shown: Callable[[Key], bool] = lambda key: True
+) -> dict[str, Any]:
+    """Return who waits for whom: ``{"waits": [WAIT], "waits_left_out": how many there are beyond}``.
+
+    Args:
+        names: The names of meshes, by id.
+        shown: As in `WaitGraph.chains`.
+    """
+    chains = graph.chains(shown)
+    words = _Words(chains, names)
+    told = [
+        {
+            "text": words.line(chain),
+            "cycle": chain.cycle,
+            "since": round(chain.seconds, 3),
+            "left": None if chain.left is None else round(chain.left, 3),
+            "waiting": _parties(chain.heads)[0],
+            "alike": _parties(chain.alike),
+            "path": [[_call(wait) for wait in step] for step in chain.steps[:_PATH]],
+            "path_left_out": max(0, len(chain.steps) - _PATH),
+            "state": chain.state,
+            "ends": [{"doing": text, "ranks": fold_ranks(ranks)} for text, ranks in chain.ends.items()],
+        }
+        for chain in chains[:_MOST]
+    ]
+    return {"waits": told, "waits_left_out": max(0, len(chains) - _MOST)}
+
+
+def wait_lines(wire: Mapping[str, Any], most: int = _MOST) -> list[str]:
+    """Return what `waits_of` has made as lines; of a program (or a file) of an earlier version nothing is known.
+
+    Args:
+        most: How many of them; how many more there are is one further line.
+    """
+    lines = [str(wait["text"]) for wait in wire.get("waits", ())]
+    more = wire.get("waits_left_out", 0) + len(lines[most:])
+    return [*lines[:most], f"... {more} more"] if more else lines
+
+
+def _parties(keys: Iterable[Key]) -> list[dict[str, Any]]:
+    found: dict[tuple[str, str], set[int]] = {}
+    for mesh_id, rank, actor in keys:
+        found.setdefault((mesh_id, actor), set()).add(rank)
+    return [
+        {"mesh_id": mesh_id, "actor": actor, "ranks": _ranks(ranks), "count": len(ranks)}
+        for (mesh_id, actor), ranks in found.items()
+    ]
+
+
+def _ranks(ranks: Iterable[int]) -> str:
+    return fold_ranks(rank for rank in ranks if rank != SCRIPT[1])
+
+
+def _call(wait: Wait) -> dict[str, Any]:
+    return {
+        "mesh_id": wait.mesh_id,
+        "actor": wait.actor,
+        "endpoint": wait.endpoint,
+        "ranks": fold_ranks(wait.ranks),
+        "count": wait.count,
+        "any": wait.any,
+    }
+
+
+class _Words:
+    """The lines of chains. Actors are named where there is more than one, meshes where actors have the same name."""
+
+    def __init__(self, chains: Sequence[Chain], names: Mapping[str, str]) -> None:
+        self._names = names
+        waits = (wait for chain in chains for step in chain.steps for wait in step)
+        heads = ((mesh_id, actor) for chain in chains for mesh_id, _, actor in chain.heads)
+        self._actors = {*((wait.mesh_id, wait.actor) for wait in waits), *heads} - {(SCRIPT[0], SCRIPT[2])}
+
+    def line(self, chain: Chain) -> str:
+        """Return what is told of a chain."""
+        words = [
+            f"{self._who(chain.heads)} {'waits' if len(chain.heads) == 1 else 'wait'} for {self._of(chain.steps[0])}"
+        ]
+        steps = chain.steps[1:]
+        if len(steps) >= _STEPS:
+            last = fold_ranks(rank for wait in steps[-2] for rank in wait.ranks)
+            words.append(f"which waits for {self._of(steps[0])}")
+            words.append(f"and so on to rank {last}")
+            steps = steps[-1:]
+        words += [f"which waits for {self._of(step)}" for step in steps]
+        text = ", ".join(words)
+        if chain.cycle:
+            return (
+                f"{text}: a cycle{_for(chain.seconds)}{_until(chain.left)}{self._others(chain, 'in a cycle like it')}"
+            )
+        return f"{text}{_ending(chain)}{self._others(chain, 'alike')}"
+
+    def _who(self, keys: Sequence[Key]) -> str:
+        if keys[0] == SCRIPT:
+            return "the script"
+        actor = "" if len(self._actors) == 1 else f"{self._label(keys[0][0], keys[0][2])} "
+        return f"{actor}{_named(_ranks(rank for _, rank, _ in keys), len(keys))}"
+
+    def _of(self, step: Iterable[Wait]) -> str:
+        return " and ".join(map(self._call, step))
+
+    def _call(self, wait: Wait) -> str:
+        call = f"{self._label(wait.mesh_id, wait.actor)}.{wait.endpoint}()"
+        more = wait.count - len(wait.ranks)
+        whose = _named(fold_ranks(wait.ranks), wait.count) + (f" and {more} more" if more else "")
+        return f"the next {call} of {whose}" if wait.any and wait.count > 1 else f"{call} of {whose}"
+
+    def _label(self, mesh_id: str, actor: str) -> str:
+        if [other for _, other in self._actors].count(actor) == 1:
+            return actor
+        return f"{actor}@{self._names.get(mesh_id) or mesh_id}"
+
+    def _others(self, chain: Chain, how: str) -> str:
+        if not chain.alike:
+            return ""
+        ranks = {rank for _, rank, _ in chain.alike}
+        return f"; {how}: {_named(fold_ranks(ranks), len(ranks))}"
+
+
+def _named(ranks: str, count: int) -> str:
+    return f"{'rank' if count == 1 else 'ranks'} {ranks}"
+
+
+def _for(seconds: float) -> str:
+    return f", for {seconds:.0f} s" if seconds >= STANDS else f" if it stays: it is seen for less than {STANDS:g} s"
+
+
+def _until(left: float | None) -> str:
+    return "" if left is None else f", until a time-out in {left:.0f} s"
+
+
+def _ending(chain: Chain) -> str:
+    ends = list(chain.ends.items())
+    targets = {rank for wait in chain.steps[-1] for rank in wait.ranks}
+    if len(ends) == 1 and set(ends[0][1]) == targets:
+        return f", {ends[0][0]}"
+    told = [f"{fold_ranks(ranks)} {text}" for text, ranks in ends[:_ENDS]]
+    return "".join(f"; {each}" for each in [*told, *(["..."] if len(ends) > _ENDS else [])])
