@@ -14,6 +14,8 @@ _COMMANDS = {
     "logs": ("meshrt.debug.shell.logs", "show what the ranks of a program print"),
     "timeline": ("meshrt.timeline.command", "record when endpoints run on all ranks, for Perfetto"),
     "memory": ("meshrt.cli.memory", "show how much memory ranks have, and which variables hold it"),
+    "dap": ("meshrt.debug.dap.router.command", "let an IDE attach to all ranks of a program, through one port"),
+    "top": ("meshrt.top.command", "show the ranks of a program on a screen, again and again"),
     "postmortem": ("meshrt.failure.postmortem", "show why a program failed"),
     "run": ("meshrt.failure.run", "run a script for a launcher, such as torchrun, that is told of its crash too"),
 }
@@ -35,7 +37,10 @@ def main() -> int:
         print(f"meshrt {__version__}")
         return 0
     if name not in _COMMANDS:
-        print(f"meshrt: no command {name!r}; there is {', '.join(_COMMANDS)} (meshrt --help)", file=sys.stderr)
+        from meshrt.selection import near_miss  # start-up: rare
+
+        near = near_miss(name, _COMMANDS) or f"; there is {', '.join(_COMMANDS)}"
+        print(f"meshrt: no command {name!r}{near} (meshrt --help)", file=sys.stderr)
         return 2
     code: int = importlib.import_module(_COMMANDS[name][0]).main(arguments[1:])
     return code

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
-import time
+from dataclasses import replace
 from pathlib import Path
 
 from meshrt.errors import UsageError
 from meshrt.inspect.commands import run_command, write_out
-from meshrt.inspect.programs import choose
+from meshrt.inspect.fitting import columns
+from meshrt.inspect.programs import choose, meant
+from meshrt.inspect.times import since
 from meshrt.memory.api import ask
 from meshrt.memory.document import Document, read, write
 from meshrt.memory.groups import OF_REFERENCES, OF_VARIABLES, grouped
 from meshrt.memory.growth import add_growth
 from meshrt.memory.look import GROUPINGS, ORDERS, Look
+from meshrt.memory.pace import Pace
 from meshrt.memory.root import MILLISECONDS
 from meshrt.memory.table import render
 from meshrt.memory.units import UNITS, change
+from meshrt.memory.watching import watch
 from meshrt.transport.tools import ToolConnection, connect
 
 __all__ = ["main"]
 
+#: Lines around a table of a view that is watched, and rows of one at least.
+_AROUND, _LEAST_ROWS = 8, 3
+
+_VARIABLES = "these are written as --vars shows them: self.cache, Trainer.cache, train.CACHE"
 _ABOUT = """Show how much memory the ranks of a running program have and, with --vars, which variables hold it.
 
 Ranks are measured by their host agents: one that is stopped, hangs, or holds the GIL in C has its row too. Sizes of
@@ -36,15 +45,17 @@ def _parser() -> argparse.ArgumentParser:
         prog="meshrt memory", description=_ABOUT, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("run", nargs="?", metavar="RUN", help="the program, by its pid or its id, if several run")
+    run = "the program, by its pid, its id or its run directory, if several run; ranks and variables of this actor only"
+    add("words", nargs="*", metavar="[RUN] [ACTOR]", help=run)
     add(
         "--ranks",
         default="",
         metavar="SELECTION",
         help="these ranks only, as in the debugger: 'hosts=0', '0:8', 'stopped'",
     )
-    add("--actor", default="", metavar="ACTOR", help="ranks and variables of this actor only")
-    add("--vars", action="store_true", help="which variables hold memory: of actors, of their classes and modules")
+    add("--actor", default="", metavar="ACTOR", help="the same")
+    variables = "which variables hold memory: of actors, of their classes and modules; or what is inside of this one"
+    add("--vars", nargs="?", const="", metavar="NAME", help=f"{variables}, as self.cache")
     add("--frames", action="store_true", help="... and local variables of ranks that stand in the debugger")
     add("--refs", action="store_true", help="what is in shared memory: objects that were put, large arrays of messages")
     add("--holders", metavar="REF", help="... with a name that begins so, each for itself: who holds it")
@@ -54,20 +65,23 @@ def _parser() -> argparse.ArgumentParser:
     add("--sort", default="", choices=ORDERS, help="the largest first (size, pss, growth), or in this order")
     add("-r", "--reverse", action="store_true", help="the other way round")
     add("-n", dest="most", type=int, metavar="N", help="the N largest, and what the others add up to")
+    add("--addresses", action="store_true", help="the IP address of each host, also if there is but one")
+    add("--wide", action="store_true", help="all columns, also where the terminal is narrower")
     add("--units", default="auto", choices=UNITS)
     add("--stats-only", action="store_true", help="totals only")
-    add("--format", default="table", choices=("table", "json"), help="json: docs/json.md says what is in it")
+    everything = "one object with all that was seen, in bytes (docs/json.md); options of the table change nothing of it"
+    add("--json", action="store_true", help=everything)
     add("--save", type=Path, metavar="FILE", help="keep this view for a later --diff")
     add("--open", type=Path, metavar="FILE", help="show a view that was kept, or what a rank wrote at its limit")
     add("--diff", type=Path, metavar="FILE", help="show what has grown since a view that was kept")
-    watch = "look again and again, and show what grows (not of variables, whose count would slow ranks down)"
-    add("--watch", nargs="?", type=float, const=2.0, metavar="SECONDS", help=watch)
+    often = "look again and again, and show what grows; variables so seldom that ranks hardly feel it"
+    add("--watch", nargs="?", type=float, const=2.0, metavar="SECONDS", help=often)
     return parser
 
 
 def main(arguments: list[str]) -> int:
     """Run the command. Returns its exit code, as docs/commands.md has it."""
-    given = _parser().parse_args(arguments)
+    given = _parser().parse_intermixed_args(arguments)
     return run_command("meshrt memory", lambda: _run(given))
 
 
@@ -78,13 +92,13 @@ def _run(given: argparse.Namespace) -> int:
         document = read(given.open)
         _show(document if before is None else add_growth(document, before), given, look)
         return 0
-    program = choose(given.run or "", how="its pid: meshrt memory PID")
+    program = choose(given.run, how="meshrt memory RUN", ranks=True)
     connection = connect(program, lambda _event, _body: None, lambda: None)
     try:
         if given.watch is not None:
-            _watch(connection, given, look)
+            _watch(connection, given, look, before)
         else:
-            document = _ask(connection, given)
+            document = _first(connection, given)
             if given.holders and not document["references"]:
                 raise UsageError(f"no reference has a name that begins with {given.holders!r}; --refs shows all")
             if given.save is not None:
@@ -100,13 +114,22 @@ def _run(given: argparse.Namespace) -> int:
 
 def _look(given: argparse.Namespace) -> Look:
     """Return how it is to be shown; raises UsageError for options that do not go together."""
-    if given.open is not None and (given.run or given.watch is not None or given.save is not None):
-        raise UsageError("--open shows a file; expected it without RUN, --watch and --save")
-    given.vars = given.vars or given.frames or given.exact or given.budget is not None or given.by in OF_VARIABLES
+    given.inside, given.taken = given.vars or "", ""
+    if given.inside and not _is_variable(given.inside):  # --vars RUN, --vars ACTOR
+        given.words, given.taken, given.inside = [*given.words, given.inside], given.inside, ""
+    if len(given.words) > 2 or (given.actor and len(given.words) > 1):
+        raise UsageError(f"expected RUN and ACTOR once, not {' '.join(given.words)}")
+    given.run, actor = meant(given.words)
+    given.actor = given.actor or actor
+    if given.open is not None and (given.run or given.watch is not None or given.save is not None or given.inside):
+        raise UsageError("--open shows a file; expected it without RUN, --watch, --save and the name of a variable")
+    given.vars = (
+        given.vars is not None or given.frames or given.exact or given.budget is not None or given.by in OF_VARIABLES
+    )
     given.refs = given.refs or given.holders is not None or given.by == OF_REFERENCES
     if given.watch is not None:
-        if given.vars or given.save is not None or given.diff is not None:
-            raise UsageError("--watch looks at ranks only; expected it without --vars, --frames, --save and --diff")
+        if given.save is not None:
+            raise UsageError("--watch keeps nothing; expected it without --save, or --save alone for a later --diff")
         if not given.watch > 0:
             raise UsageError(f"--watch takes a number of seconds above 0, not {given.watch:g}")
     if given.exact and given.budget is not None:
@@ -117,18 +140,42 @@ def _look(given: argparse.Namespace) -> Look:
     if given.sort == "growth" and not growing:
         raise UsageError("growth is seen with --diff or --watch; expected one of them beside --sort growth")
     sort = given.sort or ("growth" if growing else "size")
-    return Look(given.by, sort, given.reverse, given.most, given.units, given.stats_only, ranks=given.holders is None)
+    ranks = given.holders is None and not given.inside
+    width = columns(wide=given.wide)
+    return Look(given.by, sort, given.reverse, given.most, given.units, given.stats_only, ranks, given.addresses, width)
 
 
-def _ask(connection: ToolConnection, given: argparse.Namespace) -> Document:
-    budget = MILLISECONDS if given.budget is None else given.budget
+def _first(connection: ToolConnection, given: argparse.Namespace) -> Document:
+    try:
+        return _ask(connection, given, _budget(given))
+    except UsageError as error:
+        if given.taken and given.taken == given.actor:
+            raise UsageError(f"--vars {given.taken}: no variable ({_VARIABLES}), no program; {error}") from error
+        if given.actor in given.words:
+            raise UsageError(f"no meshrt program {given.actor!r} runs, and {error}") from error
+        raise
+
+
+def _is_variable(text: str) -> bool:
+    """Whether a text names a variable, which has a dot in it, and no run: that is a number, or a directory."""
+    return "." in text and not text.startswith((".", "/", "~")) and not Path(text).is_dir()
+
+
+def _budget(given: argparse.Namespace) -> float | None:
+    """Return milliseconds of a processor for the variables of one rank; None: no limit."""
+    if given.exact:
+        return None
+    return MILLISECONDS if given.budget is None else float(given.budget)
+
+
+def _ask(connection: ToolConnection, given: argparse.Namespace, milliseconds: float | None) -> Document:
     return ask(
         connection,
         ranks=_selection(given.ranks),
         actor=given.actor,
-        variables=given.vars,
+        variables=given.inside or given.vars,
         frames=given.frames,
-        milliseconds=None if given.exact else budget,
+        milliseconds=milliseconds,
         references=given.holders or ("" if given.refs else None),
     )
 
@@ -140,25 +187,31 @@ def _selection(text: str) -> str:
 
 
 def _show(document: Document, given: argparse.Namespace, look: Look) -> None:
-    if given.format == "json":
+    if given.json:
         groups = {"groups": grouped(document, look.by)} if look.by else {}
         write_out(sys.stdout, json.dumps({**document, **groups}) + "\n")
     else:
         write_out(sys.stdout, render(document, look) + "\n")
 
 
-def _watch(connection: ToolConnection, given: argparse.Namespace, look: Look) -> None:
-    """Show growth per tick until the person, or the program, has enough."""
-    before = _ask(connection, given)
-    first = before["totals"]["rss"]
-    clear = "\x1b[2J\x1b[H" if sys.stdout.isatty() and given.format == "table" else ""
-    while True:
-        time.sleep(given.watch)
-        document = _ask(connection, given)
+def _watch(connection: ToolConnection, given: argparse.Namespace, look: Look, first: Document | None) -> None:
+    """Show growth, look by look, until the person, or the program, has enough."""
+    clear = "\x1b[2J\x1b[H" if sys.stdout.isatty() and not given.json else ""
+    if clear and look.most is None:
+        tables = 1 if look.by not in ("", "rank") else given.vars + given.refs + look.ranks
+        rows = shutil.get_terminal_size().lines // max(1, tables) - _AROUND
+        look = replace(look, most=max(_LEAST_ROWS, rows))  # what has grown most must not leave the screen at its top
+
+    def show(document: Document, pace: str) -> None:
         if clear:
             write_out(sys.stdout, clear)
-        _show(add_growth(document, before), given, look)
-        if given.format == "table":
-            grown = change(document["totals"]["rss"] - first, given.units)
-            write_out(sys.stdout, f"since the first look: {grown}\n\n")
-        before = document
+        _show(document, given, look)
+        if not given.json:
+            since_first = since(document["since_first"], document["time"])
+            grown = change(document["totals"]["grown"], given.units)
+            write_out(sys.stdout, f"growth of all ranks since {given.diff or 'the first look'}, {since_first} ago: ")
+            write_out(sys.stdout, f"{grown}\n{pace}\n\n" if pace else f"{grown}\n\n")
+
+    adapts = given.vars and given.budget is None and not given.exact
+    pace = Pace(given.watch, _budget(given), adapts=adapts)
+    watch(lambda milliseconds: _ask(connection, given, milliseconds), show, pace, first)

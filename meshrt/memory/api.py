@@ -21,26 +21,27 @@ def memory(
     ranks: str = "",
     *,
     actor: str = "",
-    variables: bool = False,
+    variables: bool | str = False,
     frames: bool = False,
     milliseconds: float = MILLISECONDS,
     exact: bool = False,
     references: bool = False,
 ) -> dict[str, Any]:
-    """Return how much memory the ranks of this program have: plain data, as ``meshrt memory --format json`` prints it.
+    """Return how much memory the ranks of this program have: plain data, as ``meshrt memory --json`` prints it.
 
     Any thread of the script. Nothing of the program is run to measure it.
 
     Args:
         ranks: These ranks only, as at the debugger's prompt: ``"ranks(hosts=0)"``; "": all.
         actor: Ranks and variables of this actor only.
-        variables: Tell which variables hold memory.
+        variables: Tell which variables hold memory; or what is inside of one, by its name (``"self.cache"``).
         frames: ... those of stack frames that stand in the debugger among them.
         milliseconds: Processor time for the variables of one rank.
         exact: Count them to the end, however long that takes.
         references: Tell what is in the shared memory of the hosts, and who holds it.
     Raises:
-        UsageError: This process is no script with a mesh; there is no such actor; ``milliseconds`` is no limit.
+        UsageError: This process is no script with a mesh; there is no such actor, or no such variable;
+            ``milliseconds`` is no limit.
         SelectionError: No such ranks.
     """
     program = own_program()
@@ -67,13 +68,18 @@ class _Asks(Protocol):
     def request(self, operation: str, body: Body, timeout: float) -> Body: ...
 
 
-def ask(connection: _Asks, *, milliseconds: float | None, **asked: Any) -> Document:
-    """Return what a program answers to a question, as `memory` asks it; ``milliseconds``: None is no limit.
+def ask(connection: _Asks, *, variables: bool | str, milliseconds: float | None, **asked: Any) -> Document:
+    """Return what a program answers to a question, as `memory` asks it.
+
+    Args:
+        variables: As in `memory`.
+        milliseconds: None: no limit.
 
     Raises:
         MeshError: It refuses: the question was wrong.
         ConnectionError, TimeoutError: It has ended, or does not answer.
     """
     exact = milliseconds is None
-    body = {**asked, "milliseconds": milliseconds, "objects": None if exact else OBJECTS}
+    inside = {"variables": bool(variables), "opened": variables if isinstance(variables, str) else ""}
+    body = {**asked, **inside, "milliseconds": milliseconds, "objects": None if exact else OBJECTS}
     return document_of(connection.request("debug.memory", body, _EXACT_SECONDS if exact else _ANSWER_SECONDS))

@@ -14,6 +14,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from meshrt.inspect.values import bases, class_name
+from meshrt.store.lease import Spot, spot_at, spot_of
+from meshrt.store.tensors import loaded_class
 
 __all__ = ["HOST", "MAPPED", "SHARED", "Buffers", "Memory", "Place"]
 
@@ -27,8 +29,8 @@ SHARED = "shared memory"
 #: The module whose ctypes arrays are windows into the store.
 _WINDOWS = "meshrt.store.mapping"
 
-Place = tuple[str, int]
-"""A device, and the address of memory on it: the same for everybody who reaches it."""
+Place = tuple[str, int | Spot]
+"""A device, and the address of memory on it, or what of the store it is: the same for everybody who reaches it."""
 
 
 class Memory(NamedTuple):
@@ -37,7 +39,7 @@ class Memory(NamedTuple):
     Attributes:
         own: Bytes of the object itself.
         place, size: Memory that it holds and others may hold too; None: that of what it refers to.
-        refers: Further objects that it keeps.
+        refers: Further objects that it keeps; false if there are none.
         unknown: Why more may hang on it than can be seen; "" where nothing does.
     """
 
@@ -52,8 +54,8 @@ class Buffers:
     """Reads arrays. Made for one snapshot: what the program loads later is not known to it."""
 
     def __init__(self) -> None:
-        self._array = _class_of("numpy", "ndarray")
-        self._tensor = _class_of("torch", "Tensor")
+        self._array = loaded_class("numpy", "ndarray")
+        self._tensor = loaded_class("torch", "Tensor")
         #: Looked up on torch's class, which is where a subclass of the user's cannot have put its own.
         self._storage: Any = getattr(self._tensor, "untyped_storage", None)
 
@@ -73,7 +75,9 @@ class Buffers:
             size = mmap.mmap.__len__(value)
             return Memory(object.__sizeof__(value), (MAPPED, id(value)), size, ())
         if kind == "window":
-            return Memory(object.__sizeof__(value), (SHARED, ctypes.addressof(value)), ctypes.sizeof(value), ())
+            shown = spot_of(value)
+            place = None if shown is None else (SHARED, shown)  # the runtime's own windows, to write, are nobody's
+            return Memory(object.__sizeof__(value), place, ctypes.sizeof(value), ())
         return self._of_array(value) if kind == "ndarray" else self._of_tensor(value)
 
     def facts(self, value: Any) -> dict[str, Any]:
@@ -106,7 +110,8 @@ class Buffers:
         # One that does not own its memory may show a part of what somebody else keeps.
         unknown = unknown if owns else "memory of a library"
         place = (HOST, address) if nbytes else None
-        return Memory(own - nbytes if owns else own, place, nbytes, chain.from_iterable(refers), unknown)
+        further = chain.from_iterable(refers) if refers else ()
+        return Memory(own - nbytes if owns else own, place, nbytes, further, unknown)
 
     def _of_tensor(self, tensor: Any) -> Memory:
         with self._no_dispatch():
@@ -115,17 +120,13 @@ class Buffers:
             # The collector is not told of a gradient, and nobody of what the graph of a computation keeps.
             grad = tensor.grad if tensor.is_leaf else None
             unknown = "" if tensor.grad_fn is None else "a graph of autograd"
-        place = (device, address) if device != "meta" else None
+        shown = spot_at(address) if device == HOST else None
+        place: Place | None = (device, address) if shown is None else (SHARED, shown)
+        if device == "meta":
+            place = None
         return Memory(object.__sizeof__(tensor), place, size, () if grad is None else (grad,), unknown)
 
     @staticmethod
     def _no_dispatch() -> Any:
         """Keep torch from asking a subclass of its tensor."""
         return sys.modules["torch"]._C.DisableTorchFunctionSubclass()
-
-
-def _class_of(module: str, name: str) -> type | None:
-    """Return a class of a module that is loaded, without running anything of the module."""
-    loaded = sys.modules.get(module)
-    found = vars(loaded).get(name) if loaded is not None else None
-    return found if isinstance(found, type) else None

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from meshrt.errors import UsageError
-from meshrt.memory.merging import largest
+from meshrt.memory.devices import devices_of
+from meshrt.memory.merging import order
 from meshrt.transport.directories import write_atomic
 
 __all__ = ["NAME", "VERSION", "Document", "document_of", "entries", "folded", "read", "totals_of", "write"]
@@ -34,7 +35,7 @@ def document_of(answer: Mapping[str, Any]) -> Document:
         {name: value for name, value in zip(columns, row, strict=True) if value is not None} for row in answer["ranks"]
     ]
     for row in ranks:
-        if "unique" in row and "rss" in row:
+        if "unique" in row and "rss" in row and "opened" not in answer:
             row["unexplained"] = _unexplained(row)
     document: Document = {
         "format": FORMAT,
@@ -71,10 +72,7 @@ def totals_of(document: Document) -> dict[str, Any]:
             },
             "exact": all(row["exact"] for row in told),
         }
-    devices: dict[str, int] = {}
-    for row in ranks:
-        for device, count in (row.get("devices") or {}).items():
-            devices[device] = devices.get(device, 0) + count["kept"]
+    devices = devices_of(ranks)
     if devices:
         totals["devices"] = devices
     return totals
@@ -108,7 +106,7 @@ def folded(flat: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         }
         for name, sizes in rows.items()
     ]
-    found.sort(key=lambda row: (-largest(row), row["where"]))
+    found.sort(key=order)
     return found
 
 

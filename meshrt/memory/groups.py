@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from meshrt.errors import UsageError
 from meshrt.memory.document import Document, entries
+from meshrt.memory.look import GROWTHS
 
 __all__ = ["OF_REFERENCES", "OF_VARIABLES", "grouped"]
 
@@ -18,9 +20,9 @@ OF_REFERENCES = "callsite"
 def grouped(document: Document, by: str) -> list[dict[str, Any]]:
     """Return the groups, the largest first.
 
-    Each is ``{"key", "ranks" (how many), "rss", "pss", "growth"}``, and, if there are variables, ``{"variables" (how
-    many), "bytes", "exact", "devices"}``; by type or dtype it is the latter only. Bytes are those of all ranks, summed
-    over variables.
+    Each is ``{"key", "ranks" (how many), "rss", "pss", "growth"}``, of a host also ``"address"``, and, if there are
+    variables, ``{"variables" (how many), "bytes", "exact", "devices"}``; by type or dtype it is the latter only. Bytes
+    are those of all ranks, summed over variables.
 
     Raises:
         UsageError: By type or dtype, where variables were not asked for.
@@ -35,7 +37,9 @@ def grouped(document: Document, by: str) -> list[dict[str, Any]]:
         for row in document["ranks"]:
             group = rows.setdefault(_key(row, by), {"ranks": 0})
             group["ranks"] += 1
-            for name in ("rss", "pss", "growth"):
+            if by == "host" and row.get("address"):
+                group["address"] = row["address"]
+            for name in ("rss", "pss", *GROWTHS):
                 if name in row:
                     group[name] = group.get(name, 0) + row[name]
     names: dict[str, set[tuple[str, ...]]] = {}
@@ -43,7 +47,7 @@ def grouped(document: Document, by: str) -> list[dict[str, Any]]:
         if by in OF_VARIABLES:
             key = str(entry.get(by) or "-")
         else:
-            key = entry["actor"] if by == "actor" else keys[entry["mesh_id"], entry["rank"]]
+            key = entry["actor"] if by == "actor" else keys.get((entry["mesh_id"], entry["rank"]), "script")
         group = rows.setdefault(key, {})
         names.setdefault(key, set()).add((entry["mesh_id"], entry["actor"], entry["where"]))
         group["bytes"] = group.get("bytes", 0) + entry["bytes"]
@@ -51,8 +55,8 @@ def grouped(document: Document, by: str) -> list[dict[str, Any]]:
         for device, count in (entry.get("devices") or {}).items():
             devices = group.setdefault("devices", {})
             devices[device] = devices.get(device, 0) + count
-        if by in OF_VARIABLES and "growth" in entry:
-            group["growth"] = group.get("growth", 0) + entry["growth"]
+        if by in OF_VARIABLES:
+            _add_growths(group, entry)
     found = [
         {"key": key, **group, **({"variables": len(names[key])} if key in names else {})} for key, group in rows.items()
     ]
@@ -64,10 +68,26 @@ def _by_site(document: Document) -> list[dict[str, Any]]:
         raise UsageError("a grouping by callsite is of references; expected them to be asked for (--refs)")
     sums: dict[str, dict[str, Any]] = {}
     for row in document["references"]:
-        group = sums.setdefault(row["site"] or row["kind"], {"references": 0, "bytes": 0, "exact": True})
+        group = sums.setdefault(_site(row), {"references": 0, "bytes": 0, "exact": True})
         group["references"] += row["count"]
         group["bytes"] += row["count"] * row["size"]
+        _add_growths(group, row)
+    for row in document.get("references_ended", ()):
+        _add_growths(sums.setdefault(_site(row), {"references": 0, "bytes": 0, "exact": True}), row)
     return sorted(({"key": key, **group} for key, group in sums.items()), key=lambda group: -group["bytes"])
+
+
+def _add_growths(group: dict[str, Any], row: Mapping[str, Any]) -> None:
+    for word in GROWTHS:
+        if word in row:
+            group[word] = group.get(word, 0) + row[word]
+        exact = f"{word}_exact"
+        if not row.get(exact, True):
+            group[exact] = False
+
+
+def _site(row: Mapping[str, Any]) -> str:
+    return str(row["site"] or row["kind"])
 
 
 def _key(row: dict[str, Any], by: str) -> str:

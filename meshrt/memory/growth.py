@@ -1,51 +1,114 @@
-"""What has grown since an earlier document: of ranks, and of their variables."""
+"""What has grown since an earlier document: of ranks, of their variables, and of what is in shared memory."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from meshrt.errors import UsageError
 from meshrt.memory.document import NAME, Document, entries, folded, totals_of
+from meshrt.memory.refgrowth import add_growth_of_references
 
-__all__ = ["add_growth"]
+__all__ = ["add_growth", "weight"]
+
+#: Bytes of a variable that is no more, from which on it is told.
+_ENDED = 4096
 
 
-def add_growth(document: Document, before: Document) -> Document:
-    """Return a document with ``"growth"``, in bytes, in its ranks and variables.
+def add_growth(document: Document, before: Document, first: Document | None = None) -> Document:
+    """Return a document with ``"growth"``, in bytes, in its ranks, variables and references.
 
     A rank is known by its mesh, or, where that is of another run, by the name of that; a variable by its name and type.
-    One that was not there has grown by all it is, if its rank has told then. Of a variable, both sizes have to be known
-    exactly, or to be estimated; otherwise its growth is not known. What is no more is told in ``"ended"``, by name.
+    One that was not there has grown by all it is, if its rank has told then. Where a size of a variable is not exact,
+    the growth is a lower bound (``"growth_exact"`` is False): what was counted now beyond what it was, or was estimated
+    to be, then. Where that is nothing, its growth is not known. What is no more is told in ``"ended"``, by name, and
+    ``"references_ended"``; ``"not_compared"`` names what the earlier document has nothing of.
+
+    Args:
+        first: The first of several earlier ones; the growth since then is ``"grown"``.
+    Raises:
+        UsageError: ``before`` is of another program that has nothing in common with this one.
     """
-    same_run = document["run_id"] == before["run_id"]
-    old_ranks = {_address(row, same_run): row for row in before["ranks"]}
-    names = {row["mesh_id"]: row["mesh"] for document_ in (document, before) for row in document_["ranks"]}
-    ranks = []
-    for row in document["ranks"]:
-        old = old_ranks.get(_address(row, same_run))
-        grown = _weight(row) - _weight(old) if old is not None and "rss" in row and "rss" in old else None
-        ranks.append({**row, **({"growth": grown} if grown is not None else {})})
-    found: Document = {**document, "ranks": ranks, "since": before["time"]}
-    if "variables" in document and "variables" in before:
-
-        def key(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-            mesh = entry["mesh_id"] if same_run else names.get(entry["mesh_id"], "")
-            return (mesh, entry["rank"], *(entry[word] for word in NAME if word != "mesh_id"))
-
-        told = {_address(row, same_run) for row in before["ranks"] if "unique" in row}
-        old_sizes = {key(entry): entry for entry in entries(before["variables"])}
-        current = []
-        for entry in entries(document["variables"]):
-            known = key(entry)
-            growth = _grown(entry, old_sizes.pop(known, None)) if known[:2] in told else None
-            current.append({**entry, **({"growth": growth} if growth is not None else {})})
-        found["variables"] = folded(current)
-        found["ended"] = sorted({entry["where"] for entry in old_sizes.values() if entry["bytes"] > 1024})
-    found["totals"] = {**totals_of(found), "growth": sum(row.get("growth", 0) for row in ranks)}
+    views = (before, *([first] if first is not None else []))
+    for earlier in views:
+        _check(document, earlier)
+    found = _grown_since(document, before, "growth")
+    ranks = found["ranks"]
+    if first is not None:
+        found = {**_grown_since(found, first, "grown"), "ended": found["ended"]}
+        found["since_first"] = first["time"]
+    totals = {**totals_of(found), "growth": sum(row.get("growth", 0) for row in ranks)}
+    if first is not None:
+        totals["grown"] = sum(row.get("grown", 0) for row in found["ranks"])
+    found.update(since=before["time"], totals=totals)
+    if document["run_id"] != before["run_id"]:
+        found["since_run"] = before["run_id"]
+    if "variables" not in document:
+        del found["ended"]
+    asked = [table for table in ("variables", "references") if table in document]
+    found["not_compared"] = [table for table in asked if not all(table in earlier for earlier in views)]
     return found
 
 
-def _weight(row: Mapping[str, Any]) -> int:
+def _check(document: Document, before: Document) -> None:
+    opened, earlier = (each.get("opened") or "all variables" for each in (document, before))
+    if "variables" in document and "variables" in before and opened != earlier:
+        raise UsageError(f"the view to compare with shows {earlier}; expected one of {opened}")
+    names, old_names = (sorted({row["mesh"] for row in each["ranks"]}) for each in (document, before))
+    if document["run_id"] != before["run_id"] and not set(names) & set(old_names):
+        raise UsageError(
+            f"the view to compare with is of another program ({before['run_id']}), whose meshes are "
+            f"{', '.join(old_names) or 'none'}; expected one of this program ({document['run_id']}), or of an earlier "
+            f"run of it, with {', '.join(names) or 'a mesh'}"
+        )
+
+
+def _grown_since(document: Document, before: Document, word: str) -> Document:
+    """Return a document with a growth, called ``word``; of variables also ``"ended"``."""
+    same_run = document["run_id"] == before["run_id"]
+    old_ranks = {_address(row, same_run): row for row in before["ranks"]}
+    ranks = []
+    for row in document["ranks"]:
+        old = old_ranks.get(_address(row, same_run))
+        grown = weight(row) - weight(old) if old is not None and "rss" in row and "rss" in old else None
+        ranks.append({**row, **({word: grown} if grown is not None else {})})
+    found: Document = {**document, "ranks": ranks, "ended": []}
+    if "variables" in document and "variables" in before:
+        found["variables"], found["ended"] = _of_variables(document, before, word, same_run)
+    # Of a few that were asked for by name, the others have not ended.
+    if all("references" in each and "holding" not in each for each in (document, before)):
+        add_growth_of_references(found, before, word)
+    return found
+
+
+def _of_variables(
+    document: Document, before: Document, word: str, same_run: bool
+) -> tuple[list[dict[str, Any]], list[str]]:
+    names = {row["mesh_id"]: row["mesh"] for document_ in (document, before) for row in document_["ranks"]}
+
+    def key(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+        mesh = entry["mesh_id"] if same_run else names.get(entry["mesh_id"], "")
+        return (mesh, entry["rank"], *(entry[word] for word in NAME if word != "mesh_id"))
+
+    told = _told(before, same_run)
+    old_sizes = {key(entry): entry for entry in entries(before["variables"])}
+    current = []
+    for entry in entries(document["variables"]):
+        known = key(entry)
+        growth = _grown(entry, old_sizes.pop(known, None), word) if known[:2] in told else {}
+        current.append({**entry, **growth})
+    still_tell = _told(document, same_run)
+    ended = [entry for known, entry in old_sizes.items() if known[:2] in still_tell and _held(entry) > _ENDED]
+    return folded(current), sorted({entry["where"] for entry in ended})
+
+
+def _told(document: Document, same_run: bool) -> set[tuple[str, int]]:
+    """Return who has told of variables: ranks, and the script."""
+    script = {("", -1) for row in document["processes"] if "unique" in row}
+    return script | {_address(row, same_run) for row in document["ranks"] if "unique" in row}
+
+
+def weight(row: Mapping[str, Any]) -> int:
     """Return what a rank is to blame for: every page of shared memory that it has looked at is in its RSS, too."""
     return int(row["rss"] - row.get("shmem", 0) + row.get("store_own", 0) + row.get("store_held", 0))
 
@@ -58,11 +121,13 @@ def _held(entry: Mapping[str, Any]) -> int:
     return int(entry["bytes"] + sum((entry.get("devices") or {}).values()))
 
 
-def _grown(entry: Mapping[str, Any], old: Mapping[str, Any] | None) -> int | None:
+def _grown(entry: Mapping[str, Any], old: Mapping[str, Any] | None, word: str) -> dict[str, Any]:
+    """Return the growth of a variable, called ``word``, and whether it is a lower bound; {} where it is not known."""
     if old is None:
-        return _held(entry)
+        return {word: _held(entry), **({} if entry["exact"] else {f"{word}_exact": False})}
     if entry["exact"] and old["exact"]:
-        return _held(entry) - _held(old)
-    if entry.get("estimate") and old.get("estimate"):
-        return int(entry["estimate"] - old["estimate"])
-    return None
+        return {word: _held(entry) - _held(old)}
+    # An estimate of now is none of a growth: the difference of two is as wrong as both of them.
+    then = _held(old) if old["exact"] else old.get("estimate")
+    least = 0 if then is None else _held(entry) - int(then)
+    return {word: least, f"{word}_exact": False} if least > 0 else {}

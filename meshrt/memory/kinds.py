@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 
 from meshrt.inspect.values import bases, module_name
 from meshrt.memory.buffers import Buffers
+from meshrt.store.refs import ObjectRef
 
 __all__ = ["ATOMS", "PLAIN", "Kind", "Kinds"]
 
@@ -25,7 +27,7 @@ ATOMS = frozenset(
     (int, float, complex, bool, str, bytes, bytearray, type(None), type(...), type(NotImplemented), range)
 )
 #: Of these it says all but what they refer to.
-PLAIN = ATOMS | {list, tuple, dict, set, frozenset}
+PLAIN = ATOMS | {list, tuple, dict, set, frozenset, deque}
 
 #: Not part of what a variable holds: they are there anyway, and everything hangs on them.
 _SKIPPED = (type, ModuleType, CodeType, FrameType)
@@ -41,7 +43,8 @@ class Kind(NamedTuple):
     """One class.
 
     Attributes:
-        how: ``"skip"``, ``"object"``, ``"function"``, or a kind of `Buffers`.
+        how: ``"skip"``, ``"reference"`` (to shared memory: it has nothing itself), ``"object"``, ``"function"``, or a
+            kind of `Buffers`.
         sizeof: The count of the built-in class below it, whatever its own ``__sizeof__`` is.
         head: Bytes in front of the object.
         attributes: Whether its instance variables lie in an array that nobody counts.
@@ -76,6 +79,8 @@ class Kinds:
         chain = bases(cls)
         if any(base is skipped for base in chain for skipped in _SKIPPED):
             return Kind("skip")
+        if cls is ObjectRef:
+            return Kind("reference")
         buffer = self.buffers.kind(cls)
         if not buffer and module_name(cls).partition(".")[0] == "meshrt":
             return Kind("skip")  # handles of the runtime: everything of it hangs on them

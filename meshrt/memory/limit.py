@@ -23,11 +23,13 @@ from meshrt.errors import MeshError
 from meshrt.hooks import Body, EndpointCall, RankServices, Variable, hooks
 from meshrt.host.memory import private, resident, shares
 from meshrt.inspect.exceptions import frames_of
+from meshrt.inspect.variables import local_variables
 from meshrt.memory.document import document_of, write
 from meshrt.memory.heap import heap
 from meshrt.memory.merging import merged_alone
 from meshrt.memory.rows import rows
 from meshrt.memory.units import amount
+from meshrt.transport.threads import RuntimeThread
 
 __all__ = ["Limit"]
 
@@ -78,7 +80,7 @@ class Limit:
         if not self._near and used >= _NEAR * self._count:
             self._near = True
             self._make_room()  # a thread has a stack
-            threading.Thread(target=self._write, args=("is near", ()), name="meshrt-memory", daemon=True).start()
+            RuntimeThread(target=self._write, args=("is near", ()), name="meshrt-memory", daemon=True).start()
 
     def _raised(self, call: EndpointCall, error: BaseException) -> None:
         """On the actor's thread, before its frames unwind."""
@@ -141,6 +143,4 @@ def _locals(call: EndpointCall, error: BaseException) -> Iterator[Variable]:
     """Go through the variables of the frames that a MemoryError has passed, those of the innermost one first."""
     for frame, line in reversed(frames_of(error, _MOST_FRAMES)):
         if frame.f_locals is not frame.f_globals:
-            place = f"{frame.f_code.co_filename.rpartition('/')[2]}:{line} {frame.f_code.co_name}()"
-            for name, value in list(frame.f_locals.items()):
-                yield Variable(call.actor, "local", f"{place} {name}", value)
+            yield from local_variables(call.actor, frame, line, frame.f_locals)

@@ -9,12 +9,14 @@ from typing import Any, TypeVar
 from meshrt.errors import UsageError
 from meshrt.memory.units import UNITS
 
-__all__ = ["GROUPINGS", "ORDERS", "Look", "clusters", "largest_first"]
+__all__ = ["GROUPINGS", "GROWTHS", "ORDERS", "Look", "alike", "clusters", "grown", "largest_first"]
 
 GROUPINGS = ("host", "actor", "type", "dtype", "rank", "callsite")
 ORDERS = ("size", "pss", "pid", "rank", "kind", "growth")
 #: The largest come first in these orders; in the others the smallest.
 _BY_SIZE = ("size", "pss", "growth")
+#: What a growth is called in a document, and at the head of a table: since the earlier look, and since the first one.
+GROWTHS = {"growth": "GROWTH", "grown": "IN ALL"}
 #: Sizes that are so close count as one: a share, and bytes.
 _CLOSE, _CLOSE_BYTES = 0.05, 1 << 20
 
@@ -34,6 +36,8 @@ class Look:
         units: One of `UNITS`.
         totals_only: No table.
         ranks: The table of ranks, beside that of variables.
+        addresses: Of hosts, also if all ranks have the same.
+        width: Characters of a line; None: as many as a table takes.
 
     Raises:
         UsageError: Something is none of what it may be.
@@ -46,6 +50,8 @@ class Look:
     units: str = "auto"
     totals_only: bool = False
     ranks: bool = True
+    addresses: bool = False
+    width: int | None = None
 
     def __post_init__(self) -> None:
         for what, value, known in (
@@ -73,12 +79,33 @@ def largest_first(rows: Sequence[T], look: Look, keys: Mapping[str, Callable[[T]
     return (shown[::-1] if look.reverse else shown), left_out
 
 
-def clusters(rows: Sequence[T], size: Callable[[T], int]) -> list[list[T]]:
-    """Return rows whose sizes are close together, the most first; whatever is far from the others stands alone."""
+def grown(row: Mapping[str, Any]) -> int:
+    """Return by how much something has grown in all that was seen; 0 where that is not known."""
+    return int(row.get("grown", row.get("growth", 0)))
+
+
+def alike(rows: Sequence[T], *measures: tuple[Callable[[T], int], int]) -> list[list[T]]:
+    """Return rows together that are close in each of some measures, as `clusters` has it of one.
+
+    Args:
+        measures: What is measured, and bytes of it that make no difference.
+    """
+    groups = [list(rows)]
+    for size, least in measures:
+        groups = [near for group in groups for near in clusters(group, size, least)]
+    return groups
+
+
+def clusters(rows: Sequence[T], size: Callable[[T], int], least: int = 0) -> list[list[T]]:
+    """Return rows whose sizes are close together, the most first; whatever is far from the others stands alone.
+
+    Args:
+        least: Bytes by which they may differ, however small they are.
+    """
     left, found = sorted(rows, key=size), []
     while left:
         middle = size(left[len(left) // 2])
-        room = max(_CLOSE * middle, min(_CLOSE_BYTES, middle / 2))
+        room = max(_CLOSE * abs(middle), min(_CLOSE_BYTES, abs(middle) / 2), least)
         near = [row for row in left if abs(size(row) - middle) <= room]
         left = [row for row in left if abs(size(row) - middle) > room]
         found.append(near)

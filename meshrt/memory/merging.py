@@ -6,6 +6,7 @@ A row: ``{"mesh_id", "actor", "kind", "where", "type", "sizes"}``, the largest f
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +15,7 @@ import msgpack
 
 from meshrt.hooks import Group
 
-__all__ = ["Merged", "largest", "merged_alone"]
+__all__ = ["Merged", "largest", "merged_alone", "order"]
 
 _NAME = ("actor", "kind", "where", "type")
 #: A list, or a number, of more than a few takes so many more bytes than an empty one.
@@ -27,6 +28,12 @@ def largest(row: dict[str, Any]) -> int:
     return max(
         int(max(size["bytes"], size.get("estimate") or 0) + sum(size.get("devices", {}).values())) for size in sizes
     )
+
+
+def order(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what rows are put in order by: the largest first, and those that are alike as a person counts."""
+    words = re.split(r"(\d+)", row["where"])
+    return -largest(row), [(int(word), "") if index % 2 else (0, word) for index, word in enumerate(words)]
 
 
 class Merged:
@@ -61,7 +68,7 @@ class Merged:
             for size in row["sizes"]:
                 size["ranks"].sort()
             rows.append(row)
-        rows.sort(key=lambda row: (-largest(row), row["where"]))
+        rows.sort(key=order)
         for number, row in enumerate(rows):
             budget -= len(msgpack.packb(row)) + _SLACK
             if budget < 0:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
-from meshrt.hooks import Measured
+import msgpack
 
-__all__ = ["held_of", "references_of", "stores_of", "without_store"]
+from meshrt.hooks import Group, Measured
+
+__all__ = ["held_of", "holding_of", "references_of", "stores_of", "without_store"]
 
 #: Bytes of a row in a message, beside its texts and its holders.
 _ROW = 140
 _HOLDER = 12
+#: What a process has to do with a store, in the order of `meshrt.store.table.held_by`.
+_OF_RANK = ("store_own", "store_held", "store_pinned")
+#: What is told of a store.
+_OF_STORE = ("committed", "limit", "files", "fetched", "sent")
 
 
 def held_of(measured: Measured) -> dict[int, dict[str, int]]:
-    """Return, by pid, ``{"store_own", "store_held"}``: bytes that it has written, and of others that it holds."""
+    """Return, by pid, ``{"store_own", "store_held", "store_pinned"}``, as docs/json.md says."""
     found: dict[int, dict[str, int]] = {}
     for facts in measured.agents.values():
-        for pid, own, held in facts.get("store", {}).get("held", ()):
-            sums = found.setdefault(pid, {"store_own": 0, "store_held": 0})
-            sums["store_own"] += own
-            sums["store_held"] += held
+        for pid, *bytes_of in facts.get("store", {}).get("held", ()):
+            sums = found.setdefault(pid, dict.fromkeys(_OF_RANK, 0))
+            for word, count in zip(_OF_RANK, bytes_of, strict=True):
+                sums[word] += count
     return found
 
 
@@ -31,9 +37,9 @@ def without_store(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stores_of(measured: Measured) -> list[dict[str, Any]]:
-    """Return the stores: ``{"host", "committed", "limit"}``, bytes."""
+    """Return the stores: ``{"host", "committed", "limit", "files", "fetched", "sent"}``, as docs/json.md says."""
     return [
-        {"host": host, "committed": facts["store"]["committed"], "limit": facts["store"]["limit"]}
+        {"host": host, **{name: facts["store"][name] for name in _OF_STORE}}
         for host, facts in measured.agents.items()
         if "store" in facts
     ]
@@ -74,3 +80,21 @@ def references_of(
 
 def _pids(row: Mapping[str, Any]) -> list[int]:
     return [row["owner"], *(pid for pid, _ in row["holders"])]
+
+
+def holding_of(groups: Iterable[Group]) -> dict[str, Any]:
+    """Return which variables hold references, as ranks have said it (`meshrt.memory.holding`).
+
+    ``{"holding": rows, with "mesh_id" and "ranks", "holding_exact": whether all was walked}``. A rank that holds one,
+    and none of whose variables does, has no row.
+    """
+    answered = [group for group in groups if group.kind == "answered"]
+    # Ranks that say the same answer in several groups where one of them takes longer than an agent waits.
+    same: dict[bytes, dict[str, Any]] = {}
+    for group in answered:
+        for row in group.same["rows"]:
+            found = same.setdefault(msgpack.packb([group.mesh_id, row]), {"mesh_id": group.mesh_id, "ranks": [], **row})
+            found["ranks"] = sorted([*found["ranks"], *group.ranks])
+    rows = list(same.values())
+    rows.sort(key=lambda row: (row["mesh_id"], row["ranks"], row["where"]))
+    return {"holding": rows, "holding_exact": all(group.same["exact"] for group in answered)}

@@ -6,34 +6,36 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from meshrt.memory.document import Document
-from meshrt.memory.look import Look, largest_first
-from meshrt.memory.units import amount
+from meshrt.memory.look import GROWTHS, Look, grown, largest_first
+from meshrt.memory.units import amount, change
 from meshrt.selection import fold_ranks
 
-__all__ = ["HEADS", "holder_names", "reference_cells", "store_totals"]
+__all__ = ["holder_names", "named", "reference_table", "store_totals", "with_hosts"]
 
-HEADS = ("REFERENCE", "KIND", "SIZE", "OWNER", "HELD BY", "AGE s", "WRITTEN AT")
 #: Characters of a call site.
 _SITE_MAX = 70
 
 
-def reference_cells(document: Document, look: Look) -> tuple[list[list[str]], int, int]:
-    """Return the rows of the table, and how many references are not shown, with their bytes."""
+def reference_table(document: Document, look: Look) -> tuple[list[str], list[list[str]], int, int]:
+    """Return heads and rows of the table, and how many references are not shown, with their bytes."""
     keys: dict[str, Callable[[Mapping[str, Any]], Any]] = {
         "size": lambda row: row["size"] * row["count"],
         "kind": lambda row: (row["kind"], row["site"]),
         "pid": lambda row: row["owner"],
         "rank": lambda row: row["owner"],
+        "growth": grown,
     }
     shown, left_out = largest_first(document["references"], look, keys)
     names = holder_names(document)
+    growths = {word: head for word, head in GROWTHS.items() if any(word in row for row in document["references"])}
     cells = [
         [
             row["names"][0] + (f" x{row['count']}" if row["count"] > 1 else ""),
             row["kind"] + (" (file)" if row["disk"] else ""),
             amount(row["size"], look.units) + (" each" if row["count"] > 1 else ""),
+            *(change(row.get(word), look.units) for word in growths),
             named([row["owner"]], names),
-            named([pid for pid, _ in row["holders"]], names),
+            named([pid for pid, _ in row["holders"]], with_hosts(row, document, names)),
             f"{row['age']:.0f}",
             _site(row["site"]),
         ]
@@ -41,7 +43,8 @@ def reference_cells(document: Document, look: Look) -> tuple[list[list[str]], in
     ]
     beyond = document["references_left_out"]
     count = sum(row["count"] for row in left_out) + beyond["count"]
-    return cells, count, sum(map(keys["size"], left_out)) + beyond["bytes"]
+    heads = ["REFERENCE", "KIND", "SIZE", *growths.values(), "OWNER", "HELD BY", "AGE s", "WRITTEN AT"]
+    return heads, cells, count, sum(map(keys["size"], left_out)) + beyond["bytes"]
 
 
 def holder_names(document: Document) -> dict[int, tuple[str, int]]:
@@ -54,12 +57,29 @@ def holder_names(document: Document) -> dict[int, tuple[str, int]]:
     return names
 
 
+def with_hosts(
+    row: Mapping[str, Any], document: Document, names: Mapping[int, tuple[str, int]]
+) -> dict[int, tuple[str, int]]:
+    """Return ``names``, and those of the other machines that hold a reference, as far as they are known.
+
+    The store of its owner knows them by numbers only. Those that have fetched it have a row of their own.
+    """
+    others = [pid for pid, _ in row["holders"] if pid < 0]
+    hosts = sorted({
+        other["host"]
+        for other in document["references"]
+        if other["host"] != row["host"] and set(other["names"]) & set(row["names"])
+    })  # fmt: skip
+    known = zip(others, hosts, strict=True) if len(others) == len(hosts) else ()
+    return {**names, **{pid: (f"host {host}", -1) for pid, host in known}}
+
+
 def named(pids: Iterable[int], names: Mapping[int, tuple[str, int]]) -> str:
     """Return some processes, ranks together: ``"script, 0-15"``."""
     ranks: dict[str, list[int]] = {}
     texts = []
     for pid in pids:
-        mesh, rank = names.get(pid, (f"pid {pid}", -1))
+        mesh, rank = names.get(pid, (f"pid {pid}" if pid > 0 else "another machine", -1))
         if rank < 0:
             texts.append(mesh)
         else:
@@ -76,10 +96,15 @@ def store_totals(document: Document, look: Look) -> list[str]:
     """Return the lines of the sums: one for each store that has anything."""
     lines = []
     for store in document.get("stores", ()):
-        if not store["committed"]:
+        in_files = store.get("files", 0)  # no view of an earlier version has told it
+        if not store["committed"] and not in_files:
             continue
         line = f"shared memory of {store['host']}: {amount(store['committed'], look.units)} taken of "
         line += f"{amount(store['limit'], look.units)} (MESHRT_STORE_LIMIT)"
+        line += f", and {amount(in_files, look.units)} in files" if in_files else ""
+        fetched = store["fetched"]
+        if fetched["count"]:
+            line += f"; {amount(fetched['bytes'], look.units)} in {fetched['count']} came from other machines so far"
         rows: Sequence[Mapping[str, Any]] = [
             row for row in document.get("references", ()) if row["host"] == store["host"]
         ]

@@ -12,30 +12,30 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Container, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from meshrt.errors import UsageError
 from meshrt.hooks import Body, Group, Measured, RootServices
-from meshrt.host.memory import resident, shares
+from meshrt.host.memory import machine, resident, shares
 from meshrt.inspect.asking import gather_all, why_silent
+from meshrt.inspect.chosen import Chosen, Doing, packed
 from meshrt.memory.merging import Merged
-from meshrt.memory.references import held_of, references_of, stores_of, without_store
+from meshrt.memory.references import held_of, holding_of, references_of, stores_of, without_store
+from meshrt.memory.script import SCRIPT_ADDRESS, script_holding, script_sizes
 from meshrt.memory.units import bytes_of
 from meshrt.selection import Shape
 from meshrt.wire.messages import Address
 
-__all__ = ["MILLISECONDS", "MOST_RANKS", "OBJECTS", "Asked", "RankState", "Source", "View", "load"]
+__all__ = ["MILLISECONDS", "OBJECTS", "Asked", "Source", "View", "load"]
 
 #: How much memory each rank may have.
 LIMIT_VARIABLE = "MESHRT_MEMORY_LIMIT"
 #: What the variables of a rank may take, if nobody says otherwise; see `Asked`.
 MILLISECONDS, OBJECTS = 200.0, 2_000_000
-#: Rows of one answer: a control message holds 1 MiB.
-MOST_RANKS = 4000
+#: Bytes of one answer: a control message holds 1 MiB.
 _BUDGET = 900_000
 _PER_RANK = 170
 #: Seconds in which a view without variables is complete, whatever ranks do.
@@ -53,19 +53,15 @@ _MOST_ROWS = 500
 
 #: Columns of the ranks: they travel once.
 COLUMNS = (
-    "mesh_id", "mesh", "rank", "coords", "host", "node", "pid", "actors", "state", "note", "rss", "pss", "shared",
-    "private", "anonymous", "file", "shmem", "swap", "peak", "store_own", "store_held", "blocks",
-    "malloc_used", "malloc_free", "devices",
-    "unique", "total", "exact", "variables_left_out",
+    "mesh_id", "mesh", "rank", "coords", "host", "node", "address", "pid", "actors", "state", "note", "rss", "pss",
+    "shared", "private", "anonymous", "file", "shmem", "swap", "peak", "store_own", "store_held", "store_pinned",
+    "blocks", "malloc_used", "malloc_free", "devices",
+    "unique", "total", "exact", "counted", "variables_left_out",
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class RankState:
-    """What a rank does: a word of the grammar, and what else is known."""
-
-    word: str
-    note: str = ""
+#: What an agent tells of its host.
+_OF_HOST = ("node", "address")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +69,22 @@ class Asked:
     """What is to be told.
 
     Attributes:
-        targets: Base ranks, by mesh id.
-        states: What is known of a rank that nobody has asked.
+        whom: Ranks.
         actor: Variables of this actor only; "": of all.
         variables: Whether variables are told.
+        opened: The name of a variable; what is inside of that is told, and nothing else; "": all.
         frames: ... the local variables of stack frames that stand in the debugger among them.
         milliseconds: Of a processor, for the variables of one rank; None: as long as it takes.
         objects: Of one variable; None: all.
-        references: Also what is in the store, with a name that begins so ("": all); None: not.
+        references: Also what is in the store, with a name that begins so ("": all); None: not. Of names that are
+            given, also which variables hold it.
         chosen: Whether these ranks were chosen among others.
     """
 
-    targets: Mapping[str, Sequence[int]]
-    states: Callable[[str, int], RankState]
+    whom: Chosen
     actor: str = ""
     variables: bool = False
+    opened: str = ""
     frames: bool = False
     milliseconds: float | None = MILLISECONDS
     objects: int | None = OBJECTS
@@ -108,14 +105,7 @@ class View:
         self.sources: list[Source] = [self._ranks]
 
     async def collect(self, asked: Asked) -> Body:
-        """Return everything, as docs/json.md says it.
-
-        Raises:
-            UsageError: More than `MOST_RANKS` ranks.
-        """
-        count = sum(map(len, asked.targets.values()))
-        if count > MOST_RANKS:
-            raise UsageError(f"{count} ranks are too many for one answer; choose up to {MOST_RANKS} with ranks(...)")
+        """Return everything, as docs/json.md says it."""
         answer: Body = {"time": time.time_ns() / 1e9, "run_id": self._services.run_id}
         for part in await asyncio.gather(*(source(asked) for source in self.sources)):
             answer.update(part)
@@ -123,61 +113,76 @@ class View:
 
     async def _ranks(self, asked: Asked) -> Body:
         if asked.variables:  # one after the other: what the count takes from the processors, the measures would miss
-            measured = await self._services.measure(asked.targets, _MEASURE_SECONDS, asked.references)
-            groups = await self._ask_variables(asked)
+            measured = await self._services.measure(asked.whom.targets, _MEASURE_SECONDS, asked.references)
+            script, groups = await asyncio.gather(self._ask_script(asked), self._ask_variables(asked))
         else:
+            script = []
             measured, groups = await asyncio.gather(
-                self._services.measure(asked.targets, _MEASURE_SECONDS, asked.references), self._ask_heaps(asked)
+                self._services.measure(asked.whom.targets, _MEASURE_SECONDS, asked.references), self._ask_heaps(asked)
             )
-        merged, heaps, silent = Merged(), dict[tuple[str, int], Any](), dict[tuple[str, int], RankState]()
+        merged, heaps, silent = Merged(), dict[tuple[str, int], Any](), dict[tuple[str, int], Doing]()
+        unknown = ""
+        for group in script:
+            if "unknown" in group.same:
+                unknown = str(group.same["unknown"])
+            else:
+                merged.add(group)
         for group in groups:
             for rank in group.ranks:
                 if group.kind == "answered":
                     heaps[group.mesh_id, rank] = group.per.get(rank) or {}
                 elif group.kind == "silent":
-                    silent[group.mesh_id, rank] = RankState("not-answering", why_silent(group.same))
+                    silent[group.mesh_id, rank] = Doing("not-answering", note=why_silent(group.same))
                 elif group.kind == "refused":
-                    known = asked.states(group.mesh_id, rank)
-                    silent[group.mesh_id, rank] = RankState(known.word, str(group.same))
-            if group.kind == "answered" and asked.variables:
+                    known = asked.whom.doing(group.mesh_id, rank)
+                    silent[group.mesh_id, rank] = replace(known, note=str(group.same))
+            if group.kind == "answered" and "unknown" in (group.same or {}):
+                unknown = str(group.same["unknown"])
+                for rank in group.ranks:
+                    known = asked.whom.doing(group.mesh_id, rank)
+                    silent[group.mesh_id, rank] = replace(known, note=f"it has no {asked.opened}")
+            elif group.kind == "answered" and asked.variables:
                 merged.add(group)
+        if unknown and not merged.of_rank:
+            raise UsageError(unknown)
         held = held_of(measured)
         rows = []
         for mesh in self._services.meshes():
             shape = Shape.from_wire(mesh["shape"])
             actors = [actor["name"] for actor in mesh["actors"]]
-            for rank in asked.targets.get(mesh["mesh_id"], ()):
+            for rank in asked.whom.targets.get(mesh["mesh_id"], ()):
                 address = (mesh["mesh_id"], rank)
                 facts = measured.ranks.get(address, {})
                 host = mesh["host"][rank]
-                state = asked.states(*address)
-                if state.word != "dead" and rank not in mesh["gone"]:
-                    state = silent.get(address, state)
-                if host in measured.silent and not facts:
-                    state = RankState("not-answering", "the agent of its host does not answer")
+                doing = asked.whom.doing(*address)
+                if doing.word != "dead" and rank not in mesh["gone"]:
+                    doing = silent.get(address, doing).measured(facts, host, measured)
                 heap = heaps.get(address, {})
                 malloc = heap.get("malloc", {})
                 said = merged.of_rank.get(address, {})
-                row = {
+                rows.append({
                     "mesh_id": mesh["mesh_id"], "mesh": mesh["name"], "rank": rank,
                     "coords": dict(shape.coordinates(rank)),
-                    "host": host, "node": measured.agents.get(host, {}).get("node", ""),
+                    "host": host, **{name: measured.agents.get(host, {}).get(name, "") for name in _OF_HOST},
                     "pid": mesh["pid"].get(rank, 0), "actors": actors,
-                    **facts, "state": state.word, "note": state.note,
+                    **facts, "state": doing.word, "note": _note(doing),
                     **held.get(mesh["pid"].get(rank, 0), {}),
                     "blocks": heap.get("blocks"), "malloc_used": malloc.get("used"), "malloc_free": malloc.get("free"),
-                    "devices": heap.get("devices"), "variables_left_out": said.get("left_out"), **said,
-                }  # fmt: skip
-                rows.append([row.get(name) for name in COLUMNS])
+                    "devices": heap.get("devices"), "counted": heap.get("counted"),
+                    "variables_left_out": said.get("left_out"), **said,
+                })  # fmt: skip
         budget = _BUDGET - _PER_RANK * len(rows)
         references = {} if asked.references is None else self._references(asked, measured, budget // 2)
+        if asked.references:
+            references.update(await self._holding(asked, references))
         variables, left_out = merged.rows(budget // 2 if references else budget)
-        more = {"variables": variables, "variables_left_out": left_out} if asked.variables else {}
+        more: Body = {"variables": variables, "variables_left_out": left_out} if asked.variables else {}
+        if asked.opened:
+            more["opened"] = asked.opened
         return {
-            "columns": list(COLUMNS),
-            "ranks": rows,
+            **packed(rows, COLUMNS),
             "processes": [
-                _script(),
+                _script(merged.of_rank.get(SCRIPT_ADDRESS)),
                 *({"kind": "agent", "host": h, **without_store(facts)} for h, facts in measured.agents.items()),
             ],
             **more,
@@ -189,49 +194,73 @@ class View:
         meshes = self._services.meshes()
         ranks = {pid: (mesh["name"], rank) for mesh in meshes for rank, pid in mesh["pid"].items()}
         of_mesh = {mesh["mesh_id"]: mesh["pid"] for mesh in meshes}
-        chosen = {of_mesh[mesh_id].get(rank) for mesh_id, found in asked.targets.items() for rank in found}
+        chosen = {of_mesh.get(mesh_id, {}).get(rank) for mesh_id, found in asked.whom.targets.items() for rank in found}
         return references_of(measured, ranks, chosen - {None} if asked.chosen else None, budget)
 
+    async def _holding(self, asked: Asked, references: Body) -> Body:
+        """Ask those who hold a reference for the variable that does."""
+        ranks = {pid: (mesh["mesh_id"], rank) for mesh in self._services.meshes() for rank, pid in mesh["pid"].items()}
+        holders = {ranks[pid] for pid in map(int, references["holders"]) if pid in ranks}
+        body = {**_limits(asked), "name": asked.references}
+        groups = await self._in_waves(asked, "memory.holding", body, holders)
+        if not asked.chosen and any([os.getpid(), 1] in row["holders"] for row in references["references"]):
+            groups.append(await _beside(script_holding, body))
+        return holding_of(groups)
+
     async def _ask_heaps(self, asked: Asked) -> list[Group]:
-        targets = _by_mesh(_answering(asked))
-        return await gather_all(self._services, targets, "memory.heap", {}, _HEAP_SECONDS, stack_suffices=True)
+        answering = asked.whom.answering()
+        return await gather_all(self._services, answering, "memory.heap", {}, _HEAP_SECONDS, stack_suffices=True)
 
     async def _ask_variables(self, asked: Asked) -> list[Group]:
+        return await self._in_waves(asked, "memory.variables", _of_variables(asked), None)
+
+    async def _ask_script(self, asked: Asked) -> list[Group]:
+        """Measure the variables of the script itself, if no ranks were chosen."""
+        return [] if asked.chosen else [await _beside(script_sizes, _of_variables(asked))]
+
+    async def _in_waves(
+        self, asked: Asked, operation: str, body: Body, chosen: Container[Address] | None
+    ) -> list[Group]:
         """Ask a few ranks of each host at a time: were all of them at work at once, some would seem to be silent."""
         hosts: dict[str, list[Address]] = {}
         of_mesh = {mesh["mesh_id"]: mesh["host"] for mesh in self._services.meshes()}
-        for mesh_id, rank in _answering(asked):
-            hosts.setdefault(of_mesh[mesh_id][rank], []).append((mesh_id, rank))
-        body = {
-            "actor": asked.actor,
-            "frames": asked.frames,
-            "milliseconds": asked.milliseconds,
-            "objects": asked.objects,
-            "most": min(_MOST_ROWS, max(_LEAST_ROWS, _ROWS // max(1, sum(map(len, hosts.values()))))),
-        }
+        for mesh_id, ranks in asked.whom.answering().items():
+            for rank in ranks if mesh_id in of_mesh else ():  # it may have ended since it was asked for
+                if chosen is None or (mesh_id, rank) in chosen:
+                    hosts.setdefault(of_mesh[mesh_id][rank], []).append((mesh_id, rank))
         seconds = _EXACT_SECONDS if asked.milliseconds is None else _VARIABLES_SECONDS
         end = asyncio.get_running_loop().time() + seconds
         groups: list[Group] = []
         while any(hosts.values()):
-            wave = _by_mesh([address for ranks in hosts.values() for address in ranks[:_AT_ONCE]])
+            wave = _by_mesh([address for members in hosts.values() for address in members[:_AT_ONCE]])
             left = end - asyncio.get_running_loop().time()
             if left > 0:
-                groups += await gather_all(self._services, wave, "memory.variables", body, left, stack_suffices=True)
+                groups += await gather_all(self._services, wave, operation, body, left, stack_suffices=True)
             else:
                 why = f"was not asked: the others took {seconds:g} s"
                 groups += [Group(mesh_id, tuple(ranks), "refused", why, {}) for mesh_id, ranks in wave.items()]
-            hosts = {host: ranks[_AT_ONCE:] for host, ranks in hosts.items()}
+            hosts = {host: members[_AT_ONCE:] for host, members in hosts.items()}
         return groups
 
 
-def _answering(asked: Asked) -> list[Address]:
-    """Return the ranks of which nothing is known that would keep them from answering."""
-    return [
-        (mesh_id, rank)
-        for mesh_id, ranks in asked.targets.items()
-        for rank in ranks
-        if asked.states(mesh_id, rank).word not in ("dead", "not-answering")
-    ]
+def _of_variables(asked: Asked) -> Body:
+    count = max(1, sum(map(len, asked.whom.answering().values())))
+    most = min(_MOST_ROWS, max(_LEAST_ROWS, _ROWS // count))
+    return {**_limits(asked), "frames": asked.frames, "most": most, "opened": asked.opened}
+
+
+async def _beside(measure: Callable[[Body], Group], body: Body) -> Group:
+    """Measure the script, on a thread of its own: the loop goes on."""
+    return await asyncio.get_running_loop().run_in_executor(None, measure, body)
+
+
+def _limits(asked: Asked) -> Body:
+    return {"actor": asked.actor, "milliseconds": asked.milliseconds, "objects": asked.objects}
+
+
+def _note(doing: Doing) -> str:
+    """Return what is known of a rank beside its state; where it stands, if it does."""
+    return doing.note or (f"at {doing.place}" if doing.place and doing.word != "running" else "")
 
 
 def _by_mesh(addresses: Sequence[Address]) -> dict[str, list[int]]:
@@ -241,9 +270,12 @@ def _by_mesh(addresses: Sequence[Address]) -> dict[str, list[int]]:
     return targets
 
 
-def _script() -> Body:
+def _script(said: Body | None) -> Body:
+    """Return the row of the script's process; ``said``: of its variables."""
     pid = os.getpid()
-    return {"kind": "script", "host": "", "node": socket.gethostname(), "pid": pid, **resident(pid), **shares(pid)}
+    told = {} if said is None else {"variables_left_out": said["left_out"], **said}
+    told.pop("left_out", None)
+    return {"kind": "script", "host": "", **machine(), "pid": pid, **resident(pid), **shares(pid), **told}
 
 
 def load(services: RootServices) -> None:

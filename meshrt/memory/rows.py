@@ -7,23 +7,24 @@ A row: ``{"actor", "kind", "where", "type", "bytes", "exact"}``, and, where ther
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from types import FunctionType
 from typing import Any
 
-from meshrt.hooks import ActorState, Body, Variable, hooks
+from meshrt.hooks import ActorState, Body, Variable
 from meshrt.inspect.capping import cap
 from meshrt.memory.buffers import Buffers
 from meshrt.memory.sizing import Budget, Size, Snapshot
-from meshrt.memory.variables import facts_of, namespaces, of_actors, type_name
+from meshrt.memory.variables import all_variables, facts_of, namespaces, type_name
+from meshrt.memory.walk import BUDGET
 
-__all__ = ["rows"]
+__all__ = ["SHARED", "row_of", "rows", "weight"]
 
 #: The share of a rank's time that one variable may take, until all have had theirs.
 _SHARE = 0.1
 #: Bytes that variables share before that is told: small objects are everybody's.
-_SHARED = 1024
+SHARED = 1024
 #: Of these there are many, and few that hold anything.
 _SMALL = (FunctionType, staticmethod, classmethod, property)
 #: These say something if they are empty, too.
@@ -34,9 +35,10 @@ _NAME_MAX = 200
 
 
 def rows(actors: Sequence[ActorState], asked: Body, more: Iterable[Variable] = ()) -> dict[str, Any]:
-    """Return ``{"rows": the largest, "left_out": {"count", "bytes"}, "unique", "total", "exact"}``.
+    """Return ``{"rows": the largest, "left_out": {"count", "bytes"}, "unique", "total", "exact", "counted"}``.
 
     ``unique`` counts what several hold once, ``total`` for each of them; both are lower bounds unless ``exact``.
+    ``counted``: seconds of a processor that it took.
 
     Args:
         asked: ``{"actor" ("": all), "frames", "milliseconds" (null: no limit), "objects" (null), "most"}``.
@@ -44,43 +46,50 @@ def rows(actors: Sequence[ActorState], asked: Body, more: Iterable[Variable] = (
     """
     milliseconds = asked.get("milliseconds")
     budget = Budget(None if milliseconds is None else milliseconds / 1000, asked.get("objects"))
-    variables = [
-        each for each in chain(more, _variables(actors, asked)) if asked.get("actor") in ("", None, each.actor)
-    ]
+    known = all_variables(actors, frames=bool(asked.get("frames")))
+    variables = [each for each in chain(more, known) if asked.get("actor") in ("", None, each.actor)]
     snapshot = Snapshot(stop=namespaces(actors))
     sizes = [snapshot.measure(each.value, budget.part(_SHARE)) for each in variables]
     for number in snapshot.unfinished():
         sizes[number] = snapshot.go_on(number, budget.part(1.0))
-    sharers = snapshot.sharers(_SHARED)
+    sharers = snapshot.sharers(SHARED)
     held = [n for n, size in enumerate(sizes) if size.devices or size.bytes > _least(variables[n].value)]
-    held.sort(key=lambda n: -(sizes[n].bytes + sum(sizes[n].devices.values())))
+    held.sort(key=lambda n: -weight(sizes[n]))
+    # A function may hold anything, and the time was over before that was known.
+    unknown = [n for n in set(range(len(sizes))).difference(held) if sizes[n].why == BUDGET]
     most = int(asked["most"])
     buffers = Buffers()
     return {
         "rows": [
-            _row(variables[n], sizes[n], [variables[other] for other in sharers[n]], buffers) for n in held[:most]
+            row_of(variables[n], sizes[n], [variables[other] for other in sharers[n]], buffers) for n in held[:most]
         ],
-        "left_out": {"count": len(held[most:]), "bytes": sum(sizes[n].bytes for n in held[most:])},
+        "left_out": {
+            "count": len(held[most:]) + len(unknown),
+            "bytes": sum(sizes[n].bytes for n in chain(held[most:], unknown)),
+        },
         "unique": snapshot.unique(),
         "total": sum(size.bytes for size in sizes),
         "exact": all(size.exact for size in sizes),
+        "counted": budget.seconds(),
     }
 
 
 def _least(value: Any) -> int:
     """Return what a variable holds at least that is worth a row: functions and methods are everywhere, and small."""
-    return _SHARED if any(type(value) is cls for cls in _SMALL) else 0
+    return SHARED if any(type(value) is cls for cls in _SMALL) else 0
 
 
-def _variables(actors: Sequence[ActorState], asked: Body) -> Iterator[Variable]:
-    yield from of_actors(actors)
-    for source in tuple(hooks.variables):
-        found: list[Variable] = []
-        hooks.run([lambda source=source, found=found: found.extend(source())])
-        yield from (each for each in found if asked.get("frames") or each.kind != "local")
+def weight(size: Size) -> int:
+    """Return what a variable holds, on all devices."""
+    return size.bytes + sum(size.devices.values())
 
 
-def _row(variable: Variable, size: Size, sharers: Sequence[Variable], buffers: Buffers) -> dict[str, Any]:
+def row_of(variable: Variable, size: Size, sharers: Sequence[Variable], buffers: Buffers) -> dict[str, Any]:
+    """Return the row of a variable.
+
+    Args:
+        sharers: Others that hold the same memory.
+    """
     row: dict[str, Any] = {
         "actor": variable.actor,
         "kind": variable.kind,

@@ -63,6 +63,7 @@ class Snapshot:
 
     def __init__(self, stop: Iterable[Any] = ()) -> None:
         self._kinds = Kinds()
+        self._segments: list[set[int]] = []
         self._stop = list(stop)  # kept: while they live, nothing else has their identity
         #: Who has reached an object first that not only one other object refers to.
         self._holders: dict[Key, int] = dict.fromkeys(map(id, self._stop), NOBODY)
@@ -73,7 +74,8 @@ class Snapshot:
     def measure(self, value: Any, budget: Budget | None = None) -> Size:
         """Return what ``value`` holds: the next variable."""
         number = len(self._sizes)
-        self._open[number] = Walk(self._kinds, self._holders, number, value)
+        self._segments.append(set())
+        self._open[number] = Walk(self._kinds, self._holders, number, value, self._segments[number].add)
         self._sizes.append(Size(0, 0))
         return self.go_on(number, budget)
 
@@ -84,6 +86,10 @@ class Snapshot:
             if size.why != BUDGET:
                 del self._open[number]
         return self._sizes[number]
+
+    def segments(self, number: int) -> set[int]:
+        """Return the segments of shared memory that a variable has reached, by references and by arrays."""
+        return self._segments[number]
 
     def unfinished(self) -> list[int]:
         """Return the variables that a budget has ended."""
@@ -96,9 +102,13 @@ class Snapshot:
     def sharers(self, least: int) -> list[list[int]]:
         """Return for each variable, by its number, with which others it shares ``least`` bytes or more."""
         found: list[list[int]] = [[] for _ in self._sizes]
+        pairs: dict[tuple[int, int], int] = {}
         for number, size in enumerate(self._sizes):
-            for holder, shared in size.shared.items():
-                if shared >= least:
-                    found[number].append(holder)
-                    found[holder].append(number)
+            for holder, shared in size.shared.items():  # of two, each may have reached something first
+                pair = (max(number, holder), min(number, holder))
+                pairs[pair] = pairs.get(pair, 0) + shared
+        for (number, holder), shared in pairs.items():
+            if shared >= least:
+                found[number].append(holder)
+                found[holder].append(number)
         return found

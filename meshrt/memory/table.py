@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
+from meshrt.inspect.fitting import Room, fitted
+from meshrt.memory.devices import device_names, kept_on_devices
 from meshrt.memory.document import Document
 from meshrt.memory.groups import OF_REFERENCES, grouped
-from meshrt.memory.look import Look, clusters, largest_first
-from meshrt.memory.reftable import HEADS, reference_cells
+from meshrt.memory.holdtable import holders_without, holding_table
+from meshrt.memory.look import GROWTHS, Look, alike, grown, largest_first
+from meshrt.memory.reftable import reference_table
 from meshrt.memory.totals import totals
 from meshrt.memory.units import amount, change, size_text, span
 from meshrt.selection import fold_ranks
@@ -18,8 +22,30 @@ __all__ = ["render"]
 #: More ranks than these are folded where they are alike.
 _FOLD_ABOVE = 8
 _NAMES_MAX = 60
+#: Growth that makes no difference between ranks, and between what ranks have in one variable; bytes.
+_RANK_GROWTH, _SMALL_GROWTH = 1 << 20, 64 << 10
+
+#: What sizes of a variable have to have the same, to share a row.
+_TOGETHER = ("exact", "why", "shape", "dtype", "device", "with", *(f"{word}_exact" for word in GROWTHS))
+
+#: What is left out on a narrow terminal, that which tells least first; and what is cut before, to so many characters.
+_RANK_DROPS = ("FREE", "SHARED", "PINNED", "HEAP", "ADDRESS", "HOST", "PID", "SWAP", "HOLDS", "PSS", "STORE", "ACTOR")
+_RANK_CUTS = {"STATE": 24, "ACTOR": 12, "HOST": 12, "RANK": 16}
+_VARIABLE_DROPS = ("ALSO IN", "SHAPE", "TYPE", "ACTOR")
+_VARIABLE_CUTS = {"ALSO IN": 12, "VARIABLE": 30, "TYPE": 16}
+_REFERENCE_DROPS = ("AGE s", "KIND", "OWNER")
+_REFERENCE_CUTS = {"WRITTEN AT": 20, "HELD BY": 12, "REFERENCE": 12}
 
 Row = Mapping[str, Any]
+
+#: What ranks have to have alike, to share a row; and bytes of it that make no difference.
+_MEASURES: tuple[tuple[Callable[[Row], int], int], ...] = (
+    (lambda row: int(row.get("rss", 0)), 0),
+    (lambda row: int(row.get("store_own", 0)), 0),
+    (lambda row: int(row.get("store_held", 0)), 0),
+    (kept_on_devices, 0),
+    (grown, _RANK_GROWTH),
+)
 
 
 def render(document: Document, look: Look) -> str:
@@ -30,6 +56,7 @@ def render(document: Document, look: Look) -> str:
             tables = [_ranks(document, look)] if look.ranks else []
             tables += [_variables(document, look)] if "variables" in document else []
             tables += [_references(document, look)] if "references" in document else []
+            tables += [_holding(document, look)] if "holding" in document else []
             lines += [line for table in tables for line in (*table, "")][:-1]
         else:
             lines += _groups(document, look)
@@ -46,7 +73,7 @@ def _ranks(document: Document, look: Look) -> list[str]:
     keys: dict[str, Callable[[Sequence[Row]], Any]] = {
         "size": lambda rows: max(row.get("rss", 0) for row in rows),
         "pss": lambda rows: max(row.get("pss", 0) for row in rows),
-        "growth": lambda rows: max(row.get("growth", 0) for row in rows),
+        "growth": lambda rows: max(map(grown, rows)),
         "pid": lambda rows: min(row.get("pid", 0) for row in rows),
         "rank": lambda rows: (rows[0]["mesh_id"], min(row["rank"] for row in rows)),
         "kind": lambda rows: (rows[0]["state"], rows[0]["rank"]),
@@ -58,6 +85,7 @@ def _ranks(document: Document, look: Look) -> list[str]:
         **({"MESH": lambda rows: rows[0]["mesh"] or rows[0]["mesh_id"]} if several else {}),
         "ACTOR": lambda rows: ",".join(rows[0]["actors"]) or "-",
         "HOST": lambda rows: _hosts(rows),
+        "ADDRESS": lambda rows: _addresses(rows),
         "PID": lambda rows: str(rows[0]["pid"]) if len(rows) == 1 else "",
         "RSS": _span_of("rss", look),
         "PSS": _span_of("pss", look),
@@ -66,31 +94,36 @@ def _ranks(document: Document, look: Look) -> list[str]:
         "FREE": _span_of("malloc_free", look),
         "SWAP": _span_of("swap", look),
         "STORE": _span_of("store_own", look, 0),
+        "PINNED": _span_of("store_pinned", look, 0),
         "HOLDS": _span_of("store_held", look, 0),
         "GPU": lambda rows: _devices(rows, look),
-        "GROWTH": lambda rows: _span([row["growth"] for row in rows if "growth" in row], look, change),
+        **{head: _growth_of(word, look) for word, head in GROWTHS.items()},
         "STATE": lambda rows: rows[0]["state"] + (f" ({rows[0]['note']})" if rows[0].get("note") else ""),
     }
     absent = {
+        "ADDRESS": not look.addresses and len({row.get("address", "") for row in document["ranks"]} - {""}) < 2,
         "SWAP": not any(row.get("swap") for row in document["ranks"]),
         "STORE": not any(row.get("store_own") for row in document["ranks"]),
+        "PINNED": not any(row.get("store_pinned") for row in document["ranks"]),
         "HOLDS": not any(row.get("store_held") for row in document["ranks"]),
         "GPU": not any(row.get("devices") for row in document["ranks"]),
         "GROWTH": "since" not in document,
+        "IN ALL": "since_first" not in document,
         "FREE": not any("malloc_free" in row for row in document["ranks"]),
     }
     names = [name for name in columns if not absent.get(name)]
-    lines = _table(names, [[columns[name](rows) for name in names] for rows in shown])
+    drop = [name for name in _RANK_DROPS if name != "ADDRESS" or not look.addresses]
+    lines = _table(names, [[columns[name](rows) for name in names] for rows in shown], look, drop, _RANK_CUTS)
     rest = [row for rows in left_out for row in rows]
     return [*lines, *_more(len(rest), sum(row.get("rss", 0) for row in rest), look)]
 
 
 def _folded(rows: Sequence[Row]) -> list[list[Row]]:
     """Return ranks that are alike together; one that has more memory, or does something else, alone."""
-    alike: dict[tuple[Any, ...], list[Row]] = {}
+    same: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        alike.setdefault((row["mesh_id"], *row["actors"], row["state"], row.get("note")), []).append(row)
-    return [group for members in alike.values() for group in clusters(members, lambda row: int(row.get("rss", 0)))]
+        same.setdefault((row["mesh_id"], *row["actors"], row["state"], row.get("note")), []).append(row)
+    return [group for members in same.values() for group in alike(members, *_MEASURES)]
 
 
 def _label(rows: Sequence[Row]) -> str:
@@ -107,6 +140,22 @@ def _hosts(rows: Sequence[Row]) -> str:
     return f"{first} (+{len(names) - 1})" if len(names) > 1 else str(first)
 
 
+def _growth_of(word: str, look: Look) -> Callable[[Sequence[Row]], str]:
+    def text(rows: Sequence[Row]) -> str:
+        return _bound(rows, word) + _span([row[word] for row in rows if word in row], look, change)
+
+    return text
+
+
+def _bound(rows: Sequence[Row], word: str) -> str:
+    return "" if all(row.get(f"{word}_exact", True) for row in rows) else ">= "
+
+
+def _addresses(rows: Sequence[Row]) -> str:
+    found = list(dict.fromkeys(row.get("address") or "?" for row in rows))
+    return f"{found[0]} (+{len(found) - 1})" if len(found) > 1 else str(found[0])
+
+
 def _span_of(name: str, look: Look, absent: int | None = None) -> Callable[[Sequence[Row]], str]:
     """Return what shows a column; ``absent``: what a rank has that says nothing of it."""
     return lambda rows: _span(
@@ -121,8 +170,8 @@ def _span(values: Sequence[int], look: Look, text: Callable[[int, str], str]) ->
 
 
 def _devices(rows: Sequence[Row], look: Look) -> str:
-    held = [sum(device["kept"] for device in row["devices"].values()) for row in rows if row.get("devices")]
-    return _span(held, look, amount) if held else ""
+    held = [kept_on_devices(row) for row in rows if row.get("devices")]
+    return f"{_span(held, look, amount)} {device_names(rows)}" if held else ""
 
 
 # -- variables ---------------------------------------------------------------------------------------------------------
@@ -137,15 +186,15 @@ def _variables(document: Document, look: Look) -> list[str]:
     ]
     keys: dict[str, Callable[[Row], Any]] = {
         "size": _weight,
-        "growth": lambda row: row.get("growth", 0),
+        "growth": lambda row: max(map(grown, row["rank_sets"])),
         "pid": lambda row: min(row["ranks"]),
         "rank": lambda row: min(row["ranks"]),
         "kind": lambda row: (row["kind"], row["type"], -_weight(row)),
     }
     shown, left_out = largest_first(flat, look, keys)
-    grown = any("growth" in row for row in flat)
-    several = len({row["actor"] for row in flat}) > 1
-    names = ["VARIABLE", *(["ACTOR"] if several else []), "TYPE", "SHAPE", "SIZE", *(["GROWTH"] if grown else [])]
+    growths = {head: word for word, head in GROWTHS.items() if any(word in row for row in flat)}
+    several = len({row["actor"] for row in flat if row["mesh_id"]}) > 1  # of the script, the column of ranks says it
+    names = ["VARIABLE", *(["ACTOR"] if several else []), "TYPE", "SHAPE", "SIZE", *growths]
     cells = []
     for row in shown:
         texts = {
@@ -154,10 +203,10 @@ def _variables(document: Document, look: Look) -> list[str]:
             "TYPE": row["type"],
             "SHAPE": _shape(row),
             "SIZE": size_text(row, look.units, max(size["bytes"] for size in row["rank_sets"])),
-            "GROWTH": _span([size["growth"] for size in row["rank_sets"] if "growth" in size], look, change),
+            **{head: _growth_of(word, look)(row["rank_sets"]) for head, word in growths.items()},
         }
         cells.append([*(texts[name] for name in names), _who(row, document), _remark(row)])
-    lines = _table([*names, "RANKS", "ALSO IN"], cells)
+    lines = _table([*names, "RANKS", "ALSO IN"], cells, look, _VARIABLE_DROPS, _VARIABLE_CUTS)
     beyond = document["variables_left_out"]
     rest = len(left_out) + beyond["count"]
     return [*lines, *_more(rest, sum(map(_weight, left_out)) + beyond["bytes"], look)]
@@ -167,14 +216,12 @@ def _sizes(sizes: Sequence[Row], *, every: bool) -> list[tuple[dict[str, Any], l
     """Return the sizes of a variable as they are shown, those that are close together as one, with what that is of."""
     if every:
         return [({**size, "ranks": [rank]}, [size]) for size in sizes for rank in size["ranks"]]
-    alike: dict[str, list[Row]] = {}
+    same: dict[str, list[Row]] = {}
     for size in sizes:
-        alike.setdefault(
-            repr([size.get(word) for word in ("exact", "why", "shape", "dtype", "device", "with")]), []
-        ).append(size)
+        same.setdefault(repr([size.get(word) for word in _TOGETHER]), []).append(size)
     shown = []
-    for members in alike.values():
-        for near in clusters(members, lambda size: int(size["bytes"])):
+    for members in same.values():
+        for near in alike(members, (lambda size: int(size["bytes"]), 0), (grown, _SMALL_GROWTH)):
             ranks = sorted(rank for size in near for rank in size["ranks"])
             shown.append(({**min(near, key=lambda size: int(size["bytes"])), "ranks": ranks}, near))
     return shown
@@ -199,6 +246,8 @@ def _shape(row: Row) -> str:
 
 def _who(row: Row, document: Document) -> str:
     ranks = row["ranks"]
+    if not row["mesh_id"]:
+        return "script"
     same = " same" if len(row["rank_sets"]) == 1 else ""
     mesh = ""
     if len({each["mesh_id"] for each in document["ranks"]}) > 1:
@@ -218,8 +267,16 @@ def _remark(row: Row) -> str:
 
 
 def _references(document: Document, look: Look) -> list[str]:
-    cells, count, size = reference_cells(document, look)
-    return [*_table(HEADS, cells), *_more(count, size, look)]
+    heads, cells, count, size = reference_table(document, look)
+    return [*_table(heads, cells, look, _REFERENCE_DROPS, _REFERENCE_CUTS), *_more(count, size, look)]
+
+
+def _holding(document: Document, look: Look) -> list[str]:
+    heads, cells = holding_table(document)
+    return [
+        *(_table(heads, cells, look, ("TYPE",), {"VARIABLE": 24, "TYPE": 12}) if cells else []),
+        *holders_without(document),
+    ]
 
 
 def _groups(document: Document, look: Look) -> list[str]:
@@ -227,7 +284,7 @@ def _groups(document: Document, look: Look) -> list[str]:
     keys: dict[str, Callable[[Row], Any]] = {
         "size": lambda row: row.get("rss", row.get("bytes", 0)),
         "pss": lambda row: row.get("pss", 0),
-        "growth": lambda row: row.get("growth", 0),
+        "growth": grown,
         "kind": lambda row: row["key"],
         "rank": lambda row: row["key"],
         "pid": lambda row: row["key"],
@@ -235,33 +292,42 @@ def _groups(document: Document, look: Look) -> list[str]:
     shown, left_out = largest_first(rows, look, keys)
     names = [
         name
-        for name in ("ranks", "references", "variables", "rss", "pss", "bytes", "growth")
+        for name in ("address", "ranks", "references", "variables", "rss", "pss", "bytes", *GROWTHS)
         if any(name in row for row in rows)
     ]
     cells = [[row["key"], *(_group_cell(row, name, look) for name in names)] for row in shown]
-    heads = {"bytes": "SIZE" if look.by == OF_REFERENCES else "IN VARIABLES"}
-    lines = _table([look.by.upper(), *(heads.get(name, name.upper()) for name in names)], cells)
+    heads = {"bytes": "SIZE" if look.by == OF_REFERENCES else "IN VARIABLES", **GROWTHS}
+    lines = _table([look.by.upper(), *(heads.get(name, name.upper()) for name in names)], cells, look)
     return [*lines, *_more(len(left_out), sum(map(keys["size"], left_out)), look)]
 
 
 def _group_cell(row: Row, name: str, look: Look) -> str:
     if name not in row:
         return ""
-    if name in ("ranks", "references", "variables"):
+    if name in ("address", "ranks", "references", "variables"):
         return str(row[name])
     if name == "bytes":
         return size_text({"bytes": row["bytes"], "exact": row["exact"], "devices": row.get("devices")}, look.units)
-    return change(row[name], look.units) if name == "growth" else amount(row[name], look.units)
+    if name in GROWTHS:
+        return _bound([row], name) + change(row[name], look.units)
+    return amount(row[name], look.units)
 
 
 def _more(count: int, size: int, look: Look) -> list[str]:
     return [f"+{count} more, {amount(size, look.units)}"] if count else []
 
 
-def _table(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+def _table(
+    heads: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    look: Look,
+    drop: Sequence[str] = (),
+    cut: Mapping[str, int] = MappingProxyType({}),
+) -> list[str]:
     from tabulate import tabulate  # start-up: only where a table is shown
 
-    right = {"PID", "RSS", "PSS", "SHARED", "HEAP", "FREE", "SWAP", "GPU", "GROWTH", "VARIABLES"}
+    heads, cells, left_out = fitted(heads, cells, Room(look.width, drop, cut))
+    right = {"PID", "RSS", "PSS", "SHARED", "HEAP", "FREE", "SWAP", "GPU", *GROWTHS.values(), "VARIABLES"}
     align = ["right" if head in right else "left" for head in heads]
     text = tabulate(cells, headers=heads, tablefmt="plain", disable_numparse=True, colalign=align if cells else None)
-    return [line.rstrip() for line in text.splitlines()]
+    return [*(line.rstrip() for line in text.splitlines()), *([left_out] if left_out else [])]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from meshrt.inspect.times import since
+from meshrt.memory.devices import device_totals
 from meshrt.memory.document import Document
 from meshrt.memory.look import Look
 from meshrt.memory.reftable import store_totals
@@ -16,6 +17,8 @@ __all__ = ["totals"]
 
 #: Ranks whose variables could not be told are named in so many groups.
 _MOST_REASONS = 5
+#: The option with which a view that is kept has each of these.
+_KEPT_BY = {"variables": "--vars", "references": "--refs"}
 
 
 def totals(document: Document, look: Look) -> list[str]:
@@ -32,29 +35,62 @@ def totals(document: Document, look: Look) -> list[str]:
     ]
     if sums["without_pss"]:
         lines.append(f"the PSS of {_count(sums['without_pss'], 'rank')} has not come in time")
-    lines += [f"on {device}: {shown(count)} kept by torch" for device, count in sums.get("devices", {}).items()]
+    if "devices" in sums:
+        lines += device_totals(sums["devices"], look.units)
     lines += store_totals(document, look)
     if "variables" in sums:
         lines += _variables_totals(document, sums["variables"], shown)
     if "since" in document:
-        ended = document.get("ended", [])
+        ended = [*document.get("ended", []), *_ended_references(document)]
         lines.append(
             f"growth of all ranks in {since(document['since'], document['time'])}: "
             f"{change(sums['growth'], look.units)}" + (f"; gone: {', '.join(ended[:_MOST_REASONS])}" if ended else "")
         )
+    lines += [
+        f"the view to compare with was kept without {_KEPT_BY[table]}: how {table} have grown is not known"
+        for table in document.get("not_compared", ())
+    ]
+    if "since_run" in document:
+        lines.append(
+            f"compared with another run of the program, {document['since_run']}: ranks are taken for the same where "
+            "their meshes have the same name"
+        )
     return lines
+
+
+def _ended_references(document: Document) -> list[str]:
+    rows = [row for row in document.get("references_ended", ()) if row.get("growth")]
+    return [f"what {row['site']} had put" if row["site"] else f"an {row['kind']}" for row in rows]
 
 
 def _variables_totals(document: Document, told: Mapping[str, Any], shown: Callable[[int], str]) -> list[str]:
     shared = f"{shown(told['shmem'])} mapped shared memory, " if told["shmem"] else ""
     bound, rest = ("", "") if told["exact"] else (">= ", "at most ")
+    # What was not counted may well be in a variable: nobody is to look elsewhere for it.
+    nowhere = "what no variable reaches" if told["exact"] else "what of the variables with >= was not counted (--exact)"
+    if "opened" in document:
+        what = f"{document['opened']} of {_count(told['ranks'], 'rank')}"
+        of_ranks = [f"{what}: {bound}{shown(told['unique'])} summed over ranks"] if told["ranks"] else []
+        return [*of_ranks, *_of_script(document, document["opened"], shown), *_without(document)]
     lines = [
         f"variables of {_count(told['ranks'], 'rank')}: {bound}{shown(told['unique'])}, each byte once "
         f"({bound}{shown(told['total'])} summed over variables)",
         f"not explained: {rest}{shown(told['unexplained'])} of {shown(told['rss'])} RSS: the interpreter, modules, "
-        f"what no variable reaches; known: {shown(told['file'])} files and libraries, {shown(told['malloc_free'])} "
+        f"{nowhere}; known: {shown(told['file'])} files and libraries, {shown(told['malloc_free'])} "
         f"free in malloc, {shared}variables",
     ]
+    return [*lines, *_of_script(document, "variables", shown), *_without(document)]
+
+
+def _of_script(document: Document, what: str, shown: Callable[[int], str]) -> list[str]:
+    found = [row for row in document["processes"] if "unique" in row]
+    least = "" if all(row["exact"] for row in found) else ">= "
+    return [f"{what} of the script: {least}{shown(row['unique'])}, each byte once" for row in found]
+
+
+def _without(document: Document) -> list[str]:
+    """Return why there are no variables of some ranks."""
+    lines = []
     reasons: dict[str, list[int]] = {}
     for row in document["ranks"]:
         if "unique" not in row:

@@ -4,46 +4,61 @@ Whoever knows of others appends to ``hooks.variables``: the debugger does, for s
 """
 
 from __future__ import annotations
+import __future__
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
-from meshrt.hooks import ActorState, Variable
+from meshrt.files import is_library_file
+from meshrt.hooks import ActorState, Variable, hooks
 from meshrt.inspect.values import bases, class_name, module_name
 from meshrt.inspect.variables import attributes
-from meshrt.inspect.visibility import is_library_file
 
-__all__ = ["facts_of", "namespaces", "of_actors", "type_name"]
+__all__ = ["all_variables", "facts_of", "namespaces", "own_names", "slots", "type_name"]
 
 _CLASS_NAME: Callable[[Any], str] = vars(type)["__name__"].__get__
 #: The names of a module, even if its class is one of the user's.
 _MODULE_NAMES: Callable[[Any], dict[str, Any]] = vars(ModuleType)["__dict__"].__get__
 #: Of these the number of elements says more than nothing.
 _LENGTHS: dict[int, Callable[[Any], int]] = {
-    id(cls): vars(cls)["__len__"] for cls in (list, tuple, dict, set, frozenset, str, bytes, bytearray)
+    id(cls): vars(cls)["__len__"] for cls in (list, tuple, deque, dict, set, frozenset, str, bytes, bytearray)
 }
 
 
-def of_actors(actors: Sequence[ActorState]) -> Iterator[Variable]:
+def all_variables(actors: Sequence[ActorState], *, frames: bool) -> Iterator[Variable]:
+    """Go through the variables of actors, and what `hooks.variables` knows of.
+
+    Args:
+        frames: Also those of stack frames.
+    """
+    yield from _of_actors(actors)
+    for source in tuple(hooks.variables):
+        found: list[Variable] = []
+        hooks.run([lambda source=source, found=found: found.extend(source())])
+        yield from (each for each in found if frames or each.kind != "local")
+
+
+def _of_actors(actors: Sequence[ActorState]) -> Iterator[Variable]:
     """Go through the variables of actors; a module that several actors share is of the first one."""
     told: set[int] = set()
     for actor in actors:
         if actor.instance is None:
             continue
-        for name, value in [*attributes(actor.instance), *_slots(actor.instance)]:
+        for name, value in [*attributes(actor.instance), *slots(actor.instance)]:
             yield Variable(actor.name, "attribute", f"self.{name}", value)
         for cls in _own_classes(type(actor.instance)):
             if id(cls) not in told:
                 told.add(id(cls))
-                for name, value in _names(type.__dict__["__dict__"].__get__(cls)):
+                for name, value in own_names(type.__dict__["__dict__"].__get__(cls)):
                     yield Variable(actor.name, "class", f"{_CLASS_NAME(cls)}.{name}", value)
             for names in _globals_of(cls):
                 if id(names) not in told:
                     told.add(id(names))
                     module = str(names.get("__name__", "?"))
-                    for name, value in _names(names):
+                    for name, value in own_names(names):
                         yield Variable(actor.name, "global", f"{module}.{name}", value)
 
 
@@ -91,11 +106,17 @@ def _globals_of(cls: type) -> Iterator[dict[str, Any]]:
                 yield value.__globals__
 
 
-def _names(names: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    return [(name, value) for name, value in list(names.items()) if not str(name).startswith("__")]
+def own_names(names: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return what the names of a module or a class stand for, but for those that Python gives it."""
+    return [
+        (name, value)
+        for name, value in list(names.items())
+        if not str(name).startswith("__") and type(value) is not __future__._Feature
+    ]
 
 
-def _slots(instance: Any) -> Iterator[tuple[str, Any]]:
+def slots(instance: Any) -> Iterator[tuple[str, Any]]:
+    """Go through the instance variables of an object that are in slots."""
     for cls in bases(type(instance)):
         for name, slot in list(type.__dict__["__dict__"].__get__(cls).items()):
             if type(slot) is MemberDescriptorType:

@@ -5,7 +5,8 @@ runs no code of the user's: no ``__sizeof__``, no property, no ``__getattr__``. 
 (modules, classes, code, stack frames, the runtime), and arrays are counted by the memory that they hold, once for each
 owner, however many views show it.
 
-`SLICE` objects at a time: then it looks at its budget, and lets go of the GIL.
+`SLICE` objects at a time: then it looks at its budget, and lets go of the GIL, unless these are a few only
+(`meshrt.memory.contents` says what becomes of a container that is written to then).
 
 An object that has one reference was reached through that one, and cannot be reached again: most of a large container
 are of that kind, and only the others are remembered. What a variable reaches that an earlier one has reached is shared
@@ -16,28 +17,32 @@ from __future__ import annotations
 
 import builtins
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from gc import get_referents
-from itertools import chain, filterfalse, islice
+from itertools import chain, filterfalse
 from sys import getrefcount, getsizeof
 from types import FunctionType
 from typing import Any
 
 from meshrt.inspect.values import class_name
-from meshrt.memory.buffers import HOST, MAPPED, Memory, Place
+from meshrt.memory.buffers import HOST, MAPPED, SHARED, Memory, Place
+from meshrt.memory.contents import CONTAINERS, SLICE, Copied, Lying, Source, keys, keys_and_values
 from meshrt.memory.kinds import ATOMS, PLAIN, Kind, Kinds
+from meshrt.store.refs import ObjectRef
 
-__all__ = ["BUDGET", "NOBODY", "SLICE", "Key", "Size", "Walk"]
+__all__ = ["BUDGET", "NOBODY", "Key", "Size", "Walk"]
 
-SLICE = 4096
 #: Small containers of so many bytes together are asked for what they refer to at once.
 _TOGETHER = 256 * SLICE
-#: A container of so many bytes is gone through where it lies, without a copy.
+#: A container of more bytes is gone through by itself.
 _LARGE = 8 * SLICE
 _POINTER = 8
-#: Why a size is no exact one: the walk was ended.
+#: Objects from which on a variable is worth letting go of the GIL: that takes longer than to look at a few.
+_FEW = 64
+#: Why a size is no exact one: the walk was ended, or another thread was faster.
 BUDGET = "budget"
+_WRITTEN = "written to while it was counted"
 #: The number of no variable.
 NOBODY = -1
 
@@ -75,16 +80,14 @@ class _Part:
     Attributes:
         holder: The variable that has reached what refers to them.
         alone: What ``getrefcount`` says of one of them that nothing else refers to; 0: one may come twice all the same.
-        kept: Lives for as long as they are looked at, as ``alone`` counts it.
         total: How many there are; 0: not known.
         done: How many of them were looked at.
         before: Bytes that had been counted before the first of them.
     """
 
-    items: Iterator[Any]
+    source: Source
     holder: int
     alone: int
-    kept: Any = None
     total: int = 0
     done: int = 0
     before: int = 0
@@ -97,9 +100,18 @@ class Walk:
         holders: Who has reached what first; the walk adds what it reaches.
         number: Of this variable.
         value: What it holds.
+        note: Told of the segments of shared memory to which it meets references, or in which arrays lie.
     """
 
-    def __init__(self, kinds: Kinds, holders: dict[Key, int], number: int, value: Any) -> None:
+    def __init__(
+        self,
+        kinds: Kinds,
+        holders: dict[Key, int],
+        number: int,
+        value: Any,
+        note: Callable[[int], None] = lambda _segment: None,
+    ) -> None:
+        self._note = note
         self._kinds = kinds
         self._holders = holders
         self._number = number
@@ -112,35 +124,39 @@ class Walk:
         self._shared: dict[int, int] = {}
         #: Why more may hang on what was counted than can be seen.
         self._hidden = ""
-        root = (value,)
-        self._push(iter(root), NOBODY, kept=root)
+        self._push(Lying(iter((value,))), NOBODY, twice=True)
 
     def go_on(self, ended: Callable[[int], bool]) -> Size:
         """Walk until all is counted, or ``ended``, which is asked with the number of objects so far."""
         while self._parts:
             part = self._parts[-1]
-            try:
-                items = list(islice(part.items, SLICE))
-            except RuntimeError:  # another thread has changed it
-                items, self._hidden = [], self._hidden or "changed meanwhile"
+            items = part.source.take()
             part.done += len(items)
-            if len(items) < SLICE:
+            if part.source.lost:
+                self._hidden = self._hidden or _WRITTEN
+            if part.source.over:
                 self._parts.pop()
             self._look(items, part)
             del items
             if self._parts and ended(self._objects):
+                for part in self._parts:
+                    if part.source.copied:
+                        part.alone = 0  # a later walk that comes here sees the copy's reference, and remembers it
                 return self._size(BUDGET, self._estimate())
-            time.sleep(0)  # whoever waits for the GIL has it now
+            if self._objects >= _FEW:
+                time.sleep(0)  # whoever waits for the GIL has it now
         return self._size(self._hidden, None)
 
     def _size(self, why: str, estimate: int | None) -> Size:
         return Size(self._bytes, self._objects, not why, estimate, why, {**self._devices}, {**self._shared})
 
-    def _push(
-        self, items: Iterator[Any], holder: int, *, kept: Any = None, total: int = 0, twice: bool = False
-    ) -> None:
-        alone = 0 if twice else _ALONE + (kept is not None)
-        self._parts.append(_Part(items, holder, alone, kept, total, 0, self._bytes))
+    def _push(self, source: Source, holder: int, *, total: int = 0, twice: bool = False) -> None:
+        if not source.over:
+            self._parts.append(_Part(source, holder, 0 if twice else _ALONE, total, 0, self._bytes))
+
+    def _push_copy(self, copy: list[Any], holder: int, *, twice: bool = False) -> None:
+        total = len(copy)  # it loses what is looked at
+        self._push(Copied(iter([[copy]])), holder, total=total, twice=twice)
 
     def _look(self, items: list[Any], part: _Part) -> None:
         """Take those that this walk has not met."""
@@ -199,28 +215,36 @@ class Walk:
             return
         if max(sizes) > _LARGE:
             for each, size in zip(objects, sizes, strict=True):
-                if size > _LARGE and type(each) in _CONTAINERS:
-                    items, length = _CONTAINERS[type(each)](each)
-                    self._push(items, holder, total=length)
+                if size > _LARGE and type(each) in CONTAINERS:
+                    source, length = CONTAINERS[type(each)](each)
+                    self._push(source, holder, total=length)
             objects = [each for each, size in zip(objects, sizes, strict=True) if size <= _LARGE]
             total = sum(size for size in sizes if size <= _LARGE)
         if _DICT in classes:
-            self._refer_dicts([each for each in objects if type(each) is dict], holder)
+            self._refer_dicts(
+                [each for each in objects if type(each) is dict],
+                holder,
+                at_once=SLICE if total <= _TOGETHER else _TOGETHER // _LARGE,
+            )
             objects = [each for each in objects if type(each) is not dict]
         if total <= _TOGETHER:
-            referents = get_referents(*objects)
-            self._push(iter(referents), holder, kept=referents, total=len(referents))
+            self._push_copy(get_referents(*objects), holder)
         else:
-            length = sum(len(each) for each in objects if type(each) in _CONTAINERS)
-            self._push(chain.from_iterable(map(get_referents, objects)), holder, total=length)
+            length = sum(len(each) for each in objects if type(each) in CONTAINERS)
+            self._push(Lying(chain.from_iterable(map(get_referents, objects))), holder, total=length)
 
-    def _refer_dicts(self, objects: list[dict[Any, Any]], holder: int) -> None:
+    def _refer_dicts(self, objects: list[dict[Any, Any]], holder: int, *, at_once: int) -> None:
         # Of a dict that has strings as keys, the collector is told of the values only.
-        self._push(chain(chain.from_iterable(objects), _values(objects)), holder, total=2 * sum(map(len, objects)))
+        source = keys_and_values(objects, at_once)
+        self._push(source, holder, total=2 * sum(map(len, objects)))
 
     def _take_kind(self, kind: Kind, objects: list[Any], holder: int) -> None:
         """Take objects of one class that is not plain."""
         if kind.how == "skip":
+            return
+        if kind.how == "reference":
+            for each in objects:
+                self._take_reference(each, holder)
             return
         self._hidden = self._hidden or kind.hides
         if kind.how not in ("object", "function"):
@@ -229,16 +253,17 @@ class Walk:
             return
         self._count(sum(map(kind.sizeof, objects)) + kind.head * len(objects), len(objects), holder)
         if kind.how == "function":
-            self._push(chain.from_iterable(map(_held_by_function, objects)), holder)
+            self._push(Lying(chain.from_iterable(map(_held_by_function, objects))), holder)
         elif kind.attributes:
             referents = [get_referents(each) for each in objects]
             for held in referents:
                 self._count_attributes(held, holder)
-            self._push(chain.from_iterable(referents), holder, kept=referents, twice=kind.is_dict)
+            held_by_all = list(chain.from_iterable(referents))
+            self._push_copy(held_by_all, holder, twice=kind.is_dict)
         else:
-            self._push(chain.from_iterable(map(get_referents, objects)), holder, twice=kind.is_dict)
+            self._push(Lying(chain.from_iterable(map(get_referents, objects))), holder, twice=kind.is_dict)
         if kind.is_dict:
-            self._push(chain.from_iterable(map(dict.__iter__, objects)), holder, twice=True)
+            self._push(Lying(chain.from_iterable(map(keys, objects))), holder, twice=True)
 
     def _count_attributes(self, referents: list[Any], holder: int) -> None:
         """Count the array in which an instance has its variables: no count of Python's has it."""
@@ -253,9 +278,25 @@ class Walk:
             memory = Memory(kind.sizeof(each), None, 0, (), why)
         self._hidden = self._hidden or memory.unknown
         self._count(memory.own + kind.head, 1, holder)
-        self._push(chain(memory.refers, get_referents(each)), holder)
-        place = memory.place
-        if place is None or place in self._again or self._holders.get(place) == self._number:
+        referents = get_referents(each)
+        if memory.refers or referents:  # most have nothing, and to find that out later costs a slice for each
+            self._push(Lying(chain(memory.refers, referents)), holder)
+        if memory.place is not None:
+            self._take_place(memory.place, memory.size, holder)
+
+    def _take_reference(self, reference: ObjectRef[Any], holder: int) -> None:
+        """Count what a reference keeps in shared memory, and once what is seen of it; it has next to nothing itself."""
+        beside = reference.nbytes
+        for start, size in reference.pieces():
+            self._take_place((SHARED, (reference.segment, start)), size, holder)
+            beside -= size
+        self._take_place((SHARED, (reference.segment, -1)), beside, holder)
+
+    def _take_place(self, place: Place, size: int, holder: int) -> None:
+        """Count memory that others may have reached, too."""
+        if isinstance(place[1], tuple):
+            self._note(place[1][0])  # its segment
+        if place in self._again or self._holders.get(place) == self._number:
             return
         if place in self._holders:
             self._again.add(place)
@@ -263,9 +304,9 @@ class Walk:
         else:
             self._holders[place] = self._number
         if place[0] in (HOST, MAPPED):
-            self._count(memory.size, 0, holder)
+            self._count(size, 0, holder)
         else:
-            self._devices[place[0]] = self._devices.get(place[0], 0) + memory.size
+            self._devices[place[0]] = self._devices.get(place[0], 0) + size
 
     def _count(self, size: int, objects: int, holder: int) -> None:
         self._bytes += size
@@ -285,10 +326,6 @@ class Walk:
         return None
 
 
-def _values(objects: list[dict[Any, Any]]) -> Iterator[Any]:
-    return chain.from_iterable(map(dict.values, objects))
-
-
 def _held_by_function(function: FunctionType) -> list[Any]:
     """Return what belongs to a function: its defaults, its closure, its attributes; not its module."""
     elsewhere = (id(function.__globals__), id(builtins.__dict__))
@@ -298,19 +335,10 @@ def _held_by_function(function: FunctionType) -> list[Any]:
 def _references_of_one_alone() -> int:
     """Return what ``getrefcount`` says in `Walk._look` of an object that one container refers to."""
     container: list[Any] = [[] for _ in range(2)]
-    items = list(islice(iter(container), SLICE))
+    items = Lying(iter(container)).take()
     return max(list(map(getrefcount, items)))
 
 
 #: Classes by identity.
 _PLAIN, _ATOMS, _DICT = frozenset(map(id, PLAIN)), frozenset(map(id, ATOMS)), id(dict)
 _ALONE = _references_of_one_alone()
-
-#: How large containers are gone through: their elements, and how many they are.
-_CONTAINERS: dict[type, Callable[[Any], tuple[Iterator[Any], int]]] = {
-    list: lambda each: (iter(each), len(each)),
-    tuple: lambda each: (iter(each), len(each)),
-    dict: lambda each: (chain(each, each.values()), 2 * len(each)),
-    set: lambda each: (iter(each), len(each)),
-    frozenset: lambda each: (iter(each), len(each)),
-}

@@ -10,7 +10,10 @@ from meshrt.hooks import Body
 from meshrt.selection import Shape
 from meshrt.timeline.recorder import BEGUN_BEFORE, NOT_ENDED
 
-__all__ = ["Collected", "RankTrack", "Span"]
+__all__ = ["SCRIPT", "Collected", "RankTrack", "Span"]
+
+#: The rank of the script.
+SCRIPT = -1
 
 
 class Span(NamedTuple):
@@ -40,7 +43,7 @@ _CUT = {
 
 @dataclass
 class RankTrack:
-    """The process of one rank. A rank that was started again has several."""
+    """The process of one rank, or of the script (rank -1). A rank that was started again has several."""
 
     pid: int
     mesh: str
@@ -84,7 +87,25 @@ class Collected:
         if pid not in self.tracks:
             host = self._meshes[mesh_id][2].get(rank, "")
             self.tracks[pid] = RankTrack(pid, mesh_id, rank, self.name(mesh_id, rank), host)
+        self._extend(self.tracks[pid], part)
+        self.without.pop((mesh_id, rank), None)
+
+    def add_script(self, part: Body, name: str) -> None:
+        """Take in a part of the script (`ScriptTimeline.take`)."""
+        pid = int(part["pid"])
+        if pid not in self.tracks:
+            self.tracks[pid] = RankTrack(pid, "", SCRIPT, name, "")
         track = self.tracks[pid]
+        self._extend(track, part)
+        # Each of its spans is a call that was sent when it began.
+        spans = (*track.spans[len(track.spans) - len(part["spans"]) :], *track.open)
+        track.sends.update((span.call_id, (span.begin, span.number)) for span in spans)
+
+    def ranks(self) -> list[RankTrack]:
+        """Return the processes of ranks."""
+        return [track for track in self.tracks.values() if track.rank != SCRIPT]
+
+    def _extend(self, track: RankTrack, part: Body) -> None:
         texts = part["texts"]
         track.spans += [_span(row, texts) for row in part["spans"]]
         track.open = [_span(row, texts) for row in part["open"]]
@@ -92,7 +113,6 @@ class Collected:
         track.threads.update(part["threads"])
         track.dropped = part["dropped"]
         self.spans += len(part["spans"])
-        self.without.pop((mesh_id, rank), None)
 
     def miss(self, without: Sequence[Sequence[Any]]) -> None:
         """Take in who has not answered: ``[mesh id, rank, why]``."""

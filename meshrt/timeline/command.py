@@ -78,7 +78,7 @@ def _record(program: Program, out: Path, seconds: float, ranks: str) -> int:
     try:
         count = session.begin(ranks)
         print(
-            f"recording {count} ranks of pid {program.pid}, {command_of(program)}, for {seconds:g} s; Ctrl-C ends it",
+            f"recording {_ranks(count)} of pid {program.pid}, {command_of(program)}, for {seconds:g} s; Ctrl-C ends it",
             file=sys.stderr,
         )
         try:
@@ -92,7 +92,7 @@ def _record(program: Program, out: Path, seconds: float, ranks: str) -> int:
             while more and session.collected.spans < MOST:
                 more = session.fetch()
     except ConnectionError:
-        if not session.collected.tracks:
+        if not session.collected.ranks():
             raise
         took, how = time.monotonic() - begun, "until the program ended"
     finally:
@@ -129,11 +129,11 @@ def _facts(program: Program, collected: Collected, took: float) -> dict[str, Any
 
 
 def _summary(out: Path, collected: Collected, took: float, how: str) -> str:
-    tracks = collected.tracks.values()
+    tracks = collected.ranks()
     cut = sum(1 for track in tracks for span in (*track.spans, *track.open) if span.cut)
-    spans = collected.spans + sum(len(track.open) for track in tracks)
+    spans = sum(len(track.spans) + len(track.open) for track in tracks)
     lines = [
-        f"{out}: {spans} spans of {len(tracks)} ranks in {took:.1f} s{f', {how}' if how else ''}"
+        f"{out}: {spans} spans of {_ranks(len(tracks))} in {took:.1f} s{f', {how}' if how else ''}"
         + (f"; {cut} of them cut: began before, or had not ended" if cut else "")
     ]
     dropped = sum(track.dropped for track in tracks)
@@ -147,6 +147,10 @@ def _summary(out: Path, collected: Collected, took: float, how: str) -> str:
     if not spans:
         lines.append("  no endpoint ran meanwhile")
     return "\n".join(lines)
+
+
+def _ranks(count: int) -> str:
+    return f"{count} rank" + ("" if count == 1 else "s")
 
 
 def _few(names: list[str]) -> str:

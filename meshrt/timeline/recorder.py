@@ -1,7 +1,7 @@
 """The spans of one rank: what its endpoints have done, in a ring, until somebody fetches it.
 
 A call: ``entered -> open -> ended``, in the ring from then on, or ``running -> open`` if it began before the recording.
-The newest `CAPACITY` spans are kept, and as many calls that were sent; how many there were before them is counted.
+The newest `CAPACITY` spans are kept, and as many calls that were sent; how many spans there were before is counted.
 
 Endpoints tell from their threads, and a debugger may stop them in the middle of it, so there is no lock: every step is
 one operation on a dict or a deque, which the interpreter does in one piece. What reads belongs to the control thread.
@@ -57,15 +57,13 @@ class Recorder:
         self._ended = 0
         self._numbers = itertools.count(1)
         self._serials = itertools.count(1)
-        self._sent = itertools.count(1)
         self._open: dict[int, _Open] = {}
         self._spans: deque[_Span] = deque(maxlen=capacity)
-        #: Serial number, number of the call in this process, when, and in which span.
-        self._sends: deque[tuple[int, int, int, int]] = deque(maxlen=capacity)
+        #: Number of the call in this process, when, and in which span.
+        self._sends: deque[tuple[int, int, int]] = deque(maxlen=capacity)
         self._threads: dict[int, str] = {}
-        #: How many were fetched, and the last number among them: what lies between was dropped.
-        self._taken = [0, 0]
-        self._last = [0, 0]
+        #: How many spans were fetched, and the last serial number among them: what lies between was dropped.
+        self._taken = self._last = 0
         #: What was fetched last, kept until it is known to have come, and its number.
         self._part: Body = {}
         self._parts = 0
@@ -74,14 +72,26 @@ class Recorder:
 
     def enter(self, call: EndpointCall) -> None:
         """A call begins."""
-        self._open[id(call)] = (call, next(self._numbers), self._clock(), self._thread(), False)
+        self.began(call, self._clock())
+
+    def began(self, call: EndpointCall, begin: int) -> None:
+        """A call has begun at ``begin``, on the calling thread."""
+        number = next(self._numbers)
+        self._open[id(call)] = (call, number, begin, self._thread(), False)
+
+    def now(self) -> int:
+        """Return the time."""
+        return self._clock()
 
     def exit(self, call: EndpointCall) -> None:
         """A call has ended; what it has raised is being handled."""
+        error = sys.exception()
+        self.ended(call, "" if error is None else type(error).__name__)
+
+    def ended(self, call: EndpointCall, raised: str = "") -> None:
+        """A call has ended; ``raised``: the class of what it has raised."""
         found = self._open.pop(id(call), None)
         if found is not None:
-            error = sys.exception()
-            raised = "" if error is None else type(error).__name__
             self._spans.append((next(self._serials), *_row(found, self._clock(), raised, 0)))
 
     def sent(self, call_id: int) -> None:
@@ -89,7 +99,7 @@ class Recorder:
         call = self._current()
         found = None if call is None else self._open.get(id(call))
         if found is not None:
-            self._sends.append((next(self._sent), call_id, self._clock(), found[1]))
+            self._sends.append((call_id, self._clock(), found[1]))
 
     def _thread(self) -> int:
         return self._named(threading.current_thread())
@@ -161,24 +171,18 @@ class Recorder:
             open_rows.append(fitted(_row(each, max(now, each[2]), "", NOT_ENDED)))
         sends = []
         while self._sends and left > 0:
-            serial, *send = self._sends.popleft()
-            self._note(1, serial)
-            sends.append(send)
+            sends.append(list(self._sends.popleft()))
             left -= 24
         spans = []
         while self._spans and left > 0:
             serial, *row = self._spans.popleft()
-            self._note(0, serial)
+            self._taken, self._last = self._taken + 1, max(self._last, serial)
             spans.append(fitted(tuple(row)))
         return {
             "texts": list(texts), "spans": spans, "open": open_rows, "sends": sends,
-            "threads": list(self._threads.copy().items()), "dropped": self._last[0] - self._taken[0],
+            "threads": list(self._threads.copy().items()), "dropped": self._last - self._taken,
             "more": bool(self._spans or self._sends),
         }  # fmt: skip
-
-    def _note(self, which: int, serial: int) -> None:
-        self._taken[which] += 1
-        self._last[which] = max(self._last[which], serial)
 
 
 def _row(found: _Open, end: int, raised: str, cut: int) -> tuple[int, int, int, int, str, str, str, int, int, int]:

@@ -4,6 +4,7 @@
   returns ``recording``, its name, and ``without``.
 * ``timeline.ranks`` {recording}: which ranks there are to be asked now.
 * ``timeline.take`` {recording, mesh, ranks, room, got}: the next part of each (`meshrt.timeline.recorder`), by rank.
+* ``timeline.script`` {recording, room, got}: the next part of the script's own (`meshrt.timeline.script`).
 * ``timeline.end`` {recording}: nothing more is recorded; returns ``without``.
 * ``timeline.drop`` {recording}: forget it. So does the end of the connection.
 
@@ -16,9 +17,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meshrt.errors import SelectionError, UsageError
-from meshrt.hooks import Body, Group, RootServices, ToolClient
+from meshrt.hooks import Body, Group, RootServices, ToolClient, hooks
 from meshrt.inspect.asking import gather_all, texts_of
-from meshrt.selection import Shape, fold_ranks, parse, parse_folded, resolve
+from meshrt.selection import Selection, Shape, fold_ranks, names_states, parse, parse_folded, resolve
+from meshrt.timeline.script import ScriptTimeline
 
 __all__ = ["Timelines", "load"]
 
@@ -27,12 +29,13 @@ _SECONDS = 2.0
 
 
 class _Recording:
-    """Args: client: Who has asked. ranks: By mesh id; None: all ranks there are."""
+    """Args: client: Who has asked. ranks: By mesh id; None: all there are. script: What the script waits for."""
 
-    def __init__(self, client: int, ranks: dict[str, tuple[int, ...]] | None) -> None:
+    def __init__(self, client: int, ranks: dict[str, tuple[int, ...]] | None, script: ScriptTimeline) -> None:
         self.client = client
         self.ranks = ranks
         self.ended = False
+        self.script = script
 
 
 class Timelines:
@@ -46,14 +49,32 @@ class Timelines:
     async def begin(self, client: ToolClient, body: Body) -> Body:
         """Begin to record."""
         text = str(body.get("ranks", ""))
-        ranks = self._selected(text) if text.strip() else None
+        ranks = await self._chosen(client, text) if text.strip() else None
         self._count += 1
         name = f"{client.id}.{self._count}"
-        recording = self._recordings[name] = _Recording(client.id, ranks)
-        return {"recording": name, "without": await self._ask(name, recording, "timeline.begin")}
+        recording = self._recordings[name] = _Recording(
+            client.id, ranks, ScriptTimeline(self._services.pending_calls())
+        )
+        try:
+            without = await self._ask(name, recording, "timeline.begin")
+        except BaseException:  # nobody knows its name, so nobody could end it
+            if name in self._recordings:
+                self._drop(name)
+            raise
+        if name not in self._recordings:
+            raise UsageError("the recording was dropped before it had begun")
+        return {"recording": name, "without": without}
 
-    def _selected(self, text: str) -> dict[str, tuple[int, ...]]:
+    async def _chosen(self, client: ToolClient, text: str) -> dict[str, tuple[int, ...]]:
+        """Return the ranks of a selection, by mesh id; those in a state are the ones that are in it now."""
         selection = parse(text)
+        if not names_states(selection):
+            return self._selected(selection)
+        hooks.load("debug", self._services, in_root=True)  # which knows the states
+        answer = await self._services.tool_operations["debug.printing"](client, {"ranks": text})
+        return {each["mesh"]: parse_folded(each["ranks"]) for each in (answer or {})["printing"]}
+
+    def _selected(self, selection: Selection) -> dict[str, tuple[int, ...]]:
         found: dict[str, tuple[int, ...]] = {}
         problem: SelectionError | None = None
         for mesh in self._services.meshes():
@@ -108,10 +129,15 @@ class Timelines:
         parts = {str(rank): part for group in groups if group.kind == "answered" for rank, part in group.per.items()}
         return {"parts": parts, "without": _without(groups)}
 
+    async def script(self, client: ToolClient, body: Body) -> Body:
+        """Return the next part of what the script waits for."""
+        return self._recording(body).script.take(int(body["room"]), int(body["got"]))
+
     async def end(self, client: ToolClient, body: Body) -> Body:
         """Record no more."""
         recording = self._recording(body)
         recording.ended = True
+        recording.script.end()
         return {"without": await self._ask(str(body["recording"]), recording, "timeline.end")}
 
     async def drop(self, client: ToolClient, body: Body) -> Body:
@@ -122,6 +148,7 @@ class Timelines:
 
     def _drop(self, name: str) -> None:
         recording = self._recordings.pop(name)
+        recording.script.end()
         for mesh_id, ranks in self._alive(recording).items():
             for rank in ranks:
                 self._services.send_rank(mesh_id, rank, "timeline.drop", {"recording": name})
@@ -154,6 +181,7 @@ def load(services: RootServices) -> None:
     services.tool_operations["timeline.begin"] = timelines.begin
     services.tool_operations["timeline.ranks"] = timelines.ranks
     services.tool_operations["timeline.take"] = timelines.take
+    services.tool_operations["timeline.script"] = timelines.script
     services.tool_operations["timeline.end"] = timelines.end
     services.tool_operations["timeline.drop"] = timelines.drop
     services.client_gone.append(timelines.client_gone)

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Iterator
 
 from meshrt.hooks import Body
-from meshrt.inspect.programs import telling_slow
+from meshrt.inspect.programs import command_of, telling_slow
 from meshrt.selection import fold_ranks, parse_folded
-from meshrt.timeline.collected import Collected
+from meshrt.timeline.collected import SCRIPT, Collected
 from meshrt.transport import tools
 
 __all__ = ["MOST", "Session"]
@@ -19,6 +19,8 @@ MOST = 500_000
 _AT_ONCE = 64
 _ROOM = 600_000
 _MOST_ROOM = 200_000
+#: Characters of the script's name.
+_SCRIPT_MAX = 60
 #: Seconds for one answer: ranks that are silent are waited for.
 _SECONDS = 30.0
 
@@ -38,6 +40,7 @@ class Session:
         self._name = ""
         #: Which part has come last, by (mesh id, rank).
         self._got: dict[tuple[str, int], int] = {}
+        self._script = f"script {command_of(program, _SCRIPT_MAX)}"
         with telling_slow(program):
             self._connection = tools.connect(program, on_close=self.closed.set)
 
@@ -55,7 +58,10 @@ class Session:
         Args:
             everybody: Ask those that were silent before as well.
         """
-        more = False
+        part = self._ask("timeline.script", room=_MOST_ROOM, got=self._got.get(("", SCRIPT), 0))
+        self._got["", SCRIPT] = part["part"]
+        self.collected.add_script(part, self._script)
+        more = bool(part["more"])
         for mesh_id, ranks in self._ranks().items():
             known = self.collected.without
             asked = [rank for rank in ranks if everybody or (mesh_id, rank) not in known]

@@ -1,6 +1,7 @@
 """A recording in the trace event format that Perfetto and ``chrome://tracing`` open. Pure.
 
-Each rank is a process, named by its mesh and coordinates; each span a complete event (``X``) on its thread. Spans of
+Each rank is a process, named by its mesh and coordinates, and so is the script, whose spans are the calls that it waits
+for; each span is a complete event (``X``) on its thread. Spans of
 one thread that overlap, as those of concurrent endpoints do, are put on lanes of their own. An arrow (``s`` to ``f``)
 leads from the span in which a call was sent to the one that it has begun, where both were recorded.
 """
@@ -11,7 +12,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from meshrt.timeline.collected import Collected, RankTrack, Span
+from meshrt.timeline.collected import SCRIPT, Collected, RankTrack, Span
 
 __all__ = ["pieces"]
 
@@ -41,7 +42,7 @@ def _text(value: Any) -> str:
 
 
 def _events(collected: Collected) -> Iterator[dict[str, Any]]:
-    tracks = sorted(collected.tracks.values(), key=lambda track: (track.name.partition(" rank ")[0], track.rank))
+    tracks = sorted(collected.tracks.values(), key=_order)
     placed = {track.pid: _placed([*track.spans, *track.open]) for track in tracks}
     start = min((span.begin for spans in placed.values() for span, _ in spans), default=0)
     for index, track in enumerate(tracks):
@@ -50,6 +51,11 @@ def _events(collected: Collected) -> Iterator[dict[str, Any]]:
         for span, lane in placed[track.pid]:
             yield _complete(track, span, lane, start)
     yield from _arrows(collected, placed, start)
+
+
+def _order(track: RankTrack) -> tuple[bool, str, int]:
+    """The script comes first, then ranks, by mesh."""
+    return track.rank != SCRIPT, track.name.partition(" rank ")[0], track.rank
 
 
 def _placed(spans: Sequence[Span]) -> _Placed:
@@ -69,7 +75,8 @@ def _names(index: int, track: RankTrack, placed: _Placed) -> Iterator[dict[str, 
         return {"ph": "M", "name": what, "pid": track.pid, "tid": lane, "ts": 0, "args": args}
 
     yield meta("process_name", track.pid, name=track.name)
-    yield meta("process_labels", track.pid, labels=f"pid {track.pid} on {track.host}")
+    where = f" on {track.host}" if track.host else ""
+    yield meta("process_labels", track.pid, labels=f"pid {track.pid}{where}")
     yield meta("process_sort_index", track.pid, sort_index=index)
     for lane in sorted({lane for _, lane in placed}):
         further, thread = divmod(lane, _LANE)
@@ -89,9 +96,11 @@ def _complete(track: RankTrack, span: Span, lane: int, start: int) -> dict[str, 
     if span.cut:
         args["cut"] = span.cut
     if "not ended" not in span.cut:
-        args["outcome"] = f"raised {span.raised}" if span.raised else "returned"
+        returned = "answered" if track.rank == SCRIPT else "returned"  # by whatever, which nobody has looked at yet
+        args["outcome"] = f"raised {span.raised}" if span.raised else returned
+    kind = "call" if track.rank == SCRIPT else "endpoint"
     return {
-        "ph": "X", "name": f"{span.actor}.{span.endpoint}", "cat": "endpoint", "pid": track.pid, "tid": lane,
+        "ph": "X", "name": f"{span.actor}.{span.endpoint}", "cat": kind, "pid": track.pid, "tid": lane,
         "ts": _micros(span.begin - start), "dur": _micros(max(0, span.end - span.begin)), "args": args,
     }  # fmt: skip
 

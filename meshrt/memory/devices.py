@@ -1,0 +1,62 @@
+"""What ranks have on other devices than the processor: their names, and sums. Plain data in, text out.
+
+A rank that sees one device of several calls it ``cuda:0``, as its neighbour does with another one. So a device is named
+by what ``CUDA_VISIBLE_DEVICES`` has made it visible by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from meshrt.memory.units import amount
+from meshrt.selection import fold_ranks
+
+__all__ = ["device_name", "device_names", "device_totals", "devices_of", "kept_on_devices"]
+
+Row = Mapping[str, Any]
+
+#: More devices than these are one line of the totals.
+_MOST = 4
+_CUDA = "cuda:"
+
+
+def device_name(device: str, facts: Mapping[str, Any]) -> str:
+    """Return what a host calls a device: ``"cuda:3"``, or ``"GPU-8a1f..."``."""
+    visible = str(facts.get("visible", ""))
+    return _CUDA + visible if visible.isdecimal() else visible or device
+
+
+def kept_on_devices(row: Row) -> int:
+    """Return the bytes that the allocator of a rank keeps on all devices."""
+    return sum(int(facts["kept"]) for facts in (row.get("devices") or {}).values())
+
+
+def device_names(rows: Iterable[Row]) -> str:
+    """Return the names of all devices of some ranks: ``"cuda:0-3"``."""
+    found = {device_name(device, facts) for row in rows for device, facts in (row.get("devices") or {}).items()}
+    numbers = [name.removeprefix(_CUDA) for name in found]
+    if found and all(map(str.isdecimal, numbers)):
+        return _CUDA + fold_ranks(map(int, numbers))
+    return ",".join(sorted(found))
+
+
+def devices_of(rows: Iterable[Row]) -> dict[str, int]:
+    """Return the bytes that are kept on each device, by host and name: ``"node1 cuda:3"``."""
+    found: dict[str, int] = {}
+    for row in rows:
+        for device, facts in (row.get("devices") or {}).items():
+            name = f"{row['host']} {device_name(device, facts)}"
+            found[name] = found.get(name, 0) + int(facts["kept"])
+    return found
+
+
+def device_totals(devices: Mapping[str, int], unit: str) -> Sequence[str]:
+    """Return the lines of the sums: one for each device, if they are few."""
+    if len(devices) <= _MOST:
+        return [f"on {name}: {amount(count, unit)} kept by torch" for name, count in devices.items()]
+    most = max(devices, key=lambda name: devices[name])
+    return [
+        f"on {len(devices)} devices: {amount(sum(devices.values()), unit)} kept by torch; "
+        f"the most on {most}: {amount(devices[most], unit)}"
+    ]

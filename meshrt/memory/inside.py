@@ -1,0 +1,149 @@
+"""What is inside a variable, one level down: attributes of an object, items of a dict, elements of a list or a set.
+
+Names are those that rows show, so that what is inside can be opened in turn: ``self.cache`` has
+``self.cache['train']``, and that may have ``self.cache['train'].data``. Nothing of the user's is run: no ``__repr__``,
+no ``__iter__``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from gc import get_referents
+from itertools import chain, islice
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from meshrt.hooks import Variable
+from meshrt.inspect.values import bases, is_array
+from meshrt.inspect.variables import attributes
+from meshrt.memory.kinds import ATOMS
+from meshrt.memory.variables import slots, type_name
+from meshrt.selection import near_miss
+
+__all__ = ["MOST", "Child", "children", "find"]
+
+#: What is looked at of a variable, at most.
+MOST = 50_000
+#: Characters of a key, or bits of a number, that a name tells.
+_KEY = 60
+_BITS = 64
+#: Names that a complaint lists, and among which it looks for the one that was meant.
+_NAMED = 10
+_NEAR = 2000
+#: What stands behind the name of a variable in that of something inside.
+_GOES_ON = (".", "[", "{", "<")
+#: Classes by identity, as a metaclass may compare. Elements of a set have no place, and are named by what they are.
+_PLACED = {id(cls): cls for cls in (list, tuple, deque)}
+_UNPLACED = {id(cls): cls for cls in (set, frozenset)}
+_ATOMS = frozenset(map(id, ATOMS))
+_SHORT = frozenset(map(id, (bool, float, type(None))))
+_TEXTS = frozenset(map(id, (str, bytes)))
+
+
+def find(name: str, variables: Sequence[Variable]) -> list[Variable] | str:
+    """Return the variables that are called so (several actors may have one), or why there is none.
+
+    Args:
+        name: As a row shows it; an actor's name and a dot may stand before it.
+    """
+    found = _named(name, [(each.where, each) for each in variables])
+    if not found:
+        qualified = _named(name, [(f"{each.actor}.{each.where}", each) for each in variables])
+        if qualified:
+            actor = qualified[0].actor
+            name, found = name.removeprefix(f"{actor}."), [each for each in qualified if each.actor == actor]
+    if not found:
+        return _unknown(name, "", dict.fromkeys(each.where for each in variables))
+    opened = []
+    for variable in found:
+        each = variable
+        while each.where != name:
+            inside = [child.of(each) for child in children(each.value)[0]]
+            nearer = _named(name, [(child.where, child) for child in inside])
+            if not nearer:
+                return _unknown(name, f" in {each.where}", dict.fromkeys(child.where for child in inside))
+            each = nearer[0]
+        opened.append(each)
+    return opened
+
+
+def _named(name: str, variables: Sequence[tuple[str, Variable]]) -> list[Variable]:
+    """Return those with the longest name that ``name`` is, or begins with."""
+    fit = [
+        (where, each)
+        for where, each in variables
+        if name == where or (name.startswith(where) and name[len(where)] in _GOES_ON)
+    ]
+    longest = max((len(where) for where, _ in fit), default=0)
+    return [each for where, each in fit if len(where) == longest]
+
+
+def _unknown(name: str, place: str, known: dict[str, None]) -> str:
+    near = near_miss(name, islice(known, _NEAR))
+    if not near and known:
+        more = f", and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+        near = f"; there are: {', '.join(islice(known, _NAMED))}{more}"
+    return f"no variable {name!r}{place}{near or '; there is nothing in it'}"
+
+
+class Child(NamedTuple):
+    """Something inside of a variable: an attribute or a referent by its name, an item or an element by its key.
+
+    Its name is made when it is asked for: of most of what is inside of a large container, nobody asks.
+    """
+
+    kind: str
+    brackets: str
+    key: Any
+    number: int
+    value: Any
+
+    def of(self, parent: Variable) -> Variable:
+        """Return it as a variable."""
+        if self.kind == "attribute":
+            suffix = f".{self.key}"
+        else:
+            key = str(self.number) if self.key is None else _key(self.key[0], self.number)
+            suffix = f"{self.brackets[0]}{key}{self.brackets[1]}"
+        return Variable(parent.actor, self.kind, parent.where + suffix, self.value)
+
+
+def children(value: Any) -> tuple[list[Child], int]:
+    """Return what is inside of a value, up to `MOST`, and how much that is."""
+    found: list[Child] = []
+    count = 0
+    for base in bases(type(value)):
+        if base is dict:
+            # In one call of C, from the iterator to the last item: others may write to it meanwhile.
+            items = list(islice(chain.from_iterable(map(dict.items, (value,))), MOST))
+            found += [Child("item", "[]", (key,), index, each) for index, (key, each) in enumerate(items)]
+            count += dict.__len__(value)
+        elif id(base) in _PLACED or id(base) in _UNPLACED:
+            iterate: Callable[[Any], Iterator[Any]] = vars(base)["__iter__"]
+            elements = list(islice(chain.from_iterable(map(iterate, (value,))), MOST))
+            if id(base) in _PLACED:
+                found += [Child("element", "[]", None, index, each) for index, each in enumerate(elements)]
+            else:
+                found += [Child("element", "{}", (each,), index, each) for index, each in enumerate(elements)]
+            count += vars(base)["__len__"](value)
+    inner = [*attributes(value), *(each for each in slots(value) if not each[0].startswith("__"))]
+    named = [Child("attribute", "", name, 0, each) for name, each in inner]
+    if not found and not named and id(type(value)) not in _ATOMS and not is_array(value):
+        referents = [each for each in get_referents(value) if not issubclass(type(each), type | ModuleType)]
+        named = [Child("referent", "<>", None, index, each) for index, each in enumerate(referents)]
+    return [*named, *found], count + len(named)
+
+
+def _key(key: Any, index: int) -> str:
+    """Return how something is named by a key; one that cannot be written shortly also by its number."""
+    cls = type(key)
+    if id(cls) in _SHORT or (cls is int and key.bit_length() <= _BITS):
+        return repr(key)
+    if id(cls) in _TEXTS:
+        return repr(key) if len(key) <= _KEY else f"{key[:_KEY]!r}... #{index}"
+    if cls is tuple and len(key) <= _KEY // 10 and all(type(each) is not tuple for each in key):
+        parts = [_key(each, index) for each in key]
+        if not any(part.endswith(f"#{index}") for part in parts):
+            return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
+    return f"{type_name(key)} #{index}"

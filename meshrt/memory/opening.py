@@ -1,0 +1,117 @@
+"""The rows of one rank about one variable that is opened: the variable itself, and what is inside, the largest first.
+
+Half of the budget is for the variable as a whole, half for what is inside, beginning with what is large by itself. What
+there was no time for, and what is too small to be told, is one row together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from sys import getsizeof
+from typing import Any
+
+from meshrt.hooks import ActorState, Body, Variable
+from meshrt.memory.buffers import Buffers
+from meshrt.memory.inside import children, find
+from meshrt.memory.kinds import ATOMS, PLAIN
+from meshrt.memory.rows import SHARED, row_of, weight
+from meshrt.memory.sizing import Budget, Size, Snapshot
+from meshrt.memory.variables import all_variables, namespaces, type_name
+from meshrt.memory.walk import BUDGET
+
+__all__ = ["opened"]
+
+#: The share of the budget for one thing inside, until all have had theirs.
+_EACH = 0.1
+#: Rows of what is inside.
+_MOST_ROWS = 100
+#: Bytes that an object may well hold.
+_UNKNOWN = 1 << 16
+#: Classes by identity, as a metaclass may compare.
+_ATOMS, _PLAIN = frozenset(map(id, ATOMS)), frozenset(map(id, PLAIN))
+
+
+def opened(actors: Sequence[ActorState], asked: Body, more: Iterable[Variable] = ()) -> dict[str, Any]:
+    """Return what `meshrt.memory.rows.rows` returns, of what is inside of the variable ``asked["opened"]``.
+
+    Args:
+        more: Further variables.
+
+    Where there is no such variable: ``{"unknown": a text that says so}``.
+    """
+    known = chain(more, all_variables(actors, frames=True))
+    variables = [each for each in known if asked["actor"] in ("", each.actor)]
+    found = find(str(asked["opened"]), variables)
+    if isinstance(found, str):
+        return {"unknown": found, "counted": 0.0}
+    milliseconds, objects = asked.get("milliseconds"), asked.get("objects")
+    spent = Budget()
+    part = None if milliseconds is None else milliseconds / 1000 / 2 / len(found)
+    stop = list(namespaces(actors))
+    told: list[dict[str, Any]] = []
+    wholes = []
+    for variable in found:
+        size = Snapshot(stop=stop).measure(variable.value, Budget(part, objects))
+        wholes.append(size)
+        told += [row_of(variable, size, (), Buffers()), *_inside(variable, size, stop, part, objects)]
+    return {
+        "rows": told,
+        "left_out": {"count": 0, "bytes": 0},
+        "unique": sum(size.bytes for size in wholes),
+        "total": sum(size.bytes for size in wholes),
+        "exact": all(size.exact for size in wholes),
+        "counted": spent.seconds(),
+    }
+
+
+def _inside(
+    parent: Variable, whole: Size, stop: Sequence[Any], seconds: float | None, objects: int | None
+) -> Iterator[dict[str, Any]]:
+    inside, count = children(parent.value)
+    inside.sort(key=lambda child: -_weight_alone(child.value))
+    budget = Budget(seconds, objects)  # from now on: with all that is there listed, something of it can be looked at
+    snapshot = Snapshot(stop=stop)
+    sizes: list[Size] = []
+    #: Which of them are variables of the snapshot, by its numbers.
+    walked: list[int] = []
+    small: dict[int, int] = {}
+    for child in inside:
+        if sizes and budget.ended():
+            break
+        alone = _weight_alone(child.value)
+        if alone < SHARED and id(type(child.value)) in _ATOMS:  # a walk takes longer by far
+            small[id(child.value)] = alone
+            sizes.append(Size(alone, 1))
+        else:
+            walked.append(len(sizes))
+            sizes.append(snapshot.measure(child.value, budget.part(_EACH)))
+    for number in snapshot.unfinished():
+        sizes[walked[number]] = snapshot.go_on(number, budget.part(1.0))
+    sharers = dict(zip(walked, snapshot.sharers(SHARED), strict=True))
+    order = sorted(range(len(sizes)), key=lambda number: -weight(sizes[number]))
+    buffers = Buffers()
+    for number in order[:_MOST_ROWS]:
+        others = [inside[walked[other]].of(parent) for other in sharers.get(number, ())]
+        yield row_of(inside[number].of(parent), sizes[number], others, buffers)
+    rest, unmeasured = [sizes[number] for number in order[_MOST_ROWS:]], count - len(sizes)
+    own = whole.bytes - snapshot.unique() - sum(small.values())
+    if rest or unmeasured > 0:
+        exact = not unmeasured and all(size.exact for size in rest)
+        told = sum(sizes[number].bytes for number in order[:_MOST_ROWS])
+        estimate = None if exact else max(0, (whole.estimate or whole.bytes) - told)
+        size = Size(sum(size.bytes for size in rest), 0, exact, estimate, "" if exact else BUDGET)
+        yield _beside(parent, "rest", f"{parent.where} ({len(rest) + unmeasured} more)", "", size)
+    elif inside and whole.exact and all(size.exact for size in sizes) and own >= SHARED:
+        yield _beside(parent, "itself", f"{parent.where} (itself)", type_name(parent.value), Size(own, 1))
+
+
+def _weight_alone(value: Any) -> int:
+    """Return what a value takes without what it refers to; a guess for one that must not be asked."""
+    return getsizeof(value) if id(type(value)) in _PLAIN else _UNKNOWN
+
+
+def _beside(parent: Variable, kind: str, where: str, name: str, size: Size) -> dict[str, Any]:
+    """Return the row of something inside that is no variable."""
+    row = row_of(Variable(parent.actor, kind, where, None), size, (), Buffers())
+    return {**row, "type": name}

@@ -1,0 +1,63 @@
+"""How often variables may be counted again, and for how long, so that the ranks hardly feel it. Pure.
+
+Counting takes a rank's processor, and its GIL bit by bit. A view that is watched begins with a small budget for each
+look. Where that was too little the next one has twice as much, since only what was counted to its end can be compared;
+and after each look the ranks are left alone until what it took is no more than `SHARE` of the time.
+"""
+
+from __future__ import annotations
+
+from meshrt.memory.document import Document
+from meshrt.memory.walk import BUDGET
+
+__all__ = ["SHARE", "Pace"]
+
+#: Of the time of the rank that takes longest.
+SHARE = 0.05
+#: Processor milliseconds for a rank at the first look, and at most.
+_FIRST, _MOST = 50.0, 5000.0
+
+
+class Pace:
+    """The looks of one watch.
+
+    Args:
+        every: Seconds between two looks, if that is enough.
+        milliseconds: Of a processor, for the variables of one rank, as a person has set it; None: no limit.
+        adapts: Nobody has set it.
+
+    Attributes:
+        milliseconds: For the next look.
+        seconds: Until then.
+    """
+
+    def __init__(self, every: float, milliseconds: float | None, *, adapts: bool) -> None:
+        self._every = every
+        self._adapts = adapts
+        self.milliseconds = _FIRST if adapts else milliseconds
+        self.seconds = every
+        self._took = 0.0
+        self._left: float | None = None
+
+    def looked(self, document: Document) -> None:
+        """Take in what a look has found."""
+        self._took = max((row.get("counted", 0.0) for row in document["ranks"]), default=0.0)
+        self.seconds = max(self._every, self._took / SHARE)
+        unfinished = any(size.get("why") == BUDGET for row in document.get("variables", ()) for size in row["sizes"])
+        self._left = self.milliseconds if unfinished else None
+        if unfinished and self._adapts and self.milliseconds is not None:
+            self.milliseconds = min(_MOST, 2 * self.milliseconds)
+
+    def text(self) -> str:
+        """Return a line about the next look; "" if nothing slows it down."""
+        words = []
+        if self._left is not None:
+            more = self.milliseconds if self._adapts and self.milliseconds != self._left else None
+            then = f"the next look has {more:g} ms" if more else "how they grow is not known: see --budget, --exact"
+            words.append(f"{self._left:g} ms per rank were not enough for all variables; {then}")
+        if self.seconds > self._every:
+            words.append(
+                f"counting took {self._took * 1000:.0f} ms of a rank: next look in {self.seconds:.1f} s, which is "
+                f"{SHARE:.0%} of its time"
+            )
+        return "\n".join(words)

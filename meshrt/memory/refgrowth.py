@@ -1,0 +1,82 @@
+"""What has grown in shared memory since an earlier document: which line has put more than was let go.
+
+References are known by where they were written, by whom, and their size. Which of them is which is of no matter: a
+hundred that were let go and a hundred new ones of the same line are no growth, and one that changes hands is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+from meshrt.memory.document import Document
+
+__all__ = ["add_growth_of_references"]
+
+Row = Mapping[str, Any]
+Key = tuple[Hashable, ...]
+
+
+def add_growth_of_references(document: Document, before: Document, word: str) -> None:
+    """Put a growth in bytes, called ``word``, into the references of a document.
+
+    In ``"references_ended"``: rows of which nothing is left, with their growth, and a ``"count"`` of 0. What an answer
+    has left out was there, or may be: where there is such, nothing is said of what is new, or has ended.
+    """
+    same_run = document["run_id"] == before["run_id"]
+    now, old = _by_key(document["references"], document, same_run), _by_key(before["references"], before, same_run)
+    ended = _by_key(document.get("references_ended", ()), document, same_run)
+    change = {key: _count(now.get(key, ())) - _count(old.get(key, ())) for key in {**now, **old}}
+    _settle(change)
+    every = not before["references_left_out"]["count"]
+    document["references"] = [
+        {**row, **({word: 0 if place else change[key] * row["size"]} if every or key in old else {})}
+        for key, rows in now.items()
+        for place, row in enumerate(rows)
+    ]
+    gone = {key: rows for key, rows in old.items() if key not in now and change[key]}
+    if not document["references_left_out"]["count"]:
+        document["references_ended"] = [
+            {**rows[0], "count": 0, word: change.get(key, 0) * rows[0]["size"]}
+            for key, rows in {**gone, **ended}.items()
+        ]
+
+
+def _by_key(rows: Iterable[Row], document: Document, same_run: bool) -> dict[Key, list[Row]]:
+    found: dict[Key, list[Row]] = {}
+    for row in rows:
+        found.setdefault(_key(row, document, same_run), []).append(row)
+    return found
+
+
+def _count(rows: Iterable[Row]) -> int:
+    return sum(row["count"] for row in rows)
+
+
+def _settle(change: dict[Key, int]) -> None:
+    """Take those out that have changed hands only: they are fewer in one row, and more in another."""
+    origins: dict[Key, list[Key]] = {}
+    for key in change:
+        origins.setdefault(key[:-1], []).append(key)
+    for keys in origins.values():
+        moved = min(sum(max(0, sign * change[key]) for key in keys) for sign in (1, -1))
+        for sign in (1, -1):
+            left = moved
+            for key in keys:
+                part = min(left, max(0, sign * change[key]))
+                change[key] -= sign * part
+                left -= part
+
+
+def _key(row: Row, document: Document, same_run: bool) -> Key:
+    """Return what a row is known by; the holders come last. Pids say nothing in another run."""
+
+    def who(pid: int) -> Hashable:
+        if same_run:
+            return pid
+        known = document["holders"].get(str(pid))
+        kinds = (each["kind"] for each in document["processes"] if each.get("pid") == pid)
+        return tuple(known) if known is not None else next(kinds, "")
+
+    holders = frozenset(who(pid) for pid, _ in row["holders"])
+    return row["host"], row["kind"], row["disk"], row["site"], row["size"], who(row["owner"]), holders

@@ -1,0 +1,106 @@
+"""What ``top`` asks a program: looks at its ranks, and what there is to know of one of them. Any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from meshrt.hooks import Body
+from meshrt.inspect import render_stacks
+from meshrt.inspect.clean import clean
+from meshrt.inspect.output import tails
+from meshrt.memory.api import ask
+from meshrt.memory.look import Look
+from meshrt.memory.root import MILLISECONDS
+from meshrt.memory.table import render
+from meshrt.top.model import Row
+from meshrt.transport.directories import log_path
+from meshrt.transport.tools import Program, ToolConnection, connect
+
+__all__ = ["Asking"]
+
+#: Seconds until a program must have answered; it waits for its ranks less than that.
+_LOOK_SECONDS = 10.0
+_DETAIL_SECONDS = 20.0
+#: Lines of a log.
+_LINES = 500
+
+
+class Asking:
+    """A connection to a program.
+
+    Args:
+        on_close: Called once, on a thread of the connection, when the program has ended, or after `close`.
+
+    Raises (all of it):
+        MeshError: The program refuses; the text says why.
+        ConnectionError: It has ended.
+        TimeoutError: It does not answer.
+    """
+
+    def __init__(self, program: Program, on_close: Callable[[], None] = lambda: None) -> None:
+        self.program = program
+        self._connection: ToolConnection = connect(program, on_close=on_close)
+
+    def close(self) -> None:
+        """Leave; whoever waits for an answer is told that there is none."""
+        self._connection.close()
+
+    def look(self, ranks: str, actor: str) -> Body:
+        """Look at ranks: for `meshrt.top.model.Model.take`."""
+        return self._connection.request("debug.top", {"ranks": ranks, "actor": actor}, _LOOK_SECONDS)
+
+    def stacks(self, row: Row) -> str:
+        """Return the stacks of a rank as text."""
+        answer = self._connection.request("debug.where", {"ranks": str(row.rank)}, _DETAIL_SECONDS)
+        meshes = [mesh for mesh in answer["meshes"] if mesh["mesh_id"] == row.mesh_id]
+        if not meshes:
+            return "no actor runs on it: there are no stacks to show"
+        return clean(render_stacks({"meshes": meshes, "left_out": 0}))
+
+    def variables(self, row: Row) -> str:
+        """Return the variables of a rank as text, the largest first."""
+        document = ask(
+            _Of(self._connection, row.mesh_id),
+            ranks=str(row.rank), actor="", variables=True, frames=True, milliseconds=MILLISECONDS, references=None,
+        )  # fmt: skip
+        return clean(render(document, Look(ranks=False)))
+
+    def log(self, row: Row) -> str:
+        """Return the last lines that a rank has printed."""
+        name = "" if row.mesh == row.mesh_id else row.mesh
+        path = log_path(self.program.run_directory, name, row.mesh_id, row.rank)
+        tail = tails({row.rank: path}, _LINES)[row.rank]
+        return clean(tail.problem or tail.text) or f"it has printed nothing ({path})"
+
+    def how_to_enter(self, row: Row) -> list[str]:
+        """Return the command lines by which a person gets at a rank, with what they do."""
+        debugger = f"meshrt debug {self.program.pid}"
+        if row.state == "dead":
+            return [f"meshrt postmortem {self.program.run_id}    shows why, if it has failed"]
+        if row.state == "not-answering" and "signal" in row.note:
+            return [f"kill -CONT {row.pid}    lets it go on"]
+        state = "stopped" if row.state in ("stopped", "post-mortem") else "all"
+        asked = {"state": state, "ranks": str(row.rank)}
+        found = self._connection.request("debug.list", asked, _DETAIL_SECONDS)["rows"]
+        labels = [each["actor"] for each in found if each["mesh"] == row.mesh_id]
+        if state == "stopped":
+            return [f"{debugger}, and there:  attach {label} {row.rank}" for label in labels]
+        return [f"{debugger}, and there:  interrupt {label} ranks({row.rank})    stops it" for label in labels]
+
+
+class _Of:
+    """Asks a connection for memory, and leaves out what is not of one mesh: numbers of ranks are those of any."""
+
+    def __init__(self, connection: ToolConnection, mesh_id: str) -> None:
+        self._connection = connection
+        self._mesh_id = mesh_id
+
+    def request(self, operation: str, body: Body, timeout: float) -> Body:
+        answer: dict[str, Any] = self._connection.request(operation, body, timeout)
+        where = answer["columns"].index("mesh_id")
+        return {
+            **answer,
+            "ranks": [row for row in answer["ranks"] if row[where] == self._mesh_id],
+            "variables": [row for row in answer["variables"] if row["mesh_id"] == self._mesh_id],
+        }

@@ -1,0 +1,154 @@
+"""The columns of ``top``: what each shows of a row, and how rows are put in order by it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from meshrt.errors import UsageError
+from meshrt.inspect.clean import clean
+from meshrt.inspect.states import WORST_FIRST
+from meshrt.inspect.times import since
+from meshrt.memory.units import amount, change
+from meshrt.selection import near_miss
+from meshrt.top.model import Row
+
+__all__ = ["COLUMNS", "Column", "Sorting", "column", "in_order", "shown_columns"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Attributes:
+        name: What it is asked for by.
+        text: What it shows of a row that was looked at, at that epoch second.
+        order: What rows are put in order by; None: not known, and last.
+        largest_first: Whether the largest come first, unless the other way round is wanted.
+        right: Whether it is flush right: a number.
+        wanted: Whether it is shown, by all rows.
+    """
+
+    name: str
+    title: str
+    text: Callable[[Row, float], str]
+    order: Callable[[Row], Any]
+    largest_first: bool = False
+    right: bool = False
+    wanted: Callable[[Sequence[Row]], bool] = lambda _rows: True
+
+
+@dataclass(frozen=True, slots=True)
+class Sorting:
+    """An order of rows: by the column of this name, or the other way round."""
+
+    by: str = "rank"
+    reverse: bool = False
+
+
+def _bytes(value: int | None) -> str:
+    return "" if value is None else amount(value)
+
+
+def _rate(calls: float) -> str:
+    return f"{calls:.1f}" if calls < 10 else f"{calls:.0f}"
+
+
+def _note(row: Row, now: float) -> str:
+    parts = [f"at {row.place}" if row.place else "", row.note]
+    if row.state != "running" and row.since:
+        parts.append(f"since {since(row.since, now)}")
+    return clean(", ".join(filter(None, parts))).replace("\n", " ")
+
+
+def _runs(row: Row) -> str:
+    if row.actors is None:
+        return ""
+    several = len(row.actors) > 1
+    return clean(" ".join(f"{each.name}." * several + each.endpoint for each in row.actors if each.endpoint))
+
+
+def _several(value: Callable[[Row], Any]) -> Callable[[Sequence[Row]], bool]:
+    """Return what wants a column where not all rows have the same in it."""
+    return lambda rows: len(set(map(value, rows))) > 1
+
+
+def _amount(
+    name: str,
+    title: str,
+    value: Callable[[Row], Any],
+    text: Callable[[Row], str],
+    *,
+    rare: bool = False,
+) -> Column:
+    """Return a column of numbers, the largest first.
+
+    Args:
+        text: Of a row whose number is known.
+        rare: Shown only where one is not 0.
+    """
+
+    def shown(row: Row, _now: float) -> str:
+        return "" if value(row) is None else text(row)
+
+    wanted = (lambda rows: any(map(value, rows))) if rare else (lambda _rows: True)
+    return Column(name, title, shown, value, largest_first=True, right=True, wanted=wanted)
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("rank", "RANK", lambda row, _: str(row.rank), lambda row: (row.mesh, row.rank), right=True),
+    Column(
+        "mesh", "MESH", lambda row, _: clean(row.mesh), lambda row: row.mesh, wanted=_several(lambda row: row.mesh_id)
+    ),
+    Column(
+        "coords",
+        "COORDS",
+        lambda row, _: ",".join(f"{label}={index}" for label, index in row.coords.items()),
+        lambda row: tuple(row.coords.values()),
+    ),
+    Column("host", "HOST", lambda row, _: clean(row.host), lambda row: row.host, wanted=_several(lambda row: row.host)),
+    Column(
+        "actor",
+        "ACTOR",
+        lambda row, _: clean(",".join(row.names)),
+        lambda row: row.names or None,
+        wanted=_several(lambda row: row.names),
+    ),
+    Column("pid", "PID", lambda row, _: str(row.pid or ""), lambda row: row.pid or None, right=True),
+    Column("state", "STATE", lambda row, _: row.state, lambda row: WORST_FIRST.index(row.state)),
+    _amount("cpu", "CPU%", lambda row: row.cpu, lambda row: f"{row.cpu:.0f}"),
+    _amount("rss", "RSS", lambda row: row.rss, lambda row: _bytes(row.rss)),
+    _amount("growth", "GROWTH", lambda row: row.growth, lambda row: change(row.growth), rare=True),
+    _amount("store", "STORE", lambda row: row.store, lambda row: _bytes(row.store or None), rare=True),
+    _amount("gpu", "GPU", lambda row: row.gpu, lambda row: _bytes(row.gpu), rare=True),
+    _amount("calls", "CALLS/S", lambda row: row.calls, lambda row: _rate(row.calls or 0.0)),
+    _amount("queue", "QUEUE", lambda row: row.queue, lambda row: f"{row.queue}{'+' * row.more}"),
+    Column("runs", "RUNS", lambda row, _: _runs(row), lambda row: _runs(row) or None),
+    Column("note", "NOTE", _note, lambda row: (row.note or row.place) or None),
+)
+
+
+def column(name: str) -> Column:
+    """Return a column by its name. Raises UsageError."""
+    for each in COLUMNS:
+        if each.name == name:
+            return each
+    names = [each.name for each in COLUMNS]
+    raise UsageError(f"no column {name!r}{near_miss(name, names) or ';'} there are: {', '.join(names)}")
+
+
+def in_order(rows: Sequence[Row], sorting: Sorting) -> list[Row]:
+    """Return rows in order; what is not known comes last, either way; where all is equal, ranks are in theirs."""
+    by = column(sorting.by)
+    known = [row for row in rows if by.order(row) is not None]
+    rest = [row for row in rows if by.order(row) is None]
+    for part in (known, rest):
+        part.sort(key=lambda row: (row.mesh, row.mesh_id, row.rank))
+    known.sort(key=by.order, reverse=by.largest_first != sorting.reverse)
+    return known + rest
+
+
+def shown_columns(rows: Sequence[Row], sorting: Sorting) -> list[Column]:
+    """Return the columns that these rows need; that of the order is one of them."""
+    return [each for each in COLUMNS if each.name == sorting.by or each.wanted(rows)]

@@ -1,0 +1,274 @@
+"""What successive looks at ranks come to: rows with rates, and what has become of ranks that are no more. Pure.
+
+A rank: ``there -> dead`` when a look says so, or when its mesh is in no look any more; it stays until `Model.forget`.
+A rank that was started again is another process: its rates and its growth begin anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from meshrt.memory.growth import weight
+from meshrt.selection import Shape
+
+__all__ = ["ActorLoad", "Key", "Model", "Row", "Totals"]
+
+#: A rank that has not told what it does in so many looks in a row does not answer.
+_MISSES = 2
+#: Rows of meshes that were stopped that are kept: a program may make meshes again and again.
+_KEPT = 1000
+_SILENT = "has not answered for {:.0f} s: C code holds its GIL, or the machine is busy"
+
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ActorLoad:
+    """What an actor of a rank does: the endpoint that runs (""), calls per second, messages that wait (or more)."""
+
+    name: str
+    endpoint: str
+    calls: float | None
+    waiting: int
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One rank. What is None is not known, or not yet: a rate needs two looks.
+
+    Attributes:
+        since: When its state began, epoch seconds.
+        place, note: Where it stands, and what else is known of its state.
+        incarnation: How often it was started again.
+        rss, swap, store, gpu: Bytes; ``store``: in shared memory, its own and what it holds of others.
+        growth: Bytes that it has more than at the second look.
+        cpu: Percent of one processor.
+        calls: Per second, of all its actors.
+        queue: Messages that wait; ``more``: or more than these.
+        actors: None if it has not answered.
+    """
+
+    mesh_id: str
+    mesh: str
+    rank: int
+    coords: Mapping[str, int]
+    host: str
+    pid: int
+    incarnation: int
+    state: str
+    since: float
+    place: str
+    note: str
+    names: tuple[str, ...]
+    rss: int | None = None
+    swap: int | None = None
+    store: int | None = None
+    gpu: int | None = None
+    growth: int | None = None
+    cpu: float | None = None
+    threads: int | None = None
+    calls: float | None = None
+    queue: int | None = None
+    more: bool = False
+    actors: tuple[ActorLoad, ...] | None = None
+
+    @property
+    def key(self) -> Key:
+        """What it is known by from look to look."""
+        return self.mesh_id, self.rank
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over rows: ranks by state, percent of a processor, bytes, calls per second, messages that wait."""
+
+    states: Mapping[str, int]
+    cpu: float
+    rss: int
+    store: int
+    gpu: int
+    growth: int
+    calls: float
+    queue: int
+
+
+@dataclass(slots=True)
+class _Process:
+    """What is kept of one process: what it was first, and what it was last."""
+
+    pid: int
+    seen: bool = False
+    weight: int | None = None
+    cpu: tuple[float, float] | None = None
+    calls: tuple[Mapping[str, int], float] | None = None
+    #: Looks in a row in which it has not told anything, and when the first of these was.
+    misses: int = 0
+    silent: float = 0.0
+
+
+class Model:
+    """Takes looks (`meshrt.top.root.Looks.look`), one after the other."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Key, Row] = {}
+        self._processes: dict[Key, _Process] = {}
+        self._shown: list[Key] = []
+        #: When the last look was, epoch seconds; 0: there was none.
+        self.time = 0.0
+
+    def rows(self) -> list[Row]:
+        """Return the rows of the last look, and, if it was at all ranks, those that are no more; in order of ranks."""
+        return [self._rows[key] for key in self._shown]
+
+    def get(self, key: Key) -> Row | None:
+        """Return the row of a rank, shown or not."""
+        return self._rows.get(key)
+
+    def totals(self) -> Totals:
+        """Return the sums of what is shown."""
+        rows, states = self.rows(), dict[str, int]()
+        for row in rows:
+            states[row.state] = states.get(row.state, 0) + 1
+        return Totals(
+            states,
+            cpu=sum(row.cpu or 0.0 for row in rows),
+            rss=sum(row.rss or 0 for row in rows),
+            store=sum(row.store or 0 for row in rows),
+            gpu=sum(row.gpu or 0 for row in rows),
+            growth=sum(row.growth or 0 for row in rows),
+            calls=sum(row.calls or 0.0 for row in rows),
+            queue=sum(row.queue or 0 for row in rows),
+        )
+
+    def select_none(self) -> None:
+        """Show nothing: there are no such ranks."""
+        self._shown = []
+
+    def forget(self) -> None:
+        """Drop the rows of meshes that are no more, and let growth begin anew."""
+        self._rows = {key: row for key, row in self._rows.items() if key in self._processes}
+        self._shown = [key for key in self._shown if key in self._rows]
+        for process in self._processes.values():
+            process.weight = None
+
+    def take(self, look: Mapping[str, Any], *, chosen: bool = False) -> None:
+        """Take in a look.
+
+        Args:
+            chosen: It was at some of the ranks: of the others nothing new is known, and they are not shown.
+        """
+        self.time = look["time"]
+        meshes = {mesh["mesh_id"]: mesh for mesh in look["meshes"]}
+        shapes = {mesh_id: Shape.from_wire(mesh["shape"]) for mesh_id, mesh in meshes.items()}
+        shown: list[Key] = []
+        for values in look["ranks"]:
+            facts = dict(zip(look["columns"], values, strict=True))
+            mesh_id, rank = key = (facts["mesh_id"], facts["rank"])
+            coords = shapes[mesh_id].coordinates(rank)
+            self._rows[key] = self._row(key, facts, meshes[mesh_id], coords)
+            shown.append(key)
+        self._bury(meshes.keys(), look["time"])
+        ended = [] if chosen else [key for key in self._rows if key[0] not in meshes]
+        self._shown = shown + ended
+
+    def _bury(self, meshes: Any, now: float) -> None:
+        """What is in no mesh any more has ended with it."""
+        gone = [key for key in self._processes if key[0] not in meshes]
+        for key in gone:
+            del self._processes[key]
+            row = self._rows.pop(key)  # put in again at the end: the last ones to end are the last ones to be dropped
+            self._rows[key] = row if row.state == "dead" else _ended(row, now, "its mesh was stopped")
+        ended = [key for key in self._rows if key not in self._processes]
+        for key in ended[: max(0, len(ended) - _KEPT)]:
+            del self._rows[key]
+
+    def _row(self, key: Key, facts: Mapping[str, Any], mesh: Mapping[str, Any], coords: Mapping[str, int]) -> Row:
+        process = self._processes.get(key)
+        if process is None or (process.pid != facts["pid"] and facts["state"] != "dead"):
+            process = self._processes[key] = _Process(facts["pid"])
+        row = Row(
+            facts["mesh_id"],
+            mesh["name"] or facts["mesh_id"],
+            facts["rank"],
+            coords,
+            facts["host"],
+            facts["pid"] or process.pid,
+            facts["incarnation"] or 0,
+            facts["state"],
+            facts["since"],
+            facts["place"] or "",
+            facts["note"] or "",
+            tuple(mesh["actors"]),
+        )
+        if row.state == "dead":
+            return row
+        row = replace(row, threads=facts["threads"], cpu=_percent(process, facts), gpu=_gpu(facts))
+        if facts["rss"] is not None:
+            row = replace(
+                row, rss=facts["rss"], swap=facts["swap"], store=_store(facts), growth=_growth(process, facts)
+            )
+        return self._with_load(row, process, facts)
+
+    def _with_load(self, row: Row, process: _Process, facts: Mapping[str, Any]) -> Row:
+        if facts["actors"] is None:
+            process.misses += 1
+            process.silent = process.silent if process.misses > 1 else self.time
+            if process.misses >= _MISSES and row.state in ("running", "blocked"):
+                note = _SILENT.format(self.time - process.silent)
+                return replace(row, state="not-answering", since=process.silent, note=note)
+            return row
+        process.misses = 0
+        before, process.calls = process.calls, ({each[0]: each[2] for each in facts["actors"]}, facts["told"])
+        seconds = facts["told"] - before[1] if before is not None else 0.0
+        known = before[0] if before is not None else {}
+        actors = tuple(
+            # An actor that was stopped and begun anew counts from 0 again; one that is new has counted since then.
+            ActorLoad(
+                name, endpoint, max(0, calls - known.get(name, 0)) / seconds if seconds > 0 else None, waiting, more
+            )
+            for name, endpoint, calls, waiting, more in facts["actors"]
+        )
+        return replace(
+            row,
+            actors=actors,
+            calls=sum(each.calls or 0.0 for each in actors) if seconds > 0 else None,
+            queue=sum(each.waiting for each in actors),
+            more=any(each.more for each in actors),
+        )
+
+
+def _ended(row: Row, now: float, why: str) -> Row:
+    """Return the row of a rank that is no more: what it was, without what it used."""
+    return Row(
+        row.mesh_id, row.mesh, row.rank, row.coords, row.host, row.pid, row.incarnation, "dead", now, "", why, row.names
+    )  # fmt: skip
+
+
+def _percent(process: _Process, facts: Mapping[str, Any]) -> float | None:
+    if facts["cpu"] is None:
+        return None
+    before, process.cpu = process.cpu, (facts["cpu"], facts["at"])
+    if before is None or facts["at"] <= before[1]:
+        return None
+    return float(100 * max(0.0, facts["cpu"] - before[0]) / (facts["at"] - before[1]))
+
+
+def _growth(process: _Process, facts: Mapping[str, Any]) -> int | None:
+    if not process.seen:
+        process.seen = True  # the first look has it load what it answers with: that is not its own growth
+        return None
+    now = weight({name: value for name, value in facts.items() if value is not None})
+    if process.weight is None:
+        process.weight = now
+    return now - process.weight
+
+
+def _store(facts: Mapping[str, Any]) -> int:
+    return int((facts["store_own"] or 0) + (facts["store_held"] or 0))
+
+
+def _gpu(facts: Mapping[str, Any]) -> int | None:
+    return sum(facts["devices"].values()) if facts["devices"] else None

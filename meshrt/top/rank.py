@@ -1,0 +1,36 @@
+"""The rank's side of ``top``. On the control thread.
+
+* operation ``top.work`` {}: what the actors have to do, ``[name, endpoint that runs, calls so far, waiting, more]`` of
+  each (`meshrt.hooks.Workload`); ``devices``: what torch keeps on each, bytes; ``told``: when, monotonic seconds.
+"""
+
+from __future__ import annotations
+
+import time
+
+from meshrt.hooks import Body, RankServices
+from meshrt.memory.heap import devices
+
+__all__ = ["RankWork", "load"]
+
+
+class RankWork:
+    """Tells what there is to do here. Nothing is kept: ranks count calls anyhow, and the rest is looked up."""
+
+    def __init__(self, services: RankServices) -> None:
+        self._services = services
+
+    def work(self, _body: Body) -> Body:
+        """Tell."""
+        runs = {actor.name: actor.serves for actor in self._services.actors()}
+        actors = []
+        for load in self._services.workload():
+            call = runs.get(load.actor)
+            actors.append([load.actor, call.endpoint if call is not None else "", load.calls, load.waiting, load.more])
+        kept = {name: facts["kept"] for name, facts in devices().items()}
+        return {"same": None, "per": {"actors": actors, "devices": kept, "told": time.monotonic()}}
+
+
+def load(services: RankServices) -> None:
+    """Serve ``top``: called once, by the first question."""
+    services.operations["top.work"] = RankWork(services).work

@@ -1,0 +1,119 @@
+"""The root's side of ``top``: one look at ranks, as plain data. On the root's loop.
+
+Host agents read ``/proc`` of their ranks, so each has its row whatever it does; beside that, ranks that are not known
+to be silent tell what they have to do. Nobody waits for them longer than `_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from meshrt.hooks import Body, RootServices
+from meshrt.inspect.asking import gather_all
+from meshrt.inspect.chosen import Chosen, Doing, packed
+from meshrt.inspect.faults import silence
+from meshrt.memory.references import held_of
+from meshrt.wire.messages import Address
+
+__all__ = ["COLUMNS", "Looks", "load"]
+
+#: Seconds for the answers of ranks, and more where many of them share few processors. Below 0.3 s no agent asks a
+#: silent rank for its stacks: who looks every second would have it write them every second.
+_SECONDS = 0.28
+_PER_RANK = 0.001
+_FEW = 128
+#: Seconds for host agents: they read 0.1 ms a rank, and may have other things to do.
+_MEASURE_SECONDS = 0.8
+#: Characters of a note.
+_NOTE = 120
+_STOPPED = ("T", "t")
+
+#: Columns of the ranks: they travel once.
+COLUMNS = (
+    "mesh_id", "rank", "host", "pid", "incarnation", "state", "since", "place", "note",
+    "rss", "shmem", "swap", "store_own", "store_held", "cpu", "at", "threads", "actors", "told", "devices",
+)  # fmt: skip
+
+
+class Looks:
+    """Asks, and puts together."""
+
+    def __init__(self, services: RootServices) -> None:
+        self._services = services
+        #: How ranks have ended that were started again since; by mesh and rank.
+        self._ended: dict[Address, str] = {}
+
+    def gone(self, mesh_id: str, rank: int, how: str) -> None:
+        """A rank has ended."""
+        self._ended[mesh_id, rank] = how
+
+    async def look(self, chosen: Chosen) -> Body:
+        """Return ``{"time", "run_id", "meshes", "columns", "ranks"}``.
+
+        ``meshes``: all there are, ``{"mesh_id", "name", "shape", "actors"}``; a rank's row is a list in the order of
+        ``columns``, null where something is not known. ``cpu``: seconds so far, at the monotonic time ``at``;
+        ``actors``: what `meshrt.top.rank` tells, at ``told``, null if the rank has not answered.
+        """
+        seconds = _SECONDS + _PER_RANK * max(0, sum(map(len, chosen.targets.values())) - _FEW)
+        measured, groups = await asyncio.gather(
+            self._services.measure(chosen.targets, _MEASURE_SECONDS, work=True),
+            gather_all(self._services, chosen.answering(), "top.work", {}, seconds),
+        )
+        told: dict[Address, dict[str, Any]] = {}
+        for group in groups:
+            if group.kind == "answered":
+                told.update({(group.mesh_id, rank): group.per[rank] for rank in group.ranks})
+        held = held_of(measured)
+        rows, meshes = [], self._services.meshes()
+        there = {mesh["mesh_id"] for mesh in meshes}
+        self._ended = {address: how for address, how in self._ended.items() if address[0] in there}
+        for mesh in meshes:
+            for rank in chosen.targets.get(mesh["mesh_id"], ()):
+                address = (mesh["mesh_id"], rank)
+                facts, pid = measured.ranks.get(address, {}), mesh["pid"].get(rank, 0)
+                said = told.get(address, {})
+                doing = self._doing(mesh, rank, chosen.doing(*address), facts)
+                doing = doing.measured(facts, mesh["host"][rank], measured)
+                rows.append({
+                    "mesh_id": mesh["mesh_id"], "rank": rank, "host": mesh["host"][rank], "pid": pid,
+                    "incarnation": mesh["incarnations"].get(rank, 0), "state": doing.word, "since": doing.since,
+                    "place": doing.place, "note": doing.note[:_NOTE], **facts, **held.get(pid, {}),
+                    "actors": said.get("actors"), "told": said.get("told"), "devices": said.get("devices") or None,
+                })  # fmt: skip
+        return {
+            "time": time.time_ns() / 1e9,
+            "run_id": self._services.run_id,
+            "meshes": [
+                {
+                    "mesh_id": mesh["mesh_id"],
+                    "name": mesh["name"],
+                    "shape": mesh["shape"],
+                    "actors": [actor["name"] for actor in mesh["actors"]],
+                }
+                for mesh in meshes
+            ],
+            **packed(rows, COLUMNS),
+        }
+
+    def _doing(self, mesh: Mapping[str, Any], rank: int, known: Doing, facts: Mapping[str, Any]) -> Doing:
+        """Return what a rank does; the kernel knows of a signal before anybody waits for an answer."""
+        if rank in mesh["gone"]:  # since it was asked for, perhaps
+            how, when = mesh["gone"][rank]
+            return Doing("dead", when, note=how)
+        if facts.get("kernel") in _STOPPED and not known.silent:
+            return Doing("not-answering", time.time_ns() / 1e9, known.place, silence("stopped"))
+        before = self._ended.get((mesh["mesh_id"], rank))
+        if rank in mesh["incarnations"] and not known.note:
+            times = mesh["incarnations"][rank]
+            note = f"started again ({times})" + (f": it {before}" if before else "")
+            return Doing(known.word, known.since, known.place, note)
+        return known
+
+
+def load(services: RootServices) -> None:
+    """Offer looks to other plug-ins: called once, by the first that needs them."""
+    looks = services.tables["top.looks"] = Looks(services)
+    services.rank_gone.append(looks.gone)

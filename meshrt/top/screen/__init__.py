@@ -1,0 +1,3 @@
+"""The screen of ``meshrt top``. Needs textual, which only this package and `meshrt.top.serving` import."""
+
+__all__: list[str] = []

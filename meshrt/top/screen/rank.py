@@ -1,0 +1,141 @@
+"""One rank: what it does, its stacks, its variables, its log, and how a person gets at it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import Screen
+from textual.widgets import Footer, Static, TabbedContent, TabPane
+
+from meshrt.errors import MeshError
+from meshrt.inspect.clean import clean
+from meshrt.top.columns import COLUMNS
+from meshrt.top.model import Key, Row
+from meshrt.top.screen.ranks import STATE_STYLES
+
+if TYPE_CHECKING:
+    from meshrt.top.screen.app import TopApp
+
+__all__ = ["RankScreen"]
+
+#: Columns that the head of the screen tells by their titles.
+_TOLD = ("cpu", "rss", "growth", "store", "gpu", "calls", "queue")
+
+
+class RankScreen(Screen[None]):
+    """One rank of the model of ``top``; what is asked of it is asked when its tab is opened, and by a key."""
+
+    CSS = """
+    #rank { height: auto; padding: 0 1; background: $panel; }
+    TabbedContent { height: 1fr; }
+    TabPane { padding: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "app.pop_screen", "Back", key_display="esc"),
+        Binding("q", "app.pop_screen", "Back", show=False),
+        Binding("r", "again", "Ask again"),
+        Binding("1,s", "tab('stacks')", "Stacks", key_display="1"),
+        Binding("2,v", "tab('variables')", "Variables", key_display="2"),
+        Binding("3,l", "tab('log')", "Log", key_display="3"),
+    ]
+
+    def __init__(self, top: TopApp, key: Key) -> None:
+        super().__init__()
+        self._top = top
+        self._key = key
+        #: How to get at it, in the state in which it was then.
+        self._how: tuple[str, list[str]] = ("", [])
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="rank")
+        with TabbedContent(id="tabs"):
+            for name in ("stacks", "variables", "log"):
+                with TabPane(name.capitalize(), id=name), VerticalScroll():
+                    yield Static(id=f"{name}-text")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self._tell()
+        self.set_interval(1.0, self._tell)
+
+    def _row(self) -> Row | None:
+        return self._top.model.get(self._key)
+
+    def _tell(self) -> None:
+        row = self._row()
+        if row is None:
+            self.query_one("#rank", Static).update("it was forgotten: escape goes back")
+            return
+        now = self._top.model.time
+        columns = {each.name: each for each in COLUMNS}
+        text = Text()
+        coords = columns["coords"].text(row, now)
+        text.append(clean(f"{row.mesh} rank {row.rank}") + (f" ({coords})" if coords else ""), "bold")
+        text.append(clean(f"  on {row.host}, pid {row.pid}  "))
+        text.append(row.state, STATE_STYLES[row.state])
+        note = columns["note"].text(row, now)
+        text.append(f"  {note}\n" if note else "\n")
+        told = [(columns[name].title, columns[name].text(row, now)) for name in _TOLD]
+        text.append("  ".join(f"{title} {value}" for title, value in told if value) + "\n")
+        for each in row.actors or ():
+            calls = "" if each.calls is None else f"{each.calls:.1f} calls/s, "
+            runs = f"runs {each.endpoint}" if each.endpoint else "waits for messages"
+            text.append(clean(f"  {each.name}: {runs}; {calls}{each.waiting}{'+' * each.more} waiting\n"))
+        state, lines = self._how
+        if state != row.state:
+            self._ask_how(row)
+        for line in lines if state == row.state else ():
+            text.append(f"  {clean(line)}\n", "bold cyan")
+        text.rstrip()
+        self.query_one("#rank", Static).update(text)
+
+    @work(exclusive=True, group="how")
+    async def _ask_how(self, row: Row) -> None:
+        try:
+            lines = await asyncio.to_thread(self._top.asking.how_to_enter, row)
+        except (MeshError, OSError):  # it has just ended: the head of the screen says so
+            lines = []
+        before, self._how = self._how, (row.state, lines)
+        if before != self._how:
+            self._tell()
+
+    # -- tabs
+
+    def action_tab(self, name: str) -> None:
+        """Show a tab."""
+        self.query_one("#tabs", TabbedContent).active = name
+
+    def action_again(self) -> None:
+        """Ask once more for what is shown."""
+        self._ask(self.query_one("#tabs", TabbedContent).active)
+
+    @on(TabbedContent.TabActivated)
+    def _activated(self, event: TabbedContent.TabActivated) -> None:
+        self._ask(event.pane.id or "")
+
+    @work(exclusive=True, group="tab")
+    async def _ask(self, name: str) -> None:
+        row, asking = self._row(), self._top.asking
+        if row is None:
+            return
+        how: dict[str, Callable[[Row], str]] = {
+            "stacks": asking.stacks,
+            "variables": asking.variables,
+            "log": asking.log,
+        }
+        shown = self.query_one(f"#{name}-text", Static)
+        shown.update(Text("asking ..."))
+        try:
+            text = await asyncio.to_thread(how[name], row)
+        except (MeshError, OSError) as error:  # TimeoutError included
+            text = clean(str(error))
+        shown.update(Text(text))
+        if name == "log" and shown.parent is not None:
+            self.query_one("#log VerticalScroll", VerticalScroll).scroll_end(animate=False)

@@ -1,0 +1,82 @@
+"""A look as text, for a person and for a program: ``meshrt top --once``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from meshrt.inspect.states import WORST_FIRST
+from meshrt.memory.units import amount, change
+from meshrt.top.columns import Sorting, in_order, shown_columns
+from meshrt.top.model import Model, Row, Totals
+
+__all__ = ["document", "summary", "table", "widths"]
+
+VERSION = 1
+
+
+def summary(totals: Totals) -> str:
+    """Return the sums in one line."""
+    states = ", ".join(f"{totals.states[word]} {word}" for word in reversed(WORST_FIRST) if totals.states.get(word))
+    count = sum(totals.states.values())
+    # What ranks share counts for each that has it; `meshrt memory` asks for PSS, which takes longer, and has it once.
+    summed = " summed" if count > 1 else ""
+    parts = [f"{count} rank{'' if count == 1 else 's'}: {states}" if count else "no ranks"]
+    parts += [f"CPU {totals.cpu:.0f}%", f"RSS {amount(totals.rss)}{summed}"]
+    parts += [f"growth {change(totals.growth)}"] if totals.growth else []
+    parts += [f"store {amount(totals.store)}{summed}"] if totals.store else []
+    parts += [f"GPU {amount(totals.gpu)}"] if totals.gpu else []
+    parts += [f"{totals.calls:.0f} calls/s", f"{totals.queue} waiting"]
+    return " | ".join(parts)
+
+
+def widths(cells: Sequence[Sequence[str]]) -> list[int]:
+    """Return how wide each column is."""
+    return [max(map(len, column)) for column in zip(*cells, strict=True)]
+
+
+def table(model: Model, sorting: Sorting) -> str:
+    """Return all rows, and their sums."""
+    rows = in_order(model.rows(), sorting)
+    columns = shown_columns(rows, sorting)
+    cells = [[each.title for each in columns], *([each.text(row, model.time) for each in columns] for row in rows)]
+    wide = widths(cells)
+    lines = [
+        "  ".join(
+            text.rjust(width) if each.right else text.ljust(width)
+            for text, width, each in zip(line, wide, columns, strict=True)
+        ).rstrip()
+        for line in cells
+    ]
+    return "\n".join([*lines, "", summary(model.totals())])
+
+
+def document(model: Model, sorting: Sorting, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the same as plain data, as docs/json.md says; ``facts``: of the program."""
+    return {
+        "version": VERSION,
+        "command": "top",
+        **facts,
+        "time": model.time,
+        "ranks": [_plain(row) for row in in_order(model.rows(), sorting)],
+    }
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    actors = row.actors
+    return {
+        "mesh_id": row.mesh_id, "mesh": row.mesh, "rank": row.rank, "coords": dict(row.coords), "host": row.host,
+        "pid": row.pid, "incarnation": row.incarnation, "state": row.state, "since": row.since, "place": row.place,
+        "note": row.note, "cpu": _rounded(row.cpu), "threads": row.threads, "rss": row.rss, "swap": row.swap,
+        "growth": row.growth, "store": row.store, "gpu": row.gpu, "calls": _rounded(row.calls), "queue": row.queue,
+        "more": row.more,
+        "actors": None if actors is None else [
+            {"actor": each.name, "endpoint": each.endpoint, "calls": _rounded(each.calls), "queue": each.waiting,
+             "more": each.more}
+            for each in actors
+        ],
+    }  # fmt: skip
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
