@@ -24,7 +24,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         epilog="Without -c a prompt opens; `help` there shows its commands. Without a terminal, commands are read from "
         "standard input. Exit code: 0, or 1 when a command could not be obeyed, or 2 when there is no program.",
     )
-    parser.add_argument("--pid", type=int, help="the program to look into, if several run")
+    which = "the program to look into, if several run: its id, its pid, or its run directory"
+    parser.add_argument("run", nargs="?", default="", metavar="RUN", help=which)
+    parser.add_argument("--pid", default="", metavar="RUN", help="the same")
     parser.add_argument(
         "--json", action="store_true", help="write one JSON object for each command instead of text (docs/json.md)"
     )
@@ -32,7 +34,13 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "-c", dest="commands", metavar="COMMAND", action="append", help="obey this command and leave (may be repeated)"
     )
-    return parser.parse_args(argv)
+    given = parser.parse_args(argv)
+    if given.run and given.pid:
+        parser.error(f"one program at a time: expected RUN or --pid RUN, not both ({given.run}, --pid {given.pid})")
+    given.run = given.run or given.pid
+    if given.run and given.open is not None:
+        parser.error(f"--open FILE is of a program that has ended: RUN ({given.run}) does not go with it")
+    return given
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments.open is not None:
             return open_dump(arguments.open, arguments.commands)
-        program = choose("" if arguments.pid is None else str(arguments.pid), how="--pid", asks=not arguments.json)
+        program = choose(arguments.run, how="meshrt debug RUN", asks=not arguments.json)
         if arguments.commands is not None or arguments.json:
             return run_lines(program, arguments.commands, json=arguments.json)
         return run_prompt(program)

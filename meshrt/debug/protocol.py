@@ -40,6 +40,7 @@ __all__ = [
     "SessionKey",
     "address",
     "names_file",
+    "session_of_ide",
 ]
 
 # Control operations of a rank; `meshrt.debug.rank` has their arguments and answers.
@@ -113,6 +114,11 @@ def address(actor: str, thread: str = "", mesh: str = "") -> str:
 
 
 @lru_cache(maxsize=4096)
+def session_of_ide(pid: int, number: int) -> str:
+    """Return how the session of an IDE is named through which router, which has that pid; ``number`` 0: of none."""
+    return f"{pid}/{number}" if number else ""
+
+
 def names_file(wanted: str, filename: str) -> bool:
     """Whether a person who writes ``wanted`` (``train.py``, ``pkg/train.py``, a whole path) means ``filename``."""
     wanted = wanted.removeprefix("./")

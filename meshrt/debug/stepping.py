@@ -12,9 +12,8 @@ from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
+from meshrt.files import INSTALLED, STDLIB_FILES
 from meshrt.inspect.visibility import (
-    INSTALLED,
-    STDLIB,
     bottom_frame,
     caller_frame,
     is_generated,
@@ -42,7 +41,7 @@ __all__ = [
 _CARRIERS = tuple(f"{os.sep}{name}{os.sep}" for name in ("uvloop", "cloudpickle", "msgpack"))
 #: Where a thread holds locks for moments that the control thread may want too, or is in the debugger itself.
 _DELICATE = (
-    *(STDLIB + name for name in ("logging/", "importlib/", "bdb.py", "pdb.py", "cmd.py")),
+    *(STDLIB_FILES + name for name in ("logging/", "importlib/", "bdb.py", "pdb.py", "cmd.py")),
     "<frozen importlib",
 )
 #: Where a suspended coroutine stands: on the yield, or (3.13) on the instruction that will take it up again.
@@ -59,7 +58,7 @@ def is_hidden_code(code: CodeType) -> bool:
 def _is_users_file(filename: str) -> bool:
     if is_plumbing_file(filename) or any(carrier in filename for carrier in _CARRIERS):
         return False
-    return not filename.startswith(STDLIB) or any(part in filename for part in INSTALLED)
+    return not filename.startswith(STDLIB_FILES) or any(part in filename for part in INSTALLED)
 
 
 def is_users(frame: FrameType) -> bool:

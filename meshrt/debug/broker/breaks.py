@@ -6,6 +6,7 @@ with its rank leaves nothing half done.
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshrt.debug.broker.targets import Targets
-from meshrt.debug.protocol import BREAKS, HITS, MODES, POST_MORTEM
+from meshrt.debug.protocol import BREAKS, HITS, MODES, POST_MORTEM, session_of_ide
 from meshrt.errors import UsageError
 from meshrt.hooks import Body, Group, RootServices, ToolClient
 from meshrt.inspect.asking import gather_all, texts_of, why_silent
@@ -43,6 +44,10 @@ class _Break:
     #: How a person wrote the place and the ranks.
     place: str
     where: str
+    #: Pid of the process with whose session it goes; 0: it stays until it is deleted.
+    goes_with: int
+    #: That session.
+    session: str
 
     def holds(self, mesh_id: str, rank: int) -> bool:
         return self.ranks is None or rank in self.ranks.get(mesh_id, ())
@@ -56,6 +61,7 @@ class _Break:
             "actor": self.actor,
             "condition": self.condition,
             "once": self.once,
+            "goes": self.session,
         }
 
     def described(self) -> Body:
@@ -65,6 +71,7 @@ class _Break:
             "condition": self.condition,
             "once": self.once,
             "ranks": self.where or "all",
+            "goes_with": self.goes_with,
         }
 
 
@@ -79,6 +86,8 @@ class Breaks:
         self._targets = targets
         self._breaks: dict[int, _Break] = {}
         self._number = 0
+        #: Numbers of those that go with a terminal, by its id; some may be gone.
+        self._going: dict[int, list[int]] = {}
         #: By mesh id ("": every mesh) and actor ("": every actor).
         self._modes: dict[tuple[str, str], str] = {}
         self._changing = asyncio.Lock()
@@ -87,6 +96,9 @@ class Breaks:
         services.rank_born.append(self._on_born)
 
     async def _change(self, operation: Coroutine[Any, Any, Body]) -> Body:
+        return await asyncio.shield(self._begin(operation))
+
+    def _begin(self, operation: Coroutine[Any, Any, Body]) -> asyncio.Task[Body]:
         async def in_turn() -> Body:
             async with self._changing:
                 return await operation
@@ -94,18 +106,22 @@ class Breaks:
         task = asyncio.get_running_loop().create_task(in_turn())
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
-        return await asyncio.shield(task)
+        return task
 
     async def set(self, client: ToolClient, body: Body) -> Body:
-        """Add a breakpoint: ``{place, condition, once, actor, ranks}``; says what became of it, by ranks.
+        """Add a breakpoint: ``{place, condition, once, actor, ranks, goes}``; says what became of it, by ranks.
+
+        With ``goes``, the number of a session of an IDE, it is deleted when that terminal, its console, has gone.
 
         Raises:
-            UsageError: No such actor or place, or no rank can have it.
+            UsageError: No such actor or place, no rank can have it, or the condition cannot be read.
             SelectionError: No such ranks.
         """
-        place = str(body["place"])
+        place, condition = str(body["place"]), str(body.get("condition", ""))
+        _check_condition(condition)
         actor, ranks = str(body.get("actor", "")), str(body.get("ranks", ""))
         file, line, endpoint = self._place(place, actor)
+        goes = int(body.get("goes", 0))
         if endpoint and not actor:
             actor = place.rpartition(".")[0]
         added = _Break(
@@ -114,13 +130,17 @@ class Breaks:
             line,
             endpoint,
             self._targets.bare_name(actor) if actor else "",
-            str(body.get("condition", "")),
+            condition,
             bool(body.get("once")),
             self._chosen(actor, ranks),
             place,
             ranks,
+            client.pid if goes else 0,
+            session_of_ide(client.pid, goes),
         )
         self._number = added.id
+        if added.goes_with:
+            self._going.setdefault(client.id, []).append(added.id)
         return await self._change(self._set(added))
 
     def _chosen(self, actor: str, ranks: str) -> dict[str, frozenset[int]] | None:
@@ -179,8 +199,17 @@ class Breaks:
             await self._push(lambda mesh_id, rank: any(gone.holds(mesh_id, rank) for gone in removed))
         return {"breaks": [gone.described() for gone in removed]}
 
+    def client_gone(self, client: ToolClient) -> None:
+        """Delete what goes with a terminal: in its turn, behind what that one has asked for last."""
+        ids = self._going.pop(client.id, None)
+        if ids:
+            self._begin(self._clear(ids))
+
     async def show(self, client: ToolClient, body: Body) -> Body:
-        """Return the breakpoints, with how often each was hit on which ranks."""
+        """Return the breakpoints: how often each was hit, where it was moved to, what is wrong with it, by ranks.
+
+        And which ranks the IDE that it goes with has left.
+        """
         if not self._breaks:
             return {"breaks": [], "problems": {}}
         concerned = {
@@ -190,13 +219,24 @@ class Breaks:
         groups = await gather_all(self._services, concerned, HITS, {}, _CONFIRM_SECONDS)
         rows = []
         for shown in self._breaks.values():
-            hits: dict[int, list[tuple[str, int]]] = {}
-            for group in groups:
-                count = group.same["hits"].get(str(shown.id), 0) if group.kind == "answered" else 0
-                if count:
-                    hits.setdefault(count, []).extend((group.mesh_id, rank) for rank in group.ranks)
-            rows.append({**shown.described(), "hits": self._all_folded({str(n): hits[n] for n in sorted(hits)})})
+            told = {word: self._said_of(shown, groups, word) for word in ("hits", "lines", "problems")}
+            left = [
+                (group.mesh_id, rank)
+                for group in groups
+                if group.kind == "answered" and shown.id in group.same["left"]
+                for rank in group.ranks
+            ]
+            rows.append({**shown.described(), **told, "left": self._folded(left)})
         return {"breaks": rows, "problems": self._all_folded(texts_of(groups))}
+
+    def _said_of(self, shown: _Break, groups: Sequence[Group], word: str) -> dict[str, str]:
+        """Return what ranks say of a breakpoint under ``word``, in order, with the ranks that say it."""
+        said: dict[Any, list[tuple[str, int]]] = {}
+        for group in groups:
+            found = group.same.get(word, {}).get(str(shown.id)) if group.kind == "answered" else None
+            if found:
+                said.setdefault(found, []).extend((group.mesh_id, rank) for rank in group.ranks)
+        return self._all_folded({str(each): said[each] for each in sorted(said)})
 
     async def post_mortem(self, client: ToolClient, body: Body) -> Body:
         """Say what ranks do when an endpoint raises: ``{mode, actor}``; without a mode, tell."""
@@ -311,3 +351,16 @@ class Breaks:
             for mesh_id, name in names.items()
             if any(owner == mesh_id for owner, _ in ranks)
         )
+
+
+def _check_condition(text: str) -> None:
+    text = text.strip()
+    if not text:
+        return
+    try:
+        ast.parse(text + "\n", mode="eval")  # compiling would warn of some expressions, on the program's terminal
+    except SyntaxError as error:
+        caret = " " * max(0, (error.offset or 1) - 1) + "^"
+        raise UsageError(f"the condition is no expression: {error.msg}\n  {text}\n  {caret}") from None
+    except (ValueError, MemoryError, RecursionError) as error:  # the latter: nested too deeply
+        raise UsageError(f"the condition is no expression that can be read: {error}") from None

@@ -8,7 +8,8 @@ or send something to ranks, and come back at once; what becomes of it is pushed 
                              |--resumed(continue)--> running --stopped--> stopped (a new stop: announced)
     any --ended, or the process is gone--> forgotten
 
-One terminal at a time may be attached to a session. A terminal that goes away changes nothing for the ranks.
+One terminal at a time may be attached to a session. A terminal that goes away changes nothing for the ranks,
+but for breakpoints that were set to go with it.
 """
 
 from __future__ import annotations
@@ -17,20 +18,22 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from meshrt.debug.broker.autoentry import AutoEntry
 from meshrt.debug.broker.breaks import Breaks
+from meshrt.debug.broker.hosts import Hosts
 from meshrt.debug.broker.inquiry import Inquiry
 from meshrt.debug.broker.jobs import Attachment, Job, Jobs
 from meshrt.debug.broker.lines import Lines, checked
-from meshrt.debug.broker.listing import add_memory, rows_of, snapshot_of, status_of
+from meshrt.debug.broker.listing import add_memory, rows_of, snapshot_of, status_of, waits_known
 from meshrt.debug.broker.memory import Memory
 from meshrt.debug.broker.notices import Notices, summarize
 from meshrt.debug.broker.sessions import Session, SessionTable, key_of
 from meshrt.debug.broker.states import Activity
 from meshrt.debug.broker.targets import Selected, Targets
+from meshrt.debug.broker.top import Top
 from meshrt.debug.protocol import BUSY, COMPLETE, RUNNING, STEPPING, STOPPED, Place
 from meshrt.errors import MeshError, UsageError
 from meshrt.hooks import Body, RootServices, ToolClient
@@ -77,6 +80,7 @@ class Broker:
         self._services = services
         self._table = SessionTable()
         self._targets = Targets(services, self._table, self._activity)
+        self._hosts = Hosts(services)
         self._terminals: dict[int, _Terminal] = {}
         self._attached: dict[int, Attachment] = {}
         self._jobs = Jobs(services)
@@ -88,7 +92,7 @@ class Broker:
         self._inquiry = Inquiry(services, self._table, self._targets, self._jobs, self._lines)
         self._breaks = Breaks(services, self._targets)
         self._changed: asyncio.Future[None] | None = None
-        self._counted = (-1, -1)
+        self._counted: Body = {}
         self._touched = False
         self._auto = AutoEntry(services, self._table, lambda: bool(self._persons()))
         self._notices = Notices(
@@ -130,6 +134,7 @@ class Broker:
             "debug.print": self._inquiry.print,
             "debug.where": self._inquiry.where,
             "debug.memory": Memory(services, self._targets).memory,
+            "debug.top": Top(services, self._targets).top,
             "debug.logs": self._inquiry.logs,
             "debug.printing": self._inquiry.printing,
             "debug.interrupt": self._inquiry.interrupt,
@@ -144,6 +149,7 @@ class Broker:
         services.client_gone.append(self._on_client_gone)
         services.rank_gone.append(self._on_rank_gone)
         services.rank_silent.append(self._on_rank_silent)
+        services.tables["debug.happened"] = self._notices.happened
         services.unhandled.append(lambda mesh_id, rank, text: self._notices.said(text))
 
     def _activity(self, mesh_id: str, rank: int, actor: str) -> Activity | None:
@@ -248,6 +254,7 @@ class Broker:
             self._auto.left()
         self._release(client)
         self._jobs.client_gone(client)
+        self._breaks.client_gone(client)
 
     def _release(self, client: ToolClient) -> None:
         attachment = self._attached.pop(client.id, None)
@@ -258,15 +265,19 @@ class Broker:
                 session.waiter = None
 
     async def _hello(self, client: ToolClient, body: Body) -> Body:
-        self._terminals[client.id] = _Terminal(client, bool(body.get("person")), bool(body.get("listens")))
-        self._counted = (-1, -1)
+        terminal = self._terminals[client.id] = _Terminal(client, bool(body.get("person")), bool(body.get("listens")))
+        self._counted = {}
         self._touch()
-        stopped = [session for session in self._table if session.state == STOPPED]
-        return {"pid": os.getpid(), "argv": sys.argv, "stops": summarize(stopped, self._targets.actors())}
+        # What has just stopped is announced in a moment, together with what stops now, and not twice.
+        coming = self._notices.coming if terminal.person or terminal.listens else ()
+        stopped = [session for session in self._table if session.state == STOPPED and session not in coming]
+        stops = summarize(stopped, self._targets.actors())
+        # The numbers, too: whoever has been told of stops must not believe until the next event that nothing stands.
+        return {"pid": os.getpid(), "argv": sys.argv, "stops": stops, **self._counts()}
 
     async def _list(self, client: ToolClient, body: Body) -> Body:
         state, actor, ranks = (str(body.get(word, "")) for word in ("state", "actor", "ranks"))
-        listed = rows_of(self._table, self._targets, state or "stopped", actor, ranks)
+        listed = rows_of(self._table, await self._now(body), state or "stopped", actor, ranks)
         if body.get("memory"):
             await asyncio.get_running_loop().run_in_executor(None, add_memory, listed["rows"])
         return listed
@@ -286,7 +297,13 @@ class Broker:
         return {"actors": sorted(stopped), "dims": list(dims), "stopped": stopped}
 
     async def _status(self, client: ToolClient, body: Body) -> Body:
-        return status_of(self._targets, [client.pid for client in self._persons()], client.pid)
+        now, waits = await self._now(body), waits_known(self._services)
+        waits.script(self._services.script_waits())
+        return status_of(now, waits, [client.pid for client in self._persons()], client.pid)
+
+    async def _now(self, body: Body) -> Targets:
+        """Return what there is; if a request wants that (``hosts``), with the hosts that do not answer now."""
+        return self._targets.without(await self._hosts.silent()) if body.get("hosts") else self._targets
 
     def _watched(self, operation: _Operation) -> _Operation:
         """Return ``operation`` with the other terminals told what was typed, once it is under way."""
@@ -341,7 +358,8 @@ class Broker:
             raise UsageError(f"{session.name} rank {session.key.rank} is not at a prompt ({session.state})")
         line = body.get("line")
         seq = session.seq
-        self._lines.send(session, attachment, line=None if line is None else checked(str(line)))
+        sent = None if line is None else checked(str(line))
+        self._lines.send(session, attachment, line=sent, lines=body.get("lines"))
         return {"seq": seq}
 
     async def _complete(self, client: ToolClient, body: Body) -> Body:
@@ -374,8 +392,12 @@ class Broker:
             actors = self._targets.actors()
             sessions = [(session, self._targets.label(session.key, actors)) for session in self._table]
         job = self._jobs.new(client, len(sessions))
+        orphans = self._targets.orphans(selected)
+        for (mesh_id, rank), label in orphans.items():
+            self._services.tables["dap"].let_go(mesh_id, rank)
+            job.settle(label, "asked", "the IDE that it stood in is gone", [rank])  # its engine tells nobody
         if selected is not None and body.get("ranks"):
-            _without_session(job, selected)
+            _without_session(job, selected, {rank for _, rank in orphans})
         waiting = [(session, label) for session, label in sessions if session.state not in (RUNNING, STEPPING)]
         self._lines.cast(job, waiting, action="continue")
         return job.start()
@@ -434,18 +456,21 @@ class Broker:
         if self._changed is not None and not self._changed.done():
             self._changed.set_result(None)
         self._changed = None
-        counts = (self._table.count(STOPPED, BUSY, STEPPING), self._table.count(RUNNING))
+        counts = self._counts()
         if counts != self._counted:
             self._counted = counts
             for terminal in self._terminals.values():
-                terminal.client.push("debug.count", {"standing": counts[0], "resumed": counts[1]})
+                terminal.client.push("debug.count", counts)
+
+    def _counts(self) -> Body:
+        return {"standing": self._table.count(STOPPED, BUSY, STEPPING), "resumed": self._table.count(RUNNING)}
 
 
-def _without_session(job: Job, selected: Selected) -> None:
-    """Report the ranks that are not stopped."""
+def _without_session(job: Job, selected: Selected, others: Collection[int] = ()) -> None:
+    """Report the ranks that are not stopped, but for others."""
     for rank, how in selected.gone.items():
         job.settle(selected.actor.label, "gone", how, [rank])
-    job.settle(selected.actor.label, "missing", "", selected.missing)
+    job.settle(selected.actor.label, "missing", "", [rank for rank in selected.missing if rank not in others])
 
 
 def load(services: RootServices) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from meshrt.debug.broker.jobs import Job, Jobs
 from meshrt.debug.broker.lines import Lines, checked
+from meshrt.debug.broker.listing import waits_known
 from meshrt.debug.broker.sessions import Session, SessionTable
 from meshrt.debug.broker.targets import Actor, MeshFacts, Selected, Targets, mesh_name
 from meshrt.debug.protocol import BUSY, EVAL, INTERRUPT, STOPPED, SessionKey
@@ -89,6 +90,7 @@ class Inquiry:
         selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")))
         command, expression = str(body["command"]), str(body["expression"])
         label = selected.actor.label
+        named = " ".join(filter(None, (str(body["actor"]), str(body.get("ranks", "")))))
         job = self._jobs.new(client, len(selected.ranks))
         # One that is stepping runs: it may never come back.
         standing = {
@@ -109,6 +111,7 @@ class Inquiry:
             "command": command,
             "expression": checked(expression),
             "limit": job.limit,
+            "named": named,
         }
         self._gather(job, selected, running, EVAL, asked, _EVAL_SECONDS)
         return job.start()
@@ -164,7 +167,8 @@ class Inquiry:
         actor, ranks = str(body.get("actor", "")), str(body.get("ranks", ""))
         named = self._targets.actor(actor, any_thread=True) if "/" in actor else None
         thread = named.thread if named is not None else ""
-        stacks = Stacks(verbose=bool(body.get("verbose")), thread=thread, actors=self._actors)
+        verbose = bool(body.get("verbose"))
+        stacks = Stacks(verbose=verbose, thread=thread, actors=self._actors, waits=waits_known(self._services))
         targets: dict[str, set[int]] = {}
         if actor or ranks:
             for selected in self._targets.everywhere(actor, ranks, any_thread=True):
@@ -182,10 +186,11 @@ class Inquiry:
             if session.stack and session.state in (STOPPED, BUSY):
                 key = session.key
                 stacks.instead(key.mesh_id, key.rank, key.actor, _post_mortem_record(session))
-        asked = {"actor": name, "verbose": bool(body.get("verbose"))}
+        asked = {"actor": name, "verbose": verbose}
         alive = {mesh_id: sorted(members) for mesh_id, members in targets.items() if members}
         for group in await gather_all(self._services, alive, STACKS, asked, _STACK_SECONDS, stack_suffices=True):
             stacks.add(group)
+        stacks.waits.script(self._services.script_waits())
         return stacks.to_wire()
 
     # -- stopping ------------------------------------------------------------------------------------------------------

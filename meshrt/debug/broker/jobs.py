@@ -3,7 +3,8 @@
 What becomes of a request, per rank (``kind``):
 
 * ``answered``: the text is what it wrote, and it is at a prompt again if it was at one.
-* ``resumed``: it runs on. ``ended``: its endpoint ended. ``aborted``: the line was ``q``.
+* ``resumed``: it has said that it runs on. ``asked``: it was told to, and says nothing. ``ended``: its endpoint ended.
+  ``aborted``: the line was ``q``.
 * ``gone``: its process ended, the text says how. ``silent``: it has not answered in time, the text says why.
 * ``refused``: it cannot be done there, the text says why. ``idle``: it runs no endpoint. ``blocked``: in C, the text
   says where.

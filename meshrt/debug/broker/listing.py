@@ -10,12 +10,15 @@ from meshrt.debug.broker.states import State
 from meshrt.debug.broker.targets import Actor, Targets
 from meshrt.debug.protocol import Place
 from meshrt.errors import UsageError
-from meshrt.hooks import Body
+from meshrt.hooks import Body, RootServices
 from meshrt.host.osutil import resident_bytes
+from meshrt.inspect import silence
+from meshrt.inspect.waits import WaitGraph
+from meshrt.inspect.waittext import waits_of
 from meshrt.selection import STATE_WORDS, Shape, fold_ranks, near_miss
 from meshrt.wire.source import source_text
 
-__all__ = ["add_memory", "rows_of", "snapshot_of", "status_of"]
+__all__ = ["add_memory", "rows_of", "snapshot_of", "status_of", "waits_known"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -66,7 +69,7 @@ def _row(actor: Actor, rank: int, state: State, session: Session | None) -> Body
         "mesh": mesh.mesh_id,
         "rank": rank,
         "coords": coordinates(session, mesh.shape, rank),
-        "view": (session.view if session is not None and session.view is not None else mesh.shape).to_wire(),
+        "view": (mesh.shape if session is None else session.shape_in(mesh.shape)).to_wire(),
         "host": mesh.hosts.get(rank, ""),
         "pid": mesh.pids.get(rank, 0),
         "endpoint": session.endpoint if session is not None else "",
@@ -78,6 +81,7 @@ def _row(actor: Actor, rank: int, state: State, session: Session | None) -> Body
         "note": state.note,
         "since": state.since,
         "breakpoint": session.breakpoint if session is not None else 0,
+        "breakpoint_error": session.breakpoint_error if session is not None else "",
         "holder": session.holder.pid if session is not None and session.holder is not None else 0,
     }
 
@@ -102,7 +106,14 @@ def _code(place: Place) -> str:
     return lines[place.line - 1].strip() if 0 < place.line <= len(lines) else ""
 
 
-def status_of(targets: Targets, terminals: list[int], own: int) -> Body:
+def waits_known(services: RootServices) -> WaitGraph:
+    """Return who waits for whom, of the ranks that are known to stand still. Nobody is asked."""
+    activity = services.tables.get("inspect.activity")
+    known: WaitGraph = WaitGraph() if activity is None else activity.waits()
+    return known
+
+
+def status_of(targets: Targets, waits: WaitGraph, terminals: list[int], own: int) -> Body:
     """Return the state of everything in few lines: meshes; of each actor its ranks by state and place."""
     meshes = [
         {
@@ -114,6 +125,10 @@ def status_of(targets: Targets, terminals: list[int], own: int) -> Body:
             "gone": {
                 how: fold_ranks(ranks)
                 for how, ranks in _by((how, rank) for rank, (how, _) in mesh.gone.items()).items()
+            },
+            "silent": {
+                silence(state): fold_ranks(ranks)
+                for state, ranks in _by((state, rank) for rank, state in mesh.silent.items()).items()
             },
         }
         for mesh in targets.meshes()
@@ -134,9 +149,11 @@ def status_of(targets: Targets, terminals: list[int], own: int) -> Body:
                     "ranks": fold_ranks(ranks),
                     "count": len(ranks),
                     "since": min(states[rank].since for rank in ranks),
+                    "latest": max(states[rank].since for rank in ranks),
                 }
             )
-    return {"meshes": meshes, "groups": groups, "terminals": terminals, "own": own}
+    told = waits_of(waits, {mesh.mesh_id: mesh.name for mesh in targets.meshes()})
+    return {"meshes": meshes, "groups": groups, **told, "terminals": terminals, "own": own}
 
 
 def _by(pairs: Iterable[tuple[K, int]]) -> dict[K, list[int]]:
@@ -147,11 +164,8 @@ def _by(pairs: Iterable[tuple[K, int]]) -> dict[K, list[int]]:
 
 
 def coordinates(session: Session | None, whole: Shape, rank: int) -> dict[str, int]:
-    """Return the coordinates of a rank: of the view through which the call came."""
-    for shape in (session.view if session is not None else None, whole):
-        if shape is not None and shape.labels:  # a view of one rank has no coordinates of its own
-            try:
-                return shape.coordinates(rank)
-            except ValueError:
-                continue
-    return {}
+    """Return the coordinates of a rank; in the dims of the view through which the call came, if that has its own."""
+    try:
+        return (session.shape_in(whole) if session is not None else whole).coordinates(rank)
+    except ValueError:
+        return whole.coordinates(rank)

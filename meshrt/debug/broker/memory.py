@@ -1,20 +1,17 @@
-"""Root side: which ranks a person means by ``memory``, and what they do; `meshrt.memory` does the rest."""
+"""Root side: which ranks a person means by ``memory``; `meshrt.memory` does the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from meshrt.debug.broker.states import State, state_of
+from meshrt.debug.broker.doing import chosen
 from meshrt.debug.broker.targets import Targets
 from meshrt.errors import UsageError
 from meshrt.hooks import Body, RootServices, ToolClient, hooks
-from meshrt.memory.root import MILLISECONDS, OBJECTS, Asked, RankState
+from meshrt.memory.root import MILLISECONDS, OBJECTS, Asked
 
 __all__ = ["Memory"]
-
-#: Of several actors of a rank, the one in the first of these states tells what the rank does.
-_ORDER = ("dead", "not-answering", "post-mortem", "stopped", "blocked", "running")
 
 
 class Memory:
@@ -25,55 +22,30 @@ class Memory:
         self._targets = targets
 
     async def memory(self, client: ToolClient, body: Body) -> Body:
-        """Return memory: of ``{actor, ranks, variables, frames, milliseconds, objects, references}``, all optional.
+        """Return memory, as it is asked for; all of it is optional.
+
+        Args:
+            body: ``{actor, ranks, variables, opened, frames, milliseconds, objects, references}``.
 
         Raises:
-            UsageError: There is no such actor, or a limit is no limit.
+            UsageError: There is no such actor, no such variable, or a limit is no limit.
             SelectionError: No such ranks.
         """
-        actor, ranks = str(body.get("actor", "")), str(body.get("ranks", ""))
-        targets: dict[str, list[int]] = {}
-        if actor or ranks:
-            for part in self._targets.everywhere(actor, ranks, any_thread=True):
-                mesh_id = part.actor.mesh.mesh_id
-                targets[mesh_id] = sorted({*targets.get(mesh_id, ()), *part.ranks})
-            if not targets:
-                raise UsageError("no actor runs, and ranks are chosen among those of actors; expected no choice")
-        else:
-            targets = {mesh.mesh_id: list(mesh.shape.ranks()) for mesh in self._targets.meshes()}
-        states = self._states()
+        actor = str(body.get("actor", ""))
         asked = Asked(
-            targets,
-            lambda mesh_id, rank: states.get((mesh_id, rank), RankState("running")),
+            chosen(self._targets, body),
             self._targets.bare_name(actor) if actor else "",
             variables=bool(body.get("variables")),
+            opened=str(body.get("opened") or ""),
             frames=bool(body.get("frames")),
             milliseconds=_limit(body, "milliseconds", MILLISECONDS),
             objects=_limit(body, "objects", OBJECTS),
             references=_name(body.get("references")),
-            chosen=bool(actor or ranks),
+            chosen=bool(actor or body.get("ranks")),
         )
         hooks.load("memory", self._services, in_root=True)
         answer: Body = await self._services.tables["memory.view"].collect(asked)
         return answer
-
-    def _states(self) -> dict[tuple[str, int], RankState]:
-        found: dict[tuple[str, int], State] = {}
-        for mesh in self._targets.meshes():
-            for rank in mesh.shape.ranks():
-                found[mesh.mesh_id, rank] = state_of(mesh, rank, None, None)
-        for actor in self._targets.actors():
-            for rank, state in self._targets.states(actor).items():
-                key = (actor.mesh.mesh_id, rank)
-                if _ORDER.index(state.word) < _ORDER.index(found[key].word):
-                    found[key] = state
-        return {key: RankState(state.word, _note(state)) for key, state in found.items()}
-
-
-def _note(state: State) -> str:
-    if state.note or not state.place.line or state.word == "running":
-        return state.note
-    return f"at {state.place}"
 
 
 def _name(value: Any) -> str | None:

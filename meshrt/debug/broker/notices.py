@@ -56,7 +56,8 @@ class Notices:
         self._persons = persons
         self._on_wave = on_wave
         self._own_pid = own_pid
-        self._stopped: dict[Session, None] = {}
+        #: Stops of the present wave: everybody is told of them at its end.
+        self.coming: dict[Session, None] = {}
         self._happened: dict[tuple[str, str, str], list[int]] = {}
         #: What the ranks of a mesh are called, in this wave.
         self._names: dict[str, str] = {}
@@ -67,7 +68,7 @@ class Notices:
 
     def stopped(self, session: Session) -> None:
         """A rank has stopped by itself."""
-        self._stopped[session] = None
+        self.coming[session] = None
         self._event()
 
     def happened(self, mesh_id: str, rank: int, one: str, many: str = "", *, actor: str = "") -> None:
@@ -110,12 +111,12 @@ class Notices:
             self._services.call_later(QUIET_SECONDS, self._tick)
             return
         self._ticks = 0
-        stops = [session for session in self._stopped if session.state == STOPPED]
+        stops = [session for session in self.coming if session.state == STOPPED]
         happened = [
             f"{_ranks_of(name, ranks)} {one if len(ranks) == 1 else many}"
             for (name, one, many), ranks in self._happened.items()
         ]
-        self._stopped.clear()
+        self.coming.clear()
         self._happened.clear()
         self._names.clear()
         try:

@@ -59,6 +59,8 @@ class Session:
     error: str = ""
     #: The number of the breakpoint that has stopped it; 0: none that was set here.
     breakpoint: int = 0
+    #: What was wrong with its condition; "": nothing.
+    breakpoint_error: str = ""
     #: After an exception: its stack, ``[file, line, function]`` outermost first, and its one line.
     stack: list[Any] = field(default_factory=list)
     headline: str = ""
@@ -68,6 +70,10 @@ class Session:
     waiter: Waiter | None = None
     #: The terminal that is attached: it is the waiter whenever no job is.
     attachment: Waiter | None = None
+
+    def shape_in(self, whole: Shape) -> Shape:
+        """Return the shape in whose dims this rank is named: ``whole``, but for a view that has dims of its own."""
+        return whole if self.view is None or set(self.view.labels) <= set(whole.labels) else self.view
 
     @property
     def name(self) -> str:
@@ -132,6 +138,7 @@ class SessionTable:
         session.facts = body.get("facts")
         session.error = str(body.get("error") or "")
         session.breakpoint = int(body.get("breakpoint") or 0)
+        session.breakpoint_error = str(body.get("breakpoint_error") or "")
         session.stack = list(body.get("stack") or ())
         session.headline = str(body.get("headline") or "")
         session.add_text(str(body.get("text", "")))

@@ -4,7 +4,8 @@ Where several things are known of a rank, the first of these is its state::
 
     dead           its process has ended
     not answering  its control thread is silent: the process was stopped by a signal, or C code holds its GIL
-    stopped        it is at a prompt, or at work on a line typed there; post-mortem: after an exception
+    stopped        it is at a prompt, or at work on a line typed there, or stands in an IDE; post-mortem: after an
+                   exception
     blocked        its endpoint has stood at the same instruction, using no CPU, since some time
     running        anything else, waiting for messages included
 """
@@ -12,7 +13,7 @@ Where several things are known of a rank, the first of these is its state::
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from meshrt.debug.broker.sessions import Session
@@ -22,7 +23,7 @@ from meshrt.inspect import silence
 if TYPE_CHECKING:
     from meshrt.debug.broker.targets import MeshFacts
 
-__all__ = ["Activity", "Facts", "State", "state_of"]
+__all__ = ["Activity", "Facts", "Held", "State", "state_of"]
 
 
 #: Characters of a line that are told.
@@ -36,6 +37,24 @@ class Activity:
     state: str
     since: float
     place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A rank that an IDE has: since when it stands there (epoch seconds; 0: it runs), and where, by actor.
+
+    A thread of the user's own stands for the actor "".
+    """
+
+    ide: str = ""
+    since: float = 0.0
+    places: Mapping[str, Place] = field(default_factory=dict)
+    #: That IDE is gone.
+    lost: bool = False
+
+    def place_of(self, actor: str) -> Place | None:
+        """Return where an actor stands, or where another thread does if no actor does; None: the actor runs."""
+        return self.places.get(actor) or (None if any(self.places) else self.places.get("", Place()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +73,24 @@ class State:
         )
 
 
+_FREE = Held()
+
+
 def state_of(
-    mesh: MeshFacts, rank: int, session: Session | None, activity: Activity | None, left: float = 0.0
+    mesh: MeshFacts,
+    rank: int,
+    session: Session | None,
+    activity: Activity | None,
+    left: float = 0.0,
+    held: Held = _FREE,
+    actor: str = "",
 ) -> State:
     """Return the state of one rank of an actor.
 
     Args:
         left: When it was let go from its last session (epoch seconds), if that has ended.
+        held: What an IDE does with it.
+        actor: The actor's name, which tells where it stands there.
     """
     if rank in mesh.gone:
         how, when = mesh.gone[rank]
@@ -74,6 +104,9 @@ def state_of(
         word = "post-mortem" if session.reason == "post-mortem" else "stopped"
         note = "" if session.state == "stopped" else f"at work on {_short(session.line)!r}"
         return State(word, session.since, session.place, note)
+    stands = held.place_of(actor) if held.since else None
+    if stands is not None:
+        return State("stopped", held.since, stands, f"in {held.ide}")
     if activity is not None and activity.state == "blocked":
         return State("blocked", activity.since, activity.place)
     since = max(activity.since if activity else 0.0, session.resumed_at if session else 0.0, left, mesh.started)

@@ -1,7 +1,8 @@
 """Root side: which ranks a person means by an actor's name and a selection.
 
-Selections are evaluated by `meshrt.selection`, once for every view through which ranks of the actor were called:
-numbers are base ranks, dims are those of the view, and those of the whole mesh where the view does not have them.
+Selections are evaluated by `meshrt.selection`: numbers are base ranks, dims are those of the whole mesh, whatever has
+stopped. Dims that it does not have (``pp`` of a reshaped mesh) are those of the views through which the ranks that
+stand were called.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
 
 from meshrt.debug.broker.sessions import Session, SessionTable
-from meshrt.debug.broker.states import Activity, Facts, State, state_of
+from meshrt.debug.broker.states import Activity, Facts, Held, State, state_of
 from meshrt.debug.protocol import RUNNING, SessionKey, address
 from meshrt.errors import SelectionError, UsageError
 from meshrt.hooks import RootServices
-from meshrt.selection import Selection, Shape, names_dimensions, near_miss, parse, resolve
+from meshrt.selection import Shape, dimensions_of, near_miss, parse, resolve
 
 __all__ = ["Actor", "MeshFacts", "Selected", "Targets", "mesh_name"]
 
@@ -38,7 +41,7 @@ class MeshFacts:
     started: float = 0.0
     #: How and when (epoch seconds) ranks ended.
     gone: Mapping[int, tuple[str, float]] = field(default_factory=dict)
-    #: Ranks that live but do not answer: "stopped" or "busy".
+    #: Ranks that live but do not answer: "stopped" or "busy", or "host": the agent of theirs does not.
     silent: Mapping[int, str] = field(default_factory=dict)
     silent_since: Mapping[int, float] = field(default_factory=dict)
     stopping: bool = False
@@ -83,6 +86,7 @@ class Targets:
 
     Args:
         activity: What is known of an actor of a running rank, by (mesh id, base rank, actor).
+        silent_hosts: Hosts whose agent does not answer, and since when (epoch seconds).
     """
 
     def __init__(
@@ -90,10 +94,16 @@ class Targets:
         services: RootServices,
         table: SessionTable,
         activity: Callable[[str, int, str], Activity | None] = lambda mesh_id, rank, actor: None,
+        silent_hosts: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         self._services = services
         self._table = table
         self._activity = activity
+        self._silent_hosts = silent_hosts
+
+    def without(self, silent_hosts: Mapping[str, float]) -> Targets:
+        """Return the same, as it is while the agents of some hosts do not answer, since when (epoch seconds)."""
+        return Targets(self._services, self._table, self._activity, silent_hosts) if silent_hosts else self
 
     def meshes(self) -> list[MeshFacts]:
         """Return what runs."""
@@ -108,12 +118,17 @@ class Targets:
                 actors=tuple(str(actor["name"]) for actor in mesh["actors"]),
                 started=float(mesh["started"]),
                 gone={rank: (str(how), float(when)) for rank, (how, when) in mesh["gone"].items()},
-                silent={rank: state for rank, (state, _) in mesh["silent"].items()},
-                silent_since={rank: float(since) for rank, (_, since) in mesh["silent"].items()},
+                silent={rank: state for rank, (state, _) in silent.items()},
+                silent_since={rank: float(since) for rank, (_, since) in silent.items()},
                 stopping=bool(mesh["stopping"]),
             )
             for mesh in self._services.meshes()
+            for silent in [{**self._of_silent_hosts(mesh), **mesh["silent"]}]
         ]
+
+    def _of_silent_hosts(self, mesh: Mapping[str, Any]) -> dict[int, tuple[str, float]]:
+        hosts = self._silent_hosts
+        return {rank: ("host", hosts[mesh["host"][rank]]) for rank in mesh["alive"] if mesh["host"][rank] in hosts}
 
     def silent_for(self, mesh_id: str, rank: int) -> float:
         """Return for how many seconds a rank is known not to answer; 0: it is not known yet."""
@@ -156,6 +171,13 @@ class Targets:
                 return labels[0] if len(labels) == 1 else mesh.name or mesh_id
         return ""
 
+    def _only(self) -> Actor:
+        actors = [actor for actor in self.actors() if not actor.thread]
+        if len(actors) != 1:
+            labels = " or ".join(sorted(actor.label for actor in actors))
+            raise UsageError(f"which actor? say {labels}, in front of the ranks" if labels else "there is no actor yet")
+        return actors[0]
+
     def label(self, key: SessionKey, actors: Sequence[Actor]) -> str:
         """Return how the actor of a session is written."""
         for actor in actors:
@@ -164,12 +186,16 @@ class Targets:
         return address(key.actor, key.thread)
 
     def actor(self, text: str, *, any_thread: bool = False, words: Sequence[str] = ()) -> Actor:
-        """Return the actor that ``text`` names; UsageError with what there is instead.
+        """Return the actor that ``text`` names, or the only one of the mesh that it names; UsageError: what there is.
+
+        Without a name it is the only one that there is.
 
         Args:
             any_thread: The thread that it names need not have stopped: the ranks know which they have.
             words: What else may have been meant.
         """
+        if not text:
+            return self._only()
         match = _NAME.fullmatch(text)
         if match is None:
             raise UsageError(f"{text!r} is no name of an actor")
@@ -182,6 +208,8 @@ class Targets:
                 for actor in actors
                 if (actor.name, actor.thread) == (name, "")
             ]
+        if not found and not mesh and not thread:
+            found = _of_mesh(name, actors, self.meshes())
         if mesh:
             found = [actor for actor in found if mesh in (actor.mesh.mesh_id, actor.mesh.name)]
         if not found:
@@ -196,12 +224,9 @@ class Targets:
 
     def bare_name(self, text: str) -> str:
         """Return the name without its mesh in ``text``, of an actor that is there; UsageError otherwise."""
-        if "@" in text or "/" in text:
-            return self.actor(text).name
-        actors = self.actors()
-        if all(actor.name != text for actor in actors):
-            raise UsageError(_unknown(text, actors))
-        return text
+        if any(actor.name == text for actor in self.actors()):
+            return text
+        return self.actor(text).name
 
     def states(self, actor: Actor) -> dict[int, State]:
         """Return the state of every rank of an actor."""
@@ -215,9 +240,25 @@ class Targets:
                 sessions.get(rank),
                 self._activity(mesh.mesh_id, rank, actor.name),
                 self._table.left(actor.key(rank)),
+                self._held(mesh.mesh_id, rank),
+                actor.name,
             )
             for rank in ranks
         }
+
+    def _held(self, mesh_id: str, rank: int) -> Held:
+        """Return what an IDE does with a rank."""
+        held: Held = self._services.tables.get("dap.held", {}).get((mesh_id, rank), Held())
+        return held
+
+    def orphans(self, selected: Selected | None) -> dict[tuple[str, int], str]:
+        """Return what stands in an IDE that is gone: for mesh and rank the label of an actor there."""
+        found: dict[tuple[str, int], str] = {}
+        for actor in self.actors() if selected is None else [selected.actor]:
+            for rank in actor.mesh.shape.ranks() if selected is None else selected.ranks:
+                if self._held(actor.mesh.mesh_id, rank).lost:
+                    found.setdefault((actor.mesh.mesh_id, rank), actor.label)
+        return found
 
     def select(self, name: str, text: str, *, any_thread: bool = False) -> Selected:
         """Return the ranks of actor ``name`` that the selection ``text`` ("": all ranks) denotes."""
@@ -239,24 +280,25 @@ class Targets:
             return Selected(actor, tuple(sorted(members)), sessions)
         facts = Facts(self.states(actor))
         selection = parse(text)
-        views = list(dict.fromkeys(session.view or mesh.shape for session in sessions.values()))
+        if dimensions_of(selection) <= set(mesh.shape.labels):
+            ranks = resolve(selection, mesh.shape, facts=facts)
+            return Selected(actor, tuple(ranks), {rank: sessions[rank] for rank in ranks if rank in sessions})
+        views = list(dict.fromkeys(session.shape_in(mesh.shape) for session in sessions.values()))
         wanted: set[int] = set()
         reached: set[int] = set()
         problems: list[SelectionError] = []
         for view in views:
             try:
-                ranks = _ranks(selection, view, mesh.shape, facts)
+                ranks = resolve(selection, view, numbering=mesh.shape, facts=facts, allow_empty=True)
             except SelectionError as error:
                 problems.append(error)
                 continue
             reached.update(ranks)
-            wanted.update(rank for rank in ranks if rank in sessions and (sessions[rank].view or mesh.shape) == view)
-        if not reached or not names_dimensions(selection):
-            if len(problems) > 0 and len(problems) == len(views):
+            wanted.update(rank for rank in ranks if rank in sessions and sessions[rank].shape_in(mesh.shape) == view)
+        if not reached:
+            if problems and len(problems) == len(views):
                 raise problems[0]
-            # Ranks by number may lie outside every view that is stopped: they are named as not stopped. And where
-            # nothing was reached, this says why.
-            reached.update(resolve(selection, mesh.shape, facts=facts, allow_empty=bool(reached)))
+            resolve(selection, mesh.shape, facts=facts)  # says why there is none
         found = {rank: sessions[rank] for rank in sorted(wanted)}
         return Selected(actor, tuple(sorted(wanted | (reached - set(sessions)))), found)
 
@@ -304,6 +346,13 @@ class Targets:
             for session in self._table.of_rank(mesh.mesh_id, rank)
             if session.key.actor == selected.actor.name and session.key.thread and session.state != RUNNING
         ]
+        held = self._held(mesh.mesh_id, rank)
+        if held.lost:
+            raise UsageError(
+                f"{label} rank {rank} stands in {held.ide}; continue {label} ranks({rank}) lets it go on without one"
+            )
+        if held.ide:
+            raise UsageError(f"{label} rank {rank} is in {held.ide}: it is stopped, looked at and let go on there")
         other = f"; a thread of it is stopped: attach {threads[0]} {rank}" if threads else ""
         raise UsageError(
             f"{label} rank {rank} {'runs since it was resumed' if session is not None else 'is not stopped'}"
@@ -311,16 +360,22 @@ class Targets:
         )
 
 
-def _ranks(selection: Selection, view: Shape, whole: Shape, facts: Facts) -> Sequence[int]:
-    return resolve(selection, view, numbering=whole, facts=facts, allow_empty=True)
+def _of_mesh(name: str, actors: Sequence[Actor], meshes: Sequence[MeshFacts]) -> list[Actor]:
+    """Return the actor of the mesh that a person names; none if there is no such mesh. UsageError: it has several."""
+    named = [mesh.mesh_id for mesh in meshes if name in (mesh.mesh_id, mesh.name)]
+    found = [actor for actor in actors if actor.mesh.mesh_id in named and not actor.thread]
+    if named and len(found) != 1:
+        labels = " or ".join(sorted(actor.label for actor in found))
+        raise UsageError(f"mesh {name} has {len(found) or 'no'} actors" + (f"; say {labels}" if found else " yet"))
+    return found
 
 
 def _unknown(text: str, actors: Sequence[Actor], words: Sequence[str] = ()) -> str:
     labels = [actor.label for actor in actors]
     if not labels:
         return f"no actor {text!r}: nothing runs"
-    near = near_miss(text, [*labels, *words])
-    return f"no actor {text!r}{near or ';'} there are: {', '.join(sorted(labels))}"
+    near = near_miss(text, [*labels, *words]) or (f"; a rank is written ranks({text});" if text.isdigit() else ";")
+    return f"no actor {text!r}{near} there are: {', '.join(sorted(labels))}"
 
 
 def mesh_name(mesh: MeshFacts, meshes: Sequence[MeshFacts]) -> str:

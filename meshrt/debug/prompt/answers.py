@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from meshrt.debug.prompt.numbers import array_difference, dict_difference, number_in, summary
 from meshrt.debug.prompt.text import clean, without_addresses
 from meshrt.hooks import Body
+from meshrt.inspect.shortening import lines_of, shortened
 from meshrt.selection import fold_ranks, group_by_value, parse_folded
 
 __all__ = ["Answers"]
@@ -16,10 +17,16 @@ __all__ = ["Answers"]
 #: So many different numbers are not listed one by one, unless asked for.
 _MANY_NUMBERS = 16
 
+#: Lines of an answer that are shown at least, however many different ones there are.
+_LEAST_LINES = 10
+#: ... and up to which the one that others are compared with stands above what differs.
+_BRIEF_LINES = 3
+
 #: Kinds of ranks that did not get the request.
 _NOT_ASKED = ("held", "busy", "running", "missing", "standing")
 _OUTCOMES = {
     "resumed": "resumed",
+    "asked": "asked to go on",
     "ended": "went on to the end of the endpoint",
     "aborted": "aborted",
     "gone": "gone",
@@ -33,7 +40,7 @@ _OUTCOMES = {
     "running": "runs since it was resumed",
     "missing": "not stopped",
 }
-_WITH_REASON = ("gone", "silent", "refused", "blocked", "held", "busy", "running")
+_WITH_REASON = ("asked", "gone", "silent", "refused", "blocked", "held", "busy", "running")
 
 
 class _Answer(NamedTuple):
@@ -90,19 +97,23 @@ class Answers:
         )
         return f"{self.sent - self.unanswered}/{self.sent} answered, waiting for {ranks}"
 
-    def text(self, *, every: bool = False, against: int | None = None) -> str:
+    def text(self, *, every: bool = False, against: int | None = None, most: int | None = None) -> str:
         """Return everything that came in: answers grouped by equal text, then the ranks that have none, and why.
 
         Args:
             every: Show every answer, also where numbers are summed up.
             against: A rank: of the others, show what differs from its answer.
+            most: Lines that all answers together should take: long ones are cut, and say how much more there is.
         """
         several = len({label for label, _ in self._kinds}) > 1
         lines: list[str] = []
         for (label, kind), members in self._kinds.items():
             if kind == "answered":
                 prefix = f"{label} " if several else ""
-                lines += _diff(prefix, members, against) if against is not None else _shown(prefix, members, every)
+                if against is not None:
+                    lines += _diff(prefix, members, against, most)
+                else:
+                    lines += _shown(prefix, members, every, most)
         for (label, kind), members in self._kinds.items():
             if kind != "answered":
                 for ranks, text in _grouped(members):
@@ -142,39 +153,57 @@ def _alike(members: Iterable[_Answer]) -> list[tuple[tuple[int, ...], str]]:
     return groups
 
 
-def _shown(prefix: str, members: Sequence[_Answer], every: bool) -> list[str]:
+def _each(most: int | None, count: int) -> int | None:
+    """Return the lines that each of so many answers may take."""
+    return None if most is None else max(_LEAST_LINES, most // max(1, count))
+
+
+def _shown(prefix: str, members: Sequence[_Answer], every: bool, most: int | None) -> list[str]:
     groups = _alike(members)
     line = summary([(answer.rank, answer.text, answer.facts) for answer in members])
     numbers = all(number_in(answer.text, answer.facts) is not None for answer in members)
     if line and numbers and len(groups) > _MANY_NUMBERS and not every:
         return [f"[{prefix}{fold_ranks(a.rank for a in members)}] {len(groups)} values: {line}", "(-v shows every one)"]
-    lines = [_answer(prefix + fold_ranks(ranks), text) for ranks, text in groups]
+    each = _each(most, len(groups))
+    lines = [_answer(prefix + fold_ranks(ranks), shortened(text, each)) for ranks, text in groups]
     return [*lines, line] if line else lines
 
 
-def _diff(prefix: str, members: Sequence[_Answer], against: int) -> list[str]:
+def _diff(prefix: str, members: Sequence[_Answer], against: int, most: int | None) -> list[str]:
     reference = next((answer for answer in members if answer.rank == against), None)
     if reference is None:
-        return [f"rank {against} has not answered: nothing to compare with", *_shown(prefix, members, every=False)]
-    lines = [_answer(f"{prefix}{against}", reference.text)]
-    for ranks, text in _alike(members):
+        why = f"rank {against} has not answered: nothing to compare with"
+        return [why, *_shown(prefix, members, every=False, most=most)]
+    groups = _alike(members)
+    lines: list[str] = []
+    by_item = False
+    for ranks, text in groups:
         others = [rank for rank in ranks if rank != against]
-        who = prefix + fold_ranks(others)
+        if without_addresses(text) == without_addresses(reference.text):
+            lines += [f"[{prefix}{fold_ranks(others)}] the same"] if others else []
+            continue
         facts = next(answer.facts for answer in members if answer.rank == ranks[0])
         items = dict_difference(facts, reference.facts)
-        if without_addresses(text) == without_addresses(reference.text):
-            lines += [f"[{who}] the same"] if others else []
-        elif items:  # without any, they differ in their order, say
-            lines += [f"[{who}] {len(items)} of its items differ", *(f"  {item}" for item in items)]
-        elif "\n" in text or "\n" in reference.text:
-            changes = difflib.unified_diff(reference.text.splitlines(), text.splitlines(), n=1, lineterm="")
-            lines += [f"[{who}]", *(change for change in changes if not change.startswith(("---", "+++")))]
-        else:
-            number, other = number_in(text, facts), number_in(reference.text, reference.facts)
-            delta = f"{number - other:+.6g}" if number is not None and other is not None else ""
-            delta = delta or array_difference(facts, reference.facts)
-            lines.append(f"[{who}] {text}" + (f"  ({delta})" if delta else ""))
-    return lines
+        by_item = by_item or bool(items)
+        changes = _changes(prefix + fold_ranks(others), text, facts, reference, items)
+        lines += shortened("\n".join(changes), _each(most, len(groups) - 1)).split("\n")
+    brief = most is None or lines_of(reference.text) <= _BRIEF_LINES
+    shown = _answer(f"{prefix}{against}", shortened(reference.text, None if brief else _LEAST_LINES))
+    # What was asked for is what differs: a long text above it would push it off the screen.
+    return [*lines, shown] if by_item and not brief else [shown, *lines]
+
+
+def _changes(who: str, text: str, facts: Any, reference: _Answer, items: Sequence[str] | None) -> list[str]:
+    """Say what differs in ``text`` from an answer that it is compared with; ``items``: those of a dict."""
+    if items:  # without any, they differ in their order, say
+        return [f"[{who}] {len(items)} of its items differ", *(f"  {item}" for item in items)]
+    if "\n" in text or "\n" in reference.text:
+        changes = difflib.unified_diff(reference.text.splitlines(), text.splitlines(), n=1, lineterm="")
+        return [f"[{who}]", *(change for change in changes if not change.startswith(("---", "+++")))]
+    number, other = number_in(text, facts), number_in(reference.text, reference.facts)
+    delta = f"{number - other:+.6g}" if number is not None and other is not None else ""
+    delta = delta or array_difference(facts, reference.facts)
+    return [f"[{who}] {text}" + (f"  ({delta})" if delta else "")]
 
 
 def _answer(who: str, text: str) -> str:

@@ -11,6 +11,7 @@ from meshrt.debug.prompt.text import clean, prompt_of
 from meshrt.debug.protocol import BUSY, PDB_PROMPT, QUITS, RUNNING, STEPPING, STOPPED
 from meshrt.errors import MeshError
 from meshrt.hooks import Body
+from meshrt.inspect.shortening import LINES
 
 __all__ = ["Attached"]
 
@@ -26,10 +27,12 @@ class Attached:
 
     Args:
         snapshot: what the broker answered to attach.
+        most: Lines of a value that is printed; None: all.
     """
 
-    def __init__(self, client: Client, terminal: Terminal, snapshot: Body) -> None:
+    def __init__(self, client: Client, terminal: Terminal, snapshot: Body, *, most: int | None = LINES) -> None:
         self._client = client
+        self._most = most
         self._terminal = terminal
         self._actor = str(snapshot["actor"])
         self._rank = int(snapshot["rank"])
@@ -55,6 +58,8 @@ class Attached:
             if snapshot["headline"]:
                 self._say(clean(str(snapshot["headline"])) + "\n")
             self._say(clean(f"> {place}" + (f"\n-> {snapshot['code']}" if snapshot["code"] else "")) + "\n")
+        if str(snapshot["breakpoint_error"]) not in str(snapshot["text"]):  # it has written other things since
+            self._say(clean(str(snapshot["breakpoint_error"])) + "\n")
         if snapshot["session"] == BUSY:
             self._say(f"[{self.name} has not answered {snapshot['sent']!r} yet]\n")
             self._follow(COMMAND_SECONDS)
@@ -128,7 +133,7 @@ class Attached:
 
     def _send(self, line: str | None) -> bool:
         try:
-            self._seq = int(self._client.ask("debug.send", line=line)["seq"])
+            self._seq = int(self._client.ask("debug.send", line=line, lines=self._most)["seq"])
         except MeshError as error:
             self._say(clean(str(error)) + "\n")
             return False

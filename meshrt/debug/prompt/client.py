@@ -36,6 +36,7 @@ class Client:
         connect: makes the connection from (on_event, on_close).
         person: whether somebody reads the notices.
         listens: whether a program does.
+        goes: the number of the session of an IDE with which breakpoints go that are set here; 0: they stay.
     """
 
     def __init__(
@@ -44,14 +45,17 @@ class Client:
         *,
         person: bool,
         listens: bool = False,
+        goes: int = 0,
     ) -> None:
         #: Called on the reader thread when anything but a notice comes that concerns the prompt.
         self.on_change: Callable[[], None] = lambda: None
+        self.goes = goes
         self._closed = False
         #: The line that is being obeyed: other terminals are told.
         self.typed = ""
         self.standing = 0
         self.resumed = 0
+        self._counted = False
         #: What the attached session does; None when the program is gone.
         self.attached: queue.SimpleQueue[Body | None] = queue.SimpleQueue()
         self._jobs: dict[int, queue.SimpleQueue[Body | None]] = {}
@@ -63,6 +67,9 @@ class Client:
         self.pid = self._connection.pid
         greeting = self.ask("debug.hello", timeout=_GREETING_SECONDS, person=person, listens=listens)
         self.stops: list[str] = list(greeting["stops"])
+        with self._lock:
+            if not self._counted:
+                self._count(greeting)
 
     def closed(self) -> bool:
         """Whether the program is gone."""
@@ -125,8 +132,13 @@ class Client:
             if int(body["job"]) > self._forgotten:
                 self.reports(int(body["job"])).put(body)
         elif event == "debug.count":
-            self.standing, self.resumed = int(body["standing"]), int(body["resumed"])
+            with self._lock:
+                self._counted = True
+                self._count(body)
             self.on_change()
+
+    def _count(self, body: Body) -> None:
+        self.standing, self.resumed = int(body["standing"]), int(body["resumed"])
 
     def _close(self) -> None:
         self._closed = True

@@ -166,7 +166,7 @@ def _read(terminal: Terminal, prompt: DumpPrompt) -> Iterable[str]:
         except EOFError:
             return
         except KeyboardInterrupt:
-            continue
+            terminal.write("`q` (or Ctrl-D) leaves\n")
 
 
 def _obey(terminal: Terminal, prompt: DumpPrompt, line: str) -> bool:

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from meshrt.debug.prompt.client import Client
+from meshrt.debug.prompt.leftovers import left_behind
 from meshrt.debug.prompt.records import Recorder
-from meshrt.debug.prompt.repl import Repl
+from meshrt.debug.prompt.repl import LEAVING, Repl
 from meshrt.debug.prompt.terminal import LineTerminal, Terminal, make_terminal
 from meshrt.errors import UsageError
 from meshrt.hooks import Waited
@@ -20,11 +21,13 @@ from meshrt.inspect.programs import telling_slow
 from meshrt.transport import tools
 from meshrt.transport.process import has_runtime
 
-__all__ = ["DebugClient", "debug_client", "enter_here", "run_lines", "run_prompt"]
+__all__ = ["enter", "enter_here", "run_lines", "run_prompt"]
 
 BANNER = "meshrt debugger; `help` shows the commands, `list` the stopped ranks, `quit` leaves them stopped"
 #: Seconds for which ranks must be on their way before the prompt believes that they will not stop again.
 SETTLE_SECONDS = 1.0
+#: What Ctrl-C says on the program's own terminal, where it would end the program.
+_LEAVING_HERE = "`quit` (or Ctrl-D) leaves the debugger, and the program goes on: Ctrl-C ends it then"
 #: Seconds until a program that has begun to make its first mesh can be connected to, at the latest.
 START_SECONDS = 30.0
 
@@ -36,17 +39,17 @@ def _connect(program: tools.Program, *, person: bool, listens: bool = False) -> 
         )
 
 
-def _prompt(client: Client, may_leave: Callable[[], bool]) -> tuple[Repl, Terminal]:
+def _prompt(client: Client, may_leave: Callable[[], bool], leaving: str = _LEAVING_HERE) -> tuple[Repl, Terminal]:
     repls: list[Repl] = []
     terminal = make_terminal(lambda text: repls[0].complete(text) if repls else [])
-    repls.append(Repl(client, terminal, may_leave=may_leave))
+    repls.append(Repl(client, terminal, may_leave=may_leave, leaving=leaving))
     return repls[0], terminal
 
 
 def _greet(terminal: Terminal, client: Client, *, empty: str = "") -> None:
     if terminal.interactive:
         terminal.write(BANNER + "\n")
-        for line in client.stops or ([empty] if empty else []):
+        for line in client.stops or ([empty] if empty and not client.standing else []):
             terminal.notice(line)
 
 
@@ -62,17 +65,29 @@ def _farewell(terminal: Terminal, client: Client, *, over: bool = False) -> None
 def run_prompt(program: tools.Program) -> int:
     """Open the prompt on ``program`` at this process's standard streams; returns an exit code."""
     client = _connect(program, person=True)
-    repl, terminal = _prompt(client, lambda: False)
+    repl, terminal = _prompt(client, lambda: False, LEAVING)
     try:
         _greet(terminal, client, empty="nothing is stopped yet; stops are announced here")
-        return repl.run()
+        code = repl.run()
+        if not terminal.interactive:
+            _tell_left(client, repl, code)
+        return code
     finally:
         client.close()
         terminal.close()
 
 
+def _tell_left(client: Client, repl: Repl, code: int) -> None:
+    """Say what a script leaves behind that has ended with ``code``, before its end if that is not 0."""
+    left = left_behind(client, repl.breaks) if code and not client.closed() else ""
+    if left:
+        print(left, file=sys.stderr)
+
+
 def run_lines(program: tools.Program, lines: Sequence[str] | None, *, json: bool = False) -> int:
     """Obey ``lines`` (None: those of standard input) and leave; returns an exit code.
+
+    If one of them cannot be obeyed, what those before it have left in the program is said on standard error.
 
     Args:
         json: Write one object for each line instead of text.
@@ -89,7 +104,10 @@ def run_lines(program: tools.Program, lines: Sequence[str] | None, *, json: bool
             for text in client.stops:
                 recorder.notice(text)
             client.read_notices(recorder.notice)
-        return repl.run() if lines is None else repl.run_lines(lines)
+        code = repl.run() if lines is None else repl.run_lines(lines)
+        if not json:
+            _tell_left(client, repl, code)
+        return code
     finally:
         client.mute()
         client.close()
@@ -165,30 +183,20 @@ def _own_program() -> tools.Program | None:
     return program
 
 
-class _Entered:
-    """What ``enter.call_one()`` returns: ``get()`` opens the prompt."""
-
-    def get(self, timeout: float | None = None) -> None:
-        """Open the prompt in the calling thread, and return when nothing is stopped any more, or the person leaves.
-
-        Waits for the first stop. Without a terminal no prompt is opened: it returns when ranks have stopped and all of
-        them were resumed from elsewhere.
-
-        Args:
-            timeout: seconds to wait for the first stop; None waits for ever.
-        """
-        program = _own_program()
-        if program is None:
-            raise UsageError("there is no mesh in this program yet: make one before the debugger is entered")
-        interactive = _has_terminal()
-        client = _connect(program, person=interactive)
-        try:
-            _wait_and_run(client, interactive, timeout)
-        except KeyboardInterrupt:
-            sys.stdout.write("\nleft the debugger; ranks that are stopped stay stopped\n")
-        finally:
-            client.mute()
-            client.close()
+def enter(timeout: float | None) -> None:
+    """Open the prompt in the calling thread, as `meshrt.debug.prompt.scripted` says."""
+    program = _own_program()
+    if program is None:
+        raise UsageError("there is no mesh in this program yet: make one before the debugger is entered")
+    interactive = _has_terminal()
+    client = _connect(program, person=interactive)
+    try:
+        _wait_and_run(client, interactive, timeout)
+    except KeyboardInterrupt:
+        sys.stdout.write("\nleft the debugger; ranks that are stopped stay stopped\n")
+    finally:
+        client.mute()
+        client.close()
 
 
 def _wait_and_run(client: Client, interactive: bool, timeout: float | None) -> None:
@@ -235,25 +243,3 @@ def _has_terminal() -> bool:
         return bool(sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty())
     except ValueError:  # closed
         return False
-
-
-class _Enter:
-    """The callable part of `DebugClient.enter`."""
-
-    def call_one(self) -> _Entered:
-        """Return what opens the prompt."""
-        return _Entered()
-
-    call = call_one
-
-
-class DebugClient:
-    """The debugger, as a script enters it: ``debug_client().enter.call_one().get()``."""
-
-    def __init__(self) -> None:
-        self.enter = _Enter()
-
-
-def debug_client() -> DebugClient:
-    """Return the debugger of this program. It is not needed at a terminal: there the prompt opens by itself."""
-    return DebugClient()

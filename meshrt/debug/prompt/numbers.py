@@ -88,7 +88,8 @@ def dict_difference(facts: Any, other: Any) -> list[str] | None:
         return None
     lines = [f"{key}: {text}  (not there)" for key, text in items.items() if key not in before]
     lines += [f"{key}: {items[key]}  ({text})" for key, text in before.items() if items.get(key, text) != text]
-    return lines + [f"{key}: not there  ({text})" for key, text in before.items() if key not in items]
+    lines += [f"{key}: not there  ({text})" for key, text in before.items() if key not in items]
+    return [" ".join(line.split()) if "\n" in line else line for line in lines]  # of an array, say
 
 
 def _short(value: Any) -> str:

@@ -7,7 +7,6 @@ import queue
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from meshrt.debug.prompt.answers import Answers
@@ -20,10 +19,14 @@ from meshrt.debug.prompt.terminal import Terminal, Woken
 from meshrt.debug.prompt.text import clean
 from meshrt.errors import MeshError
 from meshrt.hooks import Body
+from meshrt.inspect.shortening import LINES
+from meshrt.transport.kernel import kernel_state
 
-__all__ = ["PROMPT", "Repl"]
+__all__ = ["LEAVING", "PROMPT", "Repl"]
 
 PROMPT = "meshrt_dbg> "
+#: What Ctrl-C says at the mesh's prompt.
+LEAVING = "`quit` (or Ctrl-D) leaves the debugger; ranks that are stopped stay stopped"
 #: Seconds after which ranks that have not answered are named, and left to themselves.
 HINT_SECONDS = 1.0
 ANSWER_SECONDS = 10.0
@@ -41,6 +44,7 @@ class Repl:
 
     Args:
         may_leave: asked whenever something changed, on any thread: True ends the prompt by itself.
+        leaving: what somebody is told who tries to leave with Ctrl-C.
         record: takes what each line came to as plain data, for a program that reads it, instead of showing text.
     """
 
@@ -50,12 +54,14 @@ class Repl:
         terminal: Terminal,
         *,
         may_leave: Callable[[], bool] = lambda: False,
+        leaving: str = LEAVING,
         notices: bool = True,
         record: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
         self.client = client
         self.terminal = terminal
         self._may_leave = may_leave
+        self._leaving_hint = leaving
         self._record = record
         self._attached: Attached | None = None
         self._names: list[str] = []
@@ -63,6 +69,8 @@ class Repl:
         self._stopped: dict[str, list[str]] = {}
         self._leaving = False
         self._reading = False
+        #: Ids of the breakpoints that were set here; some may be gone.
+        self.breaks: set[int] = set()
         if notices:
             client.read_notices(terminal.notice)
         client.on_change = self.look_up
@@ -92,6 +100,7 @@ class Repl:
             except Woken:
                 continue
             except KeyboardInterrupt:
+                self._say(self._how_to_leave())
                 continue
             except EOFError:
                 if self._attached is None or not self.terminal.interactive:
@@ -129,6 +138,13 @@ class Repl:
                 return 1
         return 0
 
+    def _how_to_leave(self) -> str:
+        if self._attached is None:
+            return self._leaving_hint
+        if self._attached.at_pdb:
+            return "`detach` (or Ctrl-D) leaves this rank where it stands, `c` resumes it"
+        return "Ctrl-D ends what reads here"
+
     def _closed(self) -> int:
         pid = self.client.pid
         if _gone(pid):
@@ -136,6 +152,11 @@ class Repl:
             return 0
         self._say(f"the program (pid {pid}) has closed the connection; python -m meshrt.debug opens it again")
         return 1
+
+    @property
+    def at_rank(self) -> bool:
+        """Whether lines are for pdb of a rank. Any thread."""
+        return self._attached is not None
 
     def look_up(self) -> None:
         """Something changed: end the reading of a line if that concerns it. Any thread."""
@@ -195,6 +216,8 @@ class Repl:
             return True
         invocation = parse_line(line)
         outcome = invocation.run(self)
+        if invocation.command.name in ("break", "tbreak"):
+            self.breaks.add(int(outcome.data["id"]))
         if self._record is not None:
             self._record({"command": invocation.command.name, "line": line, "ok": outcome.ok, **outcome.data})
         else:
@@ -219,7 +242,9 @@ class Repl:
 
     def attach(self, snapshot: Body) -> None:
         """Give the prompt to a rank."""
-        self._attached = Attached(self.client, self.terminal, snapshot)
+        # A program takes whole values.
+        most = LINES if self._record is None else None
+        self._attached = Attached(self.client, self.terminal, snapshot, most=most)
 
     def leave(self) -> None:
         """End the prompt."""
@@ -286,11 +311,7 @@ def _gone(pid: int) -> bool:
     """Whether a process has ended, or does so in the next moment: a program closes its connections a little earlier."""
     deadline = time.monotonic() + ENDING_SECONDS
     while pid != os.getpid():
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
-        except OSError:
-            return True
-        if stat.rpartition(")")[2].split()[0] in "ZX":
+        if kernel_state(pid) in ("", "Z", "X"):
             return True
         if time.monotonic() > deadline:
             break

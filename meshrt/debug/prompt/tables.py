@@ -9,21 +9,36 @@ from typing import Any
 
 from meshrt.debug.prompt.text import clean
 from meshrt.hooks import Body
+from meshrt.inspect.fitting import Room, fitted
+from meshrt.inspect.states import WORST_FIRST
 from meshrt.inspect.times import since
+from meshrt.inspect.waittext import wait_lines
 from meshrt.selection import Shape, fold_coordinates, fold_ranks
 
-__all__ = ["breakpoints", "listing", "status"]
+__all__ = ["breakpoints", "by_actor", "listing", "status"]
 
 #: A listing with more rows than this shows equal stops as one row.
 FOLD_ABOVE = 32
 #: Places of one actor in one state, and ways of ending, that `status` tells: it is one screen.
 _MOST_GROUPS = 6
+#: Durations of which the shorter one is more than this part of the longer one are told as one.
+_ALIKE = 0.8
 _HEADERS = ("Actor Name", "Rank", "Coords", "Hostname", "Function", "Line No.")
+_NUMBERS = ("Rank", "Line No.", "PID")
+#: What is left out on a narrow terminal, that which tells least first; and what is cut before, to so many characters.
+_DROPS = ("Hostname", "Coords", "PID", "RSS", "Since")
+_CUTS = {"Function": 20, "Place": 20, "State": 14, "Actor Name": 12}
 _STATE_HEADERS = ("Actor Name", "Rank", "Coords", "Hostname", "State", "Since", "Place")
 
 
-def listing(rows: Sequence[Body], *, state: str = "stopped", fold: bool = True, left_out: int = 0) -> str:
-    """Return the table of ranks; above `FOLD_ABOVE` rows, equal ones become one row."""
+def listing(
+    rows: Sequence[Body], *, state: str = "stopped", fold: bool = True, left_out: int = 0, width: int | None = None
+) -> str:
+    """Return the table of ranks; above `FOLD_ABOVE` rows, equal ones become one row.
+
+    Args:
+        width: Characters of a line; None: as many as it takes.
+    """
     from tabulate import tabulate  # start-up: only where a table is shown
 
     if not rows:
@@ -33,12 +48,14 @@ def listing(rows: Sequence[Body], *, state: str = "stopped", fold: bool = True, 
     groups = _groups(rows, stops) if fold else [[row] for row in rows]
     headers = (*(_HEADERS if stops else _STATE_HEADERS), *(("PID", "RSS") if "rss" in rows[0] else ()))
     cells = [_cells(members, fold, stops) for members in groups]
-    texts = [2, 3, 4] if stops else [2, 3, 4, 5, 6]
-    lines = [clean(tabulate(cells, headers=headers, tablefmt="grid", disable_numparse=texts))]
+    heads, fitting, narrow = fitted(headers, cells, Room(width, _DROPS, _CUTS, gap=3, frame=4))
+    texts = [index for index, head in enumerate(heads) if head not in _NUMBERS]
+    lines = [clean(tabulate(fitting, headers=heads, tablefmt="grid", disable_numparse=texts))]
+    lines += [narrow] if narrow else []
     if left_out:
         lines.append(f"... and {left_out} more")
     for word, members in _remarks(rows) if stops else ():
-        lines.append(clean(f"{word}: {_by_actor(members)}"))
+        lines.append(clean(f"{word}: {by_actor(members)}"))
     return "\n".join(lines)
 
 
@@ -62,9 +79,10 @@ def _cells(members: Sequence[Body], folded: bool, stops: bool) -> tuple[Any, ...
         return (*head, _function(first), first["line"])
     note = f" ({first['note']})" if first["note"] else ""
     place = f"{first['file'].rpartition('/')[2]}:{first['line']} ({first['function']})" if first["line"] else ""
-    began = min(row["since"] for row in members)
+    began = [row["since"] for row in members]
+    lasts = _lasting(min(began), max(began), time.time_ns() / 1e9) if min(began) else ""
     process = _process(members) if "rss" in first else ()
-    return (*head, first["state"] + note, since(began) if began else "", place, *process)
+    return (*head, first["state"] + note, lasts, place, *process)
 
 
 def _process(members: Sequence[Body]) -> tuple[str, str]:
@@ -81,7 +99,7 @@ def _function(row: Body) -> str:
 
 
 def _remarks(rows: Iterable[Body]) -> Iterable[tuple[str, list[Body]]]:
-    """What the columns do not say: stops after an exception, and ranks that are at work on a command."""
+    """What the columns do not say: stops after an exception, ranks at work on a command, conditions that raise."""
     remarks: dict[str, list[Body]] = {}
     for row in rows:
         if row["state"] == "post-mortem":
@@ -90,10 +108,12 @@ def _remarks(rows: Iterable[Body]) -> Iterable[tuple[str, list[Body]]]:
             remarks.setdefault(f"held by the terminal of process {row['holder']}", []).append(row)
         if row["note"]:
             remarks.setdefault(row["note"], []).append(row)
+        if row["breakpoint_error"]:
+            remarks.setdefault(row["breakpoint_error"], []).append(row)
     return remarks.items()
 
 
-def _by_actor(rows: Iterable[Body]) -> str:
+def by_actor(rows: Iterable[Body]) -> str:
     ranks: dict[str, list[int]] = {}
     for row in rows:
         ranks.setdefault(row["actor"], []).append(row["rank"])
@@ -113,15 +133,14 @@ def status(body: Body) -> str:
         lines += [f"  gone: {ranks} ({how})" for how, ranks in ends[:_MOST_GROUPS]]
         if len(ends) > _MOST_GROUPS:
             lines.append(f"  and in {len(ends) - _MOST_GROUPS} more ways; `list dead` shows every one")
-    order = ("not-answering", "post-mortem", "stopped", "blocked", "running")
     groups = [group for group in body["groups"] if group["state"] != "dead"]
-    groups.sort(key=lambda group: (group["actor"], order.index(group["state"]), -group["count"]))
+    groups.sort(key=lambda group: (group["actor"], WORST_FIRST.index(group["state"]), -group["count"]))
     for (actor, state), members in groupby(groups, key=lambda group: (group["actor"], group["state"])):
         shown = list(members)
         for group in shown[:_MOST_GROUPS]:
             place = f" at {group['place']}" if group["place"] else ""
             note = f" ({group['note']})" if group["note"] else ""
-            began = f" for {since(group['since'], now)}" if group["since"] else ""
+            began = f" for {_lasting(group['since'], group['latest'], now)}" if group["since"] else ""
             lines.append(f"{actor} {group['ranks']}: {state}{place}{began}{note}")
         rest = shown[_MOST_GROUPS:]
         if rest:
@@ -133,10 +152,21 @@ def status(body: Body) -> str:
         lines.append("nothing runs")
     elif not any(group["state"] in ("stopped", "post-mortem") for group in groups):
         lines.append("nothing is stopped")
+    lines += wait_lines(body)
     if len(body["terminals"]) > 1:
         named = [f"{pid} (this one)" if pid == body["own"] else str(pid) for pid in body["terminals"]]
         lines.append(f"terminals: processes {', '.join(named)}")
     return clean("\n".join(lines))
+
+
+def _lasting(first: float, last: float, now: float) -> str:
+    """Return for how long ranks have been in a state that the first and the last of them came to at these times.
+
+    That is ``"2 min"``, or ``"11 s to 2 min"`` where that tells more.
+    """
+    longest, shortest = since(first, now), since(last, now)
+    alike = longest == shortest or now - last > _ALIKE * (now - first)
+    return longest if alike else f"{shortest} to {longest}"
 
 
 def breakpoints(rows: Sequence[Body]) -> str:
@@ -147,7 +177,21 @@ def breakpoints(rows: Sequence[Body]) -> str:
     for row in rows:
         condition = f", {row['condition']}" if row["condition"] else ""
         once = " once" if row["once"] else ""
+        goes = f" until the IDE of process {row['goes_with']} leaves" if row["goes_with"] else ""
+        goes += f", which has left [{row['left']}]" if row.get("left") else ""
         hits = "; ".join(f"[{ranks}] {count} times" for count, ranks in row.get("hits", {}).items())
         hit = f": hit {hits}" if hits else ""
-        lines.append(f"{row['id']}  {row['place']}{condition} on {row['ranks']}{once}{hit}")
+        lines.append(f"{row['id']}  {row['place']}{_moved(row)}{condition} on {row['ranks']}{once}{goes}{hit}")
+        lines += [f"   [{ranks}] {text}" for text, ranks in row.get("problems", {}).items()]
     return clean("\n".join(lines))
+
+
+def _moved(row: Body) -> str:
+    """Say at which other line a breakpoint was set."""
+    lines = row.get("lines", {})
+    if not lines:
+        return ""
+    places = (
+        f"line {next(iter(lines))}" if len(lines) == 1 else ", ".join(f"line {line} on {lines[line]}" for line in lines)
+    )
+    return f" (no code at that line: it is set at {places})"

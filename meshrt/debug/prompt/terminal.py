@@ -37,7 +37,7 @@ class Terminal(Protocol):
     interactive: bool
 
     def read(self, prompt: str) -> str:
-        """Return a line without its end. Raises EOFError, KeyboardInterrupt, Woken."""
+        """Return a line without its end. Raises EOFError, KeyboardInterrupt, Woken (Ctrl-C has dropped a text)."""
         ...
 
     def write(self, text: str) -> None:
@@ -197,6 +197,10 @@ class PromptTerminal:
         try:
             with patch_stdout(raw=True), self._notices.reading(print):
                 return str(self._session.prompt(prompt, pre_run=self._began))
+        except KeyboardInterrupt:
+            if self._session.default_buffer.text:
+                raise Woken from None  # as in a shell: what was typed is dropped, and nothing else
+            raise
         finally:
             with self._lock:
                 self._active = None

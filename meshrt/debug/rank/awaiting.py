@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 from collections.abc import Coroutine
 from types import CodeType
 from typing import Any
 
 from meshrt.debug.rank.console import Console
+from meshrt.debug.rank.suspended import never_broken
 
 __all__ = ["compiled", "run"]
 
@@ -39,8 +41,8 @@ def run(coroutine: Coroutine[Any, Any, Any], console: Console) -> Any:
     import asyncio  # start-up: who awaits needs it, a breakpoint does not
 
     outer = asyncio._get_running_loop()
-    asyncio._set_running_loop(None)
-    loop = asyncio.new_event_loop()
+    hooks = sys.get_asyncgen_hooks()
+    loop = _begin()
     try:
         task = loop.create_task(coroutine)
         console.cancel = lambda: _cancel(loop, task)
@@ -58,7 +60,28 @@ def run(coroutine: Coroutine[Any, Any, Any], console: Console) -> Any:
             raise RuntimeError(_ELSEWHERE) from error
         raise
     finally:
+        _end(loop, outer, hooks)
+
+
+@never_broken
+def _begin() -> Any:
+    import asyncio  # start-up: as above
+
+    loop = asyncio.new_event_loop()
+    asyncio._set_running_loop(None)
+    return loop
+
+
+@never_broken
+def _end(loop: Any, outer: Any, hooks: Any) -> None:
+    """Close ``loop``, and have what ran on this thread before run there again, wherever it has been broken."""
+    import asyncio  # start-up: as above
+
+    asyncio._set_running_loop(None)
+    sys.set_asyncgen_hooks(*hooks)
+    try:
         loop.close()
+    finally:
         asyncio._set_running_loop(outer)
 
 

@@ -16,7 +16,7 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
 
@@ -25,11 +25,15 @@ from meshrt.debug.protocol import names_file
 from meshrt.debug.rank.codelines import NoCodeError, Target, body_of, find, is_module
 from meshrt.debug.rank.loaded import loaded_code
 from meshrt.debug.stepping import is_hidden_code
+from meshrt.files import RUNTIME_FILES, is_library_file
 from meshrt.hooks import ActorState, Body
+from meshrt.inspect.values import class_name, safe_text
 
 __all__ = ["BreakTable", "Hit", "MeshBreaks"]
 
 _NOWHERE: Mapping[int, list[Any]] = {}
+#: Characters of what a condition has raised that are told.
+_WORDS_MAX = 200
 
 
 class Hit(NamedTuple):
@@ -73,6 +77,10 @@ class _Breakpoint:
         self.actor = str(spec.get("actor") or "")
         self.condition = str(spec.get("condition") or "").strip()
         self.once = bool(spec.get("once"))
+        #: The session of an IDE that it goes with; "": none.
+        self.goes = str(spec.get("goes") or "")
+        #: That IDE has had this rank, and has left it.
+        self.left = False
         self.hits = 0
         self.done = False
         #: Whoever set it was told what is wrong with it.
@@ -80,6 +88,8 @@ class _Breakpoint:
         #: By file name; None: there is no such line in it. Never changed, only replaced: other threads go through it.
         self.targets: dict[str, Target | None] = {}
         self.problem = ""
+        #: What its condition has raised last.
+        self.raised = ""
         self.code: CodeType | None = None
         if self.condition:
             try:
@@ -99,7 +109,7 @@ class _Breakpoint:
     @property
     def wanted(self) -> bool:
         """Whether it can still stop something."""
-        return not (self.done or self.refused)
+        return not (self.done or self.refused or self.left)
 
     def judge(self) -> None:
         """See whether there is any hope for it, after everything that is loaded was looked at."""
@@ -130,6 +140,10 @@ class _Breakpoint:
             self.problem = f"endpoint {self.endpoint!r} of {cls.__name__} is no Python function"
 
 
+def _is_runtime(file: str) -> bool:
+    return file.startswith(RUNTIME_FILES)
+
+
 class _Version:
     """The rows as they were set together, and what was found out about them: a late finding stays with its rows."""
 
@@ -152,6 +166,7 @@ class BreakTable:
         self.files: Mapping[str, bool] = self._now.files
         #: Whether there is something to look for.
         self.active = False
+        self._resting = False
 
     @property
     def version(self) -> object:
@@ -162,6 +177,11 @@ class BreakTable:
     def hits(self) -> dict[int, int]:
         """How often each breakpoint has stopped something."""
         return {row.id: row.hits for row in self._now.rows.values()}
+
+    @property
+    def left(self) -> list[int]:
+        """Those that stop nothing here, as the IDE that they go with has left this rank."""
+        return [row.id for row in self._now.rows.values() if row.left]
 
     def replace(self, specs: Iterable[Body], actors: Sequence[ActorState]) -> dict[int, str]:
         """Take a new table; rows that were there keep their hits. Returns by id "bound", "pending" or what is wrong."""
@@ -177,15 +197,34 @@ class BreakTable:
             for row in rows.values():
                 before = self._now.rows.get(row.id)
                 if before is not None and before.spec == row.spec:
-                    row.hits, row.done = before.hits, row.done or before.done
+                    row.hits, row.done, row.left = before.hits, row.done or before.done, before.left
+                    row.raised = before.raised
             self._change(rows)
         return {row.id: row.state for row in rows.values()}
 
     def _change(self, rows: Mapping[int, _Breakpoint]) -> None:
         # In this order: who sees the new version sees what belongs to it.
-        self.active = any(row.wanted for row in rows.values())
+        self.active = self._is_active(rows)
         self._now = _Version(rows)
         self.files = self._now.files
+
+    def _is_active(self, rows: Mapping[int, _Breakpoint]) -> bool:
+        return not self._resting and any(row.wanted for row in rows.values())
+
+    def rest(self, resting: bool, sessions: Collection[str]) -> None:
+        """Look for nothing until this is called again: somebody else has the threads of this process.
+
+        What goes with an IDE stops nothing that this IDE has left, however late it is taken away.
+
+        Args:
+            sessions: Of IDEs, which have this rank from now on, or have left it.
+        """
+        with self._lock:
+            self._resting = resting
+            for row in self._now.rows.values():
+                if row.goes and row.goes in sessions:
+                    row.left = not resting
+            self._change(self._now.rows)
 
     def clear_in_child(self) -> None:
         """Forget everything in a forked child, where the lock may be held by a thread that is not there."""
@@ -201,12 +240,23 @@ class BreakTable:
                 moved[row.id] = min(found)
         return moved
 
+    def problems(self) -> dict[int, str]:
+        """Return what is wrong with breakpoints that were set: no such line in what came later, a condition raises."""
+        found = {}
+        for row in self._now.rows.values():
+            if row.raised:
+                found[row.id] = f"the condition raised {row.raised}"
+            elif row.problem and not any(row.targets.values()):
+                found[row.id] = row.problem
+        return found
+
     def near(self) -> dict[int, str]:
-        """Return the loaded file whose name is like that of a breakpoint for which no file is loaded."""
+        """Return the user's file whose name is like that of a breakpoint for which no file is loaded."""
         pending = [row for row in self._now.rows.values() if row.file and row.state == "pending"]
         if not pending:
             return {}
-        names = {os.path.basename(getattr(module, "__file__", None) or "") for module in list(sys.modules.values())}
+        files = {getattr(module, "__file__", None) or "" for module in list(sys.modules.values())}
+        names = {os.path.basename(file) for file in files if not (is_library_file(file) or _is_runtime(file))}
         found = {row.id: difflib.get_close_matches(os.path.basename(row.file), names, n=1) for row in pending}
         return {number: close[0] for number, close in found.items() if close}
 
@@ -239,6 +289,8 @@ class BreakTable:
     def lines_in(self, code: CodeType) -> Mapping[int, list[Any]]:
         """Return the lines of ``code`` that have breakpoints. Fast when there are none in its file."""
         now = self._now
+        if self._resting:
+            return _NOWHERE
         filename = code.co_filename
         here = now.files.get(filename)
         if here is None:
@@ -285,7 +337,7 @@ class BreakTable:
         """
         hit = None
         for row in self.lines_in(frame.f_code).get(frame.f_lineno, ()):
-            if row.done or (row.actor and row.actor != actor()):
+            if row.done or row.left or (row.actor and row.actor != actor()):
                 continue
             error = ""
             if row.code is not None:
@@ -293,13 +345,15 @@ class BreakTable:
                     if not eval(row.code, frame.f_globals, frame.f_locals):
                         continue
                 except BaseException as problem:  # whatever the expression does must not change the program
-                    error = f"condition {row.condition!r} of breakpoint {row.id}: {type(problem).__name__}: {problem}"
+                    said = safe_text(problem, str).partition("\n")[0][:_WORDS_MAX]
+                    row.raised = f"{class_name(problem)}: {said}"
+                    error = f"condition {row.condition!r} of breakpoint {row.id} raised {row.raised}"
             with self._lock:
                 now = self._now.rows.get(row.id)
-                if now is None or now.spec != row.spec or now.done:
+                if now is None or now.spec != row.spec or now.done or now.left:
                     continue  # taken away meanwhile, or hit by another thread
                 now.hits += 1
                 now.done = now.once
-                self.active = any(other.wanted for other in self._now.rows.values())
+                self.active = self._is_active(self._now.rows)
             hit = hit or Hit(row.id, error)
         return hit

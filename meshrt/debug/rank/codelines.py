@@ -53,7 +53,9 @@ def body_of(code: CodeType) -> list[int]:
 
 
 def find(roots: Iterable[CodeType], line: int, *, ran: bool) -> Target:
-    """Return where code of one file is stopped at for ``line``: there, or on the next line that has code.
+    """Return where code of one file is stopped at for ``line``: there, or on the next line of its function with code.
+
+    Nothing is set beyond the end of that function: what is next there runs at other times, or never again.
 
     Args:
         roots: The code of the module, or of all its functions that are known.
@@ -90,7 +92,24 @@ def find(roots: Iterable[CodeType], line: int, *, ran: bool) -> Target:
         last = max((*lines, *over), default=0)
         raise NoCodeError(f"there is no code at line {line} or after it; the last line with code is {last}")
     code = lines[following]
+    before = max((number for number in lines if number < line), default=0)
+    if is_module(code):
+        same = (not before or is_module(lines[before])) and following not in {start for start, _ in headers}
+    else:
+        same = code.co_firstlineno <= line
+    if not same:
+        raise NoCodeError(_between(line, (before, lines.get(before)), (following, code)))
     return Target(following, code.co_firstlineno, code.co_qualname)
+
+
+def _between(line: int, above: tuple[int, CodeType | None], below: tuple[int, CodeType]) -> str:
+    """Say what a line without code lies between: the lines with code around it, and whose they are."""
+    last, before = above
+    following, after = below
+    ends = f"{before.co_qualname} ends at line {last}, " if before is not None and not is_module(before) else ""
+    begins = "code goes on" if is_module(after) else f"{after.co_qualname} begins"
+    start = following if is_module(after) else after.co_firstlineno
+    return f"line {line} has no code and is in no function: {ends}{begins} at line {start}"
 
 
 def _headers(module: CodeType) -> list[tuple[int, CodeType]]:

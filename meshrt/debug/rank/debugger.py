@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Collection
 from threading import get_ident
 from types import FrameType
 from typing import Any
@@ -19,6 +20,7 @@ from meshrt.debug import protocol
 from meshrt.debug.rank.breakpoints import BreakTable, Hit
 from meshrt.debug.rank.completion import complete
 from meshrt.debug.rank.evaluate import Evaluator, limit_of, namespace_of
+from meshrt.debug.rank.handover import Handover
 from meshrt.debug.rank.held import variables_of
 from meshrt.debug.rank.interrupts import Interrupts
 from meshrt.debug.rank.monitoring import Monitor
@@ -32,7 +34,7 @@ from meshrt.debug.stepping import caller_frame
 from meshrt.errors import MeshError
 from meshrt.hooks import Body, EndpointCall, RankServices, hooks
 
-__all__ = ["RankDebugger", "load"]
+__all__ = ["RankDebugger", "debugger_of", "load"]
 
 _PRICE = (
     "Python 3.11 traces every call while breakpoints are set: calls cost 5 to 10 times as much, loops twice; what runs "
@@ -63,6 +65,8 @@ class RankDebugger:
         self._interrupts = Interrupts(services, self, self._tracer, self._monitor)
         self._post_mortem = PostMortem(services, self._sources)
         self._evaluator = Evaluator(services, self._sources, self._quiet)
+        #: Who has the threads of this rank.
+        self.handover = Handover(self._sessions, self._rest)
 
     # -- on the thread that runs user code -----------------------------------------------------------------------------
 
@@ -71,8 +75,10 @@ class RankDebugger:
         frame = caller_frame(sys._getframe(1))
         if frame is None or os.environ.get("PYTHONBREAKPOINT") == "0" or get_ident() in self._quiet:
             return
-        with headroom:
+        with headroom, self.handover.entering():
             try:
+                if self.handover.breakpoint(frame):
+                    return
                 session = self.open()
                 if kwargs.get("header"):
                     session.console.write(f"{kwargs['header']}\n")
@@ -113,7 +119,7 @@ class RankDebugger:
 
     def endpoint_error(self, call: EndpointCall, exception: BaseException) -> None:
         """Show where it failed, or write it down, before the caller gets the exception."""
-        if self._closing:
+        if self._closing or self.handover.holder:
             return
         if self._post_mortem.stops(call, exception, self._sessions.exactly(call)):
             self.open(call).failed(exception)
@@ -202,7 +208,7 @@ class RankDebugger:
 
     @staticmethod
     def _tell(session: RankSession, hit: Hit) -> None:
-        session.hit = hit.id
+        session.hit, session.hit_error = hit.id, hit.error
         if hit.error:
             session.error = hit.error
             session.console.write(f"{hit.error}\n")
@@ -224,13 +230,15 @@ class RankDebugger:
         seq = int(body["seq"])
         if body.get("action") == "continue":
             return {"accepted": session.resume(seq)}
-        limit = limit_of(body)
-        return {"accepted": session.feed(seq, body.get("line"), brief=bool(body.get("brief")), limit=limit)}
+        limit, lines = limit_of(body), body.get("lines")
+        most = None if lines is None else int(lines)
+        return {"accepted": session.feed(seq, body.get("line"), brief=bool(body.get("brief")), limit=limit, lines=most)}
 
     def interrupt(self, body: Body) -> Body:
         """Have an actor stopped where it is."""
         self._mind_exits(coming=True)
         try:
+            self.handover.check()
             return self._interrupts.ask(body)
         finally:
             self._mind_exits()
@@ -258,23 +266,37 @@ class RankDebugger:
         self._mind_exits()
         if self._monitor is not None:
             self._monitor.refresh()
-            return ""
+            return self.handover.resting()
         self._tracer.follow_new_threads()
         if not active:
-            return ""
+            return self.handover.resting()
         try:
             self._services.signal_main()  # code that runs already is followed from there
         except MeshError as error:
             return f"{_PRICE}; {error}"
         return _PRICE
 
+    def _rest(self, resting: bool, sessions: Collection[str]) -> None:
+        self._table.rest(resting, sessions)
+        self._services.call_later(0, self._watch_no_more)
+
     def _watch_no_more(self) -> None:
-        """The last breakpoint has been hit, and was there for once only; or its actor has no such endpoint."""
+        """Whether there is something to look for has changed by itself, not by a new table."""
         self._watch()
 
     def hits(self, body: Body) -> Body:
-        """Return how often each breakpoint has stopped something."""
-        return {"same": {"hits": {str(number): count for number, count in self._table.hits.items()}}}
+        """Return how often each breakpoint has stopped something, where it was moved to, and what is wrong with it.
+
+        And which stop nothing any more.
+        """
+        return {
+            "same": {
+                "hits": {str(number): count for number, count in self._table.hits.items()},
+                "lines": {str(number): line for number, line in self._table.lines().items()},
+                "problems": {str(number): text for number, text in self._table.problems().items()},
+                "left": self._table.left,
+            }
+        }
 
     def set_post_mortem(self, body: Body) -> Body:
         """Replace what is done when an endpoint raises."""
@@ -315,6 +337,7 @@ class RankDebugger:
 
     def forked(self) -> None:
         """In a forked child of user code: nothing stops there, and nothing is traced."""
+        self.handover.forked()  # before `sys.settrace`, of which the engine of an IDE would complain
         sys.settrace(None)
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
@@ -329,9 +352,17 @@ class RankDebugger:
             self._monitor.close()
 
 
+_debuggers: dict[int, RankDebugger] = {}
+
+
+def debugger_of(services: RankServices) -> RankDebugger:
+    """Return the debugger of this rank, which is loaded."""
+    return _debuggers[id(services)]
+
+
 def load(services: RankServices) -> None:
     """Make this process debuggable: called once, by whatever needs it first."""
-    debugger = RankDebugger(services)
+    debugger = _debuggers[id(services)] = RankDebugger(services)
     debugger.serve()
     headroom.call_later = services.call_later
     os.register_at_fork(after_in_child=debugger.forked)

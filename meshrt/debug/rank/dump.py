@@ -23,6 +23,7 @@ from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.hooks import Body, EndpointCall, RankServices
 from meshrt.inspect.capping import cap
 from meshrt.inspect.exceptions import chain_of, frames_of
+from meshrt.inspect.masking import MASK, masked, without_secrets
 from meshrt.inspect.values import class_name, module_name, safe_text
 from meshrt.inspect.variables import Variables
 from meshrt.selection import Shape
@@ -113,8 +114,14 @@ class Dumper:
             "function": code.co_name,
             "first_line": first,
             "source": source,
-            "locals": values.of(frame),
+            "locals": _without_secrets(frame, values),
         }
+
+
+def _without_secrets(frame: FrameType, values: Variables) -> Body:
+    hidden = {str(name) for name in list(frame.f_locals) if masked(str(name))}
+    texts = values.of(frame, hidden)
+    return {name: MASK if masked(name) else without_secrets(text) for name, text in texts.items()}
 
 
 def _exception(exception: BaseException) -> Body:

@@ -21,6 +21,7 @@ from meshrt.errors import MeshError
 from meshrt.hooks import ActorState, Answer, Body, RankServices
 from meshrt.inspect.capping import TEXT_LIMIT, cap
 from meshrt.inspect.values import describe, describe_pretty, safe_text, within
+from meshrt.transport.threads import RuntimeThread
 
 __all__ = ["Evaluator", "limit_of", "namespace_of"]
 
@@ -44,7 +45,7 @@ class Evaluator:
 
     def evaluate(self, body: Body, answer: Answer) -> None:
         """Evaluate ``body["expression"]`` in ``body["actor"]``; ``command`` says how to show the value, ``limit``
-        how many characters of it are sent.
+        how many characters of it are sent, ``named`` how the person has named these ranks.
 
         On the control thread; raises MeshError for an unknown actor or command.
         """
@@ -61,9 +62,10 @@ class Evaluator:
                     f"{self._running} expressions have not come to their end on this rank; no more are taken"
                 )
             self._running += 1
-        arguments = (actor, command, str(body["expression"]), limit_of(body), answer)
+        named = str(body.get("named") or name)
+        arguments = (actor, command, str(body["expression"]), named, limit_of(body), answer)
         try:
-            threading.Thread(target=self._run, args=arguments, name="meshrt-eval", daemon=True).start()
+            RuntimeThread(target=self._run, args=arguments, name="meshrt-eval", daemon=True).start()
         except (RuntimeError, MemoryError) as error:  # the system's limit of threads
             self._ended()
             reason = str(error) or type(error).__name__
@@ -73,7 +75,7 @@ class Evaluator:
         with self._lock:
             self._running -= 1
 
-    def _run(self, actor: ActorState, command: str, expression: str, limit: int, answer: Answer) -> None:
+    def _run(self, actor: ActorState, command: str, expression: str, named: str, limit: int, answer: Answer) -> None:
         self._quiet.add(threading.get_ident())
         output = _Output()
         facts: Body | None = None
@@ -84,7 +86,7 @@ class Evaluator:
         except BaseException as problem:  # sys.exit() in an expression ends the expression
             text, error = f"{type(problem).__name__}: {safe_text(problem, str)}", True
             if type(problem) is NameError:
-                text += f" (it runs: `self` and its module's names are known; for locals: interrupt {actor.name})"
+                text += f" (it runs: `self` and its module's names are known; for locals: interrupt {named})"
         finally:
             self._quiet.discard(threading.get_ident())
             self._ended()

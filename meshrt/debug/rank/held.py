@@ -10,6 +10,7 @@ from meshrt.debug.rank.rank_pdb import RankPdb
 from meshrt.debug.rank.session import RankSession
 from meshrt.debug.rank.variables import left_alone
 from meshrt.hooks import Variable
+from meshrt.inspect.variables import local_variables
 
 __all__ = ["variables_of"]
 
@@ -23,10 +24,7 @@ def variables_of(sessions: Iterable[RankSession]) -> Iterator[Variable]:
         debugger = session.debugger
         if session.stopped and getattr(debugger, "stack", None):
             for frame, line in reversed(list(debugger.stack)):
-                code = frame.f_code
-                place = f"{code.co_filename.rpartition('/')[2]}:{line} {code.co_name}()"
-                for name, value in list(_names(debugger, frame).items()):
-                    yield Variable(session.call.actor, "local", f"{place} {name}", value)
+                yield from local_variables(session.call.actor, frame, line, _names(debugger, frame))
 
 
 def _names(debugger: RankPdb, frame: FrameType) -> Mapping[str, Any]:

@@ -22,8 +22,8 @@ from meshrt.errors import MeshError
 
 __all__ = ["Monitor", "loops_in_a_line"]
 
-#: The debugger's number first; another debugger may have it.
-_TOOLS = (0, 4, 3, 5, 2, 1)
+#: The number that is meant for debuggers is left to the engine of an IDE, which takes no other.
+_TOOLS = (4, 3, 5, 2, 1, 0)
 
 
 def loops_in_a_line(code: CodeType, lines: Container[int]) -> frozenset[int]:

@@ -5,6 +5,7 @@ Where it differs from `pdb.Pdb`:
 * A statement may take several lines; an empty one ends a block.
 * Assignments reach the variables of every frame of the stack, the innermost or not; ``await`` works in expressions.
 * ``clear`` does not ask, ``interact`` uses the session's streams, breakpoints belong to one session.
+* Of a long value the first lines are shown, and how to see the rest.
 * A source that exists only in the program is fetched from there.
 """
 
@@ -15,6 +16,7 @@ import code
 import codeop
 import contextlib
 import linecache
+import os
 import pdb
 import sys
 from collections.abc import Callable, Iterator
@@ -33,12 +35,15 @@ from meshrt.debug.rank.console import (
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.rank.variables import assigned, changed, left_alone
 from meshrt.hooks import Body
+from meshrt.inspect.shortening import shortened
 from meshrt.inspect.values import class_name, describe, describe_pretty, safe_text
 
 __all__ = ["PromptOwner", "PromptPdb"]
 
 #: The prompt for a further line of a statement.
 CONTINUES = "...   "
+#: Characters of an expression that is named again.
+_SHORT = 60
 
 
 class PromptOwner(Protocol):
@@ -49,6 +54,7 @@ class PromptOwner(Protocol):
     facts: Body | None
     error: str
     brief: bool
+    lines: int | None
 
 
 if TYPE_CHECKING:
@@ -57,6 +63,10 @@ if TYPE_CHECKING:
         """With the parts of pdb that typeshed leaves out."""
 
         def _error_exc(self) -> None: ...
+
+        def _msg_val_func(self, arg: str, func: Callable[[Any], str]) -> None: ...
+
+        def _safe_repr(self, obj: object, expr: str) -> str: ...
 
         def _exec_in_closure(self, source: str, global_names: Any, names: Any) -> bool: ...
 else:
@@ -68,6 +78,10 @@ class PromptPdb(_Pdb):
 
     def __init__(self, owner: PromptOwner, *, readrc: bool) -> None:
         self._mine: list[bdb.Breakpoint] = []
+        #: An expression that is asked of many ranks, while it is evaluated.
+        self._asked = ""
+        #: What is said behind the next error.
+        self._remark = ""
         streams: dict[str, Any] = {"stdin": standard_in, "stdout": standard_out}
         super().__init__(**streams, nosigint=True, readrc=readrc)
         self._owner = owner
@@ -89,8 +103,8 @@ class PromptPdb(_Pdb):
         self._owner.console.write(f"{msg}{end}")
 
     def error(self, msg: object) -> None:
-        self._owner.error = str(msg)
-        self.message(f"*** {msg}")
+        self._owner.error = f"{msg}{self._remark}"
+        self.message(f"*** {self._owner.error}")
 
     # -- nothing leaves the prompt -------------------------------------------------------------------------------------
     # A __repr__ or an __eq__ may raise SystemExit; what is looked at must not decide how the rank goes on.
@@ -123,6 +137,7 @@ class PromptPdb(_Pdb):
             return None
 
     def _error_exc(self) -> None:
+        self._remark = self._where_known(sys.exception()) if self._asked else ""
         try:
             super()._error_exc()
         except DEBUGGERS_OWN:
@@ -130,6 +145,8 @@ class PromptPdb(_Pdb):
         except BaseException as error:  # the exception's own text, or that of its class
             shown = error.__context__ or error
             self.error(f"{class_name(shown)}: {safe_text(shown, str)}")
+        finally:
+            self._remark = ""
 
     def forget(self) -> None:
         for frame, _ in self.stack if hasattr(self, "stack") else ():
@@ -181,6 +198,13 @@ class PromptPdb(_Pdb):
         return source
 
     def _getval(self, arg: str) -> Any:
+        self._asked = arg if self._owner.brief else ""
+        try:
+            return self._value_of(arg)
+        finally:
+            self._asked = ""
+
+    def _value_of(self, arg: str) -> Any:
         with self._assigning() if ":=" in arg else self._reading():
             code = awaiting.compiled(arg, "eval")
             if code is None:
@@ -235,6 +259,35 @@ class PromptPdb(_Pdb):
             self._describe(arg, lambda value: (self._owner.sources.source_of(value), None))
         else:
             super().do_source(arg)
+
+    def _msg_val_func(self, arg: str, func: Callable[[Any], str]) -> None:  # of `p` and `pp`
+        super()._msg_val_func(arg, lambda value: self._shown(func(value), arg))
+
+    def _safe_repr(self, obj: object, expr: str) -> str:  # of `args`, `retval` and `display`
+        return self._shown(super()._safe_repr(obj, expr), expr)
+
+    def displayhook(self, obj: object) -> None:  # of an expression that was typed alone
+        if obj is not None:
+            self.message(self._shown(repr(obj), ""))
+
+    def _shown(self, text: str, expression: str) -> str:
+        """Return as much of a value's text as fits a screen, and how to see the rest; all of it, if that is wanted."""
+        what = expression if 0 < len(expression) <= _SHORT else "..."
+        return shortened(text, self._owner.lines, f"print({what}) shows all")
+
+    def _where_known(self, problem: BaseException | None) -> str:
+        """Return what helps somebody who asks many ranks for a name that is not known where this one stands; or ""."""
+        frame = self.curframe
+        if frame is None or not isinstance(problem, NameError) or problem.name not in _names_in(self._asked):
+            return ""
+        known = ""
+        for up in range(1, self.curindex + 1):
+            code = self.stack[self.curindex - up][0].f_code  # its variables are not read: see `variables`
+            if problem.name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
+                known = f"; {problem.name} is known {up} up, in {code.co_name}(): cast ACTOR ranks(...) u {up}"
+                break
+        place = f"{frame.f_code.co_name}(), {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+        return f" (looked up where the rank stands, in {place}{known})"
 
     def _describe(self, arg: str, how: Callable[[Any], tuple[str, Body | None]]) -> None:
         try:
@@ -309,6 +362,13 @@ def _is_incomplete(source: str) -> bool:
         return codeop.compile_command(source, "<stdin>", "single") is None
     except (SyntaxError, ValueError, OverflowError):
         return False  # it is wrong, whatever follows
+
+
+def _names_in(expression: str) -> tuple[str, ...]:
+    try:
+        return compile(expression.strip(), "<expression>", "eval").co_names
+    except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError):
+        return ()  # that is the error which was shown
 
 
 class _Interpreter(code.InteractiveConsole):

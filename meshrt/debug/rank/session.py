@@ -15,7 +15,7 @@ from meshrt.debug.rank.console import Console
 from meshrt.debug.rank.postmortem import exception_facts
 from meshrt.debug.rank.rank_pdb import RankPdb, Stack
 from meshrt.debug.rank.sources import SourceFetcher
-from meshrt.debug.rank.suspended import may_break
+from meshrt.debug.rank.suspended import may_break, raise_in, take_back
 from meshrt.debug.rank.users_trace import UsersTrace, is_ours
 from meshrt.hooks import Body, EndpointCall, RankServices
 from meshrt.inspect.capping import TEXT_LIMIT, cap
@@ -41,6 +41,9 @@ class Siblings(Protocol):
 
     def users_trace(self, ident: int) -> UsersTrace:
         """Return what the user traces a thread with, as it was put aside."""
+
+    def left(self) -> None:
+        """A prompt was left: the thread goes on."""
 
 
 class RankSession:
@@ -70,12 +73,16 @@ class RankSession:
         self.error = ""
         #: Values are shown in one line each, as somebody compares them with those of other ranks.
         self.brief = False
+        #: How many lines of a value are shown; None: all.
+        self.lines: int | None = None
         #: How many characters of an answer are sent.
         self.limit = TEXT_LIMIT
         #: Called once the thread stands at its next prompt.
         self.when_stopped: Callable[[], None] | None = None
         #: Which breakpoint of the mesh stopped it; 0: none.
         self.hit = 0
+        #: ... and what its condition has raised; "": nothing.
+        self.hit_error = ""
         self._services = services
         self._siblings = siblings
         self._numbers = numbers
@@ -200,13 +207,16 @@ class RankSession:
 
     # -- from the control thread ---------------------------------------------------------------------------------------
 
-    def feed(self, seq: int, line: str | None, *, brief: bool = False, limit: int = TEXT_LIMIT) -> bool:
+    def feed(
+        self, seq: int, line: str | None, *, brief: bool = False, limit: int = TEXT_LIMIT, lines: int | None = None
+    ) -> bool:
         """Hand in the answer to prompt ``seq``; returns False when that prompt is gone."""
         if seq != self._open:
             return False
         self._open = 0
         self.brief = brief
         self.limit = limit
+        self.lines = lines
         self.console.feed(line)
         return True
 
@@ -239,7 +249,7 @@ class RankSession:
             self._obeying = max(0, self._obeying - 1)
             if self._asynchronous:
                 self._asynchronous = False
-                _raise_in(threading.get_ident(), None)
+                take_back()
 
     def break_thread(self, ident: int) -> bool:
         """Raise KeyboardInterrupt in the line that this session's thread obeys, once C code returns; on another thread.
@@ -250,7 +260,7 @@ class RankSession:
             if not self.obeying or self._asynchronous or not may_break(sys._current_frames().get(ident)):
                 return False
             self._asynchronous = True
-            _raise_in(ident, KeyboardInterrupt)
+            raise_in(ident, KeyboardInterrupt)
             return True
 
     # -- what the debugger reports -------------------------------------------------------------------------------------
@@ -289,10 +299,11 @@ class RankSession:
                     when_stopped()
                 yield
         finally:
-            self.hit = 0
+            self.hit, self.hit_error = 0, ""
             self.error = ""  # of a line that is answered by this event
             self._services.set_held(False)
             self._services.notify("debug.resumed", {**self._key(), "how": _how(debugger), "text": self._text()})
+            self._siblings.left()
 
     def _prompted(self, text: str, prompt: str) -> None:
         self._seq = next(self._numbers)
@@ -314,6 +325,7 @@ class RankSession:
                 "facts": within(facts, self.limit),
                 "error": cap(error, 2000),
                 "breakpoint": self.hit,
+                "breakpoint_error": cap(self.hit_error, 2000),
                 **(self._raised if self._reason == "post-mortem" else {}),
             },
         )
@@ -338,13 +350,6 @@ class RankSession:
 def _view(call: EndpointCall) -> list[Any]:
     """Return the view through which a call came; empty if there is none: the whole mesh is meant."""
     return [] if call.endpoint == "__cleanup__" else call.view
-
-
-def _raise_in(ident: int, kind: type[BaseException] | None) -> None:
-    import ctypes  # start-up: needed only for a line that does not end
-
-    exception = ctypes.py_object(kind) if kind is not None else None
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), exception)
 
 
 def _how(debugger: RankPdb) -> str:

@@ -33,6 +33,8 @@ class RankSessions:
         self._table: dict[tuple[int, int], RankSession] = {}
         #: By thread: its sessions come and go, and the user's trace function belongs to none of them.
         self._users_traces: dict[int, UsersTrace] = {}
+        #: Called when one of them ends, or leaves its prompt; on its thread.
+        self.left: Callable[[], None] = lambda: None
 
     def __iter__(self) -> Iterator[RankSession]:
         return iter(list(self._table.values()))
@@ -95,6 +97,7 @@ class RankSessions:
                 del self._table[key]
         if not self._users_traces.get(session.ident) and self.of_thread(session.ident) is None:
             self._users_traces.pop(session.ident, None)
+        self.left()
 
     def turn_of(self, session: RankSession) -> str:
         """Return the name of the call that ``session`` is of, if other calls of its thread have sessions too; or ""."""
@@ -151,6 +154,10 @@ class RankSessions:
             if session.stopped:
                 return session
         return next((session for session in sessions if session.debugger.wants_trace), next(iter(sessions), None))
+
+    def busy(self) -> RankSession | None:
+        """Return a session that stands, or steps: its thread is somebody's. Any thread."""
+        return next((session for session in self if session.stopped or session.debugger.wants_trace), None)
 
     def named(self, actor: str, thread: str) -> RankSession | None:
         """Return the session that a person means, who names an actor, or a thread beside it."""

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import pdb
-from types import FrameType
-from typing import Any
+from collections.abc import Callable, Container
+from threading import get_ident
+from types import CodeType, FrameType
+from typing import Any, ParamSpec, TypeVar
 
 from meshrt.debug.stepping import is_hidden, is_users
 from meshrt.inspect.visibility import is_debugging_file
 
-__all__ = ["await_chain", "may_break"]
+__all__ = ["await_chain", "may_break", "never_broken", "raise_in", "take_back"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 #: More than this is no chain that a person reads.
 _LONGEST = 1000
@@ -52,15 +57,33 @@ def _next_task(waiter: Any) -> Any:
     return left[0] if len(left) == 1 and hasattr(left[0], "get_coro") else None
 
 
-def may_break(frame: FrameType | None) -> bool:
-    """Whether ``frame`` is at work on a line of the prompt, in code that KeyboardInterrupt may be raised in.
+#: What obeys a line of a prompt, and takes a KeyboardInterrupt of it.
+_PROMPT = frozenset({pdb.Pdb.onecmd.__code__})
+
+#: What is never cut short, as nobody could go on after half of it.
+_WHOLE: set[CodeType] = set()
+
+
+def never_broken(function: Callable[P, R]) -> Callable[P, R]:
+    """Let no KeyboardInterrupt that a person asks for be raised in ``function``, or in what it calls."""
+    _WHOLE.add(function.__code__)
+    return function
+
+
+def may_break(frame: FrameType | None, within: Container[CodeType] = _PROMPT) -> bool:
+    """Whether ``frame`` is at work on what a person has asked for, in code that KeyboardInterrupt may be raised in.
 
     That is the user's, or the standard library's; not the runtime's, or the debugger's own.
+
+    Args:
+        within: What obeys them: a line of the prompt, if it is not said.
     """
     others = users = False
     while frame is not None:
-        if frame.f_code in _PROMPT:
+        if frame.f_code in within:
             return others
+        if frame.f_code in _WHOLE:
+            return False
         filename = frame.f_code.co_filename
         if not users and (is_hidden(frame) and (not others or not is_debugging_file(filename))):
             return False
@@ -70,5 +93,24 @@ def may_break(frame: FrameType | None) -> bool:
     return False
 
 
-#: What obeys a line, and takes a KeyboardInterrupt of it.
-_PROMPT = {pdb.Pdb.onecmd.__code__}
+def raise_in(ident: int, kind: type[BaseException]) -> None:
+    """Raise ``kind`` on another thread, once C code returns there."""
+    import ctypes  # start-up: needed only for what does not end
+
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(kind))
+
+
+class _Instead(BaseException):
+    """Takes the place of what was to be raised in a thread."""
+
+
+def take_back() -> None:
+    """What others have raised in the calling thread, and has not arrived there, never does."""
+    # To replace it by nothing would leave the interpreter looking for it for ever: each call of a function takes longer
+    # then, and where Python 3.11 traces calls it does not come back from the first one.
+    try:
+        raise_in(get_ident(), _Instead)
+        while True:
+            pass
+    except _Instead:
+        pass

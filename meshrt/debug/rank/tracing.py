@@ -112,7 +112,8 @@ class Tracer:
             return self._on_line if is_users(frame) else None
         if not self.wanted:
             sys.settrace(None)
-            return None
+            # A table that came in between has been heard of by a signal already, which did not see this happen.
+            return self.follow(frame)
         return self._on_line if self._table.lines_in(frame.f_code) else None
 
     def _on_line(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -130,10 +131,12 @@ class Tracer:
             self._let_go(frame)
         return None
 
-    def _let_go(self, frame: FrameType | None) -> None:
+    def _let_go(self, frame: FrameType) -> None:
         if not self.wanted and sys.gettrace() == self._on_call:
             sys.settrace(None)
-        while frame is not None:
-            if frame.f_trace == self._on_line and not (self.wanted and self._table.lines_in(frame.f_code)):
-                del frame.f_trace
-            frame = frame.f_back
+        above: FrameType | None = frame
+        while above is not None:
+            if above.f_trace == self._on_line and not (self.wanted and self._table.lines_in(above.f_code)):
+                del above.f_trace
+            above = above.f_back
+        self.follow(frame)  # as above

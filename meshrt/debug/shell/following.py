@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from meshrt.inspect.output import Tail
+from meshrt.inspect.output import Tail, lines_in
 
 __all__ = ["Follower", "Line"]
 
@@ -90,7 +90,7 @@ def _whole_lines(stream: IO[bytes], file: _File) -> list[str]:
     data = stream.read(_MOST)
     data = data[: data.rfind(b"\n") + 1]
     file.offset += len(data)
-    return data.decode("utf-8", "replace").splitlines()
+    return lines_in(data)
 
 
 def _merged(label: str, ranks: dict[int, deque[str]]) -> Iterable[Line]:

@@ -19,10 +19,10 @@ from meshrt.debug.shell.following import Follower, Line
 from meshrt.errors import MeshError, UsageError
 from meshrt.inspect.commands import run_command, write_out
 from meshrt.inspect.output import Tail, line_count, tails
-from meshrt.inspect.programs import NoProgram, choose, named, telling_slow
+from meshrt.inspect.programs import choose, meant, named, telling_slow
 from meshrt.selection import Shape, fold_ranks, group_by_value, parse, parse_folded, resolve
 from meshrt.transport import tools
-from meshrt.transport.directories import in_use, log_path, runs
+from meshrt.transport.directories import ended_run, in_use, log_path
 
 __all__ = ["main"]
 
@@ -123,7 +123,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--diff", type=int, nargs="?", const=-1, metavar="RANK", help="show what differs from this rank (the first one)"
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="json: objects as in docs/json.md")
+    parser.add_argument("--json", action="store_true", help="objects as in docs/json.md")
     given = parser.parse_intermixed_args(arguments)
     if len(given.words) > 2:
         parser.error(f"{given.words[2]!r} does not belong there: RUN and ACTOR are all that is named")
@@ -135,7 +135,7 @@ def main(arguments: list[str]) -> int:
 def _show(given: argparse.Namespace) -> int:
     count = line_count(given.lines)
     source, actor = _meant(given.words)
-    recorder = Recorder(sys.stdout) if given.format == "json" else None
+    recorder = Recorder(sys.stdout) if given.json else None
     try:
         printing = source.printing(actor, given.ranks)
         read = {each.label: tails(each.files, count) for each in printing}
@@ -159,32 +159,15 @@ def _show(given: argparse.Namespace) -> int:
 
 def _meant(words: list[str]) -> tuple[_Running | _Ended, str]:
     """Return the program, and the actor, that ``[RUN] [ACTOR]`` mean."""
-    actor = words[1] if len(words) > 1 else ""
-    run = words[0] if words else ""
+    run, actor = meant(words)
     if run:
         running = named(run, tools.programs())
         if running is not None:
             return _Running(running), actor
-        directory = _directory(run)
+        directory = ended_run(run)
         if directory is not None:
             return _Ended(directory), actor
-        if not actor:
-            run, actor = "", run
-    try:
-        return _Running(choose(run, how="meshrt logs RUN")), actor
-    except NoProgram as error:
-        if not run and not tools.programs():
-            ended = runs()[-1:]
-            hint = f"; of the last one: meshrt logs {ended[0].name.rpartition('-')[2]}" if ended else ""
-            raise NoProgram(f"{error}{hint}") from None
-        raise
-
-
-def _directory(run: str) -> Path | None:
-    """Return the run directory of a program that has ended, named by its id or itself."""
-    if "/" in run and Path(run).is_dir():
-        return Path(run)
-    return next((path for path in runs(f"-{run}")), None) if re.fullmatch("[0-9a-f]{8}", run) else None
+    return _Running(choose(run, how="meshrt logs RUN", ranks=True)), actor
 
 
 def _answers(read: dict[str, dict[int, Tail]]) -> Answers:

@@ -16,11 +16,16 @@ from meshrt.debug.prompt.text import clean
 from meshrt.debug.shell.survey import Found, survey
 from meshrt.errors import UsageError
 from meshrt.failure import files
+from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED
 from meshrt.failure.showing import root_cause
 from meshrt.hooks import Body
+from meshrt.inspect import silence
 from meshrt.inspect.commands import run_command, write_out
-from meshrt.inspect.programs import command_of, seconds_of
+from meshrt.inspect.fitting import Room, columns, fitted
+from meshrt.inspect.programs import choose, command_of, seconds_of
+from meshrt.inspect.states import WORST_FIRST
 from meshrt.inspect.times import since
+from meshrt.inspect.waittext import wait_lines
 from meshrt.selection import parse, parse_folded
 from meshrt.transport.directories import in_use, runs
 from meshrt.transport.tools import ToolConnection, programs
@@ -35,12 +40,17 @@ meshrt postmortem shows why. Nobody is stopped, or changed, by being looked at."
 
 _EPILOG = "Exit code: 0; 1 if a program does not answer, or none has such ranks; 2 if it was asked wrongly."
 
-#: A rank that has several actors is in the first of these states that one of them is in.
-_STATES = ("dead", "not-answering", "post-mortem", "stopped", "blocked", "running")
 #: So many programs that have ended with a failure are named, of the last day.
 _FAILED = 3
 _DAY = 86400
 _COMMAND = 60
+#: What is said of a program by its last failure (`meshrt.failure.incident.Incident.outcome`).
+_HOW = {
+    FAILED: "failed {} ago",
+    HANDLED: "ended {} ago, after a failure that it had handled",
+    INTERRUPTED: "was interrupted {} ago",
+    "": "was ended {} ago, after a failure",
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -48,9 +58,11 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="meshrt ps", description=_ABOUT, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("run", nargs="?", default="", metavar="RUN", help="this program only: its id, pid or directory")
     parser.add_argument("-v", "--verbose", action="count", default=0, help="show ranks; -vv: each in a row of its own")
+    parser.add_argument("--wide", action="store_true", help="all columns, also where the terminal is narrower")
     parser.add_argument("--ranks", metavar="SELECTION", default="", help="only these, as in 'ranks(stopped & hosts=1)'")
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="json: one object (docs/json.md)")
+    parser.add_argument("--json", action="store_true", help="one object (docs/json.md)")
     parser.add_argument(
         "--seconds", type=seconds_of, default=1.0, metavar="S", help="wait so long for programs that are silent (1)"
     )
@@ -63,22 +75,23 @@ def _show(given: argparse.Namespace) -> int:
         parse(given.ranks)  # what is no selection is no program's fault
 
     def ask(connection: ToolConnection) -> Body:
-        body = connection.request("debug.status", {})
+        body = connection.request("debug.status", {"hosts": True})
         if given.verbose or given.ranks:
-            asked = {"state": "all", "ranks": given.ranks, "memory": True}
+            asked = {"state": "all", "ranks": given.ranks, "memory": True, "hosts": True}
             body.update(connection.request("debug.list", asked), selected=bool(given.ranks))
         return body
 
-    found = survey(programs(), ask, given.seconds)
+    wanted = [choose(given.run, how="meshrt ps RUN")] if given.run else programs()
+    found = survey(wanted, ask, given.seconds)
     # Which programs have such ranks? Those that have none are left out, unless that is all there is to say.
     having = [each for each in found if not each.refused and (each.why or not given.ranks or each.body["rows"])]
     found = having or found
-    failed, more = _failed_runs()
-    if given.format == "json":
+    failed, more = ([], 0) if given.run else _failed_runs()
+    if given.json:
         shown = [_record(each, every=bool(given.verbose)) for each in found]
         Recorder(sys.stdout)({"command": "ps", "programs": shown, "failed": failed, "failed_left_out": more})
     else:
-        write_out(sys.stdout, _text(found, failed, given.verbose) + _more(more))
+        write_out(sys.stdout, _text(found, failed, given.verbose, columns(wide=given.wide)) + _more(more))
     return 1 if any(each.why for each in found) else 0
 
 
@@ -89,7 +102,7 @@ def states_of(body: Body) -> dict[str, Counter[str]]:
     def note(mesh: str, ranks: Iterable[int], state: str) -> None:
         for rank in ranks:
             before = words.get((mesh, rank), state)
-            words[mesh, rank] = min(before, state, key=_STATES.index)
+            words[mesh, rank] = min(before, state, key=WORST_FIRST.index)
 
     if body.get("selected"):
         for row in body["rows"]:
@@ -98,8 +111,9 @@ def states_of(body: Body) -> dict[str, Counter[str]]:
         for group in body["groups"]:
             note(group["mesh"], parse_folded(group["ranks"]), group["state"])
         for mesh in body["meshes"]:
-            for ranks in mesh["gone"].values():
-                note(mesh["mesh"], parse_folded(ranks), "dead")
+            for state, found in (("dead", mesh["gone"]), ("not-answering", _silent(mesh))):
+                for ranks in found.values():
+                    note(mesh["mesh"], parse_folded(ranks), state)
     counts: dict[str, Counter[str]] = {}
     for (mesh_id, _), word in words.items():
         counts.setdefault(mesh_id, Counter())[word] += 1
@@ -110,6 +124,12 @@ def states_of(body: Body) -> dict[str, Counter[str]]:
             if idle > 0:
                 known["running"] += idle
     return counts
+
+
+def _silent(mesh: Body) -> dict[str, str]:
+    """Return the ranks that do not answer, by why; of a program that an earlier version has begun nothing is known."""
+    silent: dict[str, str] = mesh.get("silent", {})
+    return silent
 
 
 def _record(found: Found, *, every: bool) -> dict[str, Any]:
@@ -123,21 +143,25 @@ def _record(found: Found, *, every: bool) -> dict[str, Any]:
     counts = states_of(found.body)
     meshes = [{**mesh, "states": counts.get(mesh["mesh"], {})} for mesh in found.body["meshes"]]
     rows = {"rows": found.body["rows"], "left_out": found.body["left_out"]} if every else {}
-    return {**facts, "meshes": meshes, **rows}
+    waits: dict[str, Any] = {key: found.body[key] for key in ("waits", "waits_left_out") if key in found.body}
+    return {**facts, "meshes": meshes, **waits, **rows}
 
 
-def _text(found: list[Found], failed: list[dict[str, Any]], verbose: int) -> str:
+def _text(found: list[Found], failed: list[dict[str, Any]], verbose: int, width: int | None) -> str:
     if not found:
         lines = ["no meshrt program of this user is running"]
     elif verbose:
-        lines = [line for each in found for line in _in_full(each, fold=verbose < 2)]
+        lines = [line for each in found for line in _in_full(each, width, fold=verbose < 2)]
     else:
-        lines = [_overview(found)]
-    lines += [f"failed {since(run['time'])} ago: {run['cause']}; meshrt postmortem {run['program']}" for run in failed]
+        lines = _overview(found, width)
+        lines += [f"{each.program.run_id}: {line}" for each in found for line in wait_lines(each.body)]
+    for run in failed:
+        how = _HOW[run["outcome"]].format(since(run["time"]))
+        lines.append(f"{how}: {run['cause']}; meshrt postmortem {run['program']}")
     return clean("\n".join(lines)) + "\n"
 
 
-def _overview(found: list[Found]) -> str:
+def _overview(found: list[Found], width: int | None) -> list[str]:
     from tabulate import tabulate  # start-up: only where a table is shown
 
     rows = []
@@ -145,7 +169,11 @@ def _overview(found: list[Found]) -> str:
         program, (ranks, meshes) = each.program, _ranks_and_meshes(each)
         rows.append((program.run_id, program.pid, since(program.started), ranks, meshes, command_of(program, _COMMAND)))
     headers = ("PROGRAM", "PID", "AGE", "RANKS", "MESHES", "COMMAND")
-    return tabulate(rows, headers=headers, tablefmt="plain", disable_numparse=True)
+    if any(each.why for each in found):
+        width = None  # why one does not answer is not to be cut
+    heads, cells, narrow = fitted(headers, rows, Room(width, ("AGE", "COMMAND"), {"MESHES": 16, "COMMAND": 12}))
+    text = tabulate(cells, headers=heads, tablefmt="plain", disable_numparse=True)
+    return [*(line.rstrip() for line in text.splitlines()), *([narrow] if narrow else [])]
 
 
 def _ranks_and_meshes(found: Found) -> tuple[str, str]:
@@ -154,12 +182,14 @@ def _ranks_and_meshes(found: Found) -> tuple[str, str]:
     counts = states_of(found.body)
     total: Counter[str] = sum(counts.values(), Counter())
     meshes = [mesh for mesh in found.body["meshes"] if mesh["mesh"] in counts]
-    return _counted(total), "; ".join(map(_mesh, meshes)) or "none"
+    # Of a rank that does not answer itself, the word says it; of those whose host does not, nothing is known.
+    hosts = f" ({silence('host')}: they may run)" if any(silence("host") in _silent(mesh) for mesh in meshes) else ""
+    return _counted(total) + hosts, "; ".join(map(_mesh, meshes)) or "none"
 
 
 def _counted(states: Mapping[str, int]) -> str:
     """``"16: 15 running, 1 stopped"``."""
-    each = ", ".join(f"{states[word]} {word}" for word in reversed(_STATES) if states.get(word))
+    each = ", ".join(f"{states[word]} {word}" for word in reversed(WORST_FIRST) if states.get(word))
     return f"{sum(states.values())}: {each}" if each else "0"
 
 
@@ -168,7 +198,7 @@ def _mesh(mesh: Body) -> str:
     return f"{mesh['name'] or mesh['mesh']}{{{sizes}}} {','.join(mesh['actors']) or '(no actors)'}"
 
 
-def _in_full(found: Found, *, fold: bool) -> list[str]:
+def _in_full(found: Found, width: int | None, *, fold: bool) -> list[str]:
     program = found.program
     lines = [f"{program.run_id}  pid {program.pid}, {since(program.started)}: {command_of(program)} (in {program.cwd})"]
     if found.why:
@@ -177,8 +207,10 @@ def _in_full(found: Found, *, fold: bool) -> list[str]:
     for mesh in (mesh for mesh in found.body["meshes"] if mesh["mesh"] in counts):
         lines.append(f"  {_mesh(mesh)}: ranks {_counted(counts.get(mesh['mesh'], {}))}")
         lines += [f"    gone: {ranks} ({how})" for how, ranks in mesh["gone"].items()]
+        lines += [f"    not answering: {ranks} ({why})" for why, ranks in _silent(mesh).items()]
+    lines += [f"  {line}" for line in wait_lines(found.body)]
     if found.body["rows"]:
-        lines.append(listing(found.body["rows"], state="all", fold=fold, left_out=found.body["left_out"]))
+        lines.append(listing(found.body["rows"], state="all", fold=fold, left_out=found.body["left_out"], width=width))
     return [*lines, ""]
 
 
@@ -191,15 +223,19 @@ def _failed_runs() -> tuple[list[dict[str, Any]], int]:
     ended = [entry for entry in runs() if files.files_of(entry) and not in_use(entry)]
     found = [(path.stat().st_mtime, path) for entry in ended for path in files.files_of(entry)[-1:]]
     latest = sorted((each for each in found if each[0] > time.time_ns() / 1e9 - _DAY), reverse=True)
-    shown = [
-        {"program": path.parent.name.rpartition("-")[2], "file": str(path), "time": when, "cause": _cause(path)}
-        for when, path in latest[:_FAILED]
-    ]
-    return shown, len(latest) - len(shown)
+    return [_failure(when, path.parent) for when, path in latest[:_FAILED]], max(0, len(latest) - _FAILED)
 
 
-def _cause(path: Path) -> str:
-    try:
-        return root_cause(files.read(path))
-    except UsageError as error:
-        return str(error)
+def _failure(when: float, run: Path) -> dict[str, Any]:
+    """Return what has ended a program, or else the last failure that it had."""
+    facts = {"program": run.name.rpartition("-")[2], "time": when}
+    found = []
+    for path in files.files_of(run):
+        try:
+            found.append((path, files.read(path)))
+        except UsageError as error:
+            last = {"file": str(path), "outcome": "", "cause": str(error)}
+    if not found:
+        return {**facts, **last}
+    path, incident = next((each for each in reversed(found) if each[1].outcome in (FAILED, INTERRUPTED)), found[-1])
+    return {**facts, "file": str(path), "outcome": incident.outcome, "cause": root_cause(incident)}

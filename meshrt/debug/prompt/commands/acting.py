@@ -13,6 +13,8 @@ from meshrt.selection import parse_folded
 
 __all__ = ["COMMANDS"]
 
+_NOTHING = "nothing was stopped; break FILE:LINE stops a rank when it comes there"
+
 
 def _parse_attach(words: Words) -> Arguments:
     steal = bool(words.options({"--steal": ""}))
@@ -52,7 +54,10 @@ def _parse_interrupt(words: Words) -> Arguments:
 
 def _interrupt(prompt: Prompt, arguments: Arguments) -> Outcome:
     answers = prompt.collect(prompt.client.ask("debug.interrupt", **arguments))
-    return told(answers, arguments, late="their stop will be announced")
+    outcome = told(answers, arguments, late="their stop will be announced")
+    if answers.ranks("idle") and len(answers.ranks("idle")) == answers.sent:
+        return Outcome(f"{outcome.text}\n{_NOTHING}", outcome.data, ok=bool(answers.ranks("standing")))
+    return outcome
 
 
 def _parse_wait(words: Words) -> Arguments:
@@ -110,8 +115,8 @@ COMMANDS = (
         details=(
             "In a Python loop, in recv, a lock, a queue, sleep, a call to another actor: the rank stops with your own\n"
             "stack frame on top, and is then at an ordinary pdb prompt; `c` resumes the blocked call. A rank that is\n"
-            "in C code stops when that returns; where it is now is said. ACTOR/THREAD means a thread of your own (on\n"
-            "Python 3.12 and later)."
+            "in C code stops when that returns; where it is now is said. One that waits for messages is not stopped;\n"
+            "if all do, that is an error. ACTOR/THREAD means a thread of your own (on Python 3.12 and later)."
         ),
         takes=("actor", "ranks"),
     ),

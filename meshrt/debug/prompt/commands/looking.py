@@ -7,15 +7,22 @@ from meshrt.debug.prompt.commands.command import Arguments, Command, Outcome, Pr
 from meshrt.debug.prompt.commands.words import Words, parse_nothing
 from meshrt.debug.prompt.tables import listing, status
 from meshrt.inspect import render_stacks
+from meshrt.inspect.fitting import columns
+from meshrt.inspect.shortening import LINES
 from meshrt.selection import STATE_WORDS
 
 __all__ = ["COMMANDS", "reference", "told"]
 
 
-def told(answers: Answers, arguments: Arguments, *, late: str = "") -> Outcome:
-    """Return the outcome of a job: what ranks answered, and who has not."""
+def told(answers: Answers, arguments: Arguments, *, late: str = "", again: bool = True) -> Outcome:
+    """Return the outcome of a job: what ranks answered, and who has not.
+
+    Args:
+        again: It can be asked once more, to see the whole of long answers.
+    """
     against = arguments.get("diff")
-    text = answers.text(every=bool(arguments.get("verbose")), against=against)
+    every = bool(arguments.get("verbose", True))  # of commands that know no -v
+    text = answers.text(every=every, against=against, most=LINES if again and not every else None)
     if answers.unanswered and (late or answers.lost):
         text += ("\n" if text else "") + f"{answers.pending()}: {'the program is gone' if answers.lost else late}"
     failed = answers.ranks("gone", "silent", "refused", "held", "busy", "blocked") or answers.errors()
@@ -30,7 +37,7 @@ def reference(words: Words, options: dict[str, str]) -> int | None:
 
 
 def _parse_list(words: Words) -> Arguments:
-    options = words.options({"-v": ""})
+    options = words.options({"-v": "", "--wide": ""})
     word = "" if words.at_ranks() else words.word()
     state = word if word in STATE_WORDS or word == "all" else ""
     # Whatever is no state is an actor.
@@ -41,19 +48,21 @@ def _parse_list(words: Words) -> Arguments:
         "state": state or ("all" if actor or ranks else "stopped"),
         "actor": actor,
         "ranks": ranks,
-        "verbose": bool(options),
+        "verbose": "-v" in options,
+        "wide": "--wide" in options,
     }
 
 
 def _list(prompt: Prompt, arguments: Arguments) -> Outcome:
     state = arguments["state"]
     body = prompt.client.ask("debug.list", state=state, actor=arguments["actor"], ranks=arguments["ranks"])
-    text = listing(body["rows"], state=state, fold=not arguments["verbose"], left_out=body["left_out"])
+    fold, width = not arguments["verbose"], columns(wide=arguments["wide"])
+    text = listing(body["rows"], state=state, fold=fold, left_out=body["left_out"], width=width)
     return Outcome(text, {"rows": body["rows"], "left_out": body["left_out"]})
 
 
 def _status(prompt: Prompt, arguments: Arguments) -> Outcome:
-    body = prompt.client.ask("debug.status")
+    body = prompt.client.ask("debug.status", hosts=True)
     return Outcome(status(body), body)
 
 
@@ -89,7 +98,7 @@ def _logs(prompt: Prompt, arguments: Arguments) -> Outcome:
 COMMANDS = (
     Command(
         "list",
-        "list [-v] [STATE] [ACTOR [ranks(...)]]",
+        "list [-v] [--wide] [STATE] [ACTOR [ranks(...)]]",
         "show the stopped ranks, or those in another state",
         _parse_list,
         _list,
@@ -98,7 +107,8 @@ COMMANDS = (
             "One row per rank: its number in the mesh it was spawned on, the coordinates of the view through which it\n"
             "was called, host, and where it is. STATE is stopped (without one), running, blocked, post-mortem,\n"
             "not-answering, dead or all. With an ACTOR, all its ranks. Above 32 rows equal ones share a row; -v shows\n"
-            "every one. No rank is asked: this is what is known, and since when."
+            "every one, --wide all columns, however narrow the terminal is. No rank is asked: this is what is known,\n"
+            "and since when."
         ),
         takes=("state", "actor", "ranks"),
     ),

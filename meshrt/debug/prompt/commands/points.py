@@ -63,7 +63,7 @@ def _condition_and_ranks(text: str) -> tuple[str, str]:
 
 
 def _break(prompt: Prompt, arguments: Arguments, *, once: bool) -> Outcome:
-    body = prompt.client.ask("debug.break", once=once, **arguments)
+    body = prompt.client.ask("debug.break", once=once, goes=prompt.client.goes, **arguments)
     return Outcome(_told(body), body)
 
 
@@ -75,7 +75,6 @@ def _told(body: Body) -> str:
             lines.append(f"[{ranks}] pending: nothing like that is loaded there yet{near}; it is set when it is")
         elif state != "bound":
             lines.append(f"[{ranks}] {state}")
-    lines += [f"[{ranks}] no code at that line: it is set at line {line}" for line, ranks in body["lines"].items()]
     if body["price"]:
         lines.append(body["price"])
     return "\n".join(lines)
@@ -136,7 +135,8 @@ _BREAK_DETAILS = (
     "Without a breakpoint() in the code: ranks that run are reached too, ranks and meshes that come later as well.\n"
     "  break train.py:88                         break trainer.step\n"
     "  break train.py:88, loss != loss           break train.py:88, step > 10 ranks(hosts=1:)\n"
-    "FILE is the end of a path. With ranks(...) and several actors, the actor comes first:\n"
+    "FILE is the end of a path. On a LINE without code it is set at the next one of the same function, which is said;\n"
+    "between two functions it is refused. With ranks(...) and several actors, the actor comes first:\n"
     "  break trainer train.py:88 ranks(0)\n"
     "On Python 3.12 and later a rank runs at full speed until it comes to the line."
 )

@@ -93,6 +93,8 @@ def find(word: str) -> Command:
     command = _WORDS.get(word)
     if command is not None:
         return command
+    if word == "detach":
+        raise UsageError("no rank is attached, and `detach` leaves one; attach ACTOR RANK goes to one, quit leaves")
     if word in PDB_WORDS or word.startswith("!"):
         raise UsageError(f"{word!r} is a command of pdb: attach to a rank first, or: cast ACTOR ranks(...) {word}")
     names = [command.name for command in COMMANDS]

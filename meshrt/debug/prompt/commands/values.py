@@ -23,7 +23,7 @@ _LATE_VALUE = "they are left to themselves"
 def _parse_print(words: Words) -> Arguments:
     options = words.options(_OPTIONS)
     arguments = {
-        "actor": words.actor(),
+        "actor": words.actor(optional=words.at_ranks()),
         "ranks": words.ranks(optional=True),
         "expression": words.rest(),
         "verbose": "-v" in options,
@@ -64,9 +64,9 @@ def _is_expression(text: str) -> bool:
 def _printer(command: str) -> Callable[[Prompt, Arguments], Outcome]:
     def run(prompt: Prompt, arguments: Arguments) -> Outcome:
         asked = {name: arguments[name] for name in ("actor", "ranks", "expression")}
-        return told(
-            prompt.collect(prompt.client.ask("debug.print", command=command, **asked)), arguments, late=_LATE_VALUE
-        )
+        answers = prompt.collect(prompt.client.ask("debug.print", command=command, **asked))
+        whole = {"verbose": True} if command == "source" else {}  # nobody asks for the beginning of a function
+        return told(answers, {**arguments, **whole}, late=_LATE_VALUE)
 
     return run
 
@@ -74,7 +74,7 @@ def _printer(command: str) -> Callable[[Prompt, Arguments], Outcome]:
 def _parse_cast(words: Words) -> Arguments:
     options = words.options(_OPTIONS)
     arguments = {
-        "actor": words.actor(),
+        "actor": words.actor(optional=words.at_ranks()),
         "ranks": words.ranks(),
         "line": words.rest(),
         "verbose": "-v" in options,
@@ -89,13 +89,16 @@ def _cast(prompt: Prompt, arguments: Arguments) -> Outcome:
     actor, ranks, line = arguments["actor"], arguments["ranks"], arguments["line"]
     if line in QUITS and prompt.terminal.interactive:
         try:
-            answer = prompt.terminal.read(f"abort the endpoint of {actor} on {ranks}? the callers get errors [y/N] ")
+            answer = prompt.terminal.read(
+                f"abort the endpoint {f'of {actor} ' if actor else ''}on {ranks}? the callers get errors [y/N] "
+            )
         except (EOFError, Woken):
             answer = ""
         if answer.strip().lower() not in ("y", "yes"):
             return Outcome("not aborted")
     answers = prompt.collect(prompt.client.ask("debug.cast", actor=actor, ranks=ranks, line=line))
-    return told(answers, arguments, late=_LATE)
+    # Ranks do what they are told: what they have written about it is not to be had again.
+    return told(answers, arguments, late=_LATE, again=False)
 
 
 def _print_command(name: str, summary: str, details: str = "") -> Command:
@@ -110,7 +113,9 @@ COMMANDS = (
         "A stopped rank evaluates it in the stack frame it stands in. A running one is not stopped: there `self` is\n"
         "the actor and the names are those of its module. Equal values are shown once, with their ranks. Many\n"
         "numbers are summed up (min, median, max, outliers; -v shows every one), arrays and tensors are described\n"
-        "by shape, dtype, min, max, mean and the count of NaN. --diff shows what differs from one rank.\n"
+        "by shape, dtype, min, max, mean and the count of NaN. Of a long value the first lines are shown;\n"
+        "-v shows all. --diff shows what differs from one rank. ACTOR may be left away before ranks(...), if there\n"
+        "is only one.\n"
         "  p trainer self.loss          p --diff 0 trainer ranks(hosts=1) self.config",
     ),
     _print_command("pp", "the same, pretty-printed"),
@@ -124,7 +129,8 @@ COMMANDS = (
         _cast,
         details=(
             "Answers are grouped: equal ones once, with their ranks. Ranks that are not stopped are named. A stepping\n"
-            "command is waited for until all stand again, so that many ranks step as one.\n"
+            "command is waited for until all stand again, so that many ranks step as one. ACTOR may be left away if\n"
+            "there is only one.\n"
             "  cast debugee ranks(3) p x            cast debugee ranks(0:8, 12) n\n"
             "  cast debugee ranks(hosts=0) p x      cast debugee ranks(hosts=1:3, gpus=(0,2)) c\n"
             "  cast debugee ranks(all) p x          cast debugee ranks(stopped & !hosts=2) bt\n"

@@ -75,6 +75,15 @@ class Words:
         self._skip()
         return text
 
+    def variable(self) -> str:
+        """Read the name of a variable, which has a dot in it, and perhaps blanks; "" if none comes next."""
+        match = re.match(r"[\w-]+\..*?(?=\s+ranks\s*\(|$)", self._line[self._at :])
+        if match is None:
+            return ""
+        self._at += match.end()
+        self._skip()
+        return match[0]
+
     def word(self) -> str:
         """Read one word, or ""."""
         return self._take()

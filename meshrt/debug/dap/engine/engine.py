@@ -1,0 +1,213 @@
+"""Starts and stops the engine, and has it stop threads.
+
+It is pydevd without debugpy's adapter: it speaks DAP itself. It would listen on a port; it is given one end of
+a socket pair instead. Nothing is traced before `Engine.start`, and nothing is left of that after `Engine.stop`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+import sys
+import threading
+from types import FrameType
+from typing import Any
+
+from meshrt.debug.dap.engine.evaluations import evaluations
+from meshrt.debug.dap.engine.live_threads import LiveThreads
+from meshrt.debug.dap.engine.loading import TRACES, load, loaded, watched_code
+from meshrt.debug.dap.engine.untraced import Untraced, pass_over_forks
+from meshrt.debug.dap.engine.users_traces import UsersTraces
+from meshrt.errors import MeshError
+from meshrt.files import RUNTIME_FILES
+
+__all__ = ["Engine", "end_in_child"]
+
+_PRICE = (
+    "Python 3.11 traces every call while an IDE is attached: calls of Python functions take 5 to 15 times as long. "
+    "After it has detached, they do not."
+)
+
+
+class Engine:
+    """The engine of this process, from one `start` to its `stop`. On a `RuntimeThread`, unless said otherwise.
+
+    Raises:
+        MeshError: debugpy is not installed here.
+    """
+
+    def __init__(self) -> None:
+        self._pydevd = load()
+        pass_over_forks()
+        self._socket: socket.socket | None = None
+        self._users_traces: UsersTraces | None = None
+        self._live_threads = LiveThreads()
+
+    @property
+    def version(self) -> str:
+        """The release of debugpy."""
+        return str(sys.modules["debugpy"].__version__)
+
+    @property
+    def price(self) -> str:
+        """What the program pays while the engine traces; "": nothing to speak of."""
+        return _PRICE if TRACES else ""
+
+    # -- on the thread that made it
+
+    def start(self) -> socket.socket:
+        """Trace all threads, and serve DAP at the socket that is returned. Raises MeshError: another one does."""
+        pydevd: Any = self._pydevd
+        if pydevd.get_global_debugger() is not None:
+            raise MeshError("pydevd, the engine of debugpy and PyCharm, has this process already; expected a free one")
+        _check_tool()
+        if TRACES:
+            self._users_traces = UsersTraces()
+        watched = watched_code()
+        if watched is not None:
+            watched.begin()
+        ours, its = socket.socketpair()
+        if not TRACES:
+            self._live_threads.watch(pydevd.pydevd_sys_monitoring)
+        connect = pydevd.start_client
+        pydevd.start_client = lambda _host, _port: its
+        try:
+            pydevd.settrace(
+                host="meshrt",
+                port=0,
+                suspend=False,
+                patch_multiprocessing=False,
+                block_until_connected=True,
+                wait_for_ready_to_run=False,
+                notify_stdin=False,
+                dont_trace_start_patterns=(os.path.dirname(sys.modules["debugpy"].__file__ or ""), RUNTIME_FILES),
+            )
+        except BaseException:
+            ours.close()
+            its.close()
+            if watched is not None:
+                watched.let_go()
+            self._live_threads.leave()
+            self._put_traces_back()
+            raise
+        finally:
+            pydevd.start_client = connect
+        self._socket = ours
+        return ours
+
+    def stop(self) -> None:
+        """Trace nothing any more. A client has said goodbye before (`disconnect`): the threads run."""
+        watched = watched_code()
+        if watched is not None:
+            watched.let_go()
+        # While the socket is open: the engine's own reader would find its end, and take the engine apart beside us.
+        self._pydevd.stoptrace()
+        # Whatever still ends on its threads ends with what is left, and not with the next engine.
+        self._pydevd.set_global_debugger(None)
+        self._live_threads.leave()
+        # What an IDE has asked to read as well (``redirectOutput``) would stay wrapped for the life of the rank.
+        for name in ("stdout", "stderr"):
+            self._pydevd.pydevd_io.stop_redirect_stream_to_pydb_io_messages(name)
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        self._put_traces_back()
+
+    def _put_traces_back(self) -> None:
+        if self._users_traces is not None:
+            tracing: Any = importlib.import_module("pydevd_tracing")
+            # Python 3.11 cannot set a trace function for another thread; the engine's library can.
+            self._users_traces.put_back(
+                tracing.SetTrace,
+                lambda function, ident: tracing.set_trace_to_threads(function, [ident], create_dummy_thread=False),
+            )
+
+    def forget_breakpoints(self) -> None:
+        """Stop at nothing any more that an IDE has set; what stands stays so."""
+        debugger = self._pydevd.get_global_debugger()
+        if debugger is not None:
+            api: Any = importlib.import_module("_pydevd_bundle.pydevd_api").PyDevdAPI()
+            api.remove_all_breakpoints(debugger, "*")
+            api.remove_all_exception_breakpoints(debugger)
+
+    def withdraw_pause(self) -> None:
+        """Stop nothing any more that was asked to pause and does not stand yet; what does go on, if anything has."""
+        debugger = self._pydevd.get_global_debugger()
+        if debugger is None:
+            return
+        api: Any = importlib.import_module("_pydevd_bundle.pydevd_api").PyDevdAPI()
+        notification = debugger.threads_suspended_single_notification
+        with notification._lock:
+            notification._pause_requested = False
+        with importlib.import_module("_pydevd_bundle.pydevd_thread_lifecycle").suspend_threads_lock:
+            api.request_resume_thread("*")
+        if not TRACES:
+            self._pydevd.pydevd_sys_monitoring.update_monitor_events()
+            self._pydevd.pydevd_sys_monitoring.restart_events()
+
+    # -- on the thread that runs user code
+
+    def breakpoint(self, frame: FrameType) -> None:
+        """Stop the calling thread at ``frame``, or where it goes on."""
+        self._pydevd.settrace(
+            suspend=True,
+            trace_only_current_thread=True,
+            patch_multiprocessing=False,
+            stop_at_frame=frame,
+            notify_stdin=False,
+        )
+
+    def suspend(self, frame: FrameType) -> None:
+        """Stop the calling thread here, in the middle of what ``frame`` waits for, if a client asked for that."""
+        debugger = self._pydevd.get_global_debugger()
+        if debugger is None:
+            return
+        thread = threading.current_thread()
+        info = self._pydevd.set_additional_thread_info(thread)
+        if info.pydev_state == self._pydevd.STATE_SUSPEND and not info.is_in_wait_loop:
+            with Untraced(self._pydevd, info):
+                debugger.do_wait_suspend(thread, frame, "line", None)
+
+    def failed(self, error: BaseException) -> None:
+        """Stop where ``error`` was raised, before it unwinds, if a client asked for uncaught exceptions."""
+        debugger = self._pydevd.get_global_debugger()
+        if debugger is not None:
+            debugger.trigger_exception_handler((type(error), error, error.__traceback__), as_uncaught=True)
+
+
+def end_in_child() -> None:
+    """In a forked child of user code: trace nothing any more, however far an engine was on its way to do so.
+
+    None of its threads is there to let go what stands, or to say goodbye. Trace functions that frames have stay:
+    nothing calls them where the thread has none.
+    """
+    pydevd = loaded()
+    if pydevd is None:
+        return
+    evaluations.forked()
+    debugger = pydevd.get_global_debugger()
+    if debugger is not None:
+        debugger.pydb_disposed = True  # it was forked by a line of the console: the thread stands no more
+    watched = watched_code()
+    if watched is not None:
+        watched.let_go()
+    pydevd.set_global_debugger(None)
+    # Not `stoptrace`, which flushes standard output: what is buffered there is the parent's to write.
+    pydevd.pydevd_tracing.restore_sys_set_trace_func()
+    if TRACES:
+        sys.settrace(None)
+        threading.settrace(None)
+    else:
+        pydevd.pydevd_sys_monitoring.stop_monitoring(all_threads=True)
+    importlib.import_module("_pydev_bundle.pydev_monkey").undo_patch_thread_modules()
+
+
+def _check_tool() -> None:
+    """Raise MeshError if the engine could not see anything: others have what it sees by."""
+    if TRACES:
+        return
+    monitoring: Any = getattr(sys, "monitoring")  # noqa: B009  # Python 3.11 has none
+    other = monitoring.get_tool(monitoring.DEBUGGER_ID)
+    if other not in (None, "pydevd"):
+        raise MeshError(f"{other!r} has sys.monitoring's tool for debuggers ({monitoring.DEBUGGER_ID}) in this rank")

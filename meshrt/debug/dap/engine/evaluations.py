@@ -1,0 +1,176 @@
+"""What an IDE has evaluated in this process, and how it is ended: its user's code may never come back by itself.
+
+::
+
+    posted --a thread takes it--> at work --it returns--> (over)
+                                     '--unwanted--> KeyboardInterrupt in it, again and again --> (over)
+
+The main thread is interrupted by a signal, in the middle of what it waits for; another one at its next line of Python.
+Values that are shown, names that are completed and variables that are set run the user's code as well: each is an
+evaluation here.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from threading import get_ident
+from types import CodeType, FrameType
+
+from meshrt.debug.rank.suspended import may_break, raise_in, take_back
+from meshrt.debug.stepping import is_users
+from meshrt.errors import MeshError
+from meshrt.hooks import RankServices
+from meshrt.inspect.visibility import is_debugging_file
+
+__all__ = ["Evaluations", "Interruption", "evaluations"]
+
+#: Seconds until it is tried again to interrupt something, at first and at most.
+_AGAIN = 0.02
+_AGAIN_MAX = 0.5
+#: Seconds without anything at work after which nothing waits behind what has been interrupted.
+_QUIET = 1.0
+
+
+class _Evaluation:
+    """One that a thread is at work on."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        #: It is to end; it has been interrupted; what was raised in it may still be under way.
+        self.unwanted = False
+        self.broken = False
+        self.asynchronous = False
+
+
+class Evaluations:
+    """Those of this process. Any thread, unless said otherwise."""
+
+    def __init__(self) -> None:
+        self._posting = threading.Lock()
+        #: The number of the latest one.
+        self.posted = 0
+        self._at_work: dict[int, _Evaluation] = {}
+        #: What of the engine runs the code that an IDE has sent.
+        self.evaluators: set[CodeType] = set()
+        #: Held to raise something in another thread, and to end there what it would be raised in.
+        self._breaking = threading.Lock()
+
+    def post(self) -> int:
+        """Return the number of one that a thread will take."""
+        with self._posting:
+            self.posted += 1
+            return self.posted
+
+    def run(self, number: int, work: Callable[[], None]) -> bool:
+        """Do one on the calling thread. Returns False if it has been interrupted, and has said nothing of that."""
+        ident = get_ident()
+        outer = self._at_work.get(ident)
+        this = self._at_work[ident] = _Evaluation(number)
+        begun = done = ended = False
+        while not ended:  # what is raised in it may arrive when it has just come to its end
+            try:
+                if not begun:
+                    begun = True
+                    work()
+                    done = True
+                self._end(ident, this, outer)
+                ended = True
+            except BaseException as error:
+                if not this.broken or not isinstance(error, KeyboardInterrupt):
+                    self._end(ident, this, outer)
+                    raise
+        return done
+
+    def _end(self, ident: int, this: _Evaluation, outer: _Evaluation | None) -> None:
+        with self._breaking:
+            if outer is None:
+                self._at_work.pop(ident, None)
+            else:
+                self._at_work[ident] = outer
+            if this.asynchronous:
+                take_back()
+
+    def interrupt(self, latest: int) -> list[int]:
+        """Interrupt those up to number ``latest``, and return their threads; that of the main thread needs a signal."""
+        found = []
+        main = threading.main_thread().ident
+        for ident, each in list(self._at_work.items()):
+            if each.number > latest:
+                continue
+            found.append(ident)
+            each.unwanted = True
+            if ident != main:
+                with self._breaking:
+                    here = self._at_work.get(ident) is each
+                    if here and self._may_break(sys._current_frames().get(ident)):
+                        each.broken = each.asynchronous = True
+                        raise_in(ident, KeyboardInterrupt)
+        return found
+
+    def break_here(self, frame: FrameType | None) -> None:
+        """Raise KeyboardInterrupt if the calling thread is at work on one that is to end.
+
+        Args:
+            frame: What the thread is at; None: it waits in a ``get()``.
+        """
+        this = self._at_work.get(get_ident())
+        if this is not None and this.unwanted and (frame is None or self._may_break(frame)):
+            this.broken = True
+            raise KeyboardInterrupt
+
+    def forked(self) -> None:
+        """In a forked child, where the lock may be held by a thread that is not there."""
+        self._breaking = threading.Lock()
+
+    def _may_break(self, frame: FrameType | None) -> bool:
+        """Whether ``frame`` is in code of the user's, or in a wait for it: an answer is not to be torn in two."""
+        allowed = may_break(frame, _WITHIN)
+        while allowed and frame is not None and not is_users(frame):
+            if is_debugging_file(frame.f_code.co_filename):
+                return frame.f_code in self.evaluators
+            frame = frame.f_back
+        return allowed
+
+
+_WITHIN = frozenset({Evaluations.run.__code__})
+#: Those of this process.
+evaluations = Evaluations()
+
+
+class Interruption:
+    """Ends evaluations, for as long as there are any: code of the user's may catch what is raised in it.
+
+    Args:
+        say: Told, for a person, ``text`` when there is one, and what keeps it from ending one. Any thread.
+        latest: The number of the last one that is meant.
+    """
+
+    def __init__(self, services: RankServices, say: Callable[[str], None], text: str, latest: int) -> None:
+        self._services = services
+        self._say = say
+        self._text = text
+        self._latest = latest
+        self._quiet = 0.0
+        self._try(_AGAIN)
+
+    def _try(self, pause: float) -> None:
+        idents = evaluations.interrupt(self._latest)
+        if idents:
+            self._quiet = 0.0
+            text, self._text = self._text, ""
+            if text:
+                self._say(text)
+        elif self._quiet >= _QUIET:
+            return
+        if threading.main_thread().ident in idents:
+            try:
+                self._services.signal_main()
+                self._services.interject(lambda _waited: evaluations.break_here(None))
+            except MeshError as error:
+                self._say(f"what is evaluated here cannot be interrupted: {error}")
+                return
+        self._quiet += pause
+        again = min(2 * pause, _AGAIN_MAX)
+        self._services.call_later(pause, lambda: self._try(again))

@@ -1,0 +1,91 @@
+"""What breakpoints of an IDE have evaluated at each hit: conditions, counts of hits, and what log points say.
+
+One that raises stops nothing, as in debugpy. There nobody hears of a misspelt name, and of anything else at each hit
+and in each rank; here all of it is reported to one place, which says it once and counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NamedTuple
+
+__all__ = ["Expressions", "Raised", "expressions"]
+
+#: Characters of what is told of an expression, and of what it raised.
+_LONGEST = 300
+
+
+class Raised(NamedTuple):
+    """An expression that could not be evaluated."""
+
+    #: ``condition``, ``hits`` or ``log``.
+    what: str
+    file: str
+    line: int
+    #: As a person wrote it; "" of a log point.
+    expression: str
+    #: The type of the error, and its text.
+    error: str
+    text: str
+
+
+def _ignore(_raised: Raised) -> None:
+    """Nobody is there to hear of it."""
+
+
+class Expressions:
+    """Those of this process. On the threads that run user code, while the engine looks at them."""
+
+    def __init__(self) -> None:
+        #: Told of each that raises.
+        self.heard: Callable[[Raised], None] = _ignore
+
+    def replace(self, pydb: Any) -> None:
+        """Evaluate in the place of the engine; ``pydb``: its class."""
+        pydb.handle_breakpoint_condition = lambda _debugger, _info, point, frame: self.holds(point, frame)
+        pydb.handle_breakpoint_expression = lambda _debugger, point, info, frame: self.log(point, info, frame)
+
+    def holds(self, point: Any, frame: FrameType) -> bool:
+        """Whether a breakpoint stops ``frame``."""
+        count = getattr(point, "hit_condition", None)  # those of exceptions have none
+        if count:
+            with point._hit_condition_lock:
+                point._hit_count += 1
+                numbered = count.replace("@HIT@", str(point._hit_count))
+            if self._value("hits", numbered, count, point, frame):
+                return True
+        condition = point.condition
+        return bool(condition and self._value("condition", condition, condition, point, frame))
+
+    def log(self, point: Any, info: Any, frame: FrameType) -> None:
+        """Have what a log point says at ``frame`` be said; nothing, if that raises."""
+        info.pydev_message = self._value("log", point.expression, "", point, frame, str) or ""
+
+    def _value(
+        self,
+        what: str,
+        expression: str,
+        written: str,
+        point: Any,
+        frame: FrameType,
+        of: Callable[[Any], Any] = bool,
+    ) -> Any:
+        try:
+            return of(eval(expression, frame.f_globals, frame.f_locals))
+        except BaseException as error:  # whatever it does must not change the program
+            line = getattr(point, "line", frame.f_lineno)
+            error_type = type(error).__name__
+            self.heard(Raised(what, frame.f_code.co_filename, line, written[:_LONGEST], error_type, _text(error)))
+            return None
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)[:_LONGEST]
+    except BaseException as problem:  # it is the user's, as the error is
+        return f"(its text raises {type(problem).__name__})"
+
+
+#: Those of this process.
+expressions = Expressions()

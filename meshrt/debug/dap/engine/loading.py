@@ -1,0 +1,88 @@
+"""debugpy's engine, pydevd, in this process: imported once, and changed where it does not suit a rank (`patches`).
+
+Importing it costs a tenth of a second of processor time; it traces nothing.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from meshrt.debug.dap.engine.patches import patch, replace_idle, watch
+from meshrt.debug.dap.engine.watched import WatchedCode
+from meshrt.errors import MeshError
+
+__all__ = ["KNOWN", "TRACES", "load", "loaded", "watched_code"]
+
+#: The release whose private names these are; a later one may have others.
+KNOWN = "1.8.22"
+#: Whether it sees what it sees by ``sys.settrace``; or else by ``sys.monitoring``.
+TRACES = sys.version_info < (3, 12)
+#: What pydevd adds to ``builtins``.
+_CONSOLE_NAMES = ("runfile", "execfile")
+#: What it reads from the environment while it is imported: no warning about frozen modules on the user's terminal, no
+#: replacement of frame evaluation.
+_ENVIRONMENT = {"PYDEVD_DISABLE_FILE_VALIDATION": "1", "PYDEVD_USE_FRAME_EVAL": "NO"}
+#: pydevd, once all of it is imported and changed, and what it watches.
+_loaded: dict[str, Any] = {}
+
+
+def loaded() -> Any:
+    """Return pydevd; None: it is not imported yet, or in the midst of that, and nothing is traced."""
+    return _loaded.get("pydevd")
+
+
+def watched_code() -> WatchedCode | None:
+    """Return what the engine watches; None: it traces instead, or is not loaded."""
+    return _loaded.get("watched")
+
+
+def load() -> Any:
+    """Return pydevd. Raises MeshError: debugpy is not installed here, or is another than is known."""
+    if "pydevd" in _loaded:
+        return _loaded["pydevd"]
+    # By name, in a rank, once an IDE attaches: the runtime does without debugpy, and type checkers do not see pydevd.
+    hook = sys.breakpointhook
+    try:
+        with _environment(_ENVIRONMENT):
+            importlib.import_module("debugpy._vendored.force_pydevd")  # makes pydevd importable
+            pydevd: Any = importlib.import_module("pydevd")
+            api: Any = importlib.import_module("_pydevd_bundle.pydevd_api")
+    except ModuleNotFoundError as error:
+        raise MeshError(
+            f"the ranks' Python has no debugpy ({error}); pip install 'meshrt[dap]' into {sys.prefix}"
+        ) from error
+    finally:
+        sys.breakpointhook = hook
+        for name in _CONSOLE_NAMES:  # for its own console; a program is not to find them
+            vars(builtins).pop(name, None)
+    try:
+        patch(pydevd, api.PyDevdAPI)
+        if TRACES:
+            replace_idle(pydevd)
+        else:
+            _loaded["watched"] = watch(pydevd)
+    except (AttributeError, ImportError) as error:
+        found = sys.modules["debugpy"].__version__
+        raise MeshError(
+            f"debugpy {found} is not as this meshrt knows it ({error}); pip install debugpy=={KNOWN} into {sys.prefix}"
+        ) from error
+    _loaded["pydevd"] = pydevd
+    return pydevd
+
+
+@contextlib.contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update({name: value for name, value in variables.items() if before[name] is None})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)

@@ -1,0 +1,66 @@
+"""The code objects that an engine watches by ``sys.monitoring`` (Python 3.12 and newer), so that they can be let go.
+
+A tool that is given back leaves in them what it has asked for: a function with a breakpoint, or one that was stepped
+through, would go on reporting each of its lines to nobody, and its calls would take a sixth longer for good; the next
+tool of that number would be told of them all.
+"""
+
+from __future__ import annotations
+
+from types import CodeType, SimpleNamespace
+from typing import Any
+
+__all__ = ["WatchedCode"]
+
+
+class WatchedCode:
+    """Those of one tool.
+
+    Args:
+        monitoring: ``sys.monitoring``.
+        tool: The number of the tool.
+    """
+
+    def __init__(self, monitoring: Any, tool: int) -> None:
+        self._monitoring = monitoring
+        self._tool = tool
+        #: By id, as equal ones may be of different functions: of a cell of a notebook that was run twice, say.
+        self._codes: dict[int, CodeType] = {}
+        self._wanted = False
+        names = {name: getattr(monitoring, name) for name in dir(monitoring) if not name.startswith("_")}
+        #: What the engine is given as ``sys.monitoring``.
+        self.monitoring = SimpleNamespace(
+            **{
+                **names,
+                "use_tool_id": self._use_tool_id,
+                "get_local_events": self._get_local_events,
+                "set_local_events": self._set_local_events,
+            }
+        )
+
+    def begin(self) -> None:
+        """From here on the tool may watch code."""
+        self._wanted = True
+
+    def let_go(self) -> None:
+        """Watch nothing any more, whatever a thread is about to ask for. The tool still has its number."""
+        self._wanted = False
+        # What the engine itself forgets to take back.
+        self._monitoring.register_callback(self._tool, self._monitoring.events.PY_UNWIND, None)
+        while self._codes:
+            _, code = self._codes.popitem()
+            self._monitoring.set_local_events(self._tool, code, 0)
+
+    # -- on the threads of the engine, and on those that it looks at
+
+    def _use_tool_id(self, tool: int, name: str) -> None:
+        if self._wanted:
+            self._monitoring.use_tool_id(tool, name)
+
+    def _get_local_events(self, tool: int, code: CodeType) -> int:
+        return int(self._monitoring.get_local_events(tool, code)) if self._wanted else 0
+
+    def _set_local_events(self, tool: int, code: CodeType, events: int) -> None:
+        if self._wanted:
+            self._codes[id(code)] = code
+            self._monitoring.set_local_events(tool, code, events)

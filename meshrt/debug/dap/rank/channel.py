@@ -1,0 +1,89 @@
+"""Rank side: what one IDE has to itself while an engine serves several, one after the other.
+
+An answer belongs to the IDE that has asked: requests have numbers for the engine that no other IDE's have, and what an
+engine still answers to one that is gone reaches nobody. What it is told is told under its own number, whole, whichever
+IDE has the rank by the time that the last part of it is on its way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from meshrt.debug.dap.wire import MESSAGE_MAX, Message, MessageDecoder, encode, failure
+from meshrt.hooks import RankServices
+
+__all__ = ["Channel"]
+
+#: Bytes that go up the tree without having been taken by the router; and bytes of one message there.
+_WINDOW = 1 << 20
+_CHUNK = 128 << 10
+#: Of requests, an IDE has so many.
+_NUMBERS = 1 << 32
+
+
+class Channel:
+    """On the pump's thread, unless said otherwise.
+
+    Args:
+        number: By which the root knows this IDE.
+        before: That of the IDE whose engine it takes over.
+    """
+
+    def __init__(self, services: RankServices, number: int, before: Channel | None = None) -> None:
+        self._services = services
+        self.number = number
+        #: The IDE is gone, and what stands stays: it is sent nothing any more. Set by any thread.
+        self.lost = False
+        #: Which one of this engine's it is.
+        self._place: int = 0 if before is None else before._place + 1
+        self._decoder = MessageDecoder()
+        self._window = _WINDOW
+        #: What the router has taken: counted by the thread, which spends it too.
+        self._acks: deque[int] = deque()
+
+    def taken(self, count: int) -> None:
+        """The router has taken so many bytes. Any thread."""
+        self._acks.append(count)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it may be sent more."""
+        while self._acks:
+            self._window += self._acks.popleft()
+        return self.lost or self._window > 0
+
+    def receive(self, data: bytes) -> list[Message]:
+        """Take what the IDE has sent; return its whole messages, with the engine's numbers. Raises ProtocolError."""
+        messages = self._decoder.receive_data(data)
+        return [{**each, "seq": each.get("seq", 0) + self._place * _NUMBERS} for each in messages]
+
+    def send(self, message: Message) -> None:
+        """Send what the engine says, or what is said in its place, if it is for this IDE."""
+        if message["type"] == "response":
+            whose, number = divmod(message["request_seq"], _NUMBERS)
+            if whose != self._place:
+                return
+            message = {**message, "request_seq": number}
+        if self.lost:
+            return
+        data = encode(message)
+        if len(data) > MESSAGE_MAX:
+            why = f"{len(data) >> 20} MiB, and an IDE is sent {MESSAGE_MAX >> 20} MiB at most: look at a part of it"
+            if message["type"] != "response":
+                self.tell("dap.said", text=f"an event is left out: {why}")
+                return
+            data = encode(failure({"seq": message["request_seq"], "command": message["command"]}, why))
+        for start in range(0, len(data), _CHUNK):
+            part = data[start : start + _CHUNK]
+            self._window -= len(part)
+            self.tell("dap.data", data=part)
+
+    def tell(self, event: str, **body: Any) -> None:
+        """Tell the IDE, through the root, of something that happens to it. Any thread."""
+        if not self.lost:
+            self.report(event, **body)
+
+    def report(self, event: str, **body: Any) -> None:
+        """Tell the root of something that it has to know of an IDE that is gone, too. Any thread."""
+        self._services.notify(event, {"channel": self.number, **body})

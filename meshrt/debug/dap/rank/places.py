@@ -1,0 +1,30 @@
+"""Rank side: where actors stand in an engine, for those who ask the program and not the IDE."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterable
+from types import FrameType
+
+from meshrt.hooks import ActorState
+from meshrt.inspect.visibility import is_debugging_file, is_plumbing
+
+__all__ = ["places"]
+
+
+def places(actors: Iterable[ActorState]) -> dict[str, list[object]]:
+    """Return where actors stand in the engine: ``{actor: [file, line, function]}``; another thread's place by ""."""
+    frames = sys._current_frames()
+    main = threading.main_thread().ident
+    idents = {main if actor.thread is None else actor.thread: actor.name for actor in actors}
+    found: dict[str, list[object]] = {}
+    for ident, frame in frames.items():
+        stands = False
+        each: FrameType | None = frame
+        while each is not None and is_plumbing(each):
+            stands = stands or is_debugging_file(each.f_code.co_filename)
+            each = each.f_back
+        if stands and each is not None:
+            found.setdefault(idents.get(ident, ""), [each.f_code.co_filename, each.f_lineno, each.f_code.co_name])
+    return found

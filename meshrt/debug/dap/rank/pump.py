@@ -1,0 +1,310 @@
+"""Rank side: one IDE on this rank, from its attach to its goodbye. What it says goes to the engine, and back.
+
+::
+
+    waiting --no prompt of the debugger stands any more--> attached --disconnect--> (ended)
+                                                              | lost --"resume"--> (ended)
+                                                              '------"stay"-----> orphaned --another IDE--> attached
+                                                                                     '--nothing stands--> (ended)
+
+The bytes are passed on as they are. What they say is read on the way: whether threads stand, so that deadlines stand
+still too, and whether a pause has been asked for that a blocked call does not notice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import selectors
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from types import FrameType
+
+from meshrt.debug.dap.engine.engine import Engine, end_in_child
+from meshrt.debug.dap.engine.evaluations import evaluations
+from meshrt.debug.dap.engine.expressions import expressions
+from meshrt.debug.dap.rank.channel import Channel
+from meshrt.debug.dap.rank.goodbye import say_goodbye
+from meshrt.debug.dap.rank.passing import PATIENCE, Passing
+from meshrt.debug.dap.rank.places import places
+from meshrt.debug.dap.rank.raisings import Raisings
+from meshrt.debug.dap.wire import Message, MessageDecoder, encode
+from meshrt.debug.stepping import user_frame
+from meshrt.errors import MeshError
+from meshrt.hooks import RankServices
+from meshrt.transport.threads import RuntimeThread
+
+__all__ = ["GONE", "Pump"]
+
+#: Why it ends, where the IDE has said no goodbye.
+GONE = "the IDE is gone"
+
+#: Bytes that are read of the engine at once.
+_CHUNK = 128 << 10
+#: Of messages of the engine: what is too long for an IDE is told as such.
+_ANY_LENGTH = 1 << 40
+
+_log = logging.getLogger("meshrt")
+
+
+class Pump:
+    """Runs on a thread of its own, hidden from the engine; methods may be called on any thread unless said otherwise.
+
+    Args:
+        channel: The number by which the root knows this IDE.
+        ended: Called on the pump's thread when the engine is gone.
+    """
+
+    def __init__(self, services: RankServices, channel: int, ended: Callable[[Pump], None]) -> None:
+        self._services = services
+        #: The IDE that has this rank, or had it; and the one that the thread serves: soon the same.
+        self._channel = self._served = Channel(services, channel)
+        self._ended = ended
+        self.engine: Engine | None = None
+        #: What the IDE says; a channel: from here on it is that one's.
+        self._inbox: deque[bytes | Channel] = deque()
+        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        #: Held to wake, and to close that descriptor: its number is soon a file's of the user. Reentrant, as a prompt
+        #: in a signal handler may end while another one's end wakes.
+        self._waking = threading.RLock()
+        self._may_start = False
+        self._closing = ""
+        self._from_engine = MessageDecoder(_ANY_LENGTH)
+        self._passing = Passing(
+            services, self._say, self._send, self._withdraw_pause, lambda: self._served.tell("dap.leaving")
+        )
+        self._raisings = Raisings(services, lambda rows: self._channel.tell("dap.raised", rows=rows))
+        self._held = False
+        #: The engine traces, or nothing ever will.
+        self._settled = threading.Event()
+        #: Held by whoever stops a thread with the engine: it does not end meanwhile.
+        self._using = threading.Lock()
+        #: The threads are the debugger's again.
+        self._gone = threading.Event()
+        self._thread = RuntimeThread(target=self._run, name="meshrt-dap", daemon=True)
+
+    # -- any thread
+
+    @property
+    def channel(self) -> int:
+        """The number by which the root knows the IDE that has this rank; 0: it is lost."""
+        return 0 if self._channel.lost else self._channel.number
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the IDE has left, and the engine is about to end."""
+        return bool(self._closing) or self._passing.over
+
+    def begin(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def take(self) -> None:
+        """See `meshrt.debug.rank.handover.Taker`."""
+        self._may_start = True
+        self._wake()
+
+    def feed(self, data: bytes) -> None:
+        """Take what the IDE has sent."""
+        self._inbox.append(data)
+        self._wake()
+
+    def taken(self, count: int) -> None:
+        """The router has taken so many bytes."""
+        self._channel.taken(count)
+        self._wake()
+
+    def adopt(self, channel: int) -> bool:
+        """Another IDE takes over what one that was lost has left standing. Returns False if all of it has ended."""
+        with self._waking:
+            if self._wake_fd < 0 or self._closing:
+                return False
+            self._channel = Channel(self._services, channel, self._channel)
+            self._inbox.append(self._channel)
+            self._wake()
+            return True
+
+    def orphan(self) -> None:
+        """The IDE is lost, and what stands is to stay so; but what it had evaluated is of no use to anybody.
+
+        Where nothing stands, or does no more, it ends.
+        """
+        self._channel.lost = True
+        self._wake()  # the engine may have waited for it
+
+        def interrupt() -> None:
+            if not self.leaving:  # or else it has been, and what is evaluated is another IDE's
+                self._passing.interrupt(evaluations.posted)
+
+        # What has come last may be on its way to the engine yet.
+        self._services.call_later(PATIENCE, interrupt)
+
+    def close(self, why: str) -> None:
+        """The IDE is lost, or the rank ends: let everything go on."""
+        self._closing = why
+        self._wake()
+
+    def facts(self) -> dict[str, object]:
+        """Return what an IDE is told at first."""
+        engine = self.engine
+        return {"pid": os.getpid(), "engine": engine.version if engine else "", "price": engine.price if engine else ""}
+
+    def signalled(self, frame: FrameType | None) -> None:
+        """On the main thread, in a signal handler: stop it here, if that was asked for."""
+        evaluations.break_here(frame)
+        engine = self.engine
+        where, safe = user_frame(frame)
+        if engine is not None and where is not None and safe:
+            engine.suspend(where)
+
+    def breakpoint(self, frame: FrameType) -> bool:
+        """See `meshrt.debug.rank.handover.Taker`. It waits for the engine; if the IDE leaves, for its end."""
+        self._settled.wait()
+        with self._using:
+            if self.engine is not None and not self.leaving:
+                self.engine.breakpoint(frame)
+                return True
+        self._gone.wait()
+        return False
+
+    def forked(self) -> None:
+        """See `meshrt.debug.rank.handover.Taker`."""
+        end_in_child()
+
+    def _wake(self) -> None:
+        with self._waking:
+            if self._wake_fd >= 0:  # or else it has ended
+                os.eventfd_write(self._wake_fd, 1)
+
+    def _say(self, text: str) -> None:
+        self._channel.tell("dap.said", text=text)
+
+    def _send(self, message: Message) -> None:
+        self._served.send(message)
+
+    # -- the thread
+
+    def _run(self) -> None:
+        why = ""
+        try:
+            self._serve()
+        except Exception as error:
+            # The IDE is told; the rank has to go on in any case.
+            why = str(error) if isinstance(error, MeshError) else f"{type(error).__name__}: {error}"
+            if not isinstance(error, MeshError):
+                _log.exception("an IDE on this rank")
+        finally:
+            self._hold(False)
+            self._settled.set()
+            with self._waking:  # from here on no IDE takes it over
+                wake_fd, self._wake_fd = self._wake_fd, -1
+                os.close(wake_fd)
+            self._ended(self)
+            self._gone.set()
+            self._channel.report("dap.closed", why=why or self._closing)
+
+    def _serve(self) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._wake_fd, selectors.EVENT_READ)
+            while not self._may_start and not self._closing:
+                selector.select()
+                self._woken()
+            if self._closing:
+                return
+            engine = Engine()
+            sock = engine.start()
+            self.engine = engine
+            expressions.heard = self._raisings.hear
+            self._settled.set()
+            try:
+                self._served.tell("dap.opened", **self.facts())
+                self._carry(selector, sock)
+                if not self._passing.over:
+                    say_goodbye(sock, self._from_engine)
+                # All that was asked before the goodbye has come to the engine.
+                self._passing.interrupt(evaluations.posted)
+            finally:
+                with self._using:
+                    self.engine = None
+                # What stands in the engine goes on by this, too.
+                engine.stop()
+
+    def _carry(self, selector: selectors.BaseSelector, sock: socket.socket) -> None:
+        reading = False
+        self._pass_on(sock)  # what has come while the threads were not free
+        while not self._closing and not self._passing.over:
+            wanted = self._served.has_room
+            if wanted and not reading:
+                selector.register(sock, selectors.EVENT_READ)
+            elif reading and not wanted:
+                selector.unregister(sock)
+            reading = wanted
+            alone = self._served.lost and not self._passing.standing
+            ready = selector.select(0 if alone else self._passing.pause.until_kick())
+            if alone and not ready:  # what the engine has said last is read: nothing stands
+                self._leave_alone()
+            for key, _ in ready:
+                if key.fileobj is sock:
+                    self._from_the_engine(sock)
+                else:
+                    self._woken()
+            self._pass_on(sock)
+            self._passing.pause.kick_if_due(self._passing.standing)
+
+    def _leave_alone(self) -> None:
+        """The IDE is lost, and has left nothing standing: the rank is nobody's, unless another one has just come."""
+        with self._waking:
+            if self._channel.lost:
+                self._closing = GONE
+
+    def _pass_on(self, sock: socket.socket) -> None:
+        """Tell the engine what the IDE has said."""
+        while self._inbox:
+            said = self._inbox.popleft()
+            if isinstance(said, Channel):
+                self._serve_another(said)
+                continue
+            for message in self._served.receive(said):
+                if message["type"] != "request" or not self._passing.request(message):
+                    # Whole ones only: the IDE may be lost in the middle of one.
+                    sock.sendall(encode(message))
+
+    def _serve_another(self, channel: Channel) -> None:
+        """From here on all is said by another IDE, and to it."""
+        self._served = channel
+        self._passing.another_ide()
+        if self.engine is not None:
+            self.engine.forget_breakpoints()  # nobody would know of them
+        channel.tell("dap.opened", **self.facts())
+        self._tell_held()  # what has become of it since the IDE before was lost
+
+    def _woken(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._wake_fd)
+
+    def _from_the_engine(self, sock: socket.socket) -> None:
+        data = sock.recv(_CHUNK)
+        if not data:
+            raise MeshError("the engine has ended")
+        for message in self._from_engine.receive_data(data):
+            behind = self._passing.said(message)
+            self._hold(self._passing.standing)
+            for each in (message, *behind):
+                self._send(each)
+
+    def _withdraw_pause(self) -> None:
+        if self.engine is not None:
+            self.engine.withdraw_pause()
+
+    def _hold(self, held: bool) -> None:
+        if held != self._held:
+            self._held = held
+            self._services.set_held(held)
+            self._tell_held()
+
+    def _tell_held(self) -> None:
+        found = places(self._services.actors()) if self._held else {}
+        self._served.report("dap.holds", held=self._held, places=found)

@@ -1,0 +1,338 @@
+"""Root side: which router has which rank for an IDE, and the bytes between them. On the root's loop; it reads none.
+
+Operations of routers:
+
+* ``dap.join``: hear of ranks that are born (events ``dap.born`` {mesh, rank}), and of their actors (``dap.actor``).
+* ``dap.which`` {mesh, ranks}: the ranks that live and are meant, by a mesh's or an actor's name and a selection.
+* ``dap.open`` {mesh, rank, channel, stay, session}: a channel to a rank, with a number that the router chooses; refused
+  if another one has the rank. One that has said goodbye (event ``dap.leaving`` of the rank) has it no more.
+  ``session``: the number of the session in whose console breakpoints may have been set.
+* ``dap.release``: whatever stands for its IDEs, or for one that is gone, goes on.
+* ``dap.data``, ``dap.ack``, ``dap.close``: as in `meshrt.debug.dap.rank.ide`, which has the events, too.
+* ``dap.source`` {filename}: the text of a file that only the program has.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from meshrt.debug.broker.states import Held
+from meshrt.debug.dap.starting import StartedRouters
+from meshrt.debug.protocol import Place, session_of_ide
+from meshrt.errors import SelectionError, UsageError
+from meshrt.hooks import Body, RootServices, ToolClient
+from meshrt.selection import Shape, parse, resolve
+from meshrt.wire.source import source_text
+
+__all__ = ["Mediator", "load"]
+
+#: Who has a rank that stands although its IDE is gone (``meshOnLost``).
+_GONE = "an IDE that is gone, until one attaches"
+_EVENTS = ("dap.waiting", "dap.opened", "dap.data", "dap.holds", "dap.said", "dap.raised", "dap.closed")
+
+
+@dataclass(frozen=True, slots=True)
+class _Channel:
+    """One IDE on one rank."""
+
+    #: By which the rank knows it, and its router.
+    number: int
+    name: int
+    client: ToolClient
+    mesh_id: str
+    rank: int
+    #: What stands when the router is lost stays so.
+    stay: bool
+
+    @property
+    def ide(self) -> str:
+        """Whose rank it is, in words."""
+        return f"the IDE of process {self.client.pid}"
+
+
+class Mediator:
+    """The channels of this program."""
+
+    def __init__(self, services: RootServices) -> None:
+        self._services = services
+        self._channels: dict[int, _Channel] = {}
+        #: The same, by the router's id and its own number.
+        self._named: dict[tuple[int, int], _Channel] = {}
+        self._numbers = itertools.count(1)
+        self._routers: dict[int, ToolClient] = {}
+        self._started = StartedRouters(services)
+        #: Numbers of channels whose IDE has said goodbye: another may have the rank, which begins with it then.
+        self._leaving: set[int] = set()
+        #: What is in an IDE, by mesh id and base rank.
+        self.held: dict[tuple[str, int], Held] = {}
+        #: Ranks that may stand although their IDE is gone: the number of its channel.
+        self._orphans: dict[tuple[str, int], int] = {}
+
+    def serve(self) -> None:
+        """Register with the runtime."""
+        services = self._services
+        services.tool_operations.update(
+            {
+                "dap.join": self._join,
+                "dap.which": self._which,
+                "dap.open": self._open,
+                "dap.data": self._data,
+                "dap.ack": self._ack,
+                "dap.close": self._close,
+                "dap.release": self._release,
+                "dap.source": self._source,
+            }
+        )
+        services.rank_events.update({name: self._pass_on(name) for name in _EVENTS})
+        services.rank_events["dap.leaving"] = self._on_leaving
+        services.client_gone.append(self._client_gone)
+        services.rank_born.append(self._rank_born)
+        self._watch_actors()
+        services.rank_gone.append(self._rank_gone)
+        services.tables["dap"] = self
+        services.tables["dap.held"] = self.held
+
+    def listen(self, port: int) -> None:
+        """Start a router of the program's own. Any thread."""
+        self._started.listen(port)
+
+    # -- which ranks
+
+    async def _join(self, client: ToolClient, body: Body) -> Body:
+        self._routers[client.id] = client
+        return {"pid": os.getpid(), "argv": sys.argv}
+
+    async def _which(self, client: ToolClient, body: Body) -> Body:
+        return {"ranks": self._wanted(str(body.get("mesh", "")), str(body.get("ranks", "")))}
+
+    def _wanted(self, name: str, text: str) -> list[Body]:
+        """Return the ranks that live and are meant. Raises MeshError if no mesh has such ranks."""
+        selection = parse(text) if text else None
+        meshes = [mesh for mesh in self._services.meshes() if not mesh["stopping"]]
+        named = [mesh for mesh in meshes if not name or _is_called(mesh, name)]
+        if meshes and not named:
+            names = {str(mesh["name"] or mesh["mesh_id"]) for mesh in meshes}
+            names |= {str(actor["name"]) for mesh in meshes for actor in mesh["actors"]}
+            raise UsageError(f"no mesh, and no actor, is called {name!r}; there are {', '.join(sorted(names))}")
+        found: list[Body] = []
+        problems: list[SelectionError] = []
+        for mesh in named:
+            shape = Shape.from_wire(mesh["shape"])
+            try:
+                ranks: Sequence[int] = sorted(shape.ranks()) if selection is None else resolve(selection, shape)
+            except SelectionError as error:
+                problems.append(error)
+                continue
+            alive = set(mesh["alive"])
+            found += [self._facts(mesh, shape, rank, several=len(meshes) > 1) for rank in ranks if rank in alive]
+        if problems and len(problems) == len(named):
+            raise problems[0]
+        return found
+
+    def _facts(self, mesh: Any, shape: Shape, rank: int, *, several: bool) -> Body:
+        ide = self.held.get((mesh["mesh_id"], rank), Held()).ide
+        return {**_facts(mesh, shape, rank, several=several), "ide": "" if ide == _GONE else ide}
+
+    def _rank_born(self, mesh_id: str, rank: int) -> None:
+        for client in self._routers.values():
+            client.push("dap.born", {"mesh": mesh_id, "rank": rank})
+
+    def _watch_actors(self) -> None:
+        """Tell of actors, too: ranks may be meant by the name of one, which they have only after they are born."""
+        known = self._services.rank_events.get("actor")
+
+        def told(mesh_id: str, rank: int, body: Body) -> None:
+            if known is not None:
+                known(mesh_id, rank, body)
+            for client in self._routers.values():
+                client.push("dap.actor", {"mesh": mesh_id, "rank": rank})
+
+        self._services.rank_events["actor"] = told
+
+    # -- channels
+
+    async def _open(self, client: ToolClient, body: Body) -> Body:
+        mesh_id, rank = str(body["mesh"]), int(body["rank"])
+        for channel in self._channels.values():
+            if (channel.mesh_id, channel.rank) == (mesh_id, rank) and channel.number not in self._leaving:
+                whose = "another window" if channel.client is client else f"process {channel.client.pid}"
+                raise UsageError(f"an IDE is attached to rank {rank} already, through {whose}")
+        number, name = next(self._numbers), int(body["channel"])
+        channel = _Channel(number, name, client, mesh_id, rank, bool(body.get("stay")))
+        self._channels[number] = self._named[client.id, name] = channel
+        self._orphans.pop((mesh_id, rank), None)
+        before = self.held.get((mesh_id, rank), Held())
+        self.held[mesh_id, rank] = replace(before, ide=channel.ide, lost=False)  # what stands there goes on standing
+        try:
+            session = session_of_ide(client.pid, int(body["session"]))
+            asked = {"channel": number, "ide": channel.ide, "session": session}
+            await self._services.request_rank(mesh_id, rank, "dap.open", asked)
+        except BaseException:
+            self._forget(channel)
+            raise
+        # Before this answer, its router may have ended, or the engine (without debugpy, say).
+        if number in self._channels and number not in self._leaving:
+            self._say(mesh_id, rank, f"is in {channel.ide} now", f"are in {channel.ide} now")
+        return {}
+
+    async def _data(self, client: ToolClient, body: Body) -> Body:
+        self._send(client, "dap.data", body)
+        return {}
+
+    async def _ack(self, client: ToolClient, body: Body) -> Body:
+        self._send(client, "dap.ack", body)
+        return {}
+
+    async def _close(self, client: ToolClient, body: Body) -> Body:
+        """A router gives up a channel whose IDE has said no goodbye."""
+        channel = self._named.get((client.id, int(body["channel"])))
+        if channel is not None:
+            self._give_up(channel, stay=bool(body.get("stay")))
+        return {}
+
+    async def _release(self, client: ToolClient, body: Body) -> Body:
+        """A person ends a router: what its IDEs have, and what IDEs that are gone have left standing, goes on."""
+        for channel in [each for each in self._channels.values() if each.client is client]:
+            self._give_up(channel, stay=False)
+        for mesh_id, rank in [key for key, held in self.held.items() if held.lost]:
+            self.let_go(mesh_id, rank)
+        return {}
+
+    def let_go(self, mesh_id: str, rank: int) -> None:
+        """Let a rank go on that stands in an IDE that is gone."""
+        del self.held[mesh_id, rank]
+        self._services.send_rank(mesh_id, rank, "dap.close", {"channel": 0, "stay": False})
+
+    def _send(self, client: ToolClient, operation: str, body: Body) -> None:
+        channel = self._named.get((client.id, int(body["channel"])))
+        if channel is not None:
+            asked = {**body, "channel": channel.number}
+            self._services.send_rank(channel.mesh_id, channel.rank, operation, asked)
+
+    def _say(self, mesh_id: str, rank: int, one: str, many: str) -> None:
+        """Tell the terminals of the debugger, if there are any."""
+        happened = self._services.tables.get("debug.happened")
+        if happened is not None:
+            happened(mesh_id, rank, one, many)
+
+    def _on_leaving(self, _mesh_id: str, _rank: int, body: Body) -> None:
+        """An IDE has said goodbye, and may be back before the engine has ended; it is told that end, too."""
+        channel = self._channels.get(int(body["channel"]))
+        if channel is not None:
+            self._let_go(channel)
+            self._leaving.add(channel.number)
+
+    def _let_go(self, channel: _Channel) -> None:
+        """An IDE has the rank no more."""
+        if channel.number not in self._leaving and self.held.pop((channel.mesh_id, channel.rank), None) is not None:
+            self._say(channel.mesh_id, channel.rank, "was left by its IDE", "were left by their IDE")
+
+    def _forget(self, channel: _Channel) -> None:
+        self._let_go(channel)
+        self._drop(channel)
+
+    def _drop(self, channel: _Channel) -> None:
+        self._leaving.discard(channel.number)
+        self._channels.pop(channel.number, None)
+        self._named.pop((channel.client.id, channel.name), None)
+
+    def _give_up(self, channel: _Channel, *, stay: bool) -> None:
+        """Its IDE is gone. What ``stay`` leaves standing goes on being known; the rank tells of it until that ends."""
+        key = (channel.mesh_id, channel.rank)
+        held = self.held.get(key, Held())
+        stays = stay and channel.number not in self._leaving  # or else another IDE may have the rank
+        if stays:
+            self._orphans[key] = channel.number
+        if stays and held.since:
+            self.held[key] = replace(held, ide=_GONE, lost=True)
+            self._say(
+                *key,
+                "stands where its IDE, which is gone, has left it; continue lets it go on",
+                "stand where their IDE, which is gone, has left them; continue lets them go on",
+            )
+            self._drop(channel)
+        else:
+            self._forget(channel)
+        body = {"channel": channel.number, "stay": stay}
+        self._services.send_rank(channel.mesh_id, channel.rank, "dap.close", body)
+
+    def _pass_on(self, name: str) -> Callable[[str, int, Body], None]:
+        def handler(mesh_id: str, rank: int, body: Body) -> None:
+            channel = self._channels.get(int(body["channel"]))
+            if channel is None:
+                self._of_orphan(name, (mesh_id, rank), body)
+                return
+            if name == "dap.closed":
+                self._forget(channel)
+            elif name == "dap.holds" and channel.number not in self._leaving:
+                self.held[mesh_id, rank] = _held(channel.ide, body)
+            channel.client.push(name, {**body, "channel": channel.name})
+
+        return handler
+
+    def _of_orphan(self, name: str, key: tuple[str, int], body: Body) -> None:
+        """A rank says what becomes of what an IDE that is gone has left standing."""
+        if self._orphans.get(key) != int(body["channel"]):
+            return
+        if name == "dap.closed":
+            del self._orphans[key]
+            self.held.pop(key, None)
+        elif name == "dap.holds" and body["held"]:
+            self.held[key] = replace(_held(_GONE, body), lost=True)
+        elif name == "dap.holds":
+            self.held.pop(key, None)
+
+    def _client_gone(self, client: ToolClient) -> None:
+        self._routers.pop(client.id, None)
+        for channel in [each for each in self._channels.values() if each.client is client]:
+            self._give_up(channel, stay=channel.stay)
+
+    def _rank_gone(self, mesh_id: str, rank: int, description: str) -> None:
+        self.held.pop((mesh_id, rank), None)
+        self._orphans.pop((mesh_id, rank), None)
+        for channel in [each for each in self._channels.values() if (each.mesh_id, each.rank) == (mesh_id, rank)]:
+            self._forget(channel)
+            channel.client.push("dap.closed", {"channel": channel.name, "why": f"the rank {description}"})
+
+    async def _source(self, client: ToolClient, body: Body) -> Body:
+        return {"text": source_text(str(body["filename"]))}
+
+
+def _held(ide: str, body: Body) -> Held:
+    since = time.time_ns() / 1e9 if body["held"] else 0.0
+    return Held(ide, since, {str(actor): Place.from_wire(place) for actor, place in body["places"].items()})
+
+
+def _is_called(mesh: Any, name: str) -> bool:
+    return name in (mesh["name"], mesh["mesh_id"]) or any(actor["name"] == name for actor in mesh["actors"])
+
+
+def _facts(mesh: Any, shape: Shape, rank: int, *, several: bool) -> Body:
+    coordinates = ",".join(f"{label}={index}" for label, index in shape.coordinates(rank).items())
+    place = f"{coordinates} (rank {rank})" if coordinates else f"rank {rank}"
+    name = str(mesh["name"] or mesh["mesh_id"])
+    return {
+        "mesh": mesh["mesh_id"],
+        "rank": rank,
+        "name": f"{name} {place}" if several else place,
+        "pid": mesh["pid"].get(rank, 0),
+        "host": mesh["host"].get(rank, ""),
+        "life": mesh["incarnations"].get(rank, 0),
+    }
+
+
+def load(services: RootServices) -> None:
+    """Serve routers: called once, by the first, or by the script that asks for one."""
+    mediator = Mediator(services)
+    mediator.serve()
+    wanted = os.environ.get("MESHRT_DAP")
+    if wanted:
+        if not wanted.isdigit() or int(wanted) > 65535:
+            raise UsageError(f"MESHRT_DAP is a port, a number from 0 (any) to 65535, not {wanted!r}")
+        mediator.listen(int(wanted))

@@ -1,0 +1,20 @@
+"""The process that IDEs connect to.
+
+`command`, `launch_json`
+    ``meshrt dap``, and the entry that it writes for VS Code
+`router`, `connection`, `configuration`
+    who connects, with what, and which session that begins
+`program`, `ranks`, `channels`, `asking`
+    the way to the program; the ranks as they are seen here; an engine each, and questions to many of them
+`view`, `mesh_view`, `rank_view`, `threads_view`
+    the sessions: of the mesh, of one rank, and the one in which ranks are threads
+`members`, `joining`, `settings`, `thread_requests`, `thread_events`, `row_events`, `rows`, `ids`, `printed`
+    the parts of that last one: its ranks, what is set in all of them, what the IDE asks for and is told, in its numbers
+`console`, `console_words`, `sources`, `ends`, `raisings`
+    of all sessions: the debug console of the mesh and its help, texts that only the program has, how ranks have ended,
+    and which conditions and log points raise
+"""
+
+from __future__ import annotations
+
+__all__: list[str] = []

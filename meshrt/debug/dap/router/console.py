@@ -1,0 +1,299 @@
+"""The debug console of the mesh: the debugger's own commands over all ranks, and over those that the IDE has stopped.
+
+What the prompt of the debugger obeys it obeys here, through the same code. Ranks that stand in the IDE are no sessions
+of the debugger: ``n``, ``s``, ``r``, ``c``, ``pause``, and ``p`` and ``cast`` on such ranks go to their engines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from meshrt.debug.dap.router.asking import Answers, ask_each
+from meshrt.debug.dap.router.channels import RankLink
+from meshrt.debug.dap.router.console_words import STEPS, check, console_help
+from meshrt.debug.dap.router.ranks import Key, named
+from meshrt.debug.dap.shown import WHOLE, cut
+from meshrt.debug.prompt.client import Client
+from meshrt.debug.prompt.commands.table import find, parse_line
+from meshrt.debug.prompt.repl import Repl
+from meshrt.errors import DebugAdapterError, MeshError, UsageError
+from meshrt.selection import fold_ranks, parse
+from meshrt.transport import tools
+from meshrt.transport.threads import RuntimeThread
+
+__all__ = ["MESH_LINE", "Console", "hint"]
+
+#: A line for the debugger where Python is expected as well: ``mesh where``. No Python looks so.
+MESH_LINE = re.compile(r"\s*mesh\s+(?!(?:in|is|and|or|if|not|for)\b)(?=[a-z])")
+
+_PAST = {"next": "stepping", "stepIn": "stepping in", "stepOut": "stepping out", "continue": "going on"}
+_HELP = ("help", "h", "?")
+_VALUES = ("p", "print", "pp")
+#: Seconds for the value of an expression.
+_SECONDS = 10.0
+#: What a person at an IDE has to know of a command of the prompt.
+_BREAK = "ranks in the IDE stop at what is set in the editor, and not at this, which is deleted when the IDE leaves"
+_NOTES = {
+    "break": _BREAK,
+    "tbreak": _BREAK,
+    "postmortem": "it is for prompts, and stays when the IDE leaves; in the IDE its own settings of exceptions hold",
+}
+
+T = TypeVar("T")
+
+Which = Callable[[str, str], Coroutine[Any, Any, set[Key]]]
+
+
+def hint(line: str, rank: str) -> str:
+    """Return what to say when Python of a rank refuses a line that is a command of this console; "": it is none.
+
+    Args:
+        rank: The name of the rank that was asked.
+    """
+    word = line.split(maxsplit=1)[0] if line.strip() else ""
+    try:
+        if word not in STEPS:
+            find(word)
+    except UsageError:
+        return ""
+    return f"meshrt: this is Python of {rank}; for the mesh, the line begins with it: mesh {word}"
+
+
+def _note(line: str) -> str:
+    """Return what to say behind what ``line`` has said, which was obeyed; "": nothing."""
+    try:
+        return _NOTES.get(find(line.split(maxsplit=1)[0]).name, "") if line else ""
+    except UsageError:  # a comment, or a line for pdb of the rank that the prompt was attached to
+        return ""
+
+
+class Console:
+    """One console. On the router's loop.
+
+    Args:
+        program: Where the debugger's commands go.
+        links: The engines that the IDE has now.
+        which: Which ranks are meant, by an actor's name and a selection.
+        session: The number of the session, with which breakpoints go that are set here.
+    """
+
+    def __init__(
+        self, program: tools.Program, links: Callable[[], Mapping[Key, RankLink]], which: Which, session: int
+    ) -> None:
+        self._program = program
+        self._session = session
+        self._links = links
+        self._which = which
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="meshrt-console")
+        self._prompt: _Prompt | None = None
+        self._closed = threading.Event()
+
+    async def run(self, line: str, looking: RankLink | None = None) -> str:
+        """Obey a line, and return what it says. Raises MeshError if it cannot be obeyed.
+
+        Args:
+            looking: The rank whose session the line was typed in. A step moves a person's eyes there, to no other rank.
+        """
+        line = MESH_LINE.sub("", line, count=1).strip()
+        word, _, rest = line.partition(" ")
+        if self._prompt is None or not self._prompt.at_rank:  # or else it is pdb of that rank that helps, or is left
+            check(word)
+            if word in _HELP:
+                return console_help(rest.strip())
+        if word in STEPS and not (word in ("c", "cont", "continue") and self._any_other(rest)):
+            return await self._step(STEPS[word], await self._meant("", rest.strip()), looking)
+        if word == "cast" or word in _VALUES:
+            arguments = parse_line(line).arguments
+            meant = await self._which(str(arguments["actor"]), str(arguments["ranks"]))
+            standing = {key: link for key, link in self._links().items() if key in meant and link.standing}
+            if standing:
+                others = sorted({key[1] for key in meant} - {key[1] for key in standing})
+                text = await self._tell(str(arguments.get("line") or arguments.get("expression")), standing, looking)
+                if others and word != "cast":
+                    # Of those that run, as at the prompt: what a rank has is compared with what the others have.
+                    numbers = ",".join(map(str, others))
+                    rest = f"{word} {arguments['actor']} ranks({numbers}) {arguments['expression']}"
+                    try:
+                        return f"{text}\n{await self._prompted(rest)}"
+                    except MeshError as error:  # a frame's names are not known where nothing stands
+                        return f"{text}\n{error}"
+                return text + (f"\n{named(others)}: not stopped in the IDE" if others else "")
+        return await self._prompted(line)
+
+    async def _prompted(self, line: str) -> str:
+        text = await asyncio.get_running_loop().run_in_executor(self._thread, self._obey, line)
+        note = _note(line)
+        return f"{text}\n{note}" if note else text
+
+    def _any_other(self, rest: str) -> bool:
+        """Whether ``continue`` is meant for ranks at prompts of the debugger."""
+        here = any(link.standing or link.pausing for link in self._links().values())
+        return not here or bool(rest and not rest.startswith("ranks"))
+
+    def close(self) -> None:
+        """Leave. A line that is being obeyed, and may never come to its end, ends with its connection."""
+        self._closed.set()
+        self._thread.shutdown(wait=False)
+        if self._prompt is not None:
+            RuntimeThread(target=self._prompt.leave, name="meshrt-console-end").start()
+
+    # -- ranks of the IDE
+
+    async def _meant(self, actor: str, ranks: str) -> dict[Key, RankLink]:
+        links = self._links()
+        if not ranks:
+            return dict(links)
+        parse(ranks)
+        meant = await self._which(actor, ranks)
+        missing = sorted(rank for mesh, rank in meant if (mesh, rank) not in links)
+        if missing and len(missing) == len(meant):
+            raise UsageError(f"the IDE is not attached to {named(missing)}")
+        return {key: link for key, link in links.items() if key in meant}
+
+    async def _tell(self, line: str, standing: Mapping[Key, RankLink], looking: RankLink | None) -> str:
+        word, _, rest = line.strip().partition(" ")
+        if word in STEPS:
+            return await self._step(STEPS[word], standing, looking)
+        expression = rest.strip() if word in _VALUES and rest.strip() else line.strip().removeprefix("!")
+        return await self._values(expression, standing)
+
+    async def _step(self, command: str, links: Mapping[Key, RankLink], looking: RankLink | None) -> str:
+        if command == "pause":
+            running = {key: link for key, link in links.items() if not link.standing}
+            busy = {key: link for key, link in links.items() if link.standing and link.busy}
+            if not running and not busy:
+                return "nothing runs that the IDE has" if links else "the IDE has no ranks"
+            asked = {key: link.request("pause", {"threadId": 1}) for key, link in {**running, **busy}.items()}
+            paused = await _each(asked)
+            said = [f"{_named(running)}: asked to pause"] if running else []
+            if busy:
+                said.append(f"{_named(busy)}: what is being evaluated is interrupted")
+            return "\n".join(said) + _silent(paused)
+        standing = {key: link for key, link in links.items() if link.standing}
+        pausing = {key: link for key, link in links.items() if link.pausing and command == "continue"}
+        if not standing and not pausing:
+            return "nothing stands in the IDE"
+        asks = {
+            # What stops after going on is news to a person wherever they look.
+            key: link.resume(
+                command,
+                {"threadId": next(iter(link.standing), 1)},
+                looked=None if command == "continue" else link is looking,
+            )
+            for key, link in {**standing, **pausing}.items()
+        }
+        answers = await _each(asks)
+        said = [f"{_named(standing)}: {_PAST[command]}"] if standing else []
+        if pausing:
+            said.append(f"{_named(pausing)}: not to pause any more")
+        return "\n".join(said) + _silent(answers)
+
+    async def _values(self, expression: str, standing: Mapping[Key, RankLink]) -> str:
+        # Sorted, and not as the IDE has opened their sessions.
+        answers = await _each({key: _evaluate(standing[key], expression) for key in sorted(standing)}, _SECONDS)
+        classes: dict[str, list[int]] = {}
+        for (_, rank), text in answers.said.items():
+            classes.setdefault(text, []).append(rank)
+        shown = "\n".join(f"[{fold_ranks(ranks)}] {cut(text)}" for text, ranks in classes.items())
+        return shown + _silent(answers, "; mesh pause interrupts what does not end")
+
+    # -- the debugger's own, on their thread
+
+    def _obey(self, line: str) -> str:
+        if self._closed.is_set():
+            raise MeshError("the session has ended")
+        if self._prompt is None or self._prompt.client.closed():
+            self._prompt = _Prompt(self._program, self._session)
+            if self._closed.is_set():  # meanwhile: nobody else lets go of it
+                self._prompt.leave()
+        return self._prompt.obey(line)
+
+
+async def _evaluate(link: RankLink, expression: str) -> str:
+    thread = next(iter(link.standing), 0)
+    try:
+        stack = await link.request("stackTrace", {"threadId": thread, "startFrame": 0, "levels": 1})
+        frames = stack.get("stackFrames") or [{}]
+        asked = {"expression": expression, "frameId": frames[0].get("id"), "context": "repl", "format": {WHOLE: True}}
+        return str((await link.request("evaluate", asked)).get("result", ""))
+    except DebugAdapterError as error:
+        # Of a traceback, what was raised: the rest is that of the line that was typed.
+        return str(error).strip().rpartition("\n")[2]
+
+
+async def _each(asks: Mapping[Key, Coroutine[Any, Any, T]], seconds: float | None = None) -> Answers[Key, T]:
+    """Ask all at once. Raises what the first one raises."""
+    answers = await ask_each(asks, seconds)
+    for refusal in answers.refused.values():
+        raise refusal
+    return answers
+
+
+def _silent(answers: Answers[Key, Any], hint: str = "") -> str:
+    return f"\n{named(rank for _, rank in answers.silent)}: no answer yet{hint}" if answers.silent else ""
+
+
+def _named(links: Mapping[Key, RankLink]) -> str:
+    return named(rank for _, rank in links)
+
+
+class _Prompt:
+    """The debugger's prompt without a terminal. On its console's thread."""
+
+    interactive = False
+
+    def __init__(self, program: tools.Program, session: int) -> None:
+        self.client = Client(
+            lambda on_event, on_close: tools.connect(program, on_event, on_close), person=False, goes=session
+        )
+        self._out = io.StringIO()
+        self._repl = Repl(self.client, self, notices=False)
+
+    def obey(self, line: str) -> str:
+        """Obey a line, and return what it says."""
+        self._out.seek(0)
+        self._out.truncate()
+        ok = self._repl.execute(line)
+        text = self._out.getvalue().rstrip("\n")
+        if not ok and text:
+            raise MeshError(text)
+        return text
+
+    @property
+    def at_rank(self) -> bool:
+        """Whether lines go to pdb of a rank that this console is attached to. Any thread."""
+        return self._repl.at_rank
+
+    def leave(self) -> None:
+        """End the connection. Any thread; it may take a while."""
+        self.client.mute()
+        self.client.close()
+
+    # -- `meshrt.debug.prompt.terminal.Terminal`
+
+    def read(self, prompt: str) -> str:
+        """Nobody can be asked."""
+        raise EOFError
+
+    def write(self, text: str) -> None:
+        """Take what is said."""
+        self._out.write(text)
+
+    def notice(self, text: str) -> None:
+        """The IDE shows stops itself."""
+
+    def forget_typed(self) -> bool:
+        """Nothing is typed ahead."""
+        return False
+
+    def wake(self) -> None:
+        """Nobody reads."""
+
+    def close(self) -> None:
+        """There is nothing to let go of."""

@@ -1,0 +1,47 @@
+"""Ends of ranks, as a person is told of them: what ends one often ends many, and is told once."""
+
+from __future__ import annotations
+
+import asyncio
+
+from meshrt.debug.dap.router.ranks import Rank, named
+from meshrt.debug.dap.router.view import Peer
+from meshrt.debug.dap.wire import event
+
+__all__ = ["Ends"]
+
+#: Seconds in which ends are gathered.
+_WAVE = 0.1
+
+
+class Ends:
+    """Those of one session. On the router's loop."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        #: What nobody has been told of yet, by the reason.
+        self._untold: dict[str, list[Rank]] = {}
+        self._telling: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def add(self, rank: Rank, why: str) -> None:
+        """A rank has ended, or cannot be talked to any more."""
+        if self._closed:
+            return
+        self._untold.setdefault(why, []).append(rank)
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(_WAVE, self._tell)
+
+    def close(self) -> None:
+        """The session is over: what ends with it is told of no more."""
+        self._closed = True
+        if self._telling is not None:
+            self._telling.cancel()
+
+    def _tell(self) -> None:
+        self._telling = None
+        untold, self._untold = self._untold, {}
+        for why, ranks in untold.items():
+            whose = ranks[0].name if len(ranks) == 1 else named(rank.rank for rank in ranks)
+            # Such a line is shown wherever a person looks.
+            self._peer.write(event("output", category="important", output=f"meshrt: {whose}: {why}\n"))

@@ -1,0 +1,60 @@
+"""Numbers of one session that stand for numbers of many engines. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any, Generic, TypeVar
+
+__all__ = ["Ids"]
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Ids(Generic[K]):
+    """Two-way table between a number here and (whose, kind, number there). Equal things have one number, ever.
+
+    Kinds are names of DAP's fields: ``threadId``, ``frameId``, ``variablesReference``, ``sourceReference``, ...
+    """
+
+    #: Fields of answers, wherever they stand.
+    FIELDS: Mapping[str, str] = {"variablesReference": "variablesReference", "sourceReference": "sourceReference"}
+
+    def __init__(self) -> None:
+        self._there: dict[int, tuple[K, str, int]] = {}
+        self._here: dict[tuple[K, str, int], int] = {}
+        self._next = 1
+
+    def here(self, whose: K, kind: str, number: int) -> int:
+        """Return the number here of a number there. 0 means nothing, here and there."""
+        if number == 0:
+            return 0
+        key = (whose, kind, number)
+        known = self._here.get(key)
+        if known is None:
+            known = self._here[key] = self._next
+            self._there[known] = key
+            self._next += 1
+        return known
+
+    def there(self, number: int, kind: str) -> tuple[K, int] | None:
+        """Return whose number it is, and which there; None: nobody's (any more)."""
+        found = self._there.get(number)
+        return (found[0], found[2]) if found is not None and found[1] == kind else None
+
+    def outward(self, whose: K, value: Any) -> Any:
+        """Return an answer with the fields in `FIELDS` as numbers here, at any depth."""
+        if isinstance(value, list):
+            return [self.outward(whose, each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        return {
+            key: self.here(whose, self.FIELDS[key], each)
+            if key in self.FIELDS and isinstance(each, int)
+            else self.outward(whose, each)
+            for key, each in value.items()
+        }
+
+    def forget(self, whose: K, *kinds: str) -> None:
+        """What there was of ``whose`` is over: no kinds are all."""
+        for key in [key for key in self._here if key[0] == whose and (not kinds or key[1] in kinds)]:
+            del self._there[self._here.pop(key)]

@@ -1,0 +1,123 @@
+"""How ranks join a session in which they are threads: so many at a time, and none waits for one that is silent.
+
+::
+
+    waiting --its turn--> asked --answers--> loading --engine, settings--> ready
+                            '--silent: the turn is the next one's, it is shown as such--^
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from meshrt.debug.dap.router.asking import SILENT_SECONDS
+from meshrt.debug.dap.router.configuration import Configuration, for_engine
+from meshrt.debug.dap.router.members import Member
+from meshrt.debug.dap.router.ranks import Key
+from meshrt.debug.dap.router.rows import RUNNING, SILENT
+from meshrt.debug.dap.router.settings import Settings
+from meshrt.errors import MeshError
+
+__all__ = ["Joining"]
+
+#: Engines that are loaded at once.
+_AT_ONCE = 64
+#: Seconds until an attach is answered: whoever has not joined by then joins later; and in which nothing is heard of any
+#: rank, if those that are missing have not even answered.
+_PATIENCE = 5.0
+_QUIET = 0.5
+
+
+class Joining:
+    """Of one session. On the router's loop.
+
+    Args:
+        members: The ranks, by key; one that is another's by the time of its turn is left alone.
+        settings: What the IDE has set.
+        silent: Called with a rank that does not answer.
+        session: Its number.
+    """
+
+    def __init__(
+        self,
+        members: Mapping[Key, Member],
+        settings: Settings,
+        configuration: Configuration,
+        silent: Callable[[Member], None],
+        session: int,
+    ) -> None:
+        self._session = session
+        self._members = members
+        self._settings = settings
+        self._configuration = configuration
+        self._silent = silent
+        self._gate = asyncio.Semaphore(_AT_ONCE)
+        #: What the IDE has said of itself.
+        self.initialize: dict[str, Any] = {}
+
+    async def enter(self, member: Member) -> str:
+        """Attach to one rank. Returns why that was not possible, or ""."""
+        turn = _Turn(self._gate)
+
+        def on_silent() -> None:
+            turn.end()
+            if self._members.get(member.rank.key) is member:
+                member.place = SILENT
+                self._silent(member)
+
+        await turn.begin()
+        try:
+            if self._members.get(member.rank.key) is not member:
+                return ""  # it was started again meanwhile, or the IDE has left: nobody would let go of it again
+            await member.link.open(
+                self.initialize, stay=self._configuration.stay, session=self._session, on_silent=on_silent
+            )
+            await member.link.request("attach", for_engine(self._configuration.arguments))
+            await self._settings.give(member)
+        except (MeshError, ConnectionError) as error:
+            member.link.give_up(stay=False)  # an engine that is loaded and refuses would have the rank
+            return f"{member.rank.name}: {error}"
+        finally:
+            turn.end()
+        if member.place == SILENT:
+            member.place = RUNNING
+        return ""
+
+    async def gather(self, entering: Collection[asyncio.Task[str]], members: Collection[Member]) -> None:
+        """Wait for ranks that enter, but not for those of which nothing is heard.
+
+        Where processors are short, late is not silent: that is counted from the last that was heard of any rank.
+        """
+        clock = asyncio.get_running_loop().time
+        until, pending = clock() + _PATIENCE, set(entering)
+        while pending and clock() < until:
+            heard = _answered(members)
+            # Of many that load the rank's side at once the first takes its time.
+            quiet = _QUIET if heard else SILENT_SECONDS
+            done, pending = await asyncio.wait(pending, timeout=quiet, return_when=asyncio.FIRST_COMPLETED)
+            loading = any(member.link.answered and not member.ready for member in members)
+            if not done and heard == _answered(members) and not loading:
+                return
+
+
+def _answered(members: Collection[Member]) -> int:
+    return sum(member.link.answered for member in members)
+
+
+class _Turn:
+    """One of those who may do something only so many at a time; or until `end`, if others are not to wait for it."""
+
+    def __init__(self, gate: asyncio.Semaphore) -> None:
+        self._gate = gate
+        self._taken = False
+
+    async def begin(self) -> None:
+        await self._gate.acquire()
+        self._taken = True
+
+    def end(self) -> None:
+        if self._taken:
+            self._taken = False
+            self._gate.release()

@@ -1,0 +1,165 @@
+"""The entry for VS Code's ``.vscode/launch.json``, and putting it there without touching what else is in the file.
+
+The file is JSON with comments and trailing commas. It is edited as text: what is not ours stays as it was typed, in the
+entry, too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from meshrt.errors import UsageError
+from meshrt.transport.directories import write_atomic
+
+__all__ = ["NAME", "configuration_for", "entry", "write_launch_json"]
+
+#: By this name the entry is found again.
+NAME = "meshrt"
+#: What is set in an entry that is there already.
+_SET = ("type", "request", "connect", "meshToken")
+_INDENT = " " * 4
+_EMPTY = '{\n    "version": "0.2.0",\n    "configurations": []\n}\n'
+
+
+def entry(port: int, token: str) -> dict[str, Any]:
+    """Return the launch configuration."""
+    return {
+        "name": NAME,
+        "type": "debugpy",
+        "request": "attach",
+        "connect": {"host": "127.0.0.1", "port": port},
+        "meshToken": token,
+        "justMyCode": True,
+    }
+
+
+def configuration_for(port: int, token: str) -> str:
+    """Return the entry as text."""
+    return json.dumps(entry(port, token), indent=_INDENT)
+
+
+def write_launch_json(folder: Path, port: int, token: str) -> Path:
+    """Write, or update, the entry in ``folder/.vscode/launch.json``; returns its path.
+
+    What a person has added to the entry stays; where to connect, and the token, are set.
+
+    Raises:
+        UsageError: The file is there and is no launch.json. It is left as it is.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder}")
+    path = folder / ".vscode" / "launch.json"
+    try:
+        # Not as a text file: the ends of its lines are the person's.
+        text = path.read_bytes().decode("utf-8") if path.exists() else ""
+        edited = _with_entry(text if text.strip() else _EMPTY, entry(port, token))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is no launch.json ({error}); it was left as it is") from None
+    if edited != text:
+        path.parent.mkdir(exist_ok=True)
+        write_atomic(path.resolve(), edited)  # a link stays one: the file may be kept elsewhere
+    return path
+
+
+def _with_entry(text: str, ours: dict[str, Any]) -> str:
+    """Return ``text`` with the entry. Raises ValueError."""
+    plain = _blanked(text)
+    document = json.loads(plain)
+    if not isinstance(document, dict):
+        raise ValueError("it is no object")
+    begin = _array_of(plain, "configurations")
+    spans = _elements(plain, begin)
+    for start, end in spans:
+        known = json.loads(plain[start:end])
+        if isinstance(known, dict) and known.get("name") == NAME:
+            return text[:start] + _updated(text[start:end], plain[start:end], ours) + text[end:]
+    comma = "," if spans else "\n" + _INDENT
+    return text[:begin] + f"\n{_INDENT * 2}{_shown(ours)}{comma}" + text[begin:]
+
+
+def _updated(text: str, plain: str, ours: dict[str, Any]) -> str:
+    """Return the entry with what is set by us. The last first: what stands before it keeps its place."""
+    known, places = json.loads(plain), _values(plain)
+    for key in sorted(_SET, key=lambda key: places.get(key, (0, 0)), reverse=True):
+        if known.get(key) == ours[key]:
+            continue
+        value = _shown(ours[key], _INDENT * 3)
+        if key in places:
+            start, end = places[key]
+            text = text[:start] + value + text[end:]
+        else:
+            text = f"{{\n{_INDENT * 3}{json.dumps(key)}: {value}," + text[1:]
+    return text
+
+
+def _shown(value: Any, indent: str = _INDENT * 2) -> str:
+    return textwrap.indent(json.dumps(value, indent=_INDENT, ensure_ascii=False), indent).lstrip()
+
+
+#: Strings, comments, and commas before a closing bracket.
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_COMMAS = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
+
+
+def _blanked(text: str) -> str:
+    """Return ``text`` as JSON of the same length: spaces in place of comments and of trailing commas."""
+
+    def blank(match: re.Match[str]) -> str:
+        return match[0] if match[0].startswith('"') else re.sub(r"[^\n]", " ", match[0])
+
+    return _COMMAS.sub(blank, _TOKENS.sub(blank, text))
+
+
+def _array_of(plain: str, key: str) -> int:
+    """Return where the elements of the array of ``key`` begin, in the outermost object."""
+    depth = 0
+    for match in re.finditer(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', plain):
+        token = match[0]
+        if token in "{[":
+            depth += 1
+        elif token in "}]":
+            depth -= 1
+        elif depth == 1 and json.loads(token) == key:
+            value = re.compile(r"\s*:\s*\[").match(plain, match.end())
+            if value is None:
+                raise ValueError(f"{key!r} is no list")
+            return value.end()
+    raise ValueError(f"it has no list {key!r}")
+
+
+def _elements(plain: str, begin: int) -> list[tuple[int, int]]:
+    """Return where each element of an array stands whose elements begin at ``begin``."""
+    spans: list[tuple[int, int]] = []
+    at = _next(plain, begin)
+    while plain[at] != "]":
+        _, end = _DECODER.raw_decode(plain, at)
+        spans.append((at, end))
+        at = _next(plain, end)
+    return spans
+
+
+def _values(plain: str) -> dict[str, tuple[int, int]]:
+    """Return where the value of each key of an object stands."""
+    places: dict[str, tuple[int, int]] = {}
+    at = _next(plain, 1)
+    while plain[at] != "}":
+        key, end = _DECODER.raw_decode(plain, at)
+        start = _next(plain, end)
+        _, end = _DECODER.raw_decode(plain, start)
+        places[key] = start, end
+        at = _next(plain, end)
+    return places
+
+
+_DECODER = json.JSONDecoder()
+_BETWEEN = re.compile(r"[^\s,:]")
+
+
+def _next(plain: str, at: int) -> int:
+    """Return where the next thing begins that is no space, comma or colon: the document is JSON, so there is one."""
+    match = _BETWEEN.search(plain, at)
+    return match.start() if match is not None else len(plain)

@@ -1,0 +1,35 @@
+"""What ranks print, as whole lines: of several that print at once an IDE shows in one console who has said what."""
+
+from __future__ import annotations
+
+__all__ = ["Printed"]
+
+#: Characters of a line that are kept back while it has no end; it is ended then.
+_MOST = 4096
+
+
+class Printed:
+    """What one rank prints. Pure.
+
+    Args:
+        whose: Stands before each line.
+    """
+
+    def __init__(self, whose: str) -> None:
+        self._whose = whose
+        #: The lines that have no end yet, by stream.
+        self._begun: dict[str, str] = {}
+
+    def add(self, stream: str, text: str) -> str:
+        """Take what has been written to a stream, in parts of any length; return what is to be shown now."""
+        *lines, rest = (self._begun.pop(stream, "") + text).split("\n")
+        if len(rest) >= _MOST:
+            lines, rest = [*lines, rest], ""
+        if rest:
+            self._begun[stream] = rest
+        return "".join(f"{self._whose if line.strip() else ''}{line}\n" for line in lines)
+
+    def rest(self) -> list[tuple[str, str]]:
+        """Return what lacks an end, with its stream: a prompt, or the last words of a rank. It is ended now."""
+        begun, self._begun = self._begun, {}
+        return [(stream, f"{self._whose}{text}\n") for stream, text in begun.items()]

@@ -1,0 +1,162 @@
+"""The process that an IDE connects to: one port, any number of sessions, each on a connection of its own.
+
+Sessions of meshes are told of ranks that are born later, or that get the actor they are meant by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from meshrt.debug.dap.router.channels import Channels
+from meshrt.debug.dap.router.configuration import Configuration
+from meshrt.debug.dap.router.connection import GOODBYE_SECONDS, Connection
+from meshrt.debug.dap.router.mesh_view import MeshView
+from meshrt.debug.dap.router.program import ProgramLink
+from meshrt.debug.dap.router.rank_view import RankView
+from meshrt.debug.dap.router.ranks import Key, Rank
+from meshrt.debug.dap.router.threads_view import ThreadsView
+from meshrt.debug.dap.router.view import Peer, RootView, View
+from meshrt.errors import MeshError, UsageError
+from meshrt.hooks import Body
+from meshrt.transport.refusals import Refusals
+from meshrt.transport.tools import Program
+
+__all__ = ["Router"]
+
+
+class Router:
+    """All sessions with one program (`meshrt.debug.dap.router.connection.Sessions`). On its loop.
+
+    Args:
+        token: What an attach request has to show; "": whoever may connect is known (a unix socket).
+        on_over: Called once when the program has ended.
+    """
+
+    def __init__(self, program: Program, token: str, on_over: Callable[[], None]) -> None:
+        self.program = program
+        self.token = token
+        self._on_over = on_over
+        self.link = ProgramLink(program, self._event, self._lost)
+        self.channels = Channels(self.link)
+        self.refusals = Refusals()
+        self.unproved: dict[Connection, None] = {}
+        self.ending: set[Connection] = set()
+        self._views: dict[int, RootView] = {}
+        #: Sessions whose ranks are being asked for, by number: whether others have come meanwhile.
+        self._asking: dict[int, bool] = {}
+        self._numbers = itertools.count(1)
+        #: Numbers of ranks, for IDEs that keep no other key.
+        self._rank_numbers: dict[Key, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.over = False
+
+    async def start(self) -> Body:
+        """Hear of ranks from now on; returns what the program says of itself."""
+        return await self.link.ask("dap.join")
+
+    def connection(self) -> Connection:
+        """Return what serves a new connection."""
+        return Connection(self)
+
+    async def close(self) -> None:
+        """Leave the program, ranks that stand go on; returns when the IDEs have said goodbye."""
+        if not self.over:
+            self._end("meshrt dap has been ended; the ranks go on without it")
+            with contextlib.suppress(MeshError, ConnectionError, TimeoutError):  # it ends just now: so do its ranks
+                async with asyncio.timeout(GOODBYE_SECONDS):
+                    await self.link.ask("dap.release")
+        self.link.close()
+        if self.ending:
+            await asyncio.wait([each.closed for each in self.ending], timeout=GOODBYE_SECONDS)
+
+    # -- for connections
+
+    def view_of(self, peer: Peer, configuration: Configuration) -> View:
+        """Return the session that an attach request begins."""
+        if configuration.rank is None and "subProcessId" in configuration.arguments:
+            number = configuration.arguments["subProcessId"]
+            key = next((key for key, its in self._rank_numbers.items() if its == number), None)
+            if key is None:
+                raise UsageError(f"no rank has the number {number!r} (subProcessId)")
+        else:
+            key = configuration.rank
+        if key is not None:
+            found = self._views.get(configuration.session)
+            mesh = found if isinstance(found, MeshView) else None
+            if configuration.session and mesh is None:
+                raise UsageError("the session of the mesh, which has announced this one, is over")
+            rank = (mesh.ranks.get(key) if mesh is not None else None) or Rank(*key, f"rank {key[1]}", 0, "")
+            view = RankView(peer, configuration, rank, mesh)
+            if mesh is not None:
+                mesh.entered(view)
+            return view
+        number = next(self._numbers)
+        root: RootView
+        if configuration.view == "threads":
+            root = ThreadsView(peer, configuration, number, self._forget)
+        else:
+            root = MeshView(peer, configuration, number, self._number_of, self._forget)
+        self._views[number] = root
+        return root
+
+    def _number_of(self, key: Key) -> int:
+        return self._rank_numbers.setdefault(key, len(self._rank_numbers) + 1)
+
+    def _forget(self, view: RootView) -> None:
+        self._views.pop(view.number, None)
+
+    async def which(self, mesh: str, ranks: str) -> list[Rank]:
+        """Return the ranks that live and are meant."""
+        body = await self.link.ask("dap.which", mesh=mesh, ranks=ranks)
+        return [Rank.from_wire(each) for each in body["ranks"]]
+
+    # -- what the program tells
+
+    def _event(self, name: str, body: Body) -> None:
+        if self.channels.event(name, body):
+            return
+        for view in tuple(self._views.values()):
+            # By the name of an actor ranks may be meant that have it only after they are born.
+            if name == "dap.born" or (name == "dap.actor" and view.configuration.mesh):
+                self._introduce_soon(view)
+
+    def _introduce_soon(self, view: RootView) -> None:
+        """Ranks that a session means may have come."""
+        asking = view.number in self._asking
+        self._asking[view.number] = True
+        if not asking:
+            self._begin(self._introduce(view))
+
+    async def _introduce(self, view: RootView) -> None:
+        """Tell a session of its ranks: of many that come at once, a few answers tell."""
+        try:
+            while self._asking[view.number] and view.number in self._views:
+                self._asking[view.number] = False
+                try:
+                    found = await self.which(view.configuration.mesh, view.configuration.ranks)
+                except (MeshError, ConnectionError):
+                    continue  # no mesh has such ranks, or not yet
+                for rank in found:
+                    view.born(rank)
+        finally:
+            del self._asking[view.number]
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _lost(self) -> None:
+        if not self.over:
+            self._end("the program has ended")
+        self._on_over()
+
+    def _end(self, why: str) -> None:
+        self.over = True
+        for view in tuple(self._views.values()):
+            view.over(why)
+        self.channels.lost(why)

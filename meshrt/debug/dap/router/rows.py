@@ -1,0 +1,77 @@
+"""The threads that an IDE shows where there are too many ranks for a row each: a row for each class of equal stacks.
+
+Pure: what stands where comes in, rows go out. A row keeps its number as long as there is a rank in its class.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from meshrt.debug.dap.router.ranks import Key
+from meshrt.selection import fold_ranks
+
+__all__ = ["RUNNING", "SILENT", "Place", "Row", "Rows"]
+
+#: Outermost first: (file, line, function) of each frame; `RUNNING`: it does not stand; `SILENT`: it does not answer.
+Place = tuple[tuple[str, int, str], ...]
+RUNNING: Place = ()
+SILENT: Place = (("", -1, ""),)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A class of ranks."""
+
+    number: int
+    place: Place
+    #: The first one answers for all.
+    members: tuple[Key, ...]
+    name: str
+
+    @property
+    def stands(self) -> bool:
+        """Whether its ranks stand."""
+        return self.place not in (RUNNING, SILENT)
+
+
+class Rows:
+    """The rows of one session."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._known: dict[tuple[str, Place], int] = {}
+
+    def sort(self, places: Mapping[Key, Place]) -> list[Row]:
+        """Return the rows: what stands first, the largest class first.
+
+        Args:
+            places: Where each rank stands, by mesh id and base rank.
+        """
+        classes: dict[tuple[str, Place], list[Key]] = {}
+        for key, place in places.items():
+            classes.setdefault((key[0], place), []).append(key)
+        several = len({mesh for mesh, _ in classes}) > 1
+        self._known = {key: self._known.get(key) or next(self._numbers) for key in classes}
+        rows = [
+            Row(
+                self._known[key],
+                key[1],
+                tuple(sorted(members)),
+                _name(key[0] if several else "", key[1], [rank for _, rank in members]),
+            )
+            for key, members in classes.items()
+        ]
+        return sorted(rows, key=lambda row: (not row.stands, row.place == SILENT, -len(row.members), row.name))
+
+
+def _name(mesh: str, place: Place, ranks: list[int]) -> str:
+    count = f"{len(ranks)} ranks" if len(ranks) > 1 else "rank"
+    if place == SILENT:
+        where = "do not answer" if len(ranks) > 1 else "does not answer"
+    else:
+        where = (
+            "running" if place == RUNNING else f"at {place[-1][0].rpartition('/')[2]}:{place[-1][1]} ({place[-1][2]})"
+        )
+    return f"{mesh + ' ' if mesh else ''}{count} {fold_ranks(sorted(ranks))} {where}"

@@ -1,0 +1,205 @@
+"""What an IDE has set in a session in which ranks are threads: breakpoints, exceptions. Late ranks have it, too.
+
+A breakpoint here is one of each engine: it is verified if one of them has it, and known by a number of this session. A
+rank that does not answer keeps no other waiting: the IDE is told what the others say, and again when it has answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from meshrt.debug.dap.router.asking import SILENT_SECONDS
+from meshrt.debug.dap.router.members import Member, ask_all
+from meshrt.debug.dap.router.ranks import Key, named
+from meshrt.errors import DebugAdapterError
+
+__all__ = ["BREAKPOINTS", "EXCEPTIONS", "Settings"]
+
+#: Requests that set breakpoints: those of one source, or all of functions.
+BREAKPOINTS = ("setBreakpoints", "setFunctionBreakpoints")
+EXCEPTIONS = "setExceptionBreakpoints"
+
+
+@dataclass(slots=True, eq=False)
+class _Breakpoint:
+    """One breakpoint of the IDE, in all ranks."""
+
+    number: int
+    line: int | None
+    #: What an engine says of it: one that has it, if there is one.
+    said: dict[str, Any] = field(default_factory=dict)
+    #: Ranks that have it, that have it not, and that have not answered yet.
+    good: set[Key] = field(default_factory=set)
+    bad: set[Key] = field(default_factory=set)
+    silent: set[Key] = field(default_factory=set)
+    #: `state` when the IDE was told of it; None: it was not yet.
+    told: tuple[object, ...] | None = None
+
+    def take(self, key: Key, said: Mapping[str, Any]) -> None:
+        """Take what an engine says of it."""
+        self.drop(key)
+        verified = bool(said.get("verified"))
+        if not self.good and (verified or not self.bad):
+            self.said = dict(said)
+        (self.good if verified else self.bad).add(key)
+
+    def drop(self, key: Key) -> None:
+        """A rank has ended, or is about to be heard of."""
+        for ranks in (self.good, self.bad, self.silent):
+            ranks.discard(key)
+
+    def shown(self) -> dict[str, Any]:
+        """Return it as the IDE knows it."""
+        shown = {"line": self.line, **self.said, "id": self.number, "verified": bool(self.good)}
+        notes = []
+        if not (self.good or self.bad or self.silent):
+            notes.append("no rank is attached")
+        if self.good and self.bad:
+            notes.append(f"not in {_named(self.bad)}")
+        if self.silent:
+            notes.append(f"no answer yet of {_named(self.silent)}")
+        if notes:
+            shown["message"] = "; ".join(notes)
+        return {key: value for key, value in shown.items() if value is not None}
+
+    def state(self) -> tuple[object, ...]:
+        """What a person is told of again when it changes."""
+        return bool(self.good), len(self.bad), bool(self.silent)
+
+
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """A request of the IDE that sets breakpoints, and those."""
+
+    command: str
+    arguments: dict[str, Any]
+    breakpoints: list[_Breakpoint]
+
+
+class Settings:
+    """Those of one session. On the router's loop.
+
+    Args:
+        members: The ranks, by key, whether they have all settings or not yet.
+        changed: Called with a breakpoint of which the IDE has been told something else.
+    """
+
+    def __init__(self, members: Mapping[Key, Member], changed: Callable[[dict[str, Any]], None]) -> None:
+        self._members = members
+        self._changed = changed
+        self._numbers = itertools.count(1)
+        #: By what each of them replaces: the request, and the source.
+        self._asked: dict[tuple[str, str], _Asked] = {}
+        self._exceptions: dict[str, Any] | None = None
+        self._configured = False
+        #: How often something was set.
+        self._version = 0
+        #: Breakpoints by rank and number there.
+        self._points: dict[tuple[Key, int], _Breakpoint] = {}
+        #: One for each rank that has not answered yet.
+        self._setting: set[asyncio.Task[None]] = set()
+
+    def point(self, key: Key, number: int) -> int | None:
+        """Return the number here of a breakpoint of a rank; None: the IDE does not know it."""
+        known = self._points.get((key, number))
+        return None if known is None else known.number
+
+    def forget(self, key: Key) -> None:
+        """A rank has ended."""
+        self._points = {point: known for point, known in self._points.items() if point[0] != key}
+        for asked in self._asked.values():
+            for each in asked.breakpoints:
+                each.drop(key)
+                self._tell(each)
+
+    def say(self, key: Key, said: Mapping[str, Any]) -> None:
+        """An engine has changed its mind about a breakpoint."""
+        known = self._points.get((key, int(said.get("id", -1))))
+        if known is not None:
+            known.take(key, said)
+            self._tell(known)
+
+    async def set_breakpoints(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Serve a request of `BREAKPOINTS`, and return the answer for the IDE."""
+        source = arguments.get("source") or {}
+        wanted = [_Breakpoint(next(self._numbers), each.get("line")) for each in arguments.get("breakpoints") or ()]
+        asked = _Asked(command, arguments, wanted)
+        place = (command, str(source.get("path") or source.get("name") or ""))
+        replaced = self._asked.get(place)
+        if replaced is not None:
+            gone = set(replaced.breakpoints)
+            self._points = {point: known for point, known in self._points.items() if known not in gone}
+        self._asked[place] = asked
+        self._version += 1
+        tasks = []
+        for member in self._members.values():
+            if member.ready:
+                for each in wanted:
+                    each.silent.add(member.rank.key)
+                tasks.append(asyncio.create_task(self._set_in(member, asked)))
+        for task in tasks:
+            self._setting.add(task)
+            task.add_done_callback(self._setting.discard)
+        if tasks:
+            await asyncio.wait(tasks, timeout=SILENT_SECONDS)
+        for each in wanted:
+            each.told = each.state()
+        return {"breakpoints": [each.shown() for each in wanted]}
+
+    async def set_exceptions(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Set which exceptions stop a rank, and return the answer for the IDE: that of the first engine."""
+        self._exceptions = arguments
+        self._version += 1
+        answers = await ask_all(self._members.values(), EXCEPTIONS, arguments)
+        return next((body for _, body in answers), {"breakpoints": []})
+
+    async def configured(self) -> None:
+        """The IDE has set what it begins with."""
+        self._configured = True
+        self._version += 1
+        await ask_all(self._members.values(), "configurationDone", {})
+
+    async def give(self, member: Member) -> None:
+        """Set all of it in a rank that has come, which is ready then. Raises DebugAdapterError: it refuses, or ends."""
+        configured, given = False, -1
+        while given != self._version:  # what is set meanwhile is set in those that are ready, and it is not yet
+            given = self._version
+            for asked in tuple(self._asked.values()):
+                await self._set_in(member, asked)
+            if self._exceptions is not None:
+                await member.link.request(EXCEPTIONS, self._exceptions)
+            if self._configured and not configured:
+                configured = True
+                await member.link.request("configurationDone", {})
+        if self._members.get(member.rank.key) is not member:
+            raise DebugAdapterError(f"{member.rank.name} has ended")
+        member.ready = True
+
+    async def _set_in(self, member: Member, asked: _Asked) -> None:
+        """Set breakpoints in one rank, however long it takes to answer."""
+        key = member.rank.key
+        try:
+            said = list((await member.link.request(asked.command, asked.arguments)).get("breakpoints") or ())
+        except DebugAdapterError as error:
+            said = [{"verified": False, "message": str(error)} for _ in asked.breakpoints]
+        if self._members.get(key) is not member or asked not in self._asked.values():
+            return  # it has ended, or the IDE has set others meanwhile
+        for each, point in zip(asked.breakpoints, said, strict=False):
+            each.take(key, point)
+            if "id" in point:
+                self._points[key, int(point["id"])] = each
+            self._tell(each)
+
+    def _tell(self, each: _Breakpoint) -> None:
+        """Tell the IDE, if it has been told something else."""
+        if each.told is not None and each.told != each.state():
+            each.told = each.state()
+            self._changed(each.shown())
+
+
+def _named(ranks: Iterable[Key]) -> str:
+    return named(rank for _, rank in ranks)

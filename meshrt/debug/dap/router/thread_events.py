@@ -1,0 +1,122 @@
+"""What an IDE is told of ranks that are threads, each by itself. Of very many: `meshrt.debug.dap.router.row_events`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from meshrt.debug.dap.router.ids import Ids
+from meshrt.debug.dap.router.members import Member
+from meshrt.debug.dap.router.ranks import Key
+from meshrt.debug.dap.router.view import Peer
+from meshrt.debug.dap.wire import event
+from meshrt.errors import DebugAdapterError
+
+__all__ = ["ThreadEvents"]
+
+#: Seconds that an engine has to say which threads there are: what is known of them is shown instead.
+_THREADS_SECONDS = 1.0
+
+
+class ThreadEvents:
+    """Those of one session (`meshrt.debug.dap.router.members.Shown`). On the router's loop.
+
+    Args:
+        members: The ranks, by key.
+        ids: Where threads have their numbers from.
+    """
+
+    def __init__(self, peer: Peer, members: Mapping[Key, Member], ids: Ids[Key]) -> None:
+        self._peer = peer
+        self._members = members
+        self._ids = ids
+        #: Threads that the IDE knows of, by the rank and their number there.
+        self._known: dict[Key, set[int]] = {}
+        #: Ranks that stand as far as the IDE has been told.
+        self._told_of: set[Key] = set()
+
+    def begin(self) -> None:
+        """The IDE asks for threads itself."""
+
+    async def threads(self) -> list[dict[str, Any]]:
+        """Return the threads of all ranks, as the request of this name is answered."""
+        await asyncio.gather(*(_learn_threads(member) for member in self._members.values() if member.ready))
+        shown = []
+        for key, member in sorted(self._members.items()):
+            if member.is_shown:
+                self._known[key] = set(member.threads)
+                for thread, name in member.threads.items():
+                    number = self._ids.here(key, "threadId", thread)
+                    # A further actor of the rank has a thread that is called after it.
+                    whose = f"rank {member.rank.rank}: {name.removeprefix('meshrt-')}"
+                    what = member.rank.name if thread == 1 else whose
+                    shown.append({"id": number, "name": what if member.ready else f"{what} does not answer"})
+        return shown
+
+    def at(self, number: int) -> list[tuple[Member, int]] | None:
+        """Return the rank of a thread, and its number there; None: there is none any more."""
+        found = self._ids.there(number, "threadId")
+        if found is None or found[0] not in self._members:
+            return None
+        return [(self._members[found[0]], found[1])]
+
+    def silent(self, member: Member) -> None:
+        """A rank that is to be attached to does not answer."""
+        self.thread(member, "started", 1)
+
+    def came(self, member: Member) -> None:
+        """A rank is attached to later than the others."""
+        self._known.pop(member.rank.key, None)  # one that was silent had another name
+        self.thread(member, "started", 1)
+
+    def left(self, member: Member) -> None:
+        """A rank has ended."""
+        self._told_of.discard(member.rank.key)
+        for thread in sorted(self._known.get(member.rank.key, ())):
+            self.thread(member, "exited", thread)
+        self._known.pop(member.rank.key, None)
+
+    def thread(self, member: Member, reason: str, thread: int) -> None:
+        """A thread of a rank has started or exited: said once, by whoever is the first to know."""
+        known = self._known.setdefault(member.rank.key, set())
+        if (reason == "started") == (thread in known):
+            return
+        known.symmetric_difference_update({thread})
+        number = self._ids.here(member.rank.key, "threadId", thread)
+        self._peer.write(event("thread", reason=reason, threadId=number))
+
+    def stopped(self, member: Member, thread: int, why: dict[str, Any]) -> None:
+        """A thread of a rank stands; ``why`` is the body of the event, but for what is told here."""
+        key = member.rank.key
+        link = member.link
+        # The first that stands is shown; the others do not take a person's eyes off it, but for what they step.
+        keeps = bool(self._told_of - {key}) if link.looked is None else not link.looked
+        link.looked = None
+        self._told_of.add(key)
+        told = {**why, "threadId": self._ids.here(key, "threadId", thread), "preserveFocusHint": keeps}
+        self._peer.write({"type": "event", "event": "stopped", "body": told})
+
+    def continued(self, member: Member, thread: int) -> None:
+        """A thread has gone on by itself: the IDE has not let it."""
+        number = self._ids.here(member.rank.key, "threadId", thread)
+        self._peer.write(event("continued", threadId=number, allThreadsContinued=False))
+
+    def runs(self, member: Member) -> None:
+        """A rank stands no more."""
+        self._told_of.discard(member.rank.key)
+
+    def close(self) -> None:
+        """The session is over."""
+
+
+async def _learn_threads(member: Member) -> None:
+    try:
+        async with asyncio.timeout(_THREADS_SECONDS):
+            body = await member.link.request("threads", {})
+    except (DebugAdapterError, TimeoutError):
+        return  # it is in C code, or ends: what is known of it is shown
+    found = {int(each["id"]): str(each["name"]) for each in body.get("threads") or ()}
+    if found:
+        main = [thread for thread, name in found.items() if name == "MainThread"]
+        member.threads = {thread: found[thread] for thread in [*main, *(set(found) - set(main))]}

@@ -1,0 +1,296 @@
+"""One session of an IDE in which ranks are threads: the router speaks to all engines in its name.
+
+Breakpoints that are set once reach all ranks, those born later included; `continue` lets everything go on; a step steps
+the rank that is chosen, or all that stand (``meshStep``). Above `ROWS_FROM` ranks a thread is a class of ranks with
+equal stacks, and the first of them answers for it.
+
+Numbers of threads, stack frames, variables, sources and breakpoints are those of this session (`Ids`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from meshrt.debug.dap.router.channels import RankLink, Watcher
+from meshrt.debug.dap.router.configuration import Configuration
+from meshrt.debug.dap.router.console import Console
+from meshrt.debug.dap.router.ends import Ends
+from meshrt.debug.dap.router.ids import Ids
+from meshrt.debug.dap.router.joining import Joining
+from meshrt.debug.dap.router.members import SECONDS, Member, Shown, ask_all
+from meshrt.debug.dap.router.raisings import Raisings
+from meshrt.debug.dap.router.ranks import Key, Lives, Rank
+from meshrt.debug.dap.router.row_events import RowEvents
+from meshrt.debug.dap.router.rows import RUNNING
+from meshrt.debug.dap.router.settings import Settings
+from meshrt.debug.dap.router.sources import Sources
+from meshrt.debug.dap.router.thread_events import ThreadEvents
+from meshrt.debug.dap.router.thread_requests import WHY_NOT, ThreadRequests
+from meshrt.debug.dap.router.view import Peer, RootView
+from meshrt.debug.dap.wire import Message, event, failure, response
+from meshrt.errors import MeshError
+
+__all__ = ["ROWS_FROM", "ThreadsView"]
+
+#: Above so many ranks a row is a class of them.
+ROWS_FROM = 32
+#: Seconds for goodbyes.
+_GOODBYE = 3.0
+
+
+class ThreadsView(RootView):
+    """On the router's loop.
+
+    Args:
+        number, forget: As in `MeshView`.
+    """
+
+    def __init__(
+        self, peer: Peer, configuration: Configuration, number: int, forget: Callable[[RootView], None]
+    ) -> None:
+        super().__init__(peer, configuration, number)
+        self._forget = forget
+        self._members: dict[Key, Member] = {}
+        self._lives = Lives()
+        self._ids: Ids[Key] = Ids()
+        self._settings = Settings(self._members, self._changed)
+        #: Each rank a thread, or rows of them.
+        self._shown: Shown = ThreadEvents(peer, self._members, self._ids)
+        self._joining = Joining(self._members, self._settings, configuration, self._silent, number)
+        self._console = Console(peer.program, self._links, self._which, number)
+        self._requests = ThreadRequests(
+            self._members,
+            self._shown,
+            self._ids,
+            self._settings,
+            self._console,
+            Sources(peer.channels.program),
+            self.said,
+            self._runs,
+            step_all=configuration.step == "all",
+        )
+        #: What ranks cost while the IDE has them, as it was told.
+        self._prices: set[str] = set()
+        self._ends = Ends(peer)
+        self._raisings = Raisings(peer)
+        self._attached = self._left = self._over = False
+        #: The goodbye; it is answered when the ranks are free again.
+        self._goodbye: Message | None = None
+
+    def _links(self) -> dict[Key, RankLink]:
+        return {key: member.link for key, member in self._members.items() if member.ready}
+
+    # -- coming and going ----------------------------------------------------------------------------------------------
+
+    def attach(self, request: Message, initialize: dict[str, Any]) -> None:
+        """Attach to all ranks that are meant."""
+        self._joining.initialize = initialize
+        self._peer.begin(self._attach(request))
+
+    async def _attach(self, request: Message) -> None:
+        try:
+            found = await self._peer.which(self.configuration.mesh, self.configuration.ranks)
+        except (MeshError, ConnectionError) as error:
+            self._peer.write(failure(request, str(error)))
+            self._peer.hang_up()
+            return
+        if len(found) > ROWS_FROM:
+            self._requests.shown = self._shown = RowEvents(self._peer, self._members)
+        met = [self._meet(rank) for rank in found if self._lives.new(rank)]
+        entering = {asyncio.create_task(self._joining.enter(member)): member for member in met}
+        try:
+            await self._joining.gather(entering, met)
+        except asyncio.CancelledError:
+            for task in entering:
+                task.cancel()
+            raise
+        for task, member in entering.items():
+            if task.done() and task.result():
+                self._refused(member)
+        refused = [task.result() for task in entering if task.done() and task.result()]
+        if refused and len(refused) == len(found):
+            self._peer.write(failure(request, refused[0]))
+            self._peer.hang_up()
+            return
+        self._peer.write(response(request))
+        self._attached = True
+        for text in dict.fromkeys(refused):
+            self.said(f"meshrt: {text}")
+        for member in self._members.values():
+            self._say_price(member)
+        self._peer.write(event("initialized"))
+        for task, member in entering.items():
+            if not task.done():  # silent, or one of very many: the others are not to wait for it
+                self._peer.begin(self._joins(task, member))
+
+    def _meet(self, rank: Rank) -> Member:
+        """A rank has begun a life: what is known of one before it is over."""
+        before = self._members.get(rank.key)
+        if before is not None:
+            self._forget_of(before)
+        watcher = Watcher(
+            lambda message: self._event(member, message),
+            lambda text: self.said(f"meshrt: {text}"),
+            lambda rows: self._raisings.add(rank, rows),
+            lambda why: self._closed(member, why),
+        )
+        member = self._members[rank.key] = Member(rank, RankLink(rank, watcher, self._peer.channels))
+        return member
+
+    def _silent(self, member: Member) -> None:
+        """A rank does not answer."""
+        if self._attached:  # or else the IDE asks for all that there is when it is
+            self._shown.silent(member)
+
+    def born(self, rank: Rank) -> None:
+        """Attach to it, once in each of its lives."""
+        if not self._left and self._lives.new(rank):
+            member = self._meet(rank)
+            self._peer.begin(self._joins(asyncio.create_task(self._joining.enter(member)), member))
+
+    def _refused(self, member: Member) -> None:
+        """A rank cannot be attached to."""
+        if self._members.get(member.rank.key) is member:
+            del self._members[member.rank.key]
+            self._shown.left(member)
+
+    async def _joins(self, entering: asyncio.Task[str], member: Member) -> None:
+        """Tell of a rank that is attached to later than the others."""
+        try:
+            problem = await entering
+        finally:
+            entering.cancel()
+        if problem:
+            self._refused(member)
+            self.said(f"meshrt: {problem}")
+        elif self._members.get(member.rank.key) is member:
+            self._say_price(member)
+            self._shown.came(member)
+
+    def _say_price(self, member: Member) -> None:
+        """Say what a rank costs while the IDE has it, once for all of that Python."""
+        price = member.link.price
+        if price and price not in self._prices:
+            self._prices.add(price)
+            self.said(f"meshrt: {price}")
+
+    def _closed(self, member: Member, why: str) -> None:
+        known = self._members.get(member.rank.key) is member  # or else it refuses, or is in its next life
+        if known:
+            del self._members[member.rank.key]
+        if self._left or self._over:
+            self._hang_up_if_left()
+        elif known:
+            if why:
+                self._ends.add(member.rank, why)
+            self._forget_of(member)
+
+    def _forget_of(self, member: Member) -> None:
+        """A rank has ended."""
+        key = member.rank.key
+        self._print_rest(member)
+        self._shown.left(member)
+        self._ids.forget(key)
+        self._settings.forget(key)
+
+    def over(self, why: str) -> None:
+        """The program has ended."""
+        self._over = True
+        self._ends.close()
+        self.said(f"meshrt: {why}")
+        self._peer.end()
+
+    def gone(self) -> None:
+        """The IDE has closed the connection."""
+        self._shown.close()
+        self._ends.close()
+        self._raisings.close()
+        if not self._left:
+            for member in self._members.values():
+                member.link.give_up(stay=self.configuration.stay)
+        self._console.close()
+        self._forget(self)
+
+    async def _disconnect(self, message: Message) -> None:
+        self._left = True
+        self._goodbye = message
+        for key, member in list(self._members.items()):
+            if not member.ready:  # it has not got as far as a goodbye
+                member.link.give_up(stay=False)
+                del self._members[key]
+        answered = await ask_all(list(self._members.values()), "disconnect", {}, _GOODBYE)
+        for key in set(self._members) - {member.rank.key for member, _ in answered}:
+            self._members.pop(key).link.give_up(stay=False)  # it is let go when it answers
+        self._hang_up_if_left()
+
+    def _hang_up_if_left(self) -> None:
+        if self._goodbye is not None and not self._members:
+            self._peer.write(response(self._goodbye))
+            self._goodbye = None
+            self._peer.end(left=True)
+
+    # -- what the IDE asks ---------------------------------------------------------------------------------------------
+
+    def receive(self, message: Message) -> None:
+        """Serve a request."""
+        if message["type"] == "request":
+            self._peer.begin(self._serve(message))
+
+    async def _serve(self, message: Message) -> None:
+        command, arguments = message["command"], message.get("arguments") or {}
+        try:
+            if command == "disconnect":
+                await self._disconnect(message)
+                return
+            body = await self._requests.answer(command, arguments)
+        except (MeshError, ConnectionError) as error:
+            self._peer.write(failure(message, str(error)))
+        except TimeoutError:
+            self._peer.write(failure(message, f"no answer within {SECONDS:g} s; {WHY_NOT}"))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # What an IDE sends is its own matter; the session goes on.
+            self._peer.write(failure(message, f"{command}: its arguments are not those of DAP ({error!r})"))
+        else:
+            self._peer.write(response(message, body))
+
+    # -- what engines tell ---------------------------------------------------------------------------------------------
+
+    def _event(self, member: Member, message: Message) -> None:
+        key = member.rank.key
+        if self._members.get(key) is not member or message["type"] != "event":
+            return
+        name, body = message["event"], message.get("body") or {}
+        thread = int(body.get("threadId") or 1)
+        if name == "stopped":
+            self._print_rest(member)  # a person looks at it now
+            hit = [self._settings.point(key, each) for each in body.get("hitBreakpointIds") or ()]
+            known = [point for point in hit if point is not None]
+            why = {**body, "allThreadsStopped": False, "hitBreakpointIds": known}
+            self._shown.stopped(member, thread, why)
+        elif name == "continued":
+            self._runs(member)
+            self._shown.continued(member, thread)
+        elif name == "output":
+            shown = self._ids.outward(key, body)
+            text = member.printed.add(str(body.get("category") or "console"), str(body.get("output", "")))
+            if text:
+                self._peer.write({"type": "event", "event": name, "body": {**shown, "output": text}})
+        elif name == "breakpoint":
+            self._settings.say(key, body.get("breakpoint") or {})
+        elif name == "thread" and member.ready:  # or else the IDE is told of the rank when it is
+            self._shown.thread(member, str(body.get("reason", "started")), thread)
+
+    def _print_rest(self, member: Member) -> None:
+        for stream, text in member.printed.rest():
+            self._peer.write(event("output", category=stream, output=text))
+
+    def _changed(self, breakpoint: dict[str, Any]) -> None:
+        self._peer.write(event("breakpoint", reason="changed", breakpoint=breakpoint))
+
+    def _runs(self, member: Member) -> None:
+        """What was known of a stop is over."""
+        self._ids.forget(member.rank.key, "frameId", "variablesReference")
+        member.place = RUNNING
+        self._shown.runs(member)

@@ -1,0 +1,121 @@
+"""What a session of an IDE is to the connection that it lives on, and the other way round."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from meshrt.debug.dap.router.channels import Channels
+from meshrt.debug.dap.router.configuration import Configuration
+from meshrt.debug.dap.router.ranks import Key, Rank
+from meshrt.debug.dap.wire import Message, event
+from meshrt.transport.tools import Program
+
+__all__ = ["CAPABILITIES", "Peer", "RootView", "View"]
+
+#: What debugpy's engine can do in every rank, and the mesh with it. It must be said before there is an engine to ask;
+#: a test compares it. Not among them: to end a rank, which is its program's business.
+CAPABILITIES: dict[str, Any] = {
+    "supportsConfigurationDoneRequest": True,
+    "supportsFunctionBreakpoints": True,
+    "supportsConditionalBreakpoints": True,
+    "supportsHitConditionalBreakpoints": True,
+    "supportsEvaluateForHovers": True,
+    "exceptionBreakpointFilters": [
+        {"filter": "raised", "label": "Raised Exceptions", "default": False},
+        {"filter": "uncaught", "label": "Uncaught Exceptions", "default": True},
+        {"filter": "userUnhandled", "label": "User Uncaught Exceptions", "default": False},
+    ],
+    "supportsSetVariable": True,
+    "supportsGotoTargetsRequest": True,
+    "supportsStepInTargetsRequest": True,
+    "supportsCompletionsRequest": True,
+    "supportsModulesRequest": True,
+    "supportsExceptionOptions": True,
+    "supportsValueFormattingOptions": True,
+    "supportsExceptionInfoRequest": True,
+    "supportsDelayedStackTraceLoading": True,
+    "supportsLogPoints": True,
+    "supportsSetExpression": True,
+    "supportsClipboardContext": True,
+    "supportsDebuggerProperties": True,
+}
+
+
+class Peer(Protocol):
+    """The IDE at the other end of one connection."""
+
+    channels: Channels
+    program: Program
+
+    async def which(self, mesh: str, ranks: str) -> list[Rank]:
+        """Return the ranks that live and are meant by the name of a mesh, or actor, and a selection.
+
+        Raises:
+            MeshError, ConnectionError: There are none; the program has ended.
+        """
+
+    def ask(self, command: str, arguments: dict[str, Any], answered: Callable[[Message], None]) -> None:
+        """Ask the IDE for something (a reverse request)."""
+
+    def write(self, message: Message) -> None:
+        """Send a message; never waits. It is given its number here."""
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that takes a while; it is cancelled when the connection ends."""
+
+    def hang_up(self) -> None:
+        """Close the connection once everything has been sent."""
+
+    def end(self, *, left: bool = False) -> None:
+        """Say that the session is over, and close the connection once the IDE has said goodbye (``left``: it has)."""
+
+
+class View(ABC):
+    """One session. On the router's loop."""
+
+    @abstractmethod
+    def attach(self, request: Message, initialize: dict[str, Any]) -> None:
+        """Answer the attach request, sooner or later.
+
+        Args:
+            initialize: What the IDE has said of itself.
+        """
+
+    @abstractmethod
+    def receive(self, message: Message) -> None:
+        """Take what the IDE says after that; never waits."""
+
+    @abstractmethod
+    def gone(self) -> None:
+        """The connection has ended."""
+
+
+class RootView(View):
+    """A session with all ranks that a configuration means, also with those that are born later.
+
+    Args:
+        number: Of this session, by which those of its ranks name it.
+    """
+
+    def __init__(self, peer: Peer, configuration: Configuration, number: int) -> None:
+        self.number = number
+        self.configuration = configuration
+        self._peer = peer
+
+    @abstractmethod
+    def born(self, rank: Rank) -> None:
+        """A rank that is meant serves, for the first time, or again; or it is told once more that it does."""
+
+    @abstractmethod
+    def over(self, why: str) -> None:
+        """The program has ended."""
+
+    def said(self, text: str) -> None:
+        """Write a line on the debug console."""
+        self._peer.write(event("output", category="console", output=text.rstrip("\n") + "\n"))
+
+    async def _which(self, actor: str, ranks: str) -> set[Key]:
+        """Return the ranks that a line of the console means. Raises as `Peer.which`."""
+        return {rank.key for rank in await self._peer.which(actor or self.configuration.mesh, ranks)}

@@ -1,0 +1,55 @@
+"""Root side: a router for the program itself, as ``proc_mesh(dap=5678)`` asks for it. A process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+from meshrt.hooks import RootServices
+from meshrt.transport.threads import RuntimeThread
+
+__all__ = ["StartedRouters"]
+
+
+class StartedRouters:
+    """The routers that the script has asked for. They end with the program. Any thread."""
+
+    def __init__(self, services: RootServices) -> None:
+        self._services = services
+        self._running: dict[int, subprocess.Popen[str]] = {}
+        self._starting = threading.Lock()
+
+    def listen(self, port: int) -> None:
+        """Begin to listen at a port of the loopback interface, unless that is done already; says where, or why not."""
+        command = [sys.executable, "-m", "meshrt", "dap", self._services.run_id, "--port", str(port)]
+        with self._starting:  # two threads of the script may make meshes at once
+            known = self._running.get(port)
+            if known is not None and known.poll() is None:
+                return
+            # In a session of its own: Ctrl-C at the terminal is the script's, which may go on after it.
+            process = self._running[port] = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        RuntimeThread(target=self._tell, args=(process, port), name="meshrt-dap", daemon=True).start()
+
+    def _tell(self, process: subprocess.Popen[str], port: int) -> None:
+        """Say where it listens, and read what else it says: it must not wait for that."""
+        if process.stdout is None:
+            return
+        with process:
+            first = process.stdout.readline().strip()
+            if first:
+                where = first.rpartition(" ")[2]
+                number = where.rpartition(":")[2]
+                how = f"meshrt dap --no-serve --port {number} shows the entry for launch.json"
+                self._services.announce(f"an IDE can attach at {where}; {how}")
+            # Both at once: it stands still if nobody reads its warnings.
+            _, problem = process.communicate()
+            if process.returncode and problem.strip():
+                self._services.announce(f"no IDE can attach at port {port}: {problem.strip().splitlines()[-1]}")

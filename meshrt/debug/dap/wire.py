@@ -1,0 +1,136 @@
+"""Frames of the Debug Adapter Protocol, without I/O: ``Content-Length: N``, an empty line, N bytes of JSON.
+
+Source: https://microsoft.github.io/debug-adapter-protocol/overview (base protocol).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from meshrt.errors import ProtocolError
+
+__all__ = ["MESSAGE_MAX", "RESUMING", "Message", "MessageDecoder", "encode", "event", "failure", "response"]
+
+#: Bytes of one message: values that an IDE asks for may be long, what an unproved client sends is not (`limit`).
+MESSAGE_MAX = 64 << 20
+_HEADER_MAX = 4096
+#: Of the length; Python reads no number of any length.
+_DIGITS = 18
+_LENGTH = b"content-length"
+#: Requests that let threads go on when they succeed.
+RESUMING = ("continue", "next", "stepIn", "stepOut", "goto")
+
+#: What an IDE asks for by itself, or shows the answer of in its own place: it may come when ranks have gone on.
+_UNASKED = (
+    "completions", "evaluate", "exceptionInfo", "gotoTargets", "modules", "scopes", "source", "stackTrace",
+    "stepInTargets", "threads", "variables",
+)  # fmt: skip
+
+Message = dict[str, Any]
+
+
+class MessageDecoder:
+    """Cuts a stream into messages.
+
+    Attributes:
+        limit: The longest message that is taken, in bytes.
+    """
+
+    def __init__(self, limit: int = MESSAGE_MAX) -> None:
+        self.limit = limit
+        self._buffer = bytearray()
+        self._length = -1
+
+    def receive_data(self, data: bytes) -> list[Message]:
+        """Take bytes and return the messages that are complete. Raises ProtocolError for what is no DAP."""
+        self._buffer += data
+        messages: list[Message] = []
+        while True:
+            if self._length < 0 and not self._take_header():
+                return messages
+            if len(self._buffer) < self._length:
+                return messages
+            body = bytes(self._buffer[: self._length])
+            del self._buffer[: self._length]
+            self._length = -1
+            messages.append(_parsed(body))
+
+    def _take_header(self) -> bool:
+        end = self._buffer.find(b"\r\n\r\n")
+        if end > _HEADER_MAX or (end < 0 and len(self._buffer) > _HEADER_MAX):
+            raise ProtocolError(f"no end of a header within {_HEADER_MAX} bytes; expected Content-Length: N")
+        if end < 0:
+            return False
+        lines = bytes(self._buffer[:end]).split(b"\r\n")
+        for line in lines:
+            name, colon, value = line.partition(b":")
+            number = value.strip()
+            if colon and name.strip().lower() == _LENGTH and number.isdigit() and len(number) <= _DIGITS:
+                length = int(number)
+                break
+        else:
+            raise ProtocolError(f"expected Content-Length: N, got {lines[0][:60]!r}")
+        if length > self.limit:
+            raise ProtocolError(f"a message of {length} bytes; at most {self.limit} are taken here")
+        del self._buffer[: end + 4]
+        self._length = length
+        return True
+
+
+def _parsed(body: bytes) -> Message:
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"a message that is no JSON: {error}") from None
+    if not isinstance(message, dict) or not _well_formed(message):
+        raise ProtocolError("a message that is no request, response or event")
+    for part in ("arguments", "body"):
+        if not isinstance(message.get(part) or {}, dict):
+            name = message.get("command") or message.get("event")
+            raise ProtocolError(f"{part} of {name!r} that is no object")
+    checked: Message = message
+    return checked
+
+
+def _well_formed(message: Message) -> bool:
+    """Whether it has the fields by which it is told what it is, and those are of the protocol's types."""
+    match message:
+        case {"type": "request", "command": str(), "seq": int()}:
+            return True
+        case {"type": "response", "command": str(), "request_seq": int(), "success": bool()}:
+            return True
+        case {"type": "event", "event": str()}:
+            return True
+    return False
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """Return the frame of a message."""
+    body = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+    return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+def event(name: str, **body: Any) -> Message:
+    """Return an event; whoever sends it gives it its number."""
+    return {"type": "event", "event": name, "body": body}
+
+
+def response(request: Message, body: Mapping[str, Any] | None = None) -> Message:
+    """Return the answer to a request."""
+    message = {
+        "type": "response",
+        "request_seq": request["seq"],
+        "command": request["command"],
+        "success": True,
+    }
+    return message if body is None else {**message, "body": dict(body)}
+
+
+def failure(request: Message, why: str) -> Message:
+    """Return the refusal of a request, which an IDE shows to its user if that one has asked for something."""
+    # Ids that are not 0 tell clients that the text is meant for a person; braces would be taken for variables.
+    text = why.replace("{", "(").replace("}", ")")
+    shown = {"id": 1, "format": text, "showUser": request["command"] not in _UNASKED}
+    return {**response(request, {"error": shown}), "success": False, "message": why}

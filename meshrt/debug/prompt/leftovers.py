@@ -1,0 +1,28 @@
+"""Terminal side: what a script of commands leaves in the program when it ends before its end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from meshrt.debug.prompt.client import Client
+from meshrt.debug.prompt.tables import by_actor
+from meshrt.debug.prompt.text import clean
+from meshrt.errors import MeshError
+
+__all__ = ["left_behind"]
+
+
+def left_behind(client: Client, own: Collection[int]) -> str:
+    """Return one line about the breakpoints of a script and the ranks that stand, or "" if there are none.
+
+    Args:
+        own: The ids of the breakpoints that it has set: some may be gone.
+    """
+    try:
+        breaks = client.ask("debug.breaks")["breaks"] if own else []
+        rows = client.ask("debug.list", state="stopped", actor="", ranks="")["rows"]
+    except (MeshError, OSError) as error:  # a TimeoutError is an OSError
+        return f"what is left behind is not known: {str(error) or 'the program does not answer'}"
+    left = [f"breakpoint {row['id']} at {row['place']} (clear {row['id']})" for row in breaks if row["id"] in own]
+    left += [f"stopped ranks: {by_actor(rows)} (continue)"] if rows else []
+    return clean(f"left behind: {'; '.join(left)}") if left else ""

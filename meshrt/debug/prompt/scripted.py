@@ -1,0 +1,47 @@
+"""The debugger as a script enters it. What it takes is loaded then: a script that never does has nothing of it."""
+
+from __future__ import annotations
+
+__all__ = ["DebugClient", "debug_client"]
+
+
+class _Entered:
+    """What ``enter.call_one()`` returns: ``get()`` opens the prompt."""
+
+    def get(self, timeout: float | None = None) -> None:
+        """Open the prompt in the calling thread, and return when nothing is stopped any more, or the person leaves.
+
+        Waits for the first stop. Without a terminal no prompt is opened: it returns when ranks have stopped and all of
+        them were resumed from elsewhere.
+
+        Args:
+            timeout: seconds to wait for the first stop; None waits for ever.
+        Raises:
+            UsageError: This program has no mesh.
+            TimeoutError: No rank has stopped within ``timeout`` seconds.
+        """
+        from meshrt.debug.prompt.entry import enter  # start-up: as above
+
+        enter(timeout)
+
+
+class _Enter:
+    """The callable part of `DebugClient.enter`."""
+
+    def call_one(self) -> _Entered:
+        """Return what opens the prompt."""
+        return _Entered()
+
+    call = call_one
+
+
+class DebugClient:
+    """The debugger, as a script enters it: ``debug_client().enter.call_one().get()``."""
+
+    def __init__(self) -> None:
+        self.enter = _Enter()
+
+
+def debug_client() -> DebugClient:
+    """Return the debugger of this program. It is not needed at a terminal: there the prompt opens by itself."""
+    return DebugClient()
