@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from meshrt.actor.breakpoints import breakpoint
     from meshrt.actor.context import Context, context, current_actor_name, current_rank, current_size
     from meshrt.actor.endpoint import concurrent_endpoint, endpoint
-    from meshrt.debug.prompt.entry import debug_client
+    from meshrt.debug.prompt.scripted import debug_client
     from meshrt.engine.local import LocalEngine
     from meshrt.errors import (
         ActorError,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         ShutdownError,
         SpawnError,
         StoreFull,
+        StoreTimeout,
         SupervisionError,
         UsageError,
     )
@@ -79,7 +80,7 @@ _HOME = {
     "current_actor_name": "meshrt.actor.context",
     "current_rank": "meshrt.actor.context",
     "current_size": "meshrt.actor.context",
-    "debug_client": "meshrt.debug.prompt.entry",
+    "debug_client": "meshrt.debug.prompt.scripted",
     "endpoint": "meshrt.actor.endpoint",
     "memory": "meshrt.memory",
     "proc_mesh": "meshrt.mesh.proc_mesh",
@@ -126,6 +127,7 @@ __all__ = [
     "Slice",
     "SpawnError",
     "StoreFull",
+    "StoreTimeout",
     "SupervisionError",
     "UsageError",
     "ValueMesh",

@@ -17,29 +17,32 @@
     |  `- MeshStopped             stop() was called
     |- SpawnError                 (RuntimeError) the processes could not be started
     |- StoreFull                  no shared memory is left for an object
+    |- StoreTimeout               (TimeoutError) the agent of a host does not answer what concerns shared memory
     |- ReferenceLost              what a reference stands for is gone
     |- CallTimeout                (TimeoutError) ranks that have not answered
     |- ProtocolError              foreign, broken or oversized bytes
     |  `- AuthenticationError     the peer does not hold the secret
     `- ShutdownError              the runtime is closing
 
-Facts are attributes, text is made in ``__str__``. Every class survives pickling. This module imports nothing of meshrt.
+Facts are attributes, text is made in ``__str__``. Every class survives pickling.
 """
 
 from __future__ import annotations
 
-import os as _os
 import signal as _signal
+import time as _time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from meshrt.files import RUNTIME_FILES
+
 __all__ = [
-    "RUNTIME_FILES",
     "ActorError",
     "ArgumentNotSerializable",
     "AuthenticationError",
     "CallTimeout",
+    "DebugAdapterError",
     "ForkedMeshError",
     "HostLost",
     "LinkLost",
@@ -57,6 +60,7 @@ __all__ = [
     "ShutdownError",
     "SpawnError",
     "StoreFull",
+    "StoreTimeout",
     "SupervisionError",
     "UsageError",
     "describe_exit",
@@ -64,10 +68,6 @@ __all__ = [
     "one_line",
     "user_stack",
 ]
-
-
-#: Files below this directory are the runtime's, all others are somebody else's.
-RUNTIME_FILES = _os.path.dirname(_os.path.abspath(__file__)) + _os.sep
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,6 +466,37 @@ class StoreFull(MeshError):
         )
 
 
+class StoreTimeout(MeshError, TimeoutError):
+    """The agent of a host does not answer what concerns shared memory. What was asked of it may be asked again.
+
+    Attributes:
+        host: Its host; "" where this process does not know which one that is.
+        pid: Of the agent.
+        seconds: For how long it has said nothing.
+        since: When that began, ns since the epoch.
+        stopped: Whether a signal, or a debugger, had stopped it.
+    """
+
+    def __init__(self, host: str, pid: int, seconds: float, *, since: int, stopped: bool) -> None:
+        super().__init__(pid)  # one: of two a TimeoutError takes the first for the number of an error
+        self.host = host
+        self.pid = pid
+        self.seconds = seconds
+        self.since = since
+        self.stopped = stopped
+
+    def __str__(self) -> str:
+        who = f"the agent of host {self.host} (pid {self.pid})" if self.host else f"a host agent (pid {self.pid})"
+        begun = _time.strftime("%H:%M:%S", _time.localtime(self.since / 1e9))
+        why = (
+            f"it was stopped by a signal or a debugger: `kill -CONT {self.pid}` lets it go on"
+            if self.stopped
+            else "it was not stopped: see what keeps its machine busy, and try again"
+        )
+        silent = f"has not answered what concerns shared memory since {begun}, for {round(self.seconds, 1):g} s"
+        return f"{who} {silent}; {why}"
+
+
 class ReferenceLost(MeshError):
     """The object that a reference stands for is gone: the host agent that kept it has ended."""
 
@@ -477,29 +508,36 @@ class CallTimeout(MeshError, TimeoutError):
         missing: The places that have not answered.
         total: How many were asked.
         seconds: The time-out that ran out.
+        over: Whether the script has ended with this error: nobody can wait any longer then.
     """
 
     def __init__(self, what: str, seconds: float, missing: Sequence[RankPlace], total: int, folded: str = "") -> None:
-        super().__init__(what, seconds)
+        super().__init__(what)  # one: of two a TimeoutError takes the first for the number of an error
         self.what = what
         self.seconds = seconds
         self.missing = tuple(missing)
         self.total = total
         self.folded = folded
+        self.over = False
 
     def __str__(self) -> str:
+        goes_on = "" if self.over else "; it goes on, get() may be called again"
         ranks = self.folded or ",".join(str(place.rank) for place in self.missing)
         if not self.missing:
-            return f"{self.what}: not done within {self.seconds:g} s; it goes on, get() may be called again"
+            return f"{self.what}: not done within {self.seconds:g} s{goes_on}"
         who = self.missing[0].where if len(self.missing) == 1 else f"ranks {ranks}"
         return (
             f"{self.what}: no answer within {self.seconds:g} s from {len(self.missing)} of {self.total} "
-            f"({who}); it goes on, get() may be called again"
+            f"({who}){goes_on}"
         )
 
 
 class ProtocolError(MeshError):
     """A peer sent what the protocol does not allow; its link is closed."""
+
+
+class DebugAdapterError(MeshError):
+    """The engine that an IDE has in a rank refuses a request."""
 
 
 class AuthenticationError(ProtocolError):

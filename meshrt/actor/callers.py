@@ -30,6 +30,8 @@ Message = tuple[Link, Frame]
 """A message and where its answer goes."""
 
 _EVENTS = 64
+#: Bytes of one caller in which messages that were not read yet are counted.
+_PEEK = 256 << 10
 
 
 class Callers:
@@ -62,6 +64,18 @@ class Callers:
         with self._lock:
             if not self._closed:
                 os.eventfd_write(self._wake_fd, 1)
+
+    def waiting(self, *, unread: bool) -> tuple[int, bool]:
+        """Return how many messages have come and wait to be served, and whether there may be more of them.
+
+        Args:
+            unread: Count in the sockets as well: the actor's thread is known not to read them meanwhile.
+        """
+        count, more = len(self.queue) + len(self._early), False
+        for link in tuple(self._links.values()) if unread else ():
+            found = link.unread(_PEEK)
+            count, more = count + (found or 0), more or found is None
+        return count, more
 
     # -- collecting
 
@@ -125,10 +139,12 @@ class Callers:
 
     def drop(self, link: Link) -> None:
         """Close a link. What the caller sent before is served all the same: a broadcast is not waited for."""
-        self._links.pop(link.fileno(), None)
+        # What it has sent may be found to be nonsense when it has been closed, and its number is another one's.
+        if self._links.get(link.fileno()) is link:
+            del self._links[link.fileno()]
+            with contextlib.suppress(OSError):
+                self._epoll.unregister(link.fileno())
         self._slow.discard(link)
-        with contextlib.suppress(OSError):
-            self._epoll.unregister(link.fileno())
         link.close()
 
     # -- answering

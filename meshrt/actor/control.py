@@ -6,7 +6,7 @@ It never runs user code, never unpickles and never waits for another thread. It 
 * the listening socket: a caller proves the secret, names its actor, and its socket goes to that actor's mailbox,
 * the driver in the background, when somebody asked for that.
 
-An unproved connection costs 256 bytes and `HANDSHAKE_SECONDS`; at most `UNPROVED_MAX` are kept.
+An unproved connection costs 256 bytes and twice `HANDSHAKE_SECONDS`; at most `UNPROVED_MAX` are kept.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ from typing import Any
 from meshrt.actor.replies import Reply
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks import PULSE_PLUGINS, Body, RankServices, hooks, plugin_of
-from meshrt.transport.link import Link, same_user
+from meshrt.transport.door import Door
+from meshrt.transport.link import Link
 from meshrt.transport.refusals import Refusals
+from meshrt.transport.threads import RuntimeThread
 from meshrt.wire.frames import Frame, control_decoder
-from meshrt.wire.handshake import HANDSHAKE_SECONDS, ROLE_DATA, UNPROVED_MAX, ServerHandshake
+from meshrt.wire.handshake import HANDSHAKE_SECONDS, ROLE_DATA, UNPROVED_MAX, Identity, ServerHandshake
 from meshrt.wire.messages import control_frame, unpack_control, why_of
 
 __all__ = ["ControlThread"]
@@ -60,7 +62,6 @@ class ControlThread:
         on_stop: Callable[[bool, str], None],
         operations: dict[str, Callable[[Body], Body | None]],
     ) -> None:
-        self._listener = listener
         self._link = Link(control, control_decoder()) if control is not None else None
         self._secret = secret
         self._endpoint = endpoint
@@ -70,12 +71,15 @@ class ControlThread:
         self._services: RankServices | None = None
         #: What else this thread serves registers here; a key's data are called with the events.
         self.selector = selectors.DefaultSelector()
+        self._door = Door(self.selector, listener, "a caller", self._enters, self.call_later)
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._requests: dict[int, Callable[[Body | None, str], None]] = {}
         self._request_ids = itertools.count(1)
         #: Signal handlers add to it, so there is no lock around it.
         self._new_timers: deque[tuple[float, Callable[[], object]]] = deque()
         self._timers: list[tuple[float, Callable[[], object]]] = []
+        #: Returns who this process is to those that share memory with it.
+        self.identity: Callable[[], Identity] = lambda: Identity(0, 0, os.getpid())
         self._unproved: dict[socket.socket, float] = {}
         self._refusals = Refusals()
         self._driver: Any = None
@@ -83,7 +87,7 @@ class ControlThread:
         self._driver_on = False
         self._closing = False
         self._pulsing = False
-        self.thread = threading.Thread(target=self._run, name="meshrt-control", daemon=True)
+        self.thread = RuntimeThread(target=self._run, name="meshrt-control", daemon=True)
 
     def start(self, services: RankServices | None, driver: Any, operations: Iterable[tuple[str, Body]] = ()) -> None:
         """Begin to serve.
@@ -95,8 +99,7 @@ class ControlThread:
         self._driver = driver
         for name, body in operations:
             self._serve({"op": name, "id": 0, "body": body})
-        self._listener.setblocking(False)
-        self.selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._door.open()
         self.selector.register(self._wake_fd, selectors.EVENT_READ, self._woken)
         if self._link is not None:
             self.selector.register(self._link.sock, selectors.EVENT_READ, self._from_agent)
@@ -164,8 +167,8 @@ class ControlThread:
                 self._guard(key.data, events)
             self._expire()
             self._run_timers()
+        self._door.close()
         self.selector.close()
-        self._listener.close()
         for sock in self._unproved:
             sock.close()
 
@@ -206,23 +209,10 @@ class ControlThread:
 
     # -- callers
 
-    def _accept(self, _events: int) -> None:
-        try:
-            sock, _ = self._listener.accept()
-        except (BlockingIOError, ConnectionError):
-            return
-        except OSError as error:
-            # No descriptor left: the caller waits in the backlog; do not spin over it.
-            _log.error("a caller cannot be accepted: %s", error.strerror)
-            time.sleep(0.05)
-            return
-        if not same_user(sock):
-            sock.close()
-            return
+    def _enters(self, sock: socket.socket) -> None:
         if len(self._unproved) >= UNPROVED_MAX:
             self._refuse(next(iter(self._unproved)))
-        sock.setblocking(False)
-        handshake = ServerHandshake(self._secret, ROLE_DATA)
+        handshake = ServerHandshake(self._secret, ROLE_DATA, self.identity())
         self._unproved[sock] = time.monotonic() + HANDSHAKE_SECONDS
         self.selector.register(sock, selectors.EVENT_READ, lambda _events: self._prove(sock, handshake))
 
@@ -234,6 +224,8 @@ class ControlThread:
             answer = handshake.receive_data(data) if data else b""
             if answer:
                 sock.send(answer)
+                # It can only prove itself from here on, and code that held the GIL may have used up the time.
+                self._unproved[sock] = time.monotonic() + HANDSHAKE_SECONDS
         except BlockingIOError:
             return
         except (OSError, ProtocolError) as error:
@@ -245,7 +237,12 @@ class ControlThread:
         elif handshake.done:
             self.selector.unregister(sock)
             del self._unproved[sock]
-            self._deliver(handshake.endpoint[len(self._endpoint) :], Link(sock), handshake.leftover)
+            link = Link(sock)
+            link.client = handshake.client
+            if link.client.machine == self.identity().machine:
+                # As the kernel sees it from here: 0 in another pid namespace.
+                link.client = link.client._replace(pid=link.peer)
+            self._deliver(handshake.endpoint[len(self._endpoint) :], link, handshake.leftover)
 
     def _refuse(self, sock: socket.socket) -> None:
         del self._unproved[sock]

@@ -7,7 +7,8 @@ import os
 import time
 import traceback
 
-from meshrt.errors import RUNTIME_FILES, RemoteException
+from meshrt.errors import MeshError, RemoteException
+from meshrt.files import RUNTIME_FILES
 from meshrt.hooks import EndpointCall, Raised, hooks
 from meshrt.wire.codec import describe, own_attribute, text_of
 
@@ -39,8 +40,9 @@ def describe_exception(error: BaseException) -> RemoteException:
     """Return ``error`` as plain data. Never raises, whatever the exception's own methods do."""
     try:
         formatted = traceback.TracebackException.from_exception(error, compact=True)
-        _without_runtime(formatted)
-        text = "".join(formatted.format())
+        # What the runtime raises by itself, where it runs nothing of the user's, says all there is to be said.
+        known = not _without_runtime(formatted) and issubclass(type(error), MeshError)
+        text = "" if known else "".join(formatted.format())
     except BaseException as failure:  # an exception class may do anything in its methods
         text = f"(the traceback could not be formatted: {type_name(failure)})"
     return _describe(error, _cut(text), 0)
@@ -68,11 +70,14 @@ def _cut(text: str) -> str:
     return f"{text[:half]}\n... {len(text) - _TEXT_MAX} characters left out ...\n{text[-half:]}"
 
 
-def _without_runtime(formatted: traceback.TracebackException, depth: int = 0) -> None:
+def _without_runtime(formatted: traceback.TracebackException, depth: int = 0) -> bool:
+    """Take the runtime's own frames away where there are others. Returns whether there are any."""
     kept = [frame for frame in formatted.stack if not frame.filename.startswith(RUNTIME_FILES)]
     if kept:
         formatted.stack[:] = kept
     linked = [formatted.__cause__, formatted.__context__, *(formatted.exceptions or ())]
+    found = bool(kept)
     for other in linked:
         if other is not None and depth < 20:
-            _without_runtime(other, depth + 1)
+            found = _without_runtime(other, depth + 1) or found
+    return found

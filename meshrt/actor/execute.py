@@ -26,6 +26,7 @@ from meshrt.store.store import encode_result
 from meshrt.transport.link import Link
 from meshrt.wire import codec
 from meshrt.wire.frames import Frame, pack_header, split_frames
+from meshrt.wire.handshake import Identity
 from meshrt.wire.messages import ERROR, NO_ERROR, NO_REPLY, RESULT, STORED, error_to_wire
 
 __all__ = ["Execution", "Executor", "Parts"]
@@ -93,11 +94,16 @@ class Execution:
         #: Run while another message waits: hooks are told of that one only.
         self.nested = False
 
+    def site(self) -> str:
+        """Return where its result comes from: file and line of the endpoint, and its name."""
+        name = f"{self.context.instance.name}.{self.context.endpoint}()"
+        code = getattr(self.method, "__code__", None)
+        return name if code is None else f"{code.co_filename}:{code.co_firstlineno} {name}"
 
-def _pid_behind(link: Link | None) -> list[int]:
-    """Return the pid of a caller; nothing if it cannot be seen from here (0: it is in another namespace)."""
-    pid = 0 if link is None else link.peer
-    return [pid] if pid else []
+
+def _caller_behind(link: Link | None) -> list[Identity]:
+    """Return who reads a result."""
+    return [link.client] if link is not None and link.client.pid else []
 
 
 class Executor:
@@ -339,7 +345,7 @@ class Executor:
             return [pack_header(RESULT, [execution.call_id, None])]
         caller = execution.caller
         try:
-            parts, lengths, loans, _ = encode_result(value, lambda: _pid_behind(caller))
+            parts, lengths, loans, _ = encode_result(value, lambda: _caller_behind(caller), execution.site)
         except KeyboardInterrupt as error:  # raised by the value's own __reduce__
             return self.failed(execution, error)
         except codec.EncodeError as error:

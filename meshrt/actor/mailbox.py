@@ -55,6 +55,8 @@ class Mailbox:
         self.thread: int | None = None
         #: The message that runs now; read by other threads.
         self.running: Execution | None = None
+        #: CALLs that have begun to be served so far.
+        self.calls = 0
         #: What runs beside it.
         self.concurrent = ConcurrentCalls(executor, self.callers)
         #: What has ended the rank, if that was an error: ``__cleanup__`` is told.
@@ -92,6 +94,17 @@ class Mailbox:
         """End the loop: after what has been sent (``drain``), or after the running message."""
         self._ending = drain
         self.callers.wake()
+
+    def waiting(self) -> tuple[int, bool]:
+        """Return how many messages have come and are not served yet, and whether there may be more than these."""
+        running = self.running
+        blocks = running is not None and not running.is_async
+        found = self.callers.waiting(unread=blocks)
+        if blocks and self.running is not running:
+            found = self.callers.waiting(unread=False)  # it may have read meanwhile: what was counted is worth nothing
+        count, more = found
+        # What an event loop has not read is not counted: it may read at any moment.
+        return count, more or (self._loop is not None and not blocks and count >= _QUEUE_MAX)
 
     @property
     def has_errands(self) -> bool:
@@ -180,6 +193,7 @@ class Mailbox:
     def _decode(self, link: Link, frame: Frame) -> Execution | Parts | None:
         try:
             if frame.kind == CALL:
+                self.calls += 1
                 work = self.executor.decode_call(frame, link)
                 if isinstance(work, Execution):
                     work.caller = link

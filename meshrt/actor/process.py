@@ -41,7 +41,7 @@ from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.output import LineOutput, install_output
 from meshrt.actor.supervising import Supervising
 from meshrt.errors import MeshError
-from meshrt.hooks import UNRAISABLE, ActorState, Answer, Body, EndpointCall, hooks
+from meshrt.hooks import UNRAISABLE, ActorState, Answer, Body, EndpointCall, Wait, Workload, hooks
 from meshrt.host.child import Birth, Plumbing
 from meshrt.host.pulse import STACK_SIGNAL
 from meshrt.store.store import Store
@@ -78,7 +78,9 @@ class RankProcess:
             "hold": self._on_hold,
             "stopped": lambda body: self.host.were_stopped(body["actors"]),
         }
-        self.signals_sent = 0
+        self.signals_sent = self.signals_handled = 0
+        self.signalled_ns = 0
+        self.in_signal = False
         self.deferred_operations: dict[str, Callable[[Body, Answer], None]] = {}
         self._birth = birth
         self._main_queue: queue.SimpleQueue[Mailbox | None] = queue.SimpleQueue()
@@ -142,9 +144,11 @@ class RankProcess:
             birth.run_directory,
             birth.secret,
             lambda _seconds: birth.agent_pid,
+            lambda agent_pid: birth.host if agent_pid == birth.agent_pid else "",
             self.control.call_later,
         )
         self.runtime.driver.claim = self.runtime.store.claim
+        self.runtime.driver.identity = self.control.identity = self.runtime.store.identity
         self.runtime.driver.on_error = self._on_error
         set_runtime(self.runtime, on_fork=self._in_forked_child)
         signal.signal(signal.SIGTERM, self._on_term)
@@ -268,10 +272,18 @@ class RankProcess:
 
     def _on_main_signal(self, _number: int, frame: types.FrameType | None) -> None:
         # Not through `hooks.run`: what a hook raises here is meant for the code that was interrupted.
-        if hooks.signalled:
-            with headroom:
-                for function in tuple(hooks.signalled):
-                    function(frame)
+        outermost, began = not self.in_signal, time.thread_time_ns()
+        self.in_signal = True
+        try:
+            if hooks.signalled:
+                with headroom:
+                    for function in tuple(hooks.signalled):
+                        function(frame)
+        finally:
+            if outermost:
+                self.signalled_ns += time.thread_time_ns() - began
+                self.signals_handled = self.signals_sent
+                self.in_signal = False
 
     # -- RankServices
 
@@ -314,6 +326,22 @@ class RankProcess:
             instance = mailbox.executor.actor
             found.append(ActorState(mailbox.name, mailbox.thread, call, mailbox.loop, mailbox.task, instance, calls))
         return found
+
+    def workload(self) -> list[Workload]:
+        """Return how much the actors that live here have to do."""
+        found = []
+        for mailbox in tuple(self.host.mailboxes.values()):
+            count, more = mailbox.waiting()
+            found.append(Workload(mailbox.name, mailbox.calls, count, more))
+        return found
+
+    def wait_of(self, waiter: object) -> Wait | None:
+        """Return what a thread (its ident) or an asyncio task waits for; None: for no call."""
+        return self.runtime.driver.wait_of(waiter)
+
+    def waits_since(self, thread: int) -> float | None:
+        """Return since when (monotonic) a thread is in a ``get()``; None: it is in none."""
+        return self.runtime.driver.waits_since(thread)
 
     def notify(self, event: str, body: Body) -> None:
         """Send an event to the root's side of a plug-in."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 import msgpack
@@ -20,21 +20,22 @@ from meshrt.errors import (
     ResultNotSerializable,
     UsageError,
 )
-from meshrt.hooks import hooks
+from meshrt.hooks import Wait, hooks
 from meshrt.mesh.future import Future
 from meshrt.mesh.remote_errors import actor_error, add_others
 from meshrt.mesh.target import Target
 from meshrt.mesh.value_mesh import ValueMesh
 from meshrt.selection import fold_ranks
 from meshrt.store.lease import Lease
+from meshrt.store.packing import Parcel
 from meshrt.store.refs import mentions, references_exist
-from meshrt.store.store import Parcel
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
 from meshrt.transport.process import ProcessRuntime, current_runtime
 from meshrt.transport.waiting import Waiting
 from meshrt.wire import codec
 from meshrt.wire.frames import Frame, split_frames, split_packed
+from meshrt.wire.handshake import Identity
 from meshrt.wire.messages import CALL, INIT, NO_REPLY, RESULT, STOP, STORED, error_from_wire, failure_of
 
 __all__ = [
@@ -54,11 +55,48 @@ T = TypeVar("T")
 _NO_ARGUMENTS = Parcel(*codec.encode(((), {})))
 #: Shared by all threads: it packs integers and lists of them here, in one piece of C.
 _pack = msgpack.Packer().pack
+#: Ranks of a wait that are named.
+_NAMED = 64
 #: In the place of an answer that is not needed any more.
 _LOOKED_AT = Frame(RESULT, [0, None], b"")
 
 
-class _Answers(Future[T]):
+class _Called:
+    """What was called, for whoever looks at a call."""
+
+    __slots__ = ()
+    _target: Target
+    _endpoint: str
+
+    @property
+    def mesh_id(self) -> str:
+        """The mesh that was called."""
+        return self._target.mesh_id
+
+    @property
+    def actor(self) -> str:
+        """The actor that was called."""
+        return self._target.name
+
+    @property
+    def endpoint(self) -> str:
+        """The endpoint that was called."""
+        return self._endpoint
+
+    def _missing(self) -> Iterable[int]:
+        """Return the positions of those that have not answered."""
+        raise NotImplementedError
+
+    def _wait(self, *, any_of_them: bool = False) -> Wait | None:
+        missing = list(self._missing())
+        if not missing:
+            return None  # the last one has just come
+        ndslice = self._target.shape.ndslice
+        ranks = tuple(ndslice[position] for position in missing[:_NAMED])
+        return Wait(self.mesh_id, self.actor, self.endpoint, ranks, len(missing), any_of_them)
+
+
+class _Answers(_Called, Future[T]):
     """The answers of the ranks of a target; finished when all are there, or at the first failure."""
 
     __slots__ = ("_endpoint", "_failed", "_frames", "_left", "_lost", "_sent", "_target", "kept")
@@ -83,28 +121,36 @@ class _Answers(Future[T]):
             self._frames[position] = frame
             self._left -= 1
             if not self._left:
-                self.kept = ()
                 self.finish()
         else:
             self._failed.append((position, frame))
             if not self.finished:
                 _note_failure(self._driver, frame, self._target, self._endpoint)
             self.finish()
+        self._let_go()
 
     def lose(self, position: int, fate: Fate, sent: bool) -> None:
         """A rank will not answer (`meshrt.transport.driver.Receiver`)."""
         self._lost.append((position, fate, sent))
         self.finish()
+        self._let_go()
 
-    @property
-    def mesh_id(self) -> str:
-        """The mesh that was called."""
-        return self._target.mesh_id
+    def _let_go(self) -> None:
+        """Nobody takes what was kept any more, when all have answered or are lost; the error may be kept for long."""
+        if self.kept and self._left == len(self._failed) + len(self._lost):
+            self.kept = ()
 
     def owed_by(self, mesh_id: str, rank: int) -> bool:
         """Whether the rank was called and has not answered."""
         position = self._target.position(mesh_id, rank)
         return position is not None and self._frames[position] is None
+
+    def _missing(self) -> Iterable[int]:
+        return [position for position, frame in enumerate(self._frames) if frame is None]
+
+    def awaited(self) -> Wait | None:
+        """See `Pending.awaited`."""
+        return None if self.finished else self._wait()
 
     def _check(self) -> None:
         """Raise the failure, if there is one."""
@@ -141,8 +187,7 @@ class _Answers(Future[T]):
 
     def overdue(self, seconds: float) -> CallTimeout:
         """See `Future.overdue`."""
-        missing = [position for position, frame in enumerate(self._frames) if frame is None]
-        places = [self._target.place(position) for position in missing]
+        places = [self._target.place(position) for position in self._missing()]
         folded = fold_ranks([place.rank for place in places])
         error = CallTimeout(f"{self._target.name}.{self._endpoint}()", seconds, places, len(self._frames), folded)
         error.sent = self._sent
@@ -215,6 +260,10 @@ class _OneOfMany(Future[R]):
         """Whether the rank was called and has not answered."""
         return self._stream.owed_by(mesh_id, rank)
 
+    def awaited(self) -> Wait | None:
+        """See `Pending.awaited`."""
+        return None if self.finished else self._stream.awaited()
+
     def _produce(self) -> R:
         return self._stream.take(self)
 
@@ -223,7 +272,7 @@ class _OneOfMany(Future[R]):
         return self._stream.overdue(seconds)
 
 
-class StreamCall(Generic[R]):
+class StreamCall(_Called, Generic[R]):
     """A future for each answer, the first to come first. Iterate over it once."""
 
     def __init__(self, driver: Driver, target: Target, endpoint: str) -> None:
@@ -242,19 +291,25 @@ class StreamCall(Generic[R]):
     def __len__(self) -> int:
         return len(self._futures)
 
-    @property
-    def mesh_id(self) -> str:
-        """The mesh that was called."""
-        return self._target.mesh_id
-
     def owed_by(self, mesh_id: str, rank: int) -> bool:
         """Whether the rank was called and has not answered."""
         position = self._target.position(mesh_id, rank)
         return position is not None and position not in self._answered
 
+    def _missing(self) -> Iterable[int]:
+        return [position for position in range(len(self._futures)) if position not in self._answered]
+
+    def awaited(self) -> Wait | None:
+        """Return who has not answered; None: all have."""
+        return self._wait(any_of_them=True)
+
     def done(self) -> bool:
         """Whether every rank has answered, or will not; looks at what has arrived, never waits."""
         return all(future.done() for future in self._futures)
+
+    def when_done(self, callback: Callable[[], None], *, background: bool) -> None:
+        """Run ``callback`` when every rank has answered, or will not."""
+        self._futures[-1].when_done(callback, background=background)  # they are completed in this order
 
     def deliver(self, position: int, frame: Frame) -> None:
         """An answer has come."""
@@ -291,7 +346,7 @@ class StreamCall(Generic[R]):
     def overdue(self, seconds: float) -> CallTimeout:
         """Return the error that says who has not answered for so long."""
         total = len(self._futures)
-        places = [self._target.place(position) for position in range(total) if position not in self._answered]
+        places = [self._target.place(position) for position in self._missing()]
         folded = fold_ranks([place.rank for place in places])
         return CallTimeout(f"{self._target.name}.{self._endpoint}()", seconds, places, total, folded)
 
@@ -338,12 +393,34 @@ def on_event_loop() -> bool:
     return asyncio_events is not None and asyncio_events._get_running_loop() is not None
 
 
-def _holders(runtime: ProcessRuntime, target: Target) -> list[int] | None:
-    """Return the pids that a message to the target is for."""
-    return runtime.driver.pids_of(target.links(runtime.driver), block=not on_event_loop())
+class _Receivers:
+    """Who a message to a target is for; looked up if something of it goes into shared memory."""
+
+    def __init__(self, runtime: ProcessRuntime, target: Target) -> None:
+        self._runtime = runtime
+        self._target = target
+        #: Those that it was lent to.
+        self._pids: set[int] | None = None
+
+    def __call__(self) -> list[Identity] | None:
+        driver = self._runtime.driver
+        found = driver.receivers(self._target.links(driver), block=not on_event_loop())
+        self._pids = None if found is None else {receiver.pid for receiver in found}
+        return found
+
+    def only(self, parcel: Parcel) -> set[int] | None:
+        """Return who it can be of use to: not to a process that has taken the place of one of them since."""
+        return None if parcel.loans is None else self._pids
 
 
-def _send(target: Target, runtime: ProcessRuntime, frame: list[Any], call_id: int, receiver: Any) -> None:
+def _send(
+    target: Target,
+    runtime: ProcessRuntime,
+    frame: list[Any],
+    call_id: int,
+    receiver: Any,
+    only: Collection[int] | None = None,
+) -> None:
     driver = runtime.driver
     send = driver.send
     written = True
@@ -351,7 +428,7 @@ def _send(target: Target, runtime: ProcessRuntime, frame: list[Any], call_id: in
     try:
         outs = target.links(driver)
         for position, out in enumerate(outs):
-            written = send(out, frame, call_id, receiver, position) and written
+            written = send(out, frame, call_id, receiver, position, only) and written
     finally:
         driver.shield.open()
     if not written:
@@ -362,13 +439,14 @@ def send_call(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict
     """Send a CALL and return its future: ``kind`` is `MeshCall`, `OneCall` or `StreamCall`."""
     runtime = current_runtime()
     call_id = next(runtime.call_ids)
-    parcel = _encode_arguments(target, endpoint, args, kwargs, lambda: _holders(runtime, target))
+    receivers = _Receivers(runtime, target)
+    parcel = _encode_arguments(target, endpoint, args, kwargs, receivers)
     frame = _call_frame(target, endpoint, parcel, call_id, 0)
     receiver = kind(runtime.driver, target, endpoint)
     receiver.kept = parcel.kept
     if hooks.message_sent:
         hooks.run(hooks.message_sent, call_id)
-    _send(target, runtime, frame, call_id, receiver)
+    _send(target, runtime, frame, call_id, receiver, receivers.only(parcel))
     if hooks.call_sent:
         hooks.run(hooks.call_sent, receiver)
     return receiver
@@ -379,20 +457,22 @@ def broadcast(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict
     runtime = current_runtime()
     call_id = next(runtime.call_ids)
 
-    def holders() -> list[int]:
-        pids = _holders(runtime, target)
-        if pids is None and references_exist():
+    receivers = _Receivers(runtime, target)
+
+    def known() -> list[Identity]:
+        found = receivers()
+        if found is None and references_exist():
             raise UsageError(
                 f"{target.name}.{endpoint}.broadcast() on an event loop, before the actor was built: nobody would know "
                 "when a reference has arrived; await the actor first"
             )
-        return pids or []
+        return found or []
 
-    parcel = _encode_arguments(target, endpoint, args, kwargs, holders)
+    parcel = _encode_arguments(target, endpoint, args, kwargs, known, answered=False)
     frame = _call_frame(target, endpoint, parcel, call_id, NO_REPLY)
     if hooks.message_sent:
         hooks.run(hooks.message_sent, call_id)
-    _send(target, runtime, frame, call_id, None)
+    _send(target, runtime, frame, call_id, None, receivers.only(parcel))
 
 
 def _call_frame(target: Target, endpoint: str, parcel: Parcel, call_id: int, flags: int) -> list[Any]:
@@ -410,12 +490,14 @@ def _encode_arguments(
     endpoint: str,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    holders: Callable[[], list[int] | None],
+    receivers: Callable[[], list[Identity] | None],
+    *,
+    answered: bool = True,
 ) -> Parcel:
     if not args and not kwargs:
         return _NO_ARGUMENTS
     try:
-        parcel: Parcel = current_runtime().store.encode((args, kwargs), "argument", holders)
+        parcel: Parcel = current_runtime().store.encode((args, kwargs), "argument", receivers, answered=answered)
         return parcel
     except codec.EncodeError as error:
         raise ArgumentNotSerializable(_name_culprit(target, endpoint, args, kwargs, error)) from error.__cause__

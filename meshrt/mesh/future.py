@@ -72,6 +72,11 @@ class Future(Pending, Generic[T]):
             return error
         return None
 
+    @property
+    def tells(self) -> bool:
+        """Whether who is given its error knows of what has failed."""
+        return self.disturbable
+
     def done(self) -> bool:
         """Whether the value (or the error) is there; looks at what has arrived, never waits."""
         if not self.finished:
@@ -98,6 +103,7 @@ class Future(Pending, Generic[T]):
         import asyncio  # start-up: whoever awaits has loaded it
 
         loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
         thread = threading.get_ident()
         changed = asyncio.Event()
 
@@ -112,6 +118,7 @@ class Future(Pending, Generic[T]):
         driver = self._driver
         driver.enter_loop(loop)
         driver.alerted.add(from_anywhere)
+        driver.waits_for(task, self)
         try:
             self.when_done(from_anywhere, background=False)
             while not self.finished:
@@ -121,6 +128,7 @@ class Future(Pending, Generic[T]):
                 await changed.wait()
                 changed.clear()
         finally:
+            driver.waits_for(task, None)
             driver.alerted.discard(from_anywhere)
             driver.leave_loop(loop)
 
@@ -135,7 +143,7 @@ class Future(Pending, Generic[T]):
                     except BaseException as error:
                         self._error = error
         if self._error is not None:
-            if self.disturbable and self._driver.on_error is not None:
+            if self.tells and self._driver.on_error is not None:
                 self._driver.on_error(self._error)
             # The same exception object may be raised many times; its traceback must not grow.
             raise BaseException.with_traceback(self._error, None)

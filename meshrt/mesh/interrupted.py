@@ -1,12 +1,13 @@
 """What a script that Ctrl-C ends has waited for, and where those ranks stand: as far as that is known here already.
 
-Nobody is asked: the person at the terminal wants the prompt back, and the ranks are about to be stopped.
+Nobody is asked for the text: the person at the terminal wants the prompt back, and the ranks are about to be stopped.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -15,10 +16,14 @@ from meshrt.mesh.future import Future
 from meshrt.selection import fold_ranks
 from meshrt.transport.waiting import Waiting
 
-__all__ = ["waited_for"]
+__all__ = ["Interrupted", "waited_for"]
 
 #: Places that are named.
 _MOST = 2
+#: Lines about who waits for whom, and one that counts the others.
+_LINES = 4
+#: Seconds from which on a call is said to hang; before, it may just have been sent.
+_HANGS = 1.0
 _ASK = "`python -m meshrt.debug -c where` says where ranks are, while they run"
 
 
@@ -26,8 +31,25 @@ _ASK = "`python -m meshrt.debug -c where` says where ranks are, while they run"
 _WAITS = {Waiting.wait.__code__: "pending", Future._wait_on_loop.__code__: "self"}
 
 
-def waited_for(walker: TracebackType | None, activity: Any) -> str:
-    """Return what the wait that an exception has ended was for, in one line; "" if there was none.
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """What a wait was for that an exception has ended.
+
+    Attributes:
+        call: Who has not answered, and for how many seconds.
+        text: The same in one line, and where they stand.
+        waits: Who waits for whom, in lines.
+        hangs: It has lasted for a while, or ranks are known to stand still.
+    """
+
+    call: CallTimeout
+    text: str
+    waits: tuple[str, ...]
+    hangs: bool
+
+
+def waited_for(walker: TracebackType | None, activity: Any) -> Interrupted | None:
+    """Return what the wait that an exception has ended was for; None if there was none.
 
     Args:
         walker: The traceback of the exception.
@@ -39,14 +61,21 @@ def waited_for(walker: TracebackType | None, activity: Any) -> str:
         pending = walker.tb_frame.f_locals[name] if name is not None else pending
         walker = walker.tb_next
     if not isinstance(pending, Future):
-        return ""
-    call = pending.overdue(0)
+        return None
+    sent = pending.overdue(0).sent
+    call = pending.overdue(round((time.monotonic_ns() - sent) / 1e9, 1) if sent else 0)
     if not call.missing:
-        return ""
-    where = "; ".join(_places(call, activity)) or _ASK
+        return None
+    keys = [(place.mesh_id, place.rank, place.actor) for place in call.missing]
+    kept = activity.standstill(keys) if activity is not None else ""
+    places = [*([kept] if kept else []), *_places(call, activity)]
     ranks = call.folded or fold_ranks(place.rank for place in call.missing)
     who = call.missing[0].where if len(call.missing) == 1 else f"ranks {ranks}"
-    return f"{call.what}: no answer from {len(call.missing)} of {call.total} ({who}); {where}"
+    hangs = not sent or bool(places) or call.seconds >= _HANGS
+    where = places if hangs else [_ASK]  # of a call that hangs, a report is kept
+    text = "; ".join([f"{call.what}: no answer from {len(call.missing)} of {call.total} ({who})", *where])
+    waits = tuple(activity.wait_lines(_LINES)) if activity is not None else ()
+    return Interrupted(call, text, waits, hangs)
 
 
 def _places(call: CallTimeout, activity: Any) -> Iterator[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from meshrt.errors import RankPlace, SpawnError, last_lines, user_stack
+from meshrt.errors import MeshError, RankPlace, SpawnError, last_lines, user_stack
 from meshrt.hooks import hooks
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.progress import Progress
@@ -92,13 +92,7 @@ class Lifecycle:
         if rank not in record.pids:
             if mesh_id in self.progress:
                 self.progress[mesh_id].update(len(record.shape))
-            place = f"rank {rank} of {record.name}"
-            stopped = fate.kind == "stopped"
-            record.initialized.reject(
-                fate.error(RankPlace(mesh_id, "", rank), "")
-                if stopped
-                else SpawnError(f"{place} {fate}{last_lines(fate.log_tail)}")
-            )
+            record.initialized.reject(_unstarted(record, rank, fate))
         if fate.kind == "died" and record.stopped is None and (refusal or not waited_for):
             again = f", and is not started again: {refusal}" if refusal else ""
             self._services.announce(f"{record.name} {record.place(rank)} {fate}{again}")
@@ -218,3 +212,13 @@ class Lifecycle:
     def _execute(self) -> None:
         self._executing = False
         self._driver.execute()
+
+
+def _unstarted(record: MeshRecord, rank: int, fate: Fate) -> MeshError:
+    if fate.kind == "stopped":
+        return fate.error(RankPlace(record.mesh_id, "", rank), "")
+    error = SpawnError(f"rank {rank} of {record.name} {fate}{last_lines(fate.log_tail)}")
+    if fate.kind in ("died", "host"):
+        # Whoever is given this has been told of that, too.
+        error.__cause__ = replace(fate, log_tail=()).error(record.rank_place(rank), "")
+    return error

@@ -35,7 +35,12 @@ class Measures:
         self._count = 0
 
     async def ask(
-        self, targets: Mapping[str, Sequence[int]], seconds: float, references: str | None = None
+        self,
+        targets: Mapping[str, Sequence[int]],
+        seconds: float,
+        references: str | None = None,
+        *,
+        work: bool = False,
     ) -> Measured:
         """See `meshrt.hooks.RootServices.measure`."""
         shares: dict[AgentLink, dict[str, list[int]]] = {}
@@ -51,7 +56,8 @@ class Measures:
         try:
             for agent, share in shares.items():
                 if not agent.gone:
-                    agent.send({"t": "memory", "id": number, "targets": share, "references": references})
+                    asked = {"targets": share, "references": references, "work": work}
+                    agent.send({"t": "memory", "id": number, **asked})
             if question.waiting:
                 await asyncio.wait([question.done], timeout=seconds)
         finally:

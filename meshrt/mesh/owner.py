@@ -40,6 +40,7 @@ class MeshOwner(Protocol):
     def check_whole(self, mesh_id: str, shape: Shape) -> None: ...
     def failed(self, error: BaseException) -> None: ...
     def watch(self, mesh_id: str, seconds: float) -> None: ...
+    def listen_for_ide(self, port: int) -> None: ...
     def stop(self, mesh_id: str, grace: float, why: str = "") -> Future[None]: ...
 
 
@@ -99,6 +100,9 @@ class RankOwner:
 
     def watch(self, mesh_id: str, seconds: float) -> None:
         """Only the root looks after calls (`proc_mesh` has refused it)."""
+
+    def listen_for_ide(self, port: int) -> None:
+        """Only the root does (`proc_mesh` has refused it)."""
 
     def stop(self, mesh_id: str, grace: float, why: str = "") -> Future[None]:
         """Ask the root to end the mesh, behind the calls that this rank has sent."""

@@ -34,6 +34,8 @@ class Placement:
         self._by_engine: dict[Any, list[AgentLink]] = {}
         #: Every agent that has not ended, also those whose engine has lost another one.
         self._placed: list[AgentLink] = []
+        #: Of all agents that there were.
+        self._pids: set[int] = set()
         self._burials: list[threading.Thread] = []
         #: Held while an engine places agents, which takes as long as it takes: the root's loop never waits for it.
         self._placing = threading.RLock()
@@ -45,13 +47,28 @@ class Placement:
             agents = self._by_engine.get(engine)
             if agents is None or any(agent.gone for agent in agents):
                 placer = engine if engine is not None else _default_engine()
-                agents = [self._connect(placed) for placed in placer.place(self._run_id)]
+                agents = [self._connect(placed) for placed in self._place(placer)]
                 with self._lock:
                     self._by_engine[engine] = agents
                     self._placed += agents
                 for agent in agents:
                     self._attach(agent)
             return agents
+
+    def _place(self, engine: Engine) -> list[Placed]:
+        """Have agents placed, none of them with the pid of an earlier one: what its store keeps is known by that."""
+        others: list[Placed] = []
+        try:
+            while True:
+                placed = engine.place(self._run_id)
+                pids = {each.process.pid for each in placed}
+                if self._pids.isdisjoint(pids):
+                    self._pids |= pids
+                    return placed
+                others += placed  # they keep their pids until there are others
+        finally:
+            for each in others:
+                _undo(each)
 
     def all(self) -> list[AgentLink]:
         """Return the agents that have not ended."""
@@ -80,6 +97,13 @@ class Placement:
                 kill_run(agent.mark)
         for burial in self._burials:
             burial.join(3.0)
+
+
+def _undo(placed: Placed) -> None:
+    """End an agent that nobody has spoken to."""
+    placed.link_socket.close()
+    placed.process.kill()
+    placed.process.communicate()
 
 
 def _bury(agent: AgentLink) -> None:

@@ -16,7 +16,7 @@ from meshrt.mesh.call import on_event_loop, pack_init, send_init
 from meshrt.mesh.future import Future
 from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old, why_ended
 from meshrt.mesh.restarts import Rebuilding, Restart, check_max_restarts, check_restartable, end_rebuilding
-from meshrt.mesh.spec import EnvOption, MeshSpec, PostMortem, check_name, check_seconds, default_sizes
+from meshrt.mesh.spec import EnvOption, MeshSpec, PostMortem, check_name, check_port, check_seconds, default_sizes
 from meshrt.mesh.target import Target
 from meshrt.selection import MeshTrait, Shape
 from meshrt.transport.process import current_runtime, has_runtime
@@ -36,6 +36,7 @@ def proc_mesh(
     preload: Iterable[str] = (),
     post_mortem: PostMortem = None,
     watchdog: float | None = None,
+    dap: int | None = None,
     engine: Any = None,
     **sizes: int,
 ) -> ProcMesh:
@@ -53,6 +54,8 @@ def proc_mesh(
             for it, False does neither; None leaves it to ``MESHRT_POST_MORTEM`` and the debugger.
         watchdog: Seconds after which a call of the script that is not answered is told on the terminal, with the ranks
             and where they are; and again after twice the time. The call goes on.
+        dap: A port of the loopback interface (0: any), at which an IDE can attach to the program from now on, as with
+            ``meshrt dap``. The ranks need debugpy then: ``pip install 'meshrt[dap]'``.
         engine: Places the host agents; this machine by default. See `meshrt.engine`.
         **sizes: Dimension to size, each >= 1.
     Raises:
@@ -64,9 +67,15 @@ def proc_mesh(
         seconds = check_seconds("watchdog", watchdog)
         if has_runtime() and not current_runtime().is_root:
             raise UsageError("watchdog= is for the script: a rank that waits is seen by the watchdog of its own caller")
+    if dap is not None:
+        check_port("dap", dap)
+        if has_runtime() and not current_runtime().is_root:
+            raise UsageError("dap= is for the script: an IDE attaches to the whole program")
     mesh = _spawn(MeshSpec.make(name, sizes or default_sizes(), env, setup, preload, post_mortem), engine)
     if seconds is not None:
         mesh._owner().watch(mesh.mesh_id, seconds)
+    if dap is not None:
+        mesh._owner().listen_for_ide(dap)
     return mesh
 
 

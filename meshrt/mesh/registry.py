@@ -67,7 +67,7 @@ class MeshRecord:
         self.silent: dict[int, tuple[str, float]] = {}
         #: Every actor that there was, the first one first: whether it lives, by the ranks that have had it.
         self.actors: dict[str, dict[int, bool]] = {}
-        self.initialized: Settled[None] = Settled(
+        self.initialized: Settled[None] = _Start(
             driver, f"starting the ranks of {name}", lambda: self._places(self.pids.keys() | self.fates.keys())
         )
         self.stopped: Settled[None] | None = None
@@ -123,6 +123,17 @@ class MeshRecord:
             for name, ranks in self.actors.items()
             if all(ranks.values()) or any(here and rank not in self.fates for rank, here in ranks.items())
         ]
+
+
+class _Start(Settled[None]):
+    """The future of the start of a mesh's ranks."""
+
+    __slots__ = ()
+
+    @property
+    def tells(self) -> bool:
+        """True, though nothing else disturbs a wait for it."""
+        return True
 
 
 class Registry:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from meshrt.errors import ActorError, LinkLost, MeshError, ProcessDied, RankPlace, SupervisionError, UsageError
 from meshrt.mesh.call import QuietCall, send_init
 from meshrt.mesh.target import Target
-from meshrt.store.store import Parcel
+from meshrt.store.packing import Parcel
 from meshrt.transport.fate import Fate
 from meshrt.transport.process import ProcessRuntime, current_runtime
 from meshrt.wire.messages import Address, error_to_wire

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from meshrt.errors import MeshError, ShutdownError, SpawnError, UsageError
+from meshrt.errors import ShutdownError, SpawnError, UsageError
 from meshrt.hooks import hooks
 from meshrt.host.osutil import raise_file_limit
 from meshrt.mesh.agents import AgentLink, AgentPulse, Placed
@@ -32,6 +32,7 @@ from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.births import spawn_frames
 from meshrt.mesh.future import Future
 from meshrt.mesh.lifecycle import Lifecycle
+from meshrt.mesh.log import TerminalLog
 from meshrt.mesh.owner import why_ended
 from meshrt.mesh.placement import Placement
 from meshrt.mesh.progress import Progress
@@ -85,10 +86,18 @@ class Root:
         self.runtime = ProcessRuntime(self.run_id, self.directory, self._secret, self._tree, is_root=True)
         self.driver = self.runtime.driver
         self._store_serves = threading.Event()
+        #: The agent whose store knows what the script writes.
+        self._home: AgentLink | None = None
         self.runtime.store = Store(
-            self.directory, str(self.run_directory), self._secret, self._store_agent, self._tree.call_later
+            self.directory,
+            str(self.run_directory),
+            self._secret,
+            self._store_agent,
+            self._host_of,
+            self._tree.call_later,
         )
         self.driver.claim = self.runtime.store.claim
+        self.driver.identity = self.runtime.store.identity
         self.registry = Registry()
         self.terminal = Terminal()
         self.services = Services(self.run_id, self.run_directory, self.registry, self.driver, self.terminal)
@@ -113,6 +122,7 @@ class Root:
         self._placement = Placement(
             self.run_id, self._connect, lambda agent: self.post(lambda: agent.attach(self.loop))
         )
+        self._log = TerminalLog(self.services.announce)
         self._names = 0
         self._lock = threading.RLock()
         #: uvloop, once it runs.
@@ -215,6 +225,11 @@ class Root:
         """Tell of calls to the mesh that are not answered for so long."""
         self.script.watch(mesh_id, seconds)
 
+    def listen_for_ide(self, port: int) -> None:
+        """Let an IDE attach to the program at a port of this machine."""
+        hooks.load("dap", self.services, in_root=True)
+        self.services.tables["dap"].listen(port)
+
     def stop(self, mesh_id: str, grace: float, why: str = "") -> Future[None]:
         """End a mesh; the same future for everybody who asks. ``why``: the error that is the reason."""
         record = self.registry.meshes[mesh_id]
@@ -274,7 +289,13 @@ class Root:
         """Return the pid of the agent whose store knows what the script writes; 0: none serves within so long."""
         if seconds and self._placement.all() and threading.current_thread() is not self._thread:
             self._store_serves.wait(seconds)
-        return next((agent.process.pid for agent in self._placement.all() if agent.serves), 0)
+        # Always the same one while it lives: on whose machine the script is others have been told.
+        if self._home is None or self._home.gone:
+            self._home = next((agent for agent in self._placement.all() if agent.serves and not agent.gone), None)
+        return 0 if self._home is None else self._home.process.pid
+
+    def _host_of(self, agent_pid: int) -> str:
+        return next((agent.host for agent in self._placement.all() if agent.process.pid == agent_pid), "")
 
     def _check_open(self) -> None:
         if self.closed or sys.is_finalizing():
@@ -294,6 +315,7 @@ class Root:
 
                 import meshrt.mesh.toolserver  # noqa: F401 - start-up: as said
 
+                self._log.begin()
                 self._thread.start()
 
     def post(self, function: Callable[[], None]) -> None:
@@ -451,8 +473,7 @@ class Root:
         """Wait for meshes that are starting: what was sent to them has not left yet; the grace is for serving it."""
         deadline = time.monotonic() + _START_MAX
         for record in self.registry.running():
-            with contextlib.suppress(MeshError, TimeoutError):
-                record.initialized.get(max(0.0, deadline - time.monotonic()))
+            self.driver.wait(record.initialized, max(0.0, deadline - time.monotonic()))
 
     def _finish(self) -> None:
         self.supervision.finish()
@@ -464,6 +485,7 @@ class Root:
             self.post(lambda: self._end.set())
             self._thread.join(5.0)
         self._placement.end()
+        self._log.end()
         self.terminal.close()
         self.runtime.close()
         set_runtime(None)

@@ -1,9 +1,9 @@
 """How the script ends: what is printed when an exception ends it, and with which status it exits.
 
 An exception that came from a rank is shown with the script's own frames only, in one line, and the report of the
-failure follows. Ctrl-C is one line, or two. A failure that nobody was told of (in a thread, a task, a ``broadcast``) is
-reported at the end, and the exit status is not 0. What user code raises that the runtime has called (a hook) is shown
-without the runtime's frames too.
+failure follows. Ctrl-C is one line, or a few. A failure that nobody was told of (in a thread, a task, a ``broadcast``)
+is reported at the end, and the exit status is not 0. What user code raises that the runtime has called (a hook) is
+shown without the runtime's frames too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from meshrt import errors
-from meshrt.errors import RUNTIME_FILES, MeshError, one_line
+from meshrt.errors import CallTimeout, MeshError, one_line
+from meshrt.files import RUNTIME_FILES, STDLIB_FILES
 from meshrt.hooks import hooks
 from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.interrupted import waited_for
@@ -31,7 +32,6 @@ __all__ = ["Script"]
 
 #: Characters of the line that says what came from a rank.
 _HEADLINE = 500
-_STDLIB = os.path.join(os.path.dirname(os.__file__), "")
 _HEAD = "Traceback (most recent call last):\n"
 _CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
 _CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
@@ -51,6 +51,12 @@ class Reporter(Protocol):
 
     def on_its_way(self, error: BaseException) -> None:
         """Tell whoever started the script that it may end with ``error``."""
+
+    def interrupted(self, error: BaseException, waited: CallTimeout) -> None:
+        """A person has ended the script while it waited: keep where ranks stand."""
+
+    def ended_by(self, error: BaseException) -> None:
+        """The script ends by ``error`` without a report."""
 
     def tell_launcher(self, error: BaseException) -> None:
         """Tell whoever started the script of an error of its own."""
@@ -104,7 +110,7 @@ class Script:
         """A block that owns a mesh ends with an exception: what belongs to it is collected before the mesh ends."""
         # On an event loop, Ctrl-C comes to a block as the cancellation that follows from it.
         for each in (error, own_attribute(error, "__context__")):
-            if type(each) is KeyboardInterrupt:
+            if type(each) is KeyboardInterrupt and not self._knows_wait_of(each):
                 self._waited_for = each, self._wait_of(error)
         of_a_rank = _is_of_a_rank(error)
         if of_a_rank or launcher.launcher_file() is not None:
@@ -168,20 +174,36 @@ class Script:
             text = "".join(_folded(traceback.TracebackException.from_exception(error), error, brief=bool(report)))
             self._print(text + (f"\n{report}" if report else ""))
 
+    def _knows_wait_of(self, error: BaseException) -> bool:
+        return self._waited_for is not None and self._waited_for[0] is error
+
     def _wait_of(self, error: BaseException) -> str:
-        if self._waited_for is not None and self._waited_for[0] is error:
+        """Return what a script that Ctrl-C ends has waited for, in lines; of a call that hangs, a report is kept."""
+        if self._waited_for is not None and self._knows_wait_of(error):
             return self._waited_for[1]
-        return waited_for(own_attribute(error, "__traceback__"), self._services.tables.get("inspect.activity"))
+        found = waited_for(own_attribute(error, "__traceback__"), self._services.tables.get("inspect.activity"))
+        if found is None:
+            return ""
+        if not found.hangs:
+            return found.text
+        self.load_failures()
+        self._reporter.interrupted(error, found.call)
+        more = f"where they all stood: meshrt postmortem {self._services.run_id}"
+        return "\nmeshrt: ".join([found.text, *found.waits, more])
 
     def _tell(self, error: BaseException) -> None:
         """Tell the launcher, if there is one; on the terminal an excepthook of the program's own says what it likes."""
-        if launcher.launcher_file() is None or issubclass(type(error), KeyboardInterrupt):
+        if issubclass(type(error), KeyboardInterrupt):
             return
-        self.load_failures()
-        if _is_of_a_rank(error):
+        told, of_a_rank = launcher.launcher_file() is not None, _is_of_a_rank(error)
+        if told or of_a_rank:
+            self.load_failures()
+        if told and of_a_rank:
             self._reporter.report(error)
-        else:
+        elif told:
             self._reporter.tell_launcher(error)
+        elif of_a_rank:
+            self._reporter.ended_by(error)
 
     def _print(self, text: str) -> None:
         self._terminal.flush()
@@ -243,7 +265,7 @@ def _place(walker: TracebackType | None) -> str:
     found = ""
     while walker is not None:
         code = walker.tb_frame.f_code
-        if not code.co_filename.startswith((RUNTIME_FILES, _STDLIB)):
+        if not code.co_filename.startswith((RUNTIME_FILES, STDLIB_FILES)):
             found = f" at {code.co_filename}:{walker.tb_lineno}, in {code.co_name}"
         walker = walker.tb_next
     return found
@@ -256,7 +278,7 @@ def _has_come_through(walker: TracebackType | None) -> bool:
         file = walker.tb_frame.f_code.co_filename
         if file.startswith(RUNTIME_FILES):
             through = own = True
-        elif not file.startswith(_STDLIB):
+        elif not file.startswith(STDLIB_FILES):
             own = False
         walker = walker.tb_next
     return through and not own

@@ -11,10 +11,10 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from meshrt.errors import MeshError, ProtocolError, RankPlace
-from meshrt.hooks import ASKED_FOR, Body, ToolClient, Waited, hooks, plugin_of
+from meshrt.hooks import ASKED_FOR, Body, PendingCall, ToolClient, Wait, Waited, hooks, plugin_of
 from meshrt.mesh.gather import Gathers
 from meshrt.mesh.measures import Measures
 from meshrt.mesh.registry import MeshRecord, Registry
@@ -149,6 +149,10 @@ class Services:
         """Whether a person holds a rank."""
         return bool(self._holds)
 
+    def clock(self) -> float:
+        """Return the time of the clock of deadlines."""
+        return self._driver.clock.now()
+
     def holds(self, mesh_id: str, rank: int) -> bool:
         """Whether a person holds this rank."""
         return (mesh_id, rank) in self._holds
@@ -166,6 +170,14 @@ class Services:
         """Return the file that keeps what a rank prints; it need not exist. Any thread."""
         record = self._registry.meshes[mesh_id]
         return log_path(self.run_directory, record.name, mesh_id, rank)
+
+    def pending_calls(self) -> dict[int, PendingCall]:
+        """Return the calls of the script that wait for answers, by their number. Any thread."""
+        return cast("dict[int, PendingCall]", self._driver.outstanding())  # every receiver of the root is one
+
+    def script_waits(self) -> Sequence[Wait]:
+        """Return what the threads and asyncio tasks of the script wait for. Any thread."""
+        return self._driver.all_waits()
 
     def announce(self, text: str) -> None:
         """Print a line of the runtime's own. Any thread."""

@@ -16,7 +16,16 @@ from meshrt.hooks import POST_MORTEM_VALUES
 from meshrt.selection import Extent, Point
 from meshrt.store.limits import free_in_group
 
-__all__ = ["EnvOption", "MeshSpec", "PostMortem", "check_limits", "check_name", "check_seconds", "default_sizes"]
+__all__ = [
+    "EnvOption",
+    "MeshSpec",
+    "PostMortem",
+    "check_limits",
+    "check_name",
+    "check_port",
+    "check_seconds",
+    "default_sizes",
+]
 
 PostMortem = bool | Literal["dump"] | None
 EnvOption = Mapping[str, str] | Callable[[Point], Mapping[str, str]] | None
@@ -48,6 +57,13 @@ def check_seconds(what: str, seconds: object) -> float:
     if not number or not 0 < seconds < math.inf:  # type: ignore[operator]  # it is a number then
         raise UsageError(f"{what} is a positive number of seconds, not {seconds!r}")
     return float(seconds)  # type: ignore[arg-type]  # as above
+
+
+def check_port(what: str, port: object) -> int:
+    """Return ``port`` if it is one. Raises UsageError."""
+    if type(port) is not int or not 0 <= port <= 65535:
+        raise UsageError(f"{what} is a port, a number from 0 (any) to 65535, not {port!r}")
+    return port
 
 
 def default_sizes() -> dict[str, int]:
@@ -87,7 +103,7 @@ class MeshSpec:
             if type(size) is not int or size < 1:
                 raise UsageError(
                     f"{label}={size!r}: a dimension has a size, an integer of 1 or more "
-                    "(options are name, env, setup, preload, post_mortem, watchdog, engine)"
+                    "(options are name, env, setup, preload, post_mortem, watchdog, dap, engine)"
                 )
         try:
             extent = Extent(tuple(sizes), tuple(sizes.values()))

@@ -54,6 +54,7 @@ def _of_root(root: Root) -> ProcMesh:
             lambda drain, _why: host.stop(drain),
             {},
         )
+        control.identity = root.runtime.store.identity
         host.attach(control)
         host.before_raised.append(root.script.load_failures)
         control.start(None, root.driver)

@@ -60,7 +60,12 @@ class ToolConnection(asyncio.Protocol):
         self.pid = peer_of(sock)[0]
         self.place = _place_of(sock.fileno())
         self._server.admit(self)
-        self._deadline = asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, transport.abort)
+        self._expect_proof()
+
+    def _expect_proof(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -77,6 +82,7 @@ class ToolConnection(asyncio.Protocol):
         answer = handshake.receive_data(data)
         if answer:
             self._transport.write(answer)
+            self._expect_proof()  # which it can only make from here on
         if not handshake.done:
             return b""
         self._handshake = None

@@ -7,14 +7,15 @@ from meshrt.selection.grammar.blocks import select
 from meshrt.selection.grammar.complaints import near_miss
 from meshrt.selection.grammar.format import format_selection
 from meshrt.selection.grammar.parser import parse, parse_prefix
-from meshrt.selection.grammar.resolver import RankFacts, names_dimensions, resolve
+from meshrt.selection.grammar.resolver import RankFacts, dimensions_of, names_states, resolve
 
 __all__ = [
     "STATE_WORDS",
     "RankFacts",
     "Selection",
+    "dimensions_of",
     "format_selection",
-    "names_dimensions",
+    "names_states",
     "near_miss",
     "parse",
     "parse_prefix",

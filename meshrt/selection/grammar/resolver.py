@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from meshrt.errors import SelectionError
@@ -27,7 +27,7 @@ from meshrt.selection.grammar.complaints import complain, near_miss
 from meshrt.selection.shape import Shape
 from meshrt.selection.views import slice_shape
 
-__all__ = ["RankFacts", "names_dimensions", "pick", "resolve", "selector_of"]
+__all__ = ["RankFacts", "dimensions_of", "names_states", "pick", "resolve", "selector_of"]
 
 
 class RankFacts(Protocol):
@@ -74,18 +74,26 @@ def resolve(
     return tuple(sorted(inside))
 
 
-def names_dimensions(selection: Selection) -> bool:
-    """Whether ``selection`` depends on the dims of what it is resolved in, not on rank numbers and facts alone."""
+def dimensions_of(selection: Selection) -> frozenset[str]:
+    """Return the labels of the dims that ``selection`` names; none if it goes by rank numbers and facts alone."""
+    return frozenset(node.name for node in _leaves(selection) if isinstance(node, Dim))
+
+
+def names_states(selection: Selection) -> bool:
+    """Whether ``selection`` depends on what ranks do: on their states, or on where they stand."""
+    return any(isinstance(node, State | Place) for node in _leaves(selection))
+
+
+def _leaves(selection: Selection) -> Iterator[Node]:
     nodes = [selection.expr]
     while nodes:
         match nodes.pop():
-            case Dim():
-                return True
             case Not(operand):
                 nodes.append(operand)
             case And(operands) | Or(operands):
                 nodes += operands
-    return False
+            case leaf:
+                yield leaf
 
 
 class _Resolver:
