@@ -21,6 +21,10 @@ from bench.table import as_document, as_table, bar_summary
 __all__ = ["main"]
 
 INSTALL = "pip install '.[bench]'"
+NEEDS = {"payload": "numpy", "dap": "debugpy", "dap_many": "debugpy", "dap_cost": "debugpy"}
+"""Packages without which a scenario is left out."""
+ROW_NEEDS = {"memory_lists_ratio": "guppy"}
+"""... and without which a row is, by its key."""
 
 Runs: TypeAlias = dict[tuple[str, int], list[Row]]
 """By scenario and number of actors: the rows that one run of them yields."""
@@ -39,9 +43,14 @@ def main(arguments: list[str]) -> int:
         if each not in present:
             print(f"{each.name}: not installed ({INSTALL})")
     runs = group_by_run(options.rows)
-    if not importable("numpy") and any(scenario == "payload" for scenario, _ in runs):
-        print(f"payload rows: numpy is not installed ({INSTALL})")
-        runs = {run: rows for run, rows in runs.items() if run[0] != "payload"}
+    for scenario in dict.fromkeys(scenario for scenario, _ in runs):
+        if not importable(needed := NEEDS.get(scenario, "meshrt")):
+            print(f"{scenario} rows: {needed} is not installed ({INSTALL})")
+            runs = {run: rows for run, rows in runs.items() if run[0] != scenario}
+    for key, needed in ROW_NEEDS.items():
+        if not importable(needed) and any(row.key == key for rows in runs.values() for row in rows):
+            print(f"{key}: {needed} is not installed ({INSTALL})")
+            runs = {run: [row for row in rows if row.key != key] for run, rows in runs.items()}
     results = Results()
     problems = run_rounds(options, runs, present, results)
     names = [each.name for each in chosen]

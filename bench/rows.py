@@ -15,6 +15,7 @@ ON_REQUEST = ("large",)
 """Scenarios that are run only where their rows are asked for: they need more memory than most machines have."""
 
 STOPPED = 64
+IDE = 16
 LARGE = 1024
 
 
@@ -121,10 +122,34 @@ def debugger_rows() -> list[Row]:
     ):
         bars = (Bar("<=", limit),) if limit else ()
         rows.append(Row(value, label, unit, "memory", STOPPED, value, bars))
+    rows += ide_rows()
     large = {"spawn": "spawn of", "call": "call to", "list": "list,", "where": "where,", "cast": "cast n to"}
     for word, label in large.items():
         key = f"large_{word}"
         rows.append(Row(key, f"{label} {LARGE}", "s", "large", LARGE, key, (Bar("<=", 3),)))
+    return rows
+
+
+def ide_rows() -> list[Row]:
+    """Return the rows of an IDE on all ranks."""
+    rows: list[Row] = []
+
+    def add(scenario: str, ranks: int, value: str, label: str, unit: str, *bars: Bar) -> None:
+        rows.append(Row(value, label, unit, scenario, ranks, value, bars))
+
+    add("dap", IDE, "dap_attach", f"IDE attached to {IDE}", "s", Bar("<=", 5))
+    add("dap", IDE, "dap_again", f"IDE attached to {IDE} again", "s")
+    add("dap_many", STOPPED, "dap_many_sessions", f"IDE attached to {STOPPED}, a session each", "s")
+    add("dap_many", STOPPED, "dap_many_threads", f"IDE attached to {STOPPED}, as threads", "s")
+    add("dap", IDE, "dap_hit", f"call of {IDE}, until all stand in the IDE", "ms")
+    add("dap", IDE, "dap_continue", "continue in the IDE, answered", "ms", Bar("<=", 100))
+    add("dap", IDE, "dap_continue_worst", "... the slowest", "ms", Bar("<=", 100))
+    add("dap", IDE, "dap_pause", "pause of a rank that blocks, until it stands", "ms")
+    add("dap_cost", 1, "dap_call", "call, a port without an IDE / none", "x", Bar("<=", 1.05))
+    add("dap_cost", 1, "dap_noise", "... none / none", "x")
+    add("dap_cost", 1, "dap_loop", "speed of a loop in an IDE / before", "x")
+    add("dap_cost", 1, "dap_loop_after", "speed of a loop after an IDE / before", "x", Bar(">=", 0.95))
+    add("dap_cost", 1, "dap_loop_noise", "... without an IDE, later / before", "x")
     return rows
 
 

@@ -1,4 +1,6 @@
-"""``python -m bench.debugger.probe FD``: one rank of meshrt; obeys orders from standard input, answers to ``FD``.
+"""``python -m bench.debugger.probe FD [PORT]``: one rank of meshrt; obeys orders on standard input.
+
+Answers go to ``FD``. ``PORT``: an IDE can attach to it there (0: any); without it none can.
 
 ``call N``: the median of ``N`` calls; ``loop N``: a loop of ``N`` turns; ``stop N``: a breakpoint, then that loop in
 the same endpoint. The answer is a number of seconds.
@@ -18,8 +20,11 @@ RUNS_OF_THE_LOOP = 10
 
 
 def turn(value: int) -> int:
-    """A call, for that is what a forgotten trace function makes slow."""
-    return value * 3 + 1 & 0xFFFF
+    """A call, for that is what a forgotten trace function makes slow.
+
+    It makes no number: how long that takes depends on how full the allocator's pools happen to be, by up to a tenth.
+    """
+    return value ^ 1  # @turn
 
 
 class Probed(Actor):
@@ -44,9 +49,9 @@ class Probed(Actor):
         return min(taken)
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, port: int | None = None) -> None:
     """Obey until standard input ends."""
-    procs = proc_mesh(gpus=1)
+    procs = proc_mesh(gpus=1, dap=port)
     probed = procs.spawn(ACTOR, Probed).get()
     clock = time.perf_counter
     with open(descriptor, "w") as answers:
@@ -68,4 +73,4 @@ def main(descriptor: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))

@@ -36,7 +36,7 @@ async def memory(peer: Peer, settings: Settings) -> Values:
 
 def view(references: int, ranks: int) -> float:
     """Return the seconds that the command takes, from its start to its exit."""
-    command = [sys.executable, "-m", "meshrt", "memory", str(os.getpid()), "--refs", "--format", "json"]
+    command = [sys.executable, "-m", "meshrt", "memory", str(os.getpid()), "--refs", "--json"]
     begin = time.perf_counter()
     answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     took = time.perf_counter() - begin

@@ -13,7 +13,14 @@ SUBJECT = "meshrt"
 """The contestant whose ratio to every other one is printed, and whom the bars bind."""
 
 
-ELSEWHERE = {"debugger": "bench.debugger", "large": "bench.debugger", "memory": "bench.memory"}
+ELSEWHERE = {
+    "debugger": "bench.debugger",
+    "large": "bench.debugger",
+    "memory": "bench.memory",
+    "dap": "bench.dap",
+    "dap_many": "bench.dap",
+    "dap_cost": "bench.dap",
+}
 """Scenarios that not every contestant can play, and the package that each of them stands in."""
 
 
@@ -50,7 +57,7 @@ class Contestant(NamedTuple):
 
 
 CONTESTANTS = (
-    Contestant("meshrt", "meshrt", "meshrt", ("debugger", "large", "memory")),
+    Contestant("meshrt", "meshrt", "meshrt", tuple(ELSEWHERE)),
     Contestant("mp", "multiprocessing"),
     Contestant("floor", "socket"),
     Contestant("monarch", "monarch", "torchmonarch", ("debugger",)),

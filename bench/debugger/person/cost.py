@@ -19,7 +19,7 @@ from bench.debugger.person.acts import Scene
 from bench.debugger.person.meshrt_desk import MeshrtDesk
 from bench.scenarios import Values
 
-__all__ = ["cost"]
+__all__ = ["CALLS", "TURNS_OF_THE_LOOP", "Probe", "cost", "probe", "ratio"]
 
 CALLS = 500
 TURNS_OF_THE_LOOP = 30_000
@@ -49,10 +49,10 @@ class Probe:
 
 
 @contextmanager
-def probe() -> Iterator[Probe]:
-    """Start a probe, and end it."""
+def probe(*port: int) -> Iterator[Probe]:
+    """Start a probe, and end it; ``port``: one at which an IDE can attach."""
     ours, theirs = os.pipe()
-    command = [sys.executable, "-m", "bench.debugger.probe", str(theirs)]
+    command = [sys.executable, "-m", "bench.debugger.probe", str(theirs), *map(str, port)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[theirs], text=True)
     os.close(theirs)
     with process, open(ours) as answers:

@@ -1,0 +1,3 @@
+"""Who lets an IDE attach to all ranks."""
+
+__all__: list[str] = []
