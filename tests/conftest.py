@@ -6,6 +6,7 @@ import atexit
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from hypothesis import HealthCheck, settings
 HERE = Path(__file__).resolve().parent
 
 #: Folders whose tests start processes: each test there is checked for what it leaves.
-CHECKED = frozenset({"functional", "faults", "debug"})
+CHECKED = frozenset({"functional", "faults", "debug", "dap"})
 
 
 def _isolate() -> None:
@@ -36,6 +37,10 @@ def _isolate() -> None:
     os.environ["MESHRT_RUNTIME_DIR"] = str(scratch / "r")
     os.environ["MESHRT_RUNS"] = str(scratch / "runs")
     os.environ["MESHRT_STRICT_HOOKS"] = "1"
+    # Whoever wants no bytecode in the checkout gets none; but thousands of processes are not to compile the same files.
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+        sys.pycache_prefix = os.environ.setdefault("PYTHONPYCACHEPREFIX", str(scratch / "bytecode"))
+        sys.dont_write_bytecode = False  # the workers that are about to be started would be told of it
     # A runner in the background, or under nohup, ignores signals; the programs that tests start would inherit that.
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is signal.SIG_IGN:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import importlib
+import importlib.util
 import inspect
 import pickle
 import types
@@ -21,10 +22,14 @@ __all__: list[str] = []
 
 ROOT = Path(__file__).resolve().parent.parent
 
+#: Modules, and what is below them, that need a package of an extra.
+NEEDS = {"meshrt.top.screen": "textual", "meshrt.top.serving": "textual_serve"}
 MODULES = sorted(
-    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    name
     for path in (ROOT / "meshrt").rglob("*.py")
+    for name in [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")]
     if path.name != "__main__.py"
+    and all(importlib.util.find_spec(need) for prefix, need in NEEDS.items() if name.startswith(prefix))
 )
 
 
@@ -150,11 +155,15 @@ def call_timeout(cls: type[errors.CallTimeout]) -> list[errors.MeshError]:
     return [cls("trainer.step()", 2.5, [PLACE, OTHER], 16), cls("trainer.step()", 1, [PLACE], 16, folded="5")]
 
 
-#: How instances of each class are made. A class that inherits its constructor uses the entry of its nearest base.
 def store_full(cls: type[errors.StoreFull]) -> list[errors.MeshError]:
     return [cls(3 << 20, 4 << 20, 2 << 20, "the limit")]
 
 
+def store_timeout(cls: type[errors.StoreTimeout]) -> list[errors.MeshError]:
+    return [cls("node1", 7, 10.0, since=10**18, stopped=True), cls("", 7, 0.5, since=0, stopped=False)]
+
+
+#: How instances of each class are made. A class that inherits its constructor uses the entry of its nearest base.
 SAMPLES: dict[type[errors.MeshError], Callable[..., list[errors.MeshError]]] = {
     errors.MeshError: plain,
     errors.SelectionError: selection_error,
@@ -163,6 +172,7 @@ SAMPLES: dict[type[errors.MeshError], Callable[..., list[errors.MeshError]]] = {
     errors.ProcessDied: process_died,
     errors.CallTimeout: call_timeout,
     errors.StoreFull: store_full,
+    errors.StoreTimeout: store_timeout,
 }
 
 ERRORS = sorted(
@@ -223,6 +233,13 @@ def test_errors_survive_pickling(cls: type[errors.MeshError], via: str) -> None:
         # The user's own exception object may be lost on the way; everything else is carried.
         assert {**vars(again), "exception": None} == {**vars(error), "exception": None}
         assert again.__notes__ == ["seen by rank 3"]
+
+
+@pytest.mark.parametrize("cls", [errors.CallTimeout, errors.StoreTimeout])
+def test_a_time_out_is_no_error_of_the_system(cls: type[errors.MeshError]) -> None:
+    """A TimeoutError is an OSError, which finds a number and a text in two arguments."""
+    for error in samples(cls):
+        assert isinstance(error, OSError) and (error.errno, error.strerror) == (None, None)
 
 
 def test_a_lossy_error_is_seen() -> None:

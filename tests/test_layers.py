@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 #: Top row first. A row may hold several packages: they do not import each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
+    ("files",),
     ("errors", "hooks"),
     ("selection",),
     ("wire",),
@@ -35,7 +36,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engine",),
     ("inspect",),
     ("memory",),
-    ("failure", "timeline"),
+    ("failure", "timeline", "top"),
     ("debug",),
     ("cli",),
     ("testing", "__main__"),
@@ -50,6 +51,8 @@ HOOKS = "meshrt/hooks.py"
 NAMES_DEBUGGER = (FACADE, HOOKS, "meshrt/cli/")
 #: The only places that may turn bytes into objects.
 CODECS = ("meshrt/wire/codec.py",)
+#: The only folder that may know names of the engine of IDEs.
+ENGINE = "meshrt/debug/dap/engine/"
 OBJECT_CODECS = {"pickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve"}
 
 MAX_LINES = 700
@@ -247,6 +250,20 @@ def objects_are_decoded_in_the_codec(source: Source) -> Iterator[Finding]:
             yield source.finding(imported.node, f"imports {imported.name}; only {', '.join(CODECS)} may")
 
 
+def engine_is_known_in_its_folder(source: Source) -> Iterator[Finding]:
+    """Names of debugpy's engine are private and may change: there is one place to look."""
+    if source.path.startswith(ENGINE):
+        return
+    for constant, text in _texts(source.tree):
+        if re.fullmatch(r"_?pydevd?(_\w+)*(\.\w+)*|debugpy(\.\w+)+", text):
+            yield source.finding(constant, f"holds the name {text!r}; only {ENGINE} may")
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Name | ast.Attribute):
+            name = node.id if isinstance(node, ast.Name) else node.attr
+            if "pydevd" in name:
+                yield source.finding(node, f"uses {name}; only {ENGINE} may")
+
+
 def no_eval(source: Source) -> Iterator[Finding]:
     """Text becomes code in the debugger only, where a person typed it."""
     if source.package == "debug":
@@ -358,6 +375,10 @@ def test_objects_are_decoded_in_the_codec() -> None:
     check(objects_are_decoded_in_the_codec)
 
 
+def test_the_engine_is_known_in_its_folder() -> None:
+    check(engine_is_known_in_its_folder)
+
+
 def test_no_eval_outside_the_debugger() -> None:
     check(no_eval)
 
@@ -460,6 +481,11 @@ CASES: list[tuple[Rule, str, str, list[int]]] = [
     (objects_are_decoded_in_the_codec, "meshrt/debug/a.py", "def f():\n    import marshal", [2]),
     (objects_are_decoded_in_the_codec, "meshrt/wire/codec.py", "import pickle", []),
     (objects_are_decoded_in_the_codec, "meshrt/wire/a.py", "import picklejar", []),
+    (engine_is_known_in_its_folder, "meshrt/debug/dap/rank/a.py", "load('_pydevd_bundle.pydevd_api')", [1]),
+    (engine_is_known_in_its_folder, "meshrt/debug/dap/rank/a.py", "x = 1\nself.pydevd.stop()", [2]),
+    (engine_is_known_in_its_folder, "meshrt/debug/dap/rank/a.py", "load('debugpy._vendored')", [1]),
+    (engine_is_known_in_its_folder, "meshrt/debug/dap/router/a.py", "'''Of pydevd.'''\nkind = 'debugpy'", []),
+    (engine_is_known_in_its_folder, "meshrt/debug/dap/engine/a.py", "load('pydevd')", []),
     (no_eval, "meshrt/wire/a.py", "x = 1\neval('x')", [2]),
     (no_eval, "meshrt/wire/a.py", "import builtins\nrun = builtins.exec", [2]),
     (no_eval, "meshrt/wire/a.py", "model.eval()\ndef evaluate(): pass", []),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import bdb
 import hashlib
 import importlib
 import os
@@ -151,6 +152,19 @@ class Busy(Actor):
                 count({"turns": 0})
                 x += 1
             os._exit(3 if x == 10 and sys.gettrace() is None and _no_tool() else 4)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    @endpoint
+    def fork_and_break(self) -> int:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                breakpoint()
+                os._exit(7)
+            except bdb.BdbQuit:
+                os._exit(5)
+            except BaseException:
+                os._exit(6)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
     @endpoint

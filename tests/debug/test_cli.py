@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from meshrt import ActorMesh, proc_mesh
+from meshrt.transport import tools
 from tests.debug.actors import Debugee
 from tests.debug.harness import person
 from tests.debug.pty_harness import screen
@@ -46,6 +47,17 @@ def test_commands_in_a_row() -> None:
     assert done.stdout.startswith("[0] 0\n[1] 1\n[2] 2\n[3] 3\nattached to debugee 3")
     assert "\n3\n" in done.stdout
     assert "debugee 0-3: stopped at actors.py" in done.stdout
+
+
+@pytest.mark.usefixtures("stopped")
+def test_what_a_script_leaves_behind_when_it_fails() -> None:
+    done = debug("break test_cli.py:1", "tbreak test_cli.py:2", "clear 1", "continue debugee ranks(1)", "lst")
+    assert done.returncode == 1
+    left = "left behind: breakpoint 2 at test_cli.py:2 (clear 2); stopped ranks: debugee 0,2-3 (continue)\n"
+    assert done.stderr == left
+    # Breakpoints of others are not its own; a script that is obeyed to its end leaves what it leaves.
+    assert debug(input="lst").stderr == "left behind: stopped ranks: debugee 0,2-3 (continue)\n"
+    assert debug("clear 2", "continue").stderr == "" == debug("lst").stderr
 
 
 @pytest.mark.usefixtures("stopped")
@@ -90,8 +102,16 @@ def test_help_needs_a_program_but_no_stop() -> None:
 def test_no_program() -> None:
     done = debug("list")
     assert done.returncode == 2
-    assert done.stderr == "no meshrt program of this user is running\n"
-    assert run_python("-m", "meshrt.debug", "--pid", "1").returncode == 2
+    assert done.stderr.startswith("no meshrt program of this user is running")
+    for named in (["1"], ["--pid", "1"]):
+        done = run_python("-m", "meshrt.debug", *named)
+        assert done.returncode == 2 and done.stderr.startswith("process 1 is no meshrt program of this user")
+    for more, expected in (
+        (["--pid", "2"], "expected RUN or --pid RUN, not both"),
+        (["--open", "f"], "does not go with"),
+    ):
+        done = run_python("-m", "meshrt.debug", "1", *more)
+        assert done.returncode == 2 and expected in done.stderr
 
 
 def test_several_programs() -> None:
@@ -101,8 +121,11 @@ def test_several_programs() -> None:
         assert done.returncode == 2
         assert f"pid {os.getpid()}" in done.stderr
         assert f"pid {other.pid}" in done.stderr
-        assert "choose one with --pid" in done.stderr
-        assert run_python("-m", "meshrt.debug", "--pid", str(other.pid), "-c", "status").returncode == 0
+        assert "choose one with meshrt debug RUN" in done.stderr
+        program = next(each for each in tools.programs() if each.pid == other.pid)
+        for named in (["--pid", str(other.pid)], [program.run_id], [str(program.run_directory)]):
+            done = run_python("-m", "meshrt.debug", *named, "-c", "status")
+            assert done.returncode == 0 and "1 ranks alive" in done.stdout
         for pid in ([], ["--pid", "1"]):
             done = run_python("-m", "meshrt.debug", "--json", *pid, "-c", "status")
             (record,) = map(json.loads, done.stdout.splitlines())

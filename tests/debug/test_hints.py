@@ -13,6 +13,11 @@ from tests.support.markers import marked_line
 WAIT = 20
 
 
+def measured(sizes: list[int]) -> int:
+    breakpoint()  # @measured
+    return sum(sizes)
+
+
 class Tired(Actor):
     def __init__(self) -> None:
         self.answer: asyncio.Future[str] | None = None
@@ -32,6 +37,10 @@ class Tired(Actor):
     async def stop_and_wait(self) -> str:
         breakpoint()  # @stop
         return await self.wait()
+
+    @endpoint
+    def measure(self) -> int:
+        return measured([len(self.config)])
 
     @endpoint
     def vary(self, rank: int) -> None:
@@ -56,8 +65,13 @@ def tired() -> ActorMesh[Tired]:
         ("list bloked", "did you mean 'blocked'"),
         ("break test_hints.py", "the line is missing; expected test_hints.py:LINE"),
         ("break test_hint.py:3", "did you mean test_hints.py?"),
+        ("break tempfil.py:3", "pending: nothing like that is loaded there yet; it is set when it is"),
+        ("break test_hints.py:3, rank ==", "invalid syntax\n  rank ==\n         ^"),
         ("p tired rank(1) self.config", "did you mean ranks(1) self.config?"),
         ("p tired nothing", "for locals: interrupt tired"),
+        ("p tired ranks(1) nothing", "for locals: interrupt tired ranks(1)"),
+        ("vars self.config -n 2", "options such as -n stand directly behind the command; usage: vars"),
+        ("detach", "no rank is attached"),
         ("lst", "did you mean 'list'"),
         ("attach tired/Nobody 1", "tired/Nobody rank 1 is not stopped"),
     ],
@@ -125,10 +139,33 @@ def test_a_condition_that_fails_is_named_where_the_stop_is(tired: ActorMesh[Tire
         me(f"break test_hints.py:{line_of('step')}, locl > 5")
         result = tired.step.call(1)
         me.wait("tired")
-        me.heard("by breakpoint 1 (condition 'locl > 5' of breakpoint 1: NameError: name 'locl' is not defined)")
+        me.heard("by breakpoint 1 (condition 'locl > 5' of breakpoint 1 raised NameError: name 'locl' is not defined)")
+        me("cast tired ranks(0:2) p number")  # what was written before is gone
+        said = "condition 'locl > 5' of breakpoint 1 raised NameError: name 'locl' is not defined"
+        assert f"{said}: tired 0-1" in me("list")
+        assert "[0-1] the condition raised NameError: name 'locl' is not defined" in me("breaks")
+        assert f"{said}\n" in me("attach tired 0")
+        me("detach")
         me("clear")
         me("continue")
     assert result.get(WAIT).values() == [2, 2]
+
+
+def test_a_name_that_is_not_known_where_a_rank_stands(tired: ActorMesh[Tired]) -> None:
+    result = tired.slice(gpus=1).measure.call_one()
+    with person() as me:
+        me.wait("tired", "ranks(1)")
+        place = f"where the rank stands, in measured(), test_hints.py:{line_of('measured')}"
+        known = "self is known 1 up, in measure(): cast ACTOR ranks(...) u 1"
+        assert f"[1] *** NameError: name 'self' is not defined (looked up {place}; {known})\n" in me(
+            "p tired self.config"
+        )
+        assert f"(looked up {place})" in me("p tired ranks(1) nothing")
+        assert "looked up" not in me("cast tired ranks(1) nothing = nobody")
+        me("cast tired ranks(1) u 1")
+        assert me("p tired self.config['steps']") == "[0-1] 7\n"
+        me("continue")
+    assert result.get(WAIT) == 2
 
 
 def test_a_rank_alone_is_shown_with_the_coordinates_of_its_mesh(tired: ActorMesh[Tired]) -> None:

@@ -12,6 +12,8 @@ from meshrt import ActorError, MeshError, proc_mesh
 from tests.debug import busy
 from tests.debug.busy import AsyncBusy, Busy, line_of
 from tests.debug.desk import WAIT, Desk, desk
+from tests.support.asking import where
+from tests.support.waiting import wait_until
 
 LATER = sys.version_info >= (3, 12)
 
@@ -131,6 +133,34 @@ def test_a_rank_that_waits_for_another_one(gate: Path) -> None:
         assert answer.get(WAIT) == "it said open"
 
 
+def test_being_looked_at_does_not_count_as_going_on(gate: Path) -> None:
+    """For how long a call stands is what a person wants to know of it, also after having looked."""
+    mesh = proc_mesh(gpus=2)
+    worker: Any = mesh.spawn("worker", Busy, str(gate)).get(WAIT)
+    second = worker.slice(gpus=1)
+    worker.know.call(second).get(WAIT)
+    answers = [second.receive.call_one(), worker.slice(gpus=0).asks.call_one()]
+
+    def seconds() -> list[float]:
+        found = where("worker")
+        return [found[rank][0]["since"] if found[rank][0]["state"] == "blocked" else 0.0 for rank in (0, 1)]
+
+    wait_until(lambda: min(seconds()) > 0.3, WAIT, "both stand")
+    before = seconds()
+    with desk() as root:
+        for rank in (0, 1):
+            assert root.ask("debug.interrupt", rank, actor="worker")["state"] == "asked"
+            root.stopped(rank)
+            assert root.show("p self.state", rank)["text"] == "{'turns': 0}\n"
+            where("worker")  # while it stands at the prompt
+            root.let_go(rank=rank)
+    wait_until(lambda: min(seconds()) > 0, WAIT, "both stand again")
+    assert all(now > then for now, then in zip(seconds(), before, strict=True))
+    gate.touch()
+    for answer in answers:
+        answer.get(WAIT)
+
+
 def test_two_interrupts_stop_once(worker: Any, gate: Path) -> None:
     answer = worker.loop.call_one()
     with desk() as root:
@@ -180,6 +210,8 @@ def test_a_forked_child_is_not_affected(worker: Any) -> None:
         spec = {"id": 1, "file": "busy.py", "line": line_of("count"), "endpoint": "", "actor": "", "condition": ""}
         root.ask("debug.breaks", breaks=[{**spec, "once": False}])
         assert worker.fork.call_one().get(WAIT) == 3
+        # Its own breakpoint() is Python's: pdb, which finds nobody at its standard input.
+        assert worker.fork_and_break.call_one().get(WAIT) == 5
 
 
 def test_a_waiting_coroutine_shows_its_stack() -> None:

@@ -43,14 +43,22 @@ def test_memory_of_ranks_and_variables_of_frames(halted: tuple[Person, ActorMesh
     for frames in (False, True):
         kinds = {each["kind"] for each in meshrt.memory(variables=True, frames=frames)["variables"]}
         assert ("local" in kinds) == frames and "attribute" in kinds
+    shown = me("vars self.batches ranks(1)")
+    assert row(shown, "self.batches[7]") == "self.batches[7] bytes len 1048576 = 1.0 MiB 1"
+    assert row(me("vars -n 3 holder self.batches"), "self.batches[0]").endswith("[0-2] x3 same")
+    frame = next(line for line in me("vars holder").splitlines() if "halt() local" in line).partition("  ")[0]
+    assert row(me(f"vars {frame}"), "holders.py:").endswith("bytearray len 3145728 = 3.0 MiB 1")
     assert row(me("vars --by type"), "bytearray").startswith("bytearray 1 = 3.0 MiB")
     for line, complaint in (
         ("memory --by dtype", "vars --by dtype"),
         ("vars --sort growth", "expected one of size, pss, pid, rank, kind"),
+        ("vars --by callsite", "in a shell, meshrt memory --by callsite"),
         ("vars --by nothing", "expected one of host, actor, type, dtype, rank"),
         ("memory -n 0", "expected 1 or more"),
         ("memory --exact", "no option '--exact'"),
         ("vars hodler", "did you mean 'holder'"),
+        ("vars self.btaches ranks(1)", "no variable 'self.btaches'; did you mean 'self.batches'?"),
+        ("memory self.batches", "'self.batches' is no name of an actor"),
     ):
         assert complaint in me(line) and not me.ok, line
 

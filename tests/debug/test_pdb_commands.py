@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -76,6 +77,21 @@ def test_through_cast(me: Person) -> None:
         assert shown.startswith("[0-1]"), line
         assert text in shown, line
         assert shown.rstrip().endswith(prompt), line
+
+
+def test_of_a_long_value_the_beginning_is_shown(me: Person) -> None:
+    me("attach debugee 1")
+    me("many = {number: 'x' * 100 for number in range(2_000)}")
+    for line, beginning, what in (("p many", "{0: ", "many"), ("pp many", "{0: ", "many"), ("many", "{0: ", "...")):
+        shown = me(line)
+        last = shown.splitlines()[-1]
+        assert shown.startswith(beginning) and len(shown) < 6000, line
+        assert re.fullmatch(rf"\.\.\. \d+ more (characters|lines) \(print\({re.escape(what)}\) shows all\)", last), line
+    assert len(me("print(many)")) > 100_000
+    assert me("p len(many)") == "2000\n"
+    me("value = 12")
+    me("detach")
+    me("cast debugee ranks(0) value = 12")
 
 
 def test_statements_of_several_lines(me: Person) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -15,6 +16,7 @@ import meshrt
 from meshrt import Actor, ActorError, current_rank, endpoint, proc_mesh
 from tests.debug.desk import WAIT, desk
 from tests.support.programs import environment, run_python
+from tests.support.waiting import wait_until
 
 
 class Stops(Actor):
@@ -97,6 +99,29 @@ def test_an_await_that_hangs_is_broken_by_an_interrupt() -> None:
         assert answer.get(WAIT) == 10
 
 
+def test_an_interrupt_waits_until_the_loop_of_an_await_is_there(tmp_path: Path) -> None:
+    """Half a loop is none, and the actor's own has to run again."""
+    worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
+    answer = worker.wait.call_one()
+    inside, gate = tmp_path / "inside", tmp_path / "gate"
+    with desk() as root:
+        root.stopped()
+        root.show("!make = asyncio.new_event_loop")
+        root.show(f"!places = [__import__('pathlib').Path(name) for name in {[str(inside), str(gate)]}]")
+        root.show("!iterate = lambda places=places: iter(places[1].exists, True)")
+        root.show("!slow = lambda make=make, i=iterate, p=places: (p[0].touch(), list(i()), make())[-1]")
+        root.show("!asyncio.new_event_loop = slow")
+        root.type("await asyncio.Event().wait()")
+        wait_until(inside.exists, WAIT)
+        assert root.ask("debug.interrupt", actor="worker")["state"] == "asked"
+        gate.touch()
+        assert root.stopped()["text"] == "*** KeyboardInterrupt\n"
+        root.show("!asyncio.new_event_loop = make")
+        assert root.show("p await self.twice(value)")["text"] == "10\n"
+        root.let_go()
+        assert answer.get(WAIT) == 10
+
+
 def test_an_await_that_hangs_ends_with_the_program() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
     answer = worker.wait.call_one()
@@ -122,7 +147,9 @@ def test_values_for_a_comparison() -> None:
         assert stop["facts"] is None
         assert stop["text"].startswith("array([")
         stop = root.show("p nothing", brief=True)
-        assert (stop["facts"], stop["error"]) == (None, "NameError: name 'nothing' is not defined")
+        assert stop["facts"] is None and stop["error"].startswith(
+            "NameError: name 'nothing' is not defined (looked up "
+        )
         root.let_go()
         assert answer.get(WAIT) == 0.0
 

@@ -163,7 +163,11 @@ def test_keys_of_a_terminal(waiting: Path) -> None:
         me.sees("is at work")
         me.child.sendintr()
         me.sees("left debugee 1 as it is", PROMPT)
-        me.child.sendintr()  # an empty line is given up, nothing else
+        me.child.sendintr()
+        me.sees("`quit` (or Ctrl-D) leaves the debugger, and the program goes on: Ctrl-C ends it then", PROMPT)
+        me.child.send("nonsense")
+        me.sees("nonsense")
+        me.child.sendintr()  # a line is given up, nothing else
         me.sees(PROMPT)
         me.types("cast debugee ranks(0) c")
         me.sees("rank 0 of debugee: resumed", PROMPT)
@@ -209,6 +213,30 @@ def test_waiting_for_a_stop_that_never_comes(tmp_path: Path) -> None:
         me.sees("waiting for a rank to stop (Ctrl-C leaves)")
         me.child.sendintr()
         me.sees("left the debugger", "goes on")
+        me.ends()
+        assert me.code == 0
+
+
+def test_a_script_enters_after_all_ranks_have_stopped(tmp_path: Path) -> None:
+    """What stands already is not over."""
+    (tmp_path / "script.py").write_text(
+        "import os, time\nos.environ['TERM'] = 'dumb'\n"  # its prompt is there in no time
+        "from meshrt import *\nfrom meshrt.debug.prompt import entry\n"
+        "from meshrt.transport.tools import connect, own_program\n"
+        "class Twice(Actor):\n    @endpoint\n    def run(self): breakpoint(); return 1\n"
+        "mesh = proc_mesh(n=2).spawn('twice', Twice).get()\n"
+        "call = mesh.run.call()\n"
+        "tool = connect(own_program(), lambda *_: None, lambda: None)\n"
+        "while len(tool.request('debug.list', {})['rows']) < 2: time.sleep(0.01)\n"
+        "debug_client().enter.call_one().get()\n"
+        "print('went', 'on', call.done())\n"
+    )
+    with screen(str(tmp_path / "script.py")) as me:
+        me.sees("2 ranks of twice stopped at", PROMPT)
+        me.types("list")
+        me.sees("twice        |      1 |", PROMPT)
+        me.types("c")
+        me.sees("resumed", "went on True")
         me.ends()
         assert me.code == 0
 

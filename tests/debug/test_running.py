@@ -28,8 +28,10 @@ def spawn(**sizes: Any) -> ActorMesh[Worker]:
 @contextmanager
 def receiving(odd: tuple[int, ...] = (), **sizes: Any) -> Iterator[tuple[Person, Future[Any]]]:
     """Ranks that wait in recv (the odd ones for a queue), until the person leaves."""
-    result = spawn(**sizes).receive.call(odd)
+    mesh = spawn(**sizes)
+    result = mesh.receive.call(odd)
     with person() as me:
+        me.until("p worker self.step", f"[0-{mesh.size() - 1}] 1")
         me.until("where", f"working.py:{line_of('recv')}")
         yield me, result
         me("p worker self.pair[1].send(b'x'), self.queue.put(1)")
@@ -90,7 +92,7 @@ def test_interrupt_a_loop_and_let_it_end() -> None:
     mesh = spawn(gpus=2)
     result = mesh.spin.call()
     with person() as me:
-        me.until("where", "_train")
+        me.until("p worker self.step > 0", "[0-1] True")
         assert "_train()" in me("interrupt worker")
         assert [row["function"] for row in me.rows()] == ["_train", "_train"]
         assert "working.py" in me("cast worker ranks(:) n")
@@ -128,7 +130,11 @@ def test_interrupt_a_further_actor_of_a_rank() -> None:
 def test_nothing_runs_there() -> None:
     mesh = spawn(gpus=2)
     with person() as me:
-        assert "no endpoint runs there now" in me("interrupt worker")
+        assert me("interrupt worker") == (
+            "2 ranks of worker (0-1): no endpoint runs there now\n"
+            "nothing was stopped; break FILE:LINE stops a rank when it comes there\n"
+        )
+        assert not me.ok
         assert me("continue") == "nothing is stopped\n"
     assert mesh.compute.call(1).get(WAIT).values() == [2, 3]
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from meshrt import SupervisionError, proc_mesh
+from meshrt.engine.local import LocalEngine
 from meshrt.inspect.programs import NoProgram, choose
 from meshrt.transport import tools
 from tests.debug.actors import Debugee
 from tests.debug.harness import person
+from tests.support.pausing import paused
 from tests.support.programs import ROOT, another_program, environment, run_python
 from tests.support.waiting import wait_until
 
@@ -45,7 +49,7 @@ def meshrt(*arguments: str, code: int = 0) -> str:
 
 def ps(*arguments: str, code: int = 0) -> dict[str, Any]:
     """The record of ``ps``."""
-    record = json.loads(meshrt("ps", "--seconds", "1000", "--format", "json", *arguments, code=code))
+    record = json.loads(meshrt("ps", "--seconds", "1000", "--json", *arguments, code=code))
     assert (record["version"], record["command"]) == (1, "ps")
     return dict(record)
 
@@ -67,12 +71,9 @@ def test_ranks_are_counted_by_state_and_one_program_that_is_silent_keeps_nobody_
         with pytest.raises(SupervisionError):
             mesh.slice(hosts=1, gpus=1).pid.call_one().get(WAIT)
         # It is known to be stopped: nobody waits for it as long as was said.
-        other.send_signal(signal.SIGSTOP)
-        try:
+        with paused(other.pid):
             record = ps("-v", code=1)
             shown = meshrt("ps", "--seconds", "1000", code=1)
-        finally:
-            other.send_signal(signal.SIGCONT)
         page = (ROOT / "docs" / "commands.md").read_text()
         assert all(
             f'"{key}"' in page for key in {*record, *own(record), *own(record)["meshes"][0]} - {"rows", "left_out"}
@@ -84,7 +85,7 @@ def test_ranks_are_counted_by_state_and_one_program_that_is_silent_keeps_nobody_
         assert (second["states"], second["alive"]) == ({"running": 1}, 1)  # no actor: no row
         rows = {row["rank"]: row for row in own(record)["rows"]}
         assert [rows[rank]["pid"] for rank in range(3)] == pids[:3]
-        assert rows[1]["coords"] == {"gpus": 1}
+        assert rows[1]["coords"] == {"hosts": 0, "gpus": 1}, "those of the mesh, not of the slice that was called"
         assert all(1 << 20 < rows[rank]["rss"] < 1 << 32 for rank in range(3))
         assert rows[3]["rss"] == 0
         line = next(line for line in shown.splitlines() if f" {os.getpid()} " in line)
@@ -104,15 +105,73 @@ def test_ranks_are_counted_by_state_and_one_program_that_is_silent_keeps_nobody_
         result.get(WAIT)
 
 
+def test_ranks_of_a_host_that_does_not_answer_are_not_said_to_run() -> None:
+    why = "the agent of its host does not answer"
+    debugee = proc_mesh(n=4, engine=LocalEngine(agents=2)).spawn("debugee", Debugee).get(WAIT)
+    proc_mesh(n=1, name="idle", engine=LocalEngine(agents=1)).initialized.get(WAIT)
+    agent = psutil.Process(debugee.pid.call().get(WAIT).values()[2]).ppid()
+    with paused(agent):
+        of_both, idle = own(ps())["meshes"]
+        assert (of_both["states"], of_both["silent"]) == ({"running": 2, "not-answering": 2}, {why: "2-3"})
+        assert (idle["states"], idle["silent"]) == ({"running": 1}, {})
+        assert f"5: 3 running, 2 not-answering ({why}: they may run)" in meshrt("ps")
+        shown = meshrt("ps", "-v", "--ranks", "not-answering")
+        assert f"not answering: 2-3 ({why})" in shown and "running" not in shown
+    every = [{"running": 4}, {"running": 1}]
+    # On a busy machine the agent, which has been stopped, may take more than one question.
+    wait_until(lambda: [mesh["states"] for mesh in own(ps())["meshes"]] == every, WAIT)
+
+
 def test_programs_that_have_failed_are_pointed_at() -> None:
     assert "no meshrt program of this user is running" in meshrt("ps")
     code = "import os\nfrom tests.support.actors import Failing\nfrom meshrt import proc_mesh\n"
     code += "proc_mesh(n=1).spawn('failing', Failing).get().fail.call().get()"
     assert run_python("-c", code).returncode == 1
     failed = ps()["failed"][0]
+    assert failed["outcome"] == "failed"
     assert "LookupError: rank 0 fails" in failed["cause"]
     assert "LookupError: rank 0 fails" in meshrt("postmortem", failed["program"])
     assert f"meshrt postmortem {failed['program']}" in meshrt("ps")
+    assert f"has ended; meshrt postmortem {failed['program']} shows why it failed" in meshrt(
+        "memory", failed["program"], code=2
+    )
+
+
+def test_a_failure_that_the_program_has_handled_is_none_of_the_program() -> None:
+    code = "from tests.support.actors import Failing\nfrom meshrt import ActorError, proc_mesh\n"
+    code += "try:\n    proc_mesh(n=1).spawn('failing', Failing).get().fail.call().get()\nexcept ActorError:\n    pass"
+    with another_program(code) as other:
+        found = next(each for each in tools.programs() if each.pid == other.pid)
+        wait_until(lambda: (found.run_directory / "failure-1.json").exists(), WAIT)
+        for name in (str(other.pid), found.run_id):
+            done = run_python("-m", "meshrt", "postmortem", name)
+            assert done.returncode == 0 and "LookupError: rank 0 fails" in done.stdout
+            assert f"program {found.run_id} (pid {other.pid}) still runs; this is its last failure" in done.stderr
+        other.communicate("\n", timeout=WAIT)
+    entry = ps()["failed"][0]
+    assert (entry["program"], entry["outcome"]) == (found.run_id, "handled")
+    said = next(line for line in meshrt("ps").splitlines() if found.run_id in line)
+    assert said.startswith("ended ") and "ago, after a failure that it had handled: failing rank 0" in said
+    assert "the program had handled this failure, and ended otherwise" in meshrt("postmortem", found.run_id)
+    # One that is killed has not said how it went on.
+    with another_program(code) as other:
+        found = next(each for each in tools.programs() if each.pid == other.pid)
+        wait_until(lambda: (found.run_directory / "failure-1.json").exists(), WAIT)
+        other.kill()
+    assert ps()["failed"][0]["outcome"] == "" and re.search(
+        r"was ended \d+ s ago, after a failure: failing", meshrt("ps")
+    )
+
+
+def test_one_program_of_several() -> None:
+    proc_mesh(n=1).initialized.get(WAIT)
+    with another_program() as other:
+        (program,) = ps(str(other.pid))["programs"]
+        assert program["pid"] == other.pid and "failed 0 s" not in meshrt("ps", program["program"])
+        assert "'other' is no meshrt program" in meshrt("ps", "other", code=2)
+        assert "no command 'postmortm'; did you mean 'postmortem'?" in meshrt("postmortm", code=2)
+        done = run_python("-m", "meshrt", "postmortem", program["program"])
+        assert done.returncode == 1 and f"(pid {other.pid}) still runs, and has left no failure" in done.stderr
 
 
 def test_last_lines_of_one_that_runs_and_of_one_that_has_ended(tmp_path: Path) -> None:
@@ -123,7 +182,7 @@ def test_last_lines_of_one_that_runs_and_of_one_that_has_ended(tmp_path: Path) -
         assert everything == "".join(each)
         assert meshrt("logs", str(other.pid), "talker", "-n", "1", "--ranks", "hosts=1") == "[2-3] last\n"
         assert "+rank 1" in meshrt("logs", "--ranks", "hosts=0", "--diff")
-        record = json.loads(meshrt("logs", "talker", "-n1", "--format", "json"))
+        record = json.loads(meshrt("logs", "talker", "-n1", "--json"))
         assert [(group["ranks"], group["text"]) for group in record["answers"]] == [
             ([2, 3], "last"), ([0], "rank 0"), ([1], "rank 1"),
         ]  # fmt: skip
@@ -134,7 +193,10 @@ def test_last_lines_of_one_that_runs_and_of_one_that_has_ended(tmp_path: Path) -
     assert meshrt("logs", run) == everything
     assert meshrt("logs", run, "mesh1", "-n", "1", "--ranks", "2:") == "[2-3] last\n"
     assert "there are meshes: mesh1" in run_python("-m", "meshrt", "logs", run, "mesh2").stderr
-    assert f"of the last one: meshrt logs {run}" in meshrt("logs", code=2)
+    assert f"the last one was {run}: meshrt logs {run} shows what it has printed" in meshrt("logs", code=2)
+    for command in (("memory",), ("timeline", str(tmp_path / "out.json")), ("ps",)):
+        said = meshrt(*command, run, code=2)
+        assert f"program {run} has ended; meshrt logs {run} shows what it has printed" in said
     assert "is no meshrt program" in meshrt("logs", "4711", "talker", code=2)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from typing import Any
 
 import pytest
@@ -12,6 +10,7 @@ from meshrt import MeshError, proc_mesh
 from tests.debug.harness import Person, person
 from tests.debug.waits import Waits, line_of
 from tests.debug.working import Worker
+from tests.support.pausing import paused
 from tests.support.waiting import wait_until
 
 WAIT = 20
@@ -61,9 +60,7 @@ def test_ranks_that_stand_run_and_do_not_answer() -> None:
         me.until("where", place.partition(" ")[0], "5/5")
         me("interrupt w ranks(1,4)")
         pids = pid_of(me, 2), pid_of(me, 4)
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        try:
+        with paused(*pids):
             silent = ("not-answering", STOPPED_BY_A_SIGNAL)
             wait_until(lambda: rows_of(me, "not-answering") == [(2, *silent), (4, *silent)], WAIT)
             me.heard(f"not answer: {STOPPED_BY_A_SIGNAL}")
@@ -93,9 +90,6 @@ def test_ranks_that_stand_run_and_do_not_answer() -> None:
                 "[1] 1",
                 f"rank 4 of w: no answer ({STOPPED_BY_A_SIGNAL})",
             ]
-        finally:
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
         wait_until(lambda: me("list not-answering") == "no rank is not-answering\n", WAIT)
         me.heard("again")
         assert me("cast w ranks(4) p self.rank") == "[4] 4\n"

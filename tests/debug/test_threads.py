@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 import threading
@@ -13,10 +12,13 @@ import pytest
 
 from meshrt import Actor, ActorError, endpoint, proc_mesh
 from tests.debug.harness import person
+from tests.support import gil
+from tests.support.gil import hold_gil
 from tests.support.markers import marked_line
 from tests.support.waiting import wait_until
 
 WAIT = 20
+HELD = marked_line(gil.__file__, "hold")
 
 
 class Busy(Actor):
@@ -42,9 +44,7 @@ class Busy(Actor):
     @endpoint
     def hold(self, fifo: str) -> bool:
         """Hold the GIL until somebody writes into ``fifo``."""
-        pipe = os.open(fifo, os.O_RDWR)
-        ctypes.PyDLL(None).read(pipe, ctypes.create_string_buffer(1), 1)  # @hold
-        os.close(pipe)
+        hold_gil(fifo)
         return True
 
     @endpoint
@@ -90,9 +90,9 @@ def test_an_interrupt_that_comes_to_nothing_is_told(fifo: Path) -> None:
     busy = proc_mesh(gpus=1).spawn("busy", Busy).get(WAIT)
     result = busy.hold.call_one(str(fifo))
     with person() as me:
-        me.until("where", f"test_threads.py:{line_of('hold')}")
+        me.until("where", f"gil.py:{HELD}")
         shown = me("interrupt busy ranks(0)")
-        assert f"in C code: hold debug/test_threads.py:{line_of('hold')}; C code holds its GIL" in shown
+        assert f"in C code: hold_gil support/gil.py:{HELD}; C code holds its GIL" in shown
         fifo.write_bytes(b"x")
         assert result.get(WAIT) is True
         me.heard("rank 0 of busy did not stop")
@@ -106,7 +106,7 @@ def test_c_code_of_a_second_actor_is_shown_under_its_name(fifo: Path) -> None:
     def named() -> bool:
         """Which thread is its own is known from the rank's first pulse on."""
         result = second.hold.call_one(str(fifo))
-        shown = me.until("where", f"test_threads.py:{line_of('hold')}")
+        shown = me.until("where", f"gil.py:{HELD}")
         fifo.write_bytes(b"x")
         assert result.get(WAIT) is True
         return "\nsecond\n" in shown

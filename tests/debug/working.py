@@ -45,6 +45,7 @@ class Worker(Actor):
     @endpoint
     def receive(self, odd: tuple[int, ...] = ()) -> Any:
         """All ranks wait for a byte; the odd ones for a queue."""
+        self.step += 1
         if self.rank in odd:
             return self.queue.get()  # @queue
         return len(self.pair[0].recv(1))  # @recv

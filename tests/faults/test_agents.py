@@ -14,7 +14,8 @@ import meshrt
 from meshrt import HostLost, LocalEngine, MeshStopped, SpawnError, proc_mesh
 from meshrt.mesh.agents import AgentPulse
 from tests.faults.actors import BornDead, Victim
-from tests.faults.watch import LONG, agents, all_gone, is_alive, paused
+from tests.faults.watch import LONG, agents, all_gone, is_alive, next_agents_with, runtime_directories
+from tests.support.pausing import paused
 from tests.support.screen import Screen
 from tests.support.waiting import wait_until
 
@@ -169,3 +170,23 @@ def test_the_end_of_the_program_does_not_wait_for_a_stopped_agent() -> None:
         meshrt.shutdown_context(0.2)
         assert time.monotonic() - begin < 10
         all_gone([agent, *pids], 1)
+
+
+def test_an_agent_that_fails_takes_nothing_of_the_program_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its traceback is printed; the runtime directory is that of a program that lives."""
+    victims = proc_mesh(n=2).spawn("victim", Victim)
+    pids = victims.pid.call().get(LONG).values()
+    (directory,) = runtime_directories()
+    before = sorted(directory.iterdir())
+    broken = "def broken(*_):\n    raise OSError(28, 'No space left on device')\nagent.StoreServer = broken"
+    next_agents_with(broken, tmp_path, monkeypatch)
+    screen = Screen.instead_of("stderr", monkeypatch)
+    lost = proc_mesh(hosts=2, engine=LocalEngine(2))
+    assert isinstance(lost.initialized.exception(LONG), HostLost | SpawnError)
+    screen.wait_for("No space left on device\n")
+    wait_until(lambda: len(agents()) == 1, LONG)
+    assert sorted(directory.iterdir()) == before
+    assert victims.pid.call().get(LONG).values() == pids
+    assert len(proc_mesh(n=2).spawn("more", Victim).pid.call().get(LONG)) == 2

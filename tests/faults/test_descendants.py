@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from meshrt import ActorMesh, LocalEngine, ProcessDied, ProcMesh, proc_mesh
+from meshrt import ActorMesh, ProcessDied, ProcMesh, proc_mesh
+from meshrt.transport.kernel import kernel_state
 from tests.faults.actors import Victim
 from tests.faults.test_worker_death import SOON
-from tests.faults.watch import LONG, agents, all_gone, descendants, is_alive, paused, state_of
+from tests.faults.watch import LONG, agents, all_gone, descendants, is_alive
 from tests.support.waiting import wait_until
 
 #: Seconds for the end of everything.
@@ -120,7 +121,7 @@ def test_an_orphan_of_a_living_rank_lives_and_is_reaped() -> None:
     assert victims.slice(n=0).echo.call_one(1).get(LONG) == 1
     assert is_alive(orphan)
     os.kill(orphan, signal.SIGTERM)
-    wait_until(lambda: not state_of(orphan), LONG, "the orphan is reaped")
+    wait_until(lambda: not kernel_state(orphan), LONG, "the orphan is reaped")
 
 
 @pytest.mark.parametrize("preload", [(), ("json",)], ids=["forked", "preloaded"])
@@ -228,33 +229,3 @@ def test_sigterm_ends_a_rank_after_what_it_does(busy: bool, tmp_path: Path) -> N
     with pytest.raises(ProcessDied) as caught:
         wait_until(lambda: first.echo.call_one(1).get(LONG) and None, LONG)
     assert caught.value.signal == signal.SIGTERM and "SIGTERM" in str(caught.value)
-
-
-def test_no_stranger_is_signalled(tmp_path: Path) -> None:
-    """The number of a dead rank now belongs to somebody else."""
-    last = Path("/proc/sys/kernel/ns_last_pid")
-    if not os.access(last, os.W_OK):
-        pytest.skip("choosing process numbers needs root")
-    mesh, victims = one_victim(engine=LocalEngine(1))
-    pid, other = victims.pid.call().get(LONG).values()
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not state_of(pid), LONG)
-    stranger = None
-    for _ in range(200):
-        last.write_text(str(pid - 1))
-        stranger = subprocess.Popen(["sleep", "600"], start_new_session=True, env={})
-        if stranger.pid == pid:
-            break
-        stranger.kill()
-        stranger.wait()
-    try:
-        if stranger is None or stranger.pid != pid:
-            pytest.skip("the number was not given out again")
-        with paused(other):  # it has to be killed, so `stop` goes all the way
-            mesh.stop(0.1)
-        assert not is_alive(other)
-        assert stranger.poll() is None
-    finally:
-        if stranger is not None:
-            stranger.kill()
-            stranger.wait()

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.faults.watch import LONG, Program, all_gone, descendants, runtime_directories, state_of
+from meshrt.transport.kernel import kernel_state
+from tests.faults.watch import LONG, Program, all_gone, descendants, runtime_directories
 from tests.support.footprint import marked_processes
 from tests.support.programs import environment
 from tests.support.waiting import wait_until
@@ -210,26 +211,75 @@ def test_ctrl_c_a_hundred_times_during_calls(start: Any) -> None:
     assert session.ends() == 0
 
 
-@pytest.mark.skipif(
+_no_opcodes = pytest.mark.skipif(
     sys.version_info[:2] == (3, 12), reason="Python 3.12 gives no opcode events to a frame that asks when it is called"
 )
+
+
+PRESS = """
+    def press_at_instruction(count, watched):
+        def trace(frame, event, argument):
+            nonlocal count
+            if not watched(frame.f_code.co_filename):
+                return None
+            frame.f_trace_opcodes = True
+            if event == "opcode":
+                count -= 1
+                if count == 0:
+                    signal.raise_signal(signal.SIGINT)
+            return trace
+        sys.settrace(trace)
+        return lambda: count <= 0
+"""
+
+
+@_no_opcodes
+def test_ctrl_c_at_the_instructions_of_a_put(tmp_path: Path) -> None:
+    """What it has written is in use by nobody then."""
+    script = """
+        import numpy
+        from meshrt import put
+        from meshrt.mesh.root import start_root
+        from tests.support.waiting import holds_within
+        proc_mesh(n=1).initialized.get(20)
+        array = numpy.ones(1 << 16)
+        put(array)
+        store, folder = start_root().runtime.store, os.path.join("meshrt", "store", "")
+        ignored = []
+        sys.unraisablehook = lambda what: ignored.append(repr(what.exc_value))
+        def press_at(count):
+            pressed = press_at_instruction(count, lambda file: folder in file)
+            try:
+                put(array)
+                sys.settrace(None)
+                while pressed():  # it was in a finalizer, and comes a little later
+                    time.sleep(1)
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.settrace(None)
+            return pressed()
+        position = 7
+        while press_at(position):
+            position += 7
+        def free():
+            return not store.statistics()["taken"]
+        tell(positions=position, free=holds_within(20, free), ignored=ignored)
+    """
+    with Program(textwrap.dedent(PRESS) + textwrap.dedent(script), tmp_path) as program:
+        assert program.told("positions", 100) > 300
+        assert program.told("free") and not program.told("ignored")
+        assert program.ends() == 0
+
+
+@_no_opcodes
 def test_ctrl_c_at_every_instruction_of_a_call(tmp_path: Path) -> None:
     """At each byte code that a call runs in the transport, one after the other: nothing is left locked or half done."""
     script = """
         victims = proc_mesh(n=2).spawn("victim", Victim).get(20)
         files = ("driver.py", "waiting.py", "outlink.py", "link.py", "interrupts.py", "call.py", "future.py")
         def press_at(count):
-            def trace(frame, event, argument):
-                nonlocal count
-                if os.path.basename(frame.f_code.co_filename) not in files:
-                    return None
-                frame.f_trace_opcodes = True
-                if event == "opcode":
-                    count -= 1
-                    if count == 0:
-                        signal.raise_signal(signal.SIGINT)
-                return trace
-            sys.settrace(trace)
+            pressed = press_at_instruction(count, lambda file: os.path.basename(file) in files)
             try:
                 value = victims.echo.call(1).get(20).values()
                 assert value == [1, 1]
@@ -237,7 +287,7 @@ def test_ctrl_c_at_every_instruction_of_a_call(tmp_path: Path) -> None:
                 pass
             finally:
                 sys.settrace(None)
-            return count <= 0
+            return pressed()
         def beside():
             values.append(victims.echo.call(position).get(5).values())
         position = 0
@@ -258,7 +308,7 @@ def test_ctrl_c_at_every_instruction_of_a_call(tmp_path: Path) -> None:
                 break
         tell(positions=position)
     """
-    with Program(script, tmp_path, "1") as program:
+    with Program(textwrap.dedent(PRESS) + textwrap.dedent(script), tmp_path, "1") as program:
         assert program.told("positions", 100) > 300
         assert program.ends() == 0
 
@@ -282,9 +332,9 @@ def test_ctrl_z_stops_the_script_and_nothing_else(start: Any) -> None:
         wait_until(lambda: len(list(folder.iterdir())) == 4, LONG)
         everybody = descendants(script)
         session.press("\x1a")
-        wait_until(lambda: state_of(script) == "T", LONG, "the script is stopped")
+        wait_until(lambda: kernel_state(script) == "T", LONG, "the script is stopped")
         assert len(everybody) == 6 and set(ranks) < set(everybody)
-        assert not any(state_of(pid) in ("T", "", "Z") for pid in everybody)
+        assert not any(kernel_state(pid) in ("T", "", "Z") for pid in everybody)
         (folder / "gate").touch()
         os.kill(script, signal.SIGCONT)
         assert len(session.told("after")) == 5

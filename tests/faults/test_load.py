@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import signal
@@ -15,6 +16,7 @@ import pytest
 from meshrt import LocalEngine, ProcessDied, SupervisionError, proc_mesh
 from tests.faults.actors import Victim
 from tests.faults.watch import LONG, Program
+from tests.support.waiting import holds_within
 
 MESHES = """
     def memory():
@@ -89,6 +91,15 @@ def test_odd_shapes(sizes: dict[str, Any]) -> None:
     assert isinstance(error, ProcessDied) and error.rank == len(victims) - 1
 
 
+def victims_of(error: BaseException | None) -> set[int]:
+    """Return the ranks that an error names, or one that there is not, if it names none."""
+    return {error.rank, *(place.rank for place in error.others)} if isinstance(error, SupervisionError) else {-1}
+
+
+def names_all(victims: Any, dead: set[int]) -> bool:
+    return victims_of(victims.echo.call(0).exception(LONG)) == dead
+
+
 def test_a_storm_of_deaths() -> None:
     """Threads call while ranks are killed at random: each call ends, in its value or an error that names a victim."""
     dice = random.Random(7)
@@ -101,11 +112,7 @@ def test_a_storm_of_deaths() -> None:
         def call(victims: Any = victims, dead: set[int] = dead, wrong: list[object] = wrong) -> None:
             for index in range(200):
                 error = victims.echo.call(index).exception(LONG)
-                if isinstance(error, SupervisionError):
-                    named = {error.rank, *(place.rank for place in error.others)}
-                    if not named <= dead:
-                        wrong.append(error)
-                elif error is not None:
+                if error is not None and not victims_of(error) <= dead:
                     wrong.append(error)
 
         threads = [threading.Thread(target=call) for _ in range(4)]
@@ -118,5 +125,7 @@ def test_a_storm_of_deaths() -> None:
             thread.join(LONG)
         assert not any(thread.is_alive() for thread in threads)
         assert not wrong
+        # Somebody has to be told of those that died behind the last call, or the next wait for any other is.
+        assert holds_within(LONG, functools.partial(names_all, victims, dead))
         for rank in set(range(8)) - dead:
             assert victims.slice(n=rank).echo.call_one(rank).get(LONG) == rank

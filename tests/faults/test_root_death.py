@@ -17,8 +17,9 @@ import meshrt
 from meshrt import LocalEngine
 from meshrt.transport import directories
 from meshrt.wire.messages import control_frame
-from tests.faults.watch import LONG, Program, agents, all_gone, descendants, is_alive, paused, runtime_directories
+from tests.faults.watch import LONG, Program, agents, all_gone, descendants, is_alive, runtime_directories
 from tests.support.footprint import marked_processes
+from tests.support.pausing import paused
 from tests.support.waiting import wait_until
 
 #: Seconds for the end of everything.
@@ -42,8 +43,8 @@ def no_directories_yet() -> None:
         shutil.rmtree(directory)
 
 
-@pytest.mark.parametrize("said_hello", [False, True])
-def test_the_script_ends_before_its_agent_has_begun(said_hello: bool) -> None:
+@pytest.mark.parametrize("when", ["before it says hello", "then", "when it has removed its directory"])
+def test_the_script_ends_before_its_agent_has_begun(when: str) -> None:
     """The agent removes the directory all the same, and has nothing to say."""
     run_id = "cafe0123"
     path = directories.create_runtime(run_id)
@@ -52,8 +53,13 @@ def test_the_script_ends_before_its_agent_has_begun(said_hello: bool) -> None:
         dead.wait(LONG)
     (placed,) = LocalEngine().place(run_id)
     with placed.link_socket as link, placed.process as agent:
-        if said_hello:
-            facts = {"directory": str(path), "sys_path": sys.path, "argv": [""], "root_pid": dead.pid}
+        root_pid = dead.pid
+        if when == "when it has removed its directory":
+            root_pid = os.getpid()  # its process is still there
+            shutil.rmtree(path)
+        if when != "before it says hello":
+            facts = {"directory": str(path), "sys_path": sys.path, "argv": [""], "root_pid": root_pid}
+            facts.update(run_directory=str(path), secret=bytes(32), store_limit=0)
             link.sendall(control_frame({"t": "hello", **facts}))
         link.shutdown(socket.SHUT_WR)
         _, errors = agent.communicate(timeout=LONG)

@@ -16,7 +16,7 @@ import pytest
 
 from meshrt import ActorMesh, proc_mesh
 from meshrt.transport.process import current_runtime
-from meshrt.wire.handshake import MAGIC, ROLE_DATA, ROLE_STORE, ROLE_TOOL, UNPROVED_MAX, ClientHandshake
+from meshrt.wire.handshake import MAGIC, ROLE_DATA, ROLE_STORE, ROLE_TOOL, UNPROVED_MAX, ClientHandshake, Identity
 from meshrt.wire.messages import control_frame
 from tests.faults.actors import Victim
 from tests.faults.watch import LONG, sockets
@@ -129,9 +129,9 @@ def test_a_proof_for_one_rank_opens_no_other(victims: ActorMesh[Victim]) -> None
     assert victims.echo.call(1).get(LONG).values() == [1, 1]
 
 
-def prove(path: str, secret: bytes, role: int, endpoint: str) -> socket.socket:
+def prove(path: str, secret: bytes, role: int, endpoint: str, identity: Identity | None = None) -> socket.socket:
     sock = dial(path)
-    handshake = ClientHandshake(secret, role, endpoint)
+    handshake = ClientHandshake(secret, role, endpoint, identity)
     sock.sendall(handshake.hello())
     while not handshake.done:
         sock.sendall(handshake.receive_data(sock.recv(4096)))
@@ -249,9 +249,26 @@ def test_nonsense_of_a_proved_peer_ends_its_connection_to_the_store(victims: Act
         {"t": "take"},
         {"t": "let_go", "segments": 5},
         {"t": "fetch", "n": 1, "chunk": {}},
+        {"t": "import", "n": 1, "loan": [1]},
+        {"t": "import", "n": 1, "loan": [1, 2, 3, 4, 0, -1]},
+        {"t": "pull", "n": 1, "segment": 1, "size": 1},
+        {"t": "send", "n": 1, "loans": [[1, 2, 3, 4, 0, 5]], "to": [[1, 2, ["x"]]]},
+        {"t": "send", "n": 1, "loans": 7, "to": []},
+        {"t": "recall", "segments": [1], "to": [["a", 2, [1]]]},
     ]
-    for message in nonsense:
-        sock = prove(store, current_runtime().secret, ROLE_STORE, "store")
+    of_hosts: list[dict[str, Any]] = [
+        {"t": "grant", "n": 1, "size": 1},
+        {"t": "pull", "n": 1, "segment": [1], "size": 1},
+        {"t": "pull", "n": 1, "segment": 1, "size": "all"},
+        {"t": "pull", "n": 1, "segment": 1, "size": 0},
+        {"t": "offer", "n": 1, "loan": [1, 2, 3], "pids": [1]},
+        {"t": "offer", "n": 1, "loan": [1, 2, 3, 4, 0, 5], "pids": [-1]},
+        {"t": "recall", "segments": ["all"], "pids": [1]},
+    ]
+    here = current_runtime().store.identity()
+    away = here._replace(machine=here.machine + 1)
+    for message, identity in [*((each, here) for each in nonsense), *((each, away) for each in of_hosts)]:
+        sock = prove(store, current_runtime().secret, ROLE_STORE, "store", identity)
         sock.sendall(control_frame(message))
         assert closes(sock) == b"", message
         sock.close()

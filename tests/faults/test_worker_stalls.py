@@ -13,7 +13,8 @@ import pytest
 
 from meshrt import ActorError, CallTimeout, LocalEngine, ProcessDied, proc_mesh
 from tests.faults.actors import AsyncVictim, Victim
-from tests.faults.watch import LONG, agents_with, all_gone, is_alive, paused
+from tests.faults.watch import LONG, agents_with, all_gone, is_alive
+from tests.support.pausing import paused
 from tests.support.screen import Screen
 from tests.support.waiting import wait_until
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import stat
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,6 +18,8 @@ import psutil
 import pytest
 
 import meshrt
+from meshrt.host.osutil import RUN_VARIABLE
+from meshrt.transport.kernel import kernel_state
 from meshrt.transport.process import current_runtime
 from tests.support.programs import environment
 from tests.support.waiting import wait_until
@@ -30,10 +31,9 @@ __all__ = [
     "all_gone",
     "descendants",
     "is_alive",
-    "paused",
+    "next_agents_with",
     "runtime_directories",
     "sockets",
-    "state_of",
 ]
 
 #: The longest that anything in these tests is waited for, seconds: a watchdog, not a measurement.
@@ -42,15 +42,7 @@ LONG = 20.0
 
 def is_alive(pid: int) -> bool:
     """Whether a process runs: neither gone nor a zombie."""
-    return state_of(pid) not in ("", "Z", "X")
-
-
-def state_of(pid: int) -> str:
-    """Return the kernel's letter for the state of a process, "" when there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
+    return kernel_state(pid) not in ("", "Z", "X")
 
 
 def all_gone(pids: list[int], seconds: float) -> None:
@@ -70,10 +62,15 @@ agent_main.main()
 
 def agents_with(settings: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Give this program agents that run ``settings`` first, which sets constants of ``agent`` and ``pulse``."""
+    next_agents_with(settings, folder, monkeypatch)
+    meshrt.shutdown_context()  # the next mesh is given such an agent
+
+
+def next_agents_with(settings: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `agents_with`, and those that there are stay."""
     program = folder / "agent.py"
     program.write_text(_AGENT.format(path=sys.path, settings=settings))
     monkeypatch.setattr("meshrt.engine.local._PROGRAM", program)
-    meshrt.shutdown_context()  # the next mesh is given such an agent
 
 
 def descendants(pid: int) -> list[int]:
@@ -90,8 +87,9 @@ def agents(pid: int | None = None) -> list[int]:
     for process in psutil.Process(pid).children():
         with contextlib.suppress(psutil.Error):
             if process.name() == "meshrt-agent":
-                found.append(process.pid)
-    return sorted(found)
+                # Not by their pids, which begin again some day.
+                found.append((int(process.environ()[RUN_VARIABLE].partition(".")[2]), process.pid))
+    return [pid for _, pid in sorted(found)]
 
 
 def runtime_directories() -> list[Path]:
@@ -107,24 +105,13 @@ def sockets() -> list[str]:
     return sorted(found, key=lambda path: (not path.endswith("/tools"), "/store." in path))
 
 
-@contextlib.contextmanager
-def paused(pid: int) -> Iterator[None]:
-    """Stop a process with SIGSTOP, and let it go on at the end."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        wait_until(lambda: state_of(pid) == "T", 5, f"{pid} stops")
-        yield
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
-
-
 class Program:
     """A script in a process of its own that tells facts: ``tell(name=value)``; killed at the latest at the end.
 
     Args:
         script: Its source; ``tell`` is there.
         folder: Where the script and its output are written.
+        launcher: Runs it, as ``nice`` would.
     """
 
     _PRELUDE = """
@@ -135,7 +122,14 @@ class Program:
             os.write(int(os.environ["TELL"]), (json.dumps(facts) + "\\n").encode())
     """
 
-    def __init__(self, script: str, folder: Path, *arguments: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        script: str,
+        folder: Path,
+        *arguments: str,
+        env: dict[str, str] | None = None,
+        launcher: Sequence[str] = (),
+    ) -> None:
         path = folder / "program.py"
         path.write_text(textwrap.dedent(self._PRELUDE) + textwrap.dedent(script))
         self._read_end, write_end = os.pipe()
@@ -145,7 +139,7 @@ class Program:
         self._output = folder / "output"
         with open(self._output, "wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, str(path), *arguments],
+                [*launcher, sys.executable, str(path), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

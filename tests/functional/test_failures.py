@@ -27,8 +27,9 @@ from meshrt import Actor, ActorError, current_rank, endpoint, proc_mesh
 
 class Trainer(Actor):
     @endpoint
-    def step(self, number):
+    def step(self, number, gate=""):
         if current_rank().rank == 2:
+            while gate and not os.path.exists(gate): time.sleep(0.002)
             return self.forward({"ids": [1, 2]}, number)
         time.sleep(60)
 
@@ -84,15 +85,24 @@ def sections(text: str) -> list[list[str]]:
 
 
 def test_one_rank_raises(tmp_path: Path) -> None:
-    done = program(tmp_path, "trainer.step.call(17).get()")
+    # It fails when the others are where they wait.
+    gate = tmp_path / "gate"
+    done = program(
+        tmp_path,
+        f"call = trainer.step.call(17, {str(gate)!r})\nservices = mesh._owner().services\n"
+        "def waits(rank):\n    table = services.tables.get('inspect.activity')\n"
+        "    row = table and table.get(mesh.mesh_id, rank, 'trainer')\n    return row and row.state == 'blocked'\n"
+        f"while not all(map(waits, (0, 1, 3))): time.sleep(0.002)\nopen({str(gate)!r}, 'w').close()\ncall.get()",
+    )
     assert done.returncode == 1
     traceback = done.stderr[: done.stderr.index("====")]
     assert traceback.count("  File ") == 2 and "meshrt/mesh" not in traceback
     assert "meshrt.errors.ActorError: trainer.step() raised on rank 2 (n=2)" in traceback
     head, healthy, root = sections(done.stderr)
     assert "FAILED 1 of 4 ranks of train (n=4)" in head[0]
-    assert healthy[0] == "DID NOT FAIL  3 ranks; where they were then:"
-    assert re.search(r"3/3  0-1,3  step  .*train\.py:9 +blocked .* in time\.sleep", "\n".join(healthy))
+    # A busy machine takes a moment to ask them.
+    assert re.fullmatch(r"DID NOT FAIL  3 ranks; where they were (then|.* after the root):", healthy[0])
+    assert re.search(r"3/3  0-1,3  step  .*train\.py:10 +blocked .* in time\.sleep", "\n".join(healthy))
     text = "\n".join(root)
     assert text.startswith("ROOT CAUSE  trainer rank 2 (n=2) on ") and "[certain: " in root[0]
     assert "what     ValueError: bad batch 17" in text and "trainer.step(), called at" in text
@@ -151,7 +161,7 @@ def test_a_rank_that_calls_another_is_its_victim(tmp_path: Path) -> None:
     [
         ("trainer.everywhere.broadcast('raise OSError(1)')", "OSError: 1", "trainer.everywhere()"),
         (
-            "code = 'threading.Thread(target=lambda: 1 / 0, name=\"loader\").start()\\ntime.sleep(0.1)'\n"
+            "code = 'loader = threading.Thread(target=lambda: 1 / 0, name=\"loader\"); loader.start(); loader.join()'\n"
             "trainer.slice(n=1).everywhere.call_one(code).get()",
             "ZeroDivisionError: division by zero",
             "thread 'loader'",
@@ -258,7 +268,8 @@ def test_postmortem(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypa
     assert main_of("postmortem", "--rank", "3") == 0
     text = capsys.readouterr().out
     assert re.search(r"^rank 3 of train \(n=3\) did not fail; where it was then:\n  trainer\n.*1/1  3 \(n=3\)", text)
-    assert "0-1" not in text and "train.py:" in text
+    # It has not begun, or has ended, or is at it.
+    assert "0-1" not in text and ("train.py:" in text or "waits for messages" in text)
     assert main_of("postmortem", "--rank", "3", "--json") == 0
     (healthy,) = json.loads(capsys.readouterr().out)["did_not_fail"]
     assert healthy["stacks"]["trees"][0]["ranks"] == "3" and not healthy["had_ended"]
@@ -331,6 +342,74 @@ def test_ranks_that_do_not_answer_in_time(tmp_path: Path) -> None:
     assert re.search(r"3/3  0-1,3  run  .*train\.py:\d+ +blocked .* in time\.sleep", text)
     again = run_python("-m", "meshrt", "postmortem", "--list", env=environment(MESHRT_RUNS=str(tmp_path / "runs")))
     assert "1 failure; root cause: trainer ranks 0-1,3 of train: did not answer trainer.run()" in again.stdout
+    # They are all at one place: who keeps them waiting is not known. And nobody can wait any longer.
+    assert root[0].endswith("[it is known who did not answer, not why]")
+    assert "goes on" not in done.stderr
+
+
+def test_of_ranks_that_do_not_answer_the_one_that_is_elsewhere_is_named(tmp_path: Path) -> None:
+    done = program(tmp_path, "trainer.run.call('signal.pause()').get(timeout=1)")
+    *_, root = sections(done.stderr)
+    assert root[0].startswith("ROOT CAUSE  trainer rank 2 (n=2) of train  [likely: not where the other 3 ranks are")
+    assert root[-2].strip() == "likely culprits: 2 (n=2) (not where the other 3 are)"
+    run = re.search(r"meshrt postmortem (\w+) --rank 2$", root[-1])
+    assert run is not None
+    again = run_python(
+        "-m", "meshrt", "postmortem", "--list", "--json", run[1], env=environment(MESHRT_RUNS=str(tmp_path / "runs"))
+    )
+    (cause,) = json.loads(again.stdout)["failures"][0]["roots"]
+    assert (cause["ranks"], cause["likely"]) == ([0, 1, 2, 3], [2])
+
+
+RING = """\
+import os, signal, threading
+from meshrt import Actor, current_rank, endpoint, proc_mesh
+
+class Stage(Actor):
+    def __init__(self):
+        self.rank = current_rank().rank
+
+    @endpoint
+    def forward(self, mesh, stop):
+        if stop and self.rank == 2:
+            breakpoint()
+        return mesh.slice(n={0: 1, 1: 2, 2: 1}[self.rank]).forward.call_one(mesh, stop).get()
+
+mesh = proc_mesh(n=4, watchdog=1.5, name='ring')
+stage = mesh.spawn('stage', Stage).get()
+"""
+
+
+def test_ranks_that_wait_for_each_other_are_the_root_cause(tmp_path: Path) -> None:
+    script = tmp_path / "ring.py"
+    script.write_text(RING + "stage.slice(n=0).forward.call_one(stage, False).get(timeout=3)\n")
+    done = run_python(str(script), env=environment(MESHRT_RUNS=str(tmp_path / "runs")))
+    kept = r"stage ranks 1 and 2 wait for each other, for \d s"
+    assert re.search(rf"watchdog: .* from 1 of 1 \(rank 0 .*; {kept}; where they are", done.stderr)
+    _, healthy, root = sections(done.stderr)
+    assert re.fullmatch(rf"ROOT CAUSE  {kept}  \[certain: each of them waits for the next one\]", root[0])
+    assert re.search(r"what     stage rank 0 .* did not answer stage.forward\(\) within 3 s", root[1])
+    assert healthy[0].startswith("DID NOT FAIL  1 rank;")
+
+
+def test_a_rank_at_a_breakpoint_is_the_root_cause_when_one_presses_ctrl_c(tmp_path: Path) -> None:
+    script = tmp_path / "ring.py"
+    script.write_text(
+        RING.replace(", watchdog=1.5", "") + "services = mesh._owner().services\n"
+        "def interrupt():\n"
+        "    key = (mesh.mesh_id, 0, 'stage')\n"
+        "    while not (known := services.tables.get('inspect.activity')) or not known.standstill([key]): pass\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "threading.Thread(target=interrupt, daemon=True).start()\n"
+        "stage.slice(n=0).forward.call_one(stage, True).get()\n"
+    )
+    runs = environment(MESHRT_RUNS=str(tmp_path / "runs"))
+    done = run_python(str(script), env=runs)
+    kept = r"stage rank 2 is stopped in the debugger at \S+ring\.py:\d+, in forward"
+    assert done.returncode == -signal.SIGINT
+    assert re.search(rf"no answer from 1 of 1 \(rank 0 .*\); {kept}; rank 0 blocked at ", done.stderr)
+    report = run_python("-m", "meshrt", "postmortem", env=runs).stdout
+    assert re.search(rf"\nROOT CAUSE  {kept}  \[until somebody continues it\]\n", report)
 
 
 def test_the_watchdog_says_who_does_not_answer_and_where_they_are(tmp_path: Path) -> None:

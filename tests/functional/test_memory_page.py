@@ -8,10 +8,14 @@ from tests.support.programs import ROOT, run_python
 
 PAGE = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")
 
+SIZE = r"\+?[\d.]+(( B| KiB| MiB)? - \+?[\d.]+)? (B|KiB|MiB)"
 #: What is another one in every run: sizes of processes. Those of variables are the same.
 VARIABLE = (
     (r"trainer +[\w.-]+( \(\+\d\))?( +\d+)?", "trainer HOST PID"),
-    (r"(?m)^(?!self\.)(.*)$", lambda line: re.sub(r"\+?[\d.]+( - \+?[\d.]+)? (B|KiB|MiB)", "SIZE", line[0])),
+    (
+        r"(?m)^(?!self\.)(.*)$",
+        lambda line: re.sub(r"\+?[\d.]+(( B| KiB| MiB)? - \+?[\d.]+)? (B|KiB|MiB)", "SIZE", line[0]),
+    ),
     (r"in \d+ s:", "in T s:"),
     (r" +", " "),
 )

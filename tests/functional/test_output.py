@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from meshrt import Actor, current_rank, endpoint, proc_mesh
+from tests.support.programs import run_python
 from tests.support.screen import Screen
 
 
@@ -155,3 +156,27 @@ def test_a_program_that_prints_nothing_leaves_no_run_directory() -> None:
 
     shutdown_context()
     assert set(Path(os.environ["MESHRT_RUNS"]).glob("*")) <= before
+
+
+_LOGS = """
+import logging
+from meshrt import proc_mesh
+{setup}
+proc_mesh(n=1).initialized.get()
+logging.getLogger("meshrt").info("of no account")
+try:
+    raise KeyError("lost")
+except KeyError:
+    logging.getLogger("meshrt").warning("something is slow", exc_info={traceback})
+"""
+
+
+def test_what_the_runtime_logs_in_the_script_says_whose_words_these_are() -> None:
+    done = run_python("-c", _LOGS.format(setup="", traceback=True))
+    assert done.returncode == 0
+    lines = done.stderr.splitlines()
+    assert lines[0] == "meshrt: something is slow" and lines[-1] == "KeyError: 'lost'"
+    assert "of no account" not in done.stderr
+    # A program that has set up logging gets it there, and there alone.
+    done = run_python("-c", _LOGS.format(setup="logging.basicConfig(format='%(name)s! %(message)s')", traceback=False))
+    assert done.stderr.splitlines() == ["meshrt! something is slow"]

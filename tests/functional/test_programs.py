@@ -210,8 +210,10 @@ def test_ctrl_c_says_what_was_waited_for(known: bool, awaits: bool, tmp_path: Pa
         "    table = services.tables.get('inspect.activity')\n"
         "    rows = [table and table.get(mesh.mesh_id, rank, 'sleeper') for rank in (0, 2)]\n"
         "    return all(row and row.state == 'blocked' for row in rows)\n"
+        "def called():\n"
+        "    return any(wait.endpoint == 'sleep' for wait in services.script_waits())\n"
         "def interrupt():\n"
-        f"    while not ({'blocked()' if known else 'services._driver._main_waits is call'}): pass\n"
+        f"    while not {'blocked' if known else 'called'}(): pass\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "threading.Thread(target=interrupt, daemon=True).start()\n"
         + (
@@ -222,12 +224,20 @@ def test_ctrl_c_says_what_was_waited_for(known: bool, awaits: bool, tmp_path: Pa
     )
     done = run_python(str(script))
     assert done.returncode == -signal.SIGINT
-    first, second = done.stderr.splitlines()
+    first, second, *kept = done.stderr.splitlines()
     assert first.startswith("meshrt: interrupted at ") and first.endswith(", in <module>")
     where = "`python -m meshrt.debug -c where` says where ranks are, while they run"
     if known:
         where = rf"ranks 0,2 blocked at {script}:6, in sleep, for \d+ s"
     assert re.fullmatch(rf"meshrt: sleeper\.sleep\(\): no answer from [23] of 3 \(ranks 0(,|-1)2?.*\); {where}", second)
+    assert len(kept) == known  # of a call that has just been sent, nobody says that it hangs
+    if known:
+        match = re.fullmatch(r"meshrt: where they all stood: meshrt (postmortem [0-9a-f]{8})", kept[0])
+        assert match is not None
+        report = run_python("-m", "meshrt", *match[1].split()).stdout
+        assert "meshrt: INTERRUPTED, waiting for 2 of 3 ranks of mesh1 (n=3)" in report
+        assert "did not answer sleeper.sleep() within" in report and f"called at {script}:" in report
+        assert re.search(r"2/2 .*sleep  .*waits\.py:6", report)
 
 
 def test_an_error_of_a_rank_shows_the_programs_own_line(tmp_path: Path) -> None:

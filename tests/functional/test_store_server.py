@@ -14,11 +14,16 @@ from typing import Any
 
 import pytest
 
-from meshrt.errors import MeshError, StoreFull
+from meshrt.errors import MeshError, ReferenceLost, StoreFull
 from meshrt.store.arena import memory_chunk
+from meshrt.store.dialling import dial
+from meshrt.store.exports import PIECE
+from meshrt.store.machine import machine_of
 from meshrt.store.mapping import Mapping
+from meshrt.store.protocol import store_path
 from meshrt.store.registrar import Registrar
 from meshrt.store.server import StoreServer
+from meshrt.wire.handshake import Identity
 from tests.support.waiting import wait_until
 
 SECRET = b"s" * 32
@@ -31,7 +36,7 @@ class Served:
     def __init__(self, directory: Path) -> None:
         self._selector = selectors.DefaultSelector()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
-        self.server = StoreServer(self._selector, str(directory), SECRET, 10 * MIB, self._later)
+        self.server = StoreServer(self._selector, str(directory), str(directory), SECRET, 10 * MIB, self._later)
         self.running, self.paused = threading.Event(), threading.Event()
         self.running.set()
         self._ended = False
@@ -70,7 +75,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 @pytest.fixture
 def registrar(served: Served, tmp_path: Path) -> Iterator[Registrar]:
-    found = Registrar(str(tmp_path), SECRET, os.getpid())
+    found = Registrar(str(tmp_path), SECRET, os.getpid(), machine_of(os.getpid()))
     yield found
     found.close()
 
@@ -107,14 +112,14 @@ def interrupted(served: Served, question: Callable[[], object]) -> None:
 def test_the_answer_to_an_interrupted_question_is_nobodys(served: Served, registrar: Registrar) -> None:
     chunk(registrar, 1, b"a")
     chunk(registrar, 2, b"b")
-    interrupted(served, lambda: registrar.mapping(1))
-    assert bytes(registrar.mapping(2).window(0, 3, None)) == b"bbb"
-    assert bytes(registrar.mapping(1).window(0, 3, None)) == b"aaa"
+    interrupted(served, lambda: registrar.chunks.mapping(1))
+    assert bytes(registrar.chunks.mapping(2).window(0, 3, None)) == b"bbb"
+    assert bytes(registrar.chunks.mapping(1).window(0, 3, None)) == b"aaa"
     interrupted(served, lambda: registrar.ask("grant", size=9 * MIB))
     with pytest.raises(StoreFull):
         registrar.ask("grant", size=11 * MIB)
     registrar.ask("grant", size=9 * MIB)  # what nobody has heard of was given back
-    body = {"segment": 5, "chunk": 1, "size": MIB, "kind": "put", "site": "", "disk": False}
+    body = {"segment": 5, "chunk": 1, "start": 0, "size": MIB, "kind": "put", "site": "", "disk": False}
     registrar.tell({"t": "lend", **body, "to": [os.getpid()]})
     interrupted(served, lambda: registrar.ask("take", segment=5))
     registrar.ask("take", segment=5)
@@ -125,11 +130,11 @@ def test_a_process_that_has_lost_its_connection_holds_what_it_held(
     served: Served, registrar: Registrar, tmp_path: Path
 ) -> None:
     chunk(registrar, 1, b"a")
-    body = {"segment": 5, "chunk": 1, "size": MIB, "kind": "put", "site": "", "disk": False}
+    body = {"segment": 5, "chunk": 1, "start": 0, "size": MIB, "kind": "put", "site": "", "disk": False}
     registrar.tell({"t": "lend", **body, "to": [os.getpid()]})
     registrar.ask("take", segment=5)
     registrar.close()
-    again = Registrar(str(tmp_path), SECRET, os.getpid())
+    again = Registrar(str(tmp_path), SECRET, os.getpid(), machine_of(os.getpid()))
     again.ask("take", segment=5)
     served.server.tick()
     assert [segment.holders for segment in served.server.registry.segments()] == [{os.getpid(): 3}]
@@ -143,9 +148,9 @@ def test_a_process_that_has_lost_its_connection_holds_what_it_held(
 
 def test_nonsense_beside_many_that_wait(served: Served, tmp_path: Path) -> None:
     """Each that is refused is told; the store goes on."""
-    many = [Registrar(str(tmp_path), SECRET, os.getpid()) for _ in range(20)]
+    many = [Registrar(str(tmp_path), SECRET, os.getpid(), machine_of(os.getpid())) for _ in range(20)]
     for each in many:
-        with pytest.raises(MeshError, match="it is gone"):
+        with pytest.raises(MeshError, match="nobody holds it any more"):
             each.ask("take", segment=99)
     with pytest.raises(MeshError):
         many[0].ask("nothing")
@@ -156,12 +161,58 @@ def test_nonsense_beside_many_that_wait(served: Served, tmp_path: Path) -> None:
 
 def test_what_was_lent_and_not_sent_is_withdrawn(served: Served, registrar: Registrar) -> None:
     chunk(registrar, 1, b"a")
-    body = {"segment": 5, "chunk": 1, "size": MIB, "kind": "argument", "site": "", "disk": False}
+    body = {"segment": 5, "chunk": 1, "start": 0, "size": MIB, "kind": "argument", "site": "", "disk": False}
     registrar.tell({"t": "lend", **body, "to": [os.getpid()]})
     registrar.withdraw(5)
     wait_until(lambda: served.server.registry.segments() == [])
-    with pytest.raises(MeshError, match="it is gone"):
+    with pytest.raises(MeshError, match="nobody holds it any more"):
         registrar.ask("take", segment=5)
+
+
+def test_another_machine_that_reads_slowly_keeps_nobody_waiting(
+    served: Served, registrar: Registrar, tmp_path: Path
+) -> None:
+    """It is sent the next piece when it has taken the one before, and holds nothing when it is gone."""
+    chunk(registrar, 1, b"a")
+    body = {"segment": 5, "chunk": 1, "start": 0, "size": MIB, "kind": "put", "site": "", "disk": False}
+    registrar.tell({"t": "lend", **body, "to": [os.getpid()]})
+    elsewhere = machine_of(os.getpid()) + 1
+    other = Identity(elsewhere, os.getpid(), os.getpid())
+    stream, _ = dial(store_path(str(tmp_path), os.getpid()), SECRET, other, 20, lambda: None)
+    stream.queue({"t": "pull", "n": 1, "segment": 5, "size": MIB})
+    assert stream.flush()
+
+    def holders() -> list[dict[int, int]]:
+        return [segment.holders for segment in served.server.registry.segments()]
+
+    wait_until(lambda: holders() == [{os.getpid(): 1, -1: 1}])
+    for _ in range(20):
+        registrar.ask("grant", size=1)
+    assert served.server.sent <= 3 * PIECE, "what the connection takes, and a piece"
+    came: list[dict[str, Any]] = []
+    while sum(len(message.get("data", b"")) for message in came) < MIB:
+        came += stream.read() or []
+    assert b"".join(message["data"] for message in came[1:]) == b"a" * MIB and served.server.sent == MIB
+    stream.sock.close()
+    wait_until(lambda: holders() == [{os.getpid(): 1}])
+    intruder = Registrar(str(tmp_path), SECRET, os.getpid(), elsewhere)
+    with pytest.raises(MeshError):
+        intruder.ask("fetch", chunk=1)
+
+
+@pytest.mark.usefixtures("served")
+def test_a_chunk_that_there_is_no_descriptor_for_is_had_later(
+    registrar: Registrar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(_descriptor: int) -> int:
+        raise OSError("none left")
+
+    chunk(registrar, 1, b"a")
+    with monkeypatch.context() as patch:
+        patch.setattr("meshrt.store.protocol.os.dup", none_left)
+        with pytest.raises(ReferenceLost, match="the host agent has no file descriptor left"):
+            registrar.chunks.mapping(1)
+    assert bytes(registrar.chunks.mapping(1).window(0, 2, None)) == b"aa", "the connection is not lost for that"
 
 
 def test_where_no_addresses_are_left_it_is_read(
@@ -171,6 +222,6 @@ def test_where_no_addresses_are_left_it_is_read(
         raise OSError("no addresses")
 
     chunk(registrar, 1, b"a")
-    monkeypatch.setattr("meshrt.store.registrar.Mapping", full)
-    window = registrar.mapping(1).window(3, 4, None)
+    monkeypatch.setattr("meshrt.store.chunks.Mapping", full)
+    window = registrar.chunks.mapping(1).window(3, 4, None)
     assert bytes(window) == b"aaaa" and window.readonly

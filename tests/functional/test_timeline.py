@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from meshrt import ActorMesh, SupervisionError, proc_mesh
+from tests.support.pausing import paused
 from tests.support.programs import another_program, environment, run_python
 from tests.support.relays import Relay
 from tests.support.waiting import wait_until
@@ -95,11 +97,8 @@ def test_ranks_that_wait_or_are_stopped_or_die_cost_the_others_nothing(tmp_path:
         os.kill(dying_pid, signal.SIGKILL)
         with pytest.raises(SupervisionError):
             dying.leaf.call_one().get(WAIT)
-        os.kill(pids[2], signal.SIGSTOP)
-        try:
+        with paused(pids[2]):
             document = command.end(signal.SIGTERM)
-        finally:
-            os.kill(pids[2], signal.SIGCONT)
     assert ("wait_for", "began before the recording") in spans(document, pids[0])
     assert ("ask", "returned") in spans(document, pids[0])
     assert spans(document, later_pid)[-1] == ("pid", "returned")
@@ -108,10 +107,17 @@ def test_ranks_that_wait_or_are_stopped_or_die_cost_the_others_nothing(tmp_path:
     assert spans(document, pids[3]) == [("beside", cut)] * 2
     events = document["traceEvents"]
     assert len({event["tid"] for event in events if event["ph"] == "X" and event["pid"] == pids[3]}) == 2
-    arrows = {event["ph"]: event for event in events if event["ph"] in "sf"}
-    assert (arrows["s"]["pid"], arrows["f"]["pid"]) == (pids[0], pids[1])
-    assert arrows["s"]["ts"] <= arrows["f"]["ts"]
+    arrows = {(event["ph"], event["id"]): event for event in events if event["ph"] in "sf"}
+    ways = [(arrows["s", number], arrows["f", number]) for ph, number in arrows if ph == "s"]
+    assert all(begin["ts"] <= end["ts"] for begin, end in ways)
+    # From rank to rank, and from the script to all that it has called.
+    assert [(begin["pid"], end["pid"]) for begin, end in ways].count((pids[0], pids[1])) == 1
+    assert {end["pid"] for begin, end in ways if begin["pid"] == os.getpid()} >= {pids[0], pids[1], later_pid}
     names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert names[os.getpid()].startswith("script ")
+    waited = spans(document, os.getpid())
+    assert ("ask", "answered") in waited and ("wait_for", "began before the recording") in waited
+    assert waited.count(("beside", cut)) == 2, "what the script waits for all the time"
     assert names[pids[1]].endswith("rank 1 (hosts=0, gpus=1)")
     # The last word of each is why it has said no more.
     reasons = sorted(document["otherData"]["without"].values())
@@ -155,6 +161,7 @@ def test_no_file_and_no_harm(tmp_path: Path) -> None:
         ((str(tmp_path / "none" / "out.json"),), 2, f"there is no directory {tmp_path / 'none'}"),
         ((str(tmp_path / "out.json"), "77"), 2, f"process 77 is no meshrt program of this user; pid {os.getpid()}:"),
         ((str(tmp_path / "out.json"), "--ranks", "ranks(7)"), 2, "expected 0 to 1"),
+        ((str(tmp_path / "out.json"), "--ranks", "stopped"), 2, "this selects no rank"),
         ((str(tmp_path / "out.json"), "--seconds", "0"), 2, "no number of seconds above 0"),
     ]:
         done = run_python(*command, *arguments)
@@ -167,6 +174,11 @@ def test_no_file_and_no_harm(tmp_path: Path) -> None:
     assert full.returncode == 1
     assert "out.json cannot be written: File too large" in full.stderr
     assert list(tmp_path.glob("*")) == []
+    with recording(tmp_path / "running", "--ranks", "running & ranks(1)") as command_of_one:
+        relay.leaf.call().get(WAIT)
+        document = command_of_one.end()
+    assert "spans of 1 rank in" in command_of_one.said and ("leaf", "returned") in spans(document)
+    shutil.rmtree(tmp_path / "running")
     with recording(tmp_path / "killed") as killed:
         assert relay.hooked.call().get(WAIT).values() == [3, 3]
         killed.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from meshrt import ActorMesh, LocalEngine, proc_mesh
+from meshrt import Actor, ActorMesh, LocalEngine, current_rank, endpoint, proc_mesh
 from meshrt.inspect import STACKS, render_stacks
 from meshrt.mesh.root import start_root
 from tests.support import standing
@@ -222,3 +223,49 @@ def test_the_root_is_told_who_stands_still(tmp_path: Path) -> None:
     wait_until(lambda: activity(2) is None, WAIT)
     beside.slice(n=0).recv.broadcast()
     wait_until(lambda: activity(0, "beside") is not None, WAIT)
+
+
+class Caller(Actor):
+    """Calls others, and is called."""
+
+    @endpoint
+    def call_next(self, mesh: ActorMesh[Any]) -> int:
+        following: int = mesh.slice(n=(current_rank().rank + 1) % len(mesh)).ask.call_one().get(timeout=500)
+        return following
+
+    @endpoint
+    def ask(self) -> int:
+        return 1
+
+
+class AsyncCaller(Actor):
+    """The same on an event loop: of several calls at once."""
+
+    @endpoint
+    async def call_next(self, mesh: ActorMesh[Any]) -> list[int]:
+        following = mesh.slice(n=(current_rank().rank + 1) % len(mesh))
+        return list(await asyncio.gather(following.ask.call_one(), following.ask.call_one()))
+
+    @endpoint
+    async def ask(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize("kind", [Caller, AsyncCaller])
+def test_ranks_that_wait_for_each_other(kind: type[Caller] | type[AsyncCaller]) -> None:
+    caller: ActorMesh[Any] = proc_mesh(n=2).spawn("caller", kind)
+    caller.get(WAIT)
+    called = caller.call_next.call(caller)
+    cycle = "rank 0 waits for caller.ask() of rank 1, which waits for caller.ask() of rank 0: a cycle, for "
+
+    def told() -> bool:
+        found = stacks_of(Question(STACKS, {"actor": "", "verbose": False})).to_wire()["waits"]
+        left = [wait["left"] for wait in found if wait["cycle"] and wait["text"].startswith(cycle)]
+        # When a get() gives up is known, and said; of an await it is not.
+        return bool(left) and (left[0] is None or 0 < left[0] < 500) and (left[0] is None) is (kind is AsyncCaller)
+
+    wait_until(told, WAIT, "the cycle is seen")
+    # Without asking, too: ranks tell by themselves that they stand, and for whom.
+    activity = start_root().services.tables["inspect.activity"]
+    wait_until(lambda: any(line.startswith(cycle) for line in activity.wait_lines(4)), WAIT, "the cycle is told")
+    assert not called.done()

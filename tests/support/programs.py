@@ -13,7 +13,7 @@ __all__ = ["ROOT", "another_program", "environment", "run_python"]
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Settings of whoever runs the tests that would change how the programs behave.
-_CHANGES_BEHAVIOUR = frozenset({"PYTHONUNBUFFERED", "PYTHONINSPECT", "PYTHONSTARTUP"})
+_CHANGES_BEHAVIOUR = frozenset({"COLUMNS", "LINES", "PYTHONUNBUFFERED", "PYTHONINSPECT", "PYTHONSTARTUP"})
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -211,13 +211,32 @@ def test_a_proved_caller_is_let_in_before_a_stop_that_was_sent_later(
     rank.control.start(None, None)
     rank.control.thread.join(10)
     sock, handshake = rank.dial()
-    rank.control._accept(1)
+    rank.control._door._accept(1)
     for key, events in rank.control.selector.select(1):
         if key.fileobj in rank.control._unproved:
             key.data(events)
     sock.sendall(handshake.receive_data(sock.recv(100)) + b"sent before")
     rank.control._on_frame(Frame(CONTROL, None, msgpack.packb({"t": "stop", "drain": drain, "why": ""})))
     assert rank.done == ([("actor", b"sent before")] if drain else []) + [("stop", drain)]
+
+
+def test_who_was_answered_late_has_all_of_its_time(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Driven by hand: code that held the GIL has used up the time of a caller that had said its hello at once."""
+    monkeypatch.setattr(rank.control, "thread", threading.Thread(target=lambda: None))
+    rank.control.start(None, None)
+    rank.control.thread.join(10)
+    rank.dial()
+    rank.control._door._accept(1)
+    (unproved,) = rank.control._unproved
+    rank.control._unproved[unproved] = 0.0
+    for key, events in rank.control.selector.select(1):
+        if key.fileobj is unproved:
+            key.data(events)
+    rank.control._expire()
+    assert unproved in rank.control._unproved
+    rank.control._unproved[unproved] = 0.0
+    rank.control._expire()
+    assert not rank.control._unproved
 
 
 def test_what_is_asked_for_soon_is_done_in_order_even_behind_a_failure(rank: Rank) -> None:

@@ -9,7 +9,8 @@ import msgpack
 import pytest
 
 from meshrt.actor.errors import describe_exception, type_name
-from meshrt.errors import RUNTIME_FILES, RemoteException
+from meshrt.errors import RemoteException
+from meshrt.files import RUNTIME_FILES
 from meshrt.wire.messages import error_to_wire
 
 

@@ -67,6 +67,10 @@ class AsyncNotes(Notes):
     async def tell_async(self, what: object) -> object:
         return self.tell(what)
 
+    @endpoint
+    async def hold_async(self) -> None:
+        await asyncio.to_thread(Notes.gate.wait, 20)
+
 
 class Caller:
     """One caller: its end of a link to the mailbox."""
@@ -183,6 +187,43 @@ def test_each_caller_in_its_own_order(served: Served, cls: type, name: str) -> N
         other.call(call_id, name, ("other", call_id))
     assert owner.answers(101)[1:] == [(call_id, ("owner", call_id)) for call_id in range(1, 101)]
     assert other.answers(100) == [(call_id, ("other", call_id)) for call_id in range(1, 101)]
+
+
+@pytest.mark.parametrize("cls", [Notes, AsyncNotes])
+def test_what_waits_is_counted_in_the_sockets_too_while_an_endpoint_keeps_the_thread(
+    served: Served, cls: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.start()
+    owner, others = served.caller(), [served.caller(), served.caller()]
+    owner.init(cls)
+    owner.call(1, "hold")
+    mailbox = served.mailbox
+    wait_until(lambda: mailbox.running is not None and mailbox.running.context.endpoint == "hold")
+    for other in others:
+        for call_id in (1, 2, 3):
+            other.call(call_id, "tell", call_id)
+    assert not any(other.is_read() for other in others)
+    assert mailbox.waiting() == (6, False)
+    monkeypatch.setattr("meshrt.actor.callers._PEEK", 100)
+    assert mailbox.waiting() == (0, True)
+    Notes.gate.set()
+    assert [len(caller.answers(count)) for caller, count in ((owner, 2), (others[0], 3), (others[1], 3))] == [2, 3, 3]
+    assert mailbox.waiting() == (0, False)
+    assert mailbox.calls == 7
+
+
+def test_an_event_loop_that_has_read_ahead_as_far_as_it_may_has_more_perhaps(served: Served) -> None:
+    served.start()
+    owner, other = served.caller(), served.caller()
+    owner.init(AsyncNotes)
+    owner.call(1, "hold_async")
+    for call_id in range(40):
+        other.call(call_id, "tell", call_id)
+    wait_until(lambda: served.mailbox.waiting()[1])
+    count, _ = served.mailbox.waiting()
+    assert 16 <= count <= 40
+    Notes.gate.set()
+    assert len(other.answers(40)) == 40 and served.mailbox.waiting() == (0, False)
 
 
 def test_a_caller_that_does_not_read_holds_nobody_up(served: Served) -> None:

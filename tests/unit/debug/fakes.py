@@ -14,7 +14,7 @@ from typing import Any
 
 import meshrt.hooks
 from meshrt.debug.rank.debugger import RankDebugger
-from meshrt.hooks import ActorState, Answer, Body, EndpointCall
+from meshrt.hooks import ActorState, Answer, Body, EndpointCall, Wait, Workload
 
 WAIT = 10.0
 
@@ -44,12 +44,23 @@ class FakeRankServices:
         self.calls: dict[int, EndpointCall] = {}
         self.instances: dict[str, Any] = {}
         self.signals_sent = 0
+        self.signals_handled = self.signalled_ns = 0
+        self.in_signal = False
 
     def actors(self) -> list[ActorState]:
         return [
             ActorState(call.actor, ident, call, None, instance=self.instances.get(call.actor))
             for ident, call in list(self.calls.items())
         ]
+
+    def workload(self) -> list[Workload]:
+        return []
+
+    def wait_of(self, waiter: object) -> Wait | None:
+        return None
+
+    def waits_since(self, thread: int) -> float | None:
+        return None
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> None:
         function()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from meshrt.debug.broker.broker import Broker
-from meshrt.hooks import Body, Gathered, Group, Measured, ToolClient, Waited
+from meshrt.hooks import Body, Gathered, Group, Measured, PendingCall, ToolClient, Wait, Waited
 from meshrt.selection import Shape
 
 __all__ = ["FakeRoot", "FakeTerminal"]
@@ -43,6 +44,8 @@ class FakeRoot:
         self.tool_operations: dict[str, Callable[[ToolClient, Body], Awaitable[Body | None]]] = {}
         self.rank_events: dict[str, Callable[[str, int, Body], None]] = {}
         self.rank_operations: dict[str, Callable[[str, int, Body], Body | None]] = {}
+        self.clock: Callable[[], float] = time.monotonic
+        self.script_waits: Callable[[], Sequence[Wait]] = list
         self.client_gone: list[Callable[[ToolClient], None]] = []
         self.at_birth: list[Callable[[], Sequence[tuple[str, Body]]]] = []
         self.rank_born: list[Callable[[str, int], None]] = []
@@ -50,6 +53,7 @@ class FakeRoot:
         self.rank_lost: list[Callable[[str, int, Body], None]] = []
         self.unhandled: list[Callable[[str, int, str], None]] = []
         self.unanswering: dict[int, tuple[str, float]] = {}
+        self.incarnations: dict[int, int] = {}
         self.rank_silent: list[Callable[[str, int, str], None]] = []
         self.closing: list[Callable[[], None]] = []
         self.tables: dict[str, Any] = {}
@@ -89,6 +93,7 @@ class FakeRoot:
                     "started": 100.0,
                     "gone": {rank: [how, 200.0] for (mesh, rank), how in self.ended.items() if mesh == mesh_id},
                     "silent": dict(self.unanswering),
+                    "incarnations": dict(self.incarnations),
                     "stopping": False,
                     "actors": [{"name": actor} for actor in actors],
                 }
@@ -112,7 +117,12 @@ class FakeRoot:
         return False
 
     async def measure(
-        self, targets: Mapping[str, Sequence[int]], seconds: float, references: str | None = None
+        self,
+        targets: Mapping[str, Sequence[int]],
+        seconds: float,
+        references: str | None = None,
+        *,
+        work: bool = False,
     ) -> Measured:
         return Measured({}, {}, [], [])
 
@@ -141,6 +151,9 @@ class FakeRoot:
 
     def log_file(self, mesh_id: str, rank: int) -> Path:
         return self.logs / f"{mesh_id}.{rank}.log"
+
+    def pending_calls(self) -> Mapping[int, PendingCall]:
+        return {}
 
     def announce(self, text: str) -> None:
         self.said.append(text)
@@ -186,6 +199,16 @@ class FakeRoot:
         client = FakeTerminal(pid)
         self.ask(client, "debug.hello", person=person, listens=listens)
         return client
+
+    def leave(self, client: FakeTerminal) -> None:
+        """The connection of a terminal ends; returns when all that it begins is done."""
+
+        async def gone() -> None:
+            for function in self.client_gone:
+                function(client)
+            await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+
+        asyncio.run(gone())
 
     def stop(self, *ranks: int, mesh: str = "m1", actor: str = "debugee", text: str = "> here\n", **facts: Any) -> None:
         """Ranks come to a prompt."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import math
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from meshrt.debug.prompt.answers import Answers
+from meshrt.debug.prompt.commands.looking import told
 from meshrt.debug.prompt.commands.table import COMMANDS, candidates
 from meshrt.debug.prompt.numbers import number_in, outliers, summary
 from meshrt.debug.prompt.records import Recorder, error_record
@@ -89,6 +91,39 @@ def test_difference_of_dicts_is_told_item_by_item() -> None:
         "  lr: 0.3  (0.1)",
         "  old: not there  (x)",
     ]
+
+
+def test_long_answers_are_cut_and_say_how_much_more_there_is() -> None:
+    long = "\n".join(map(str, range(3741)))
+    answers = answered(long, "short")
+    lines = answers.text(most=40).splitlines()
+    assert lines[:2] == ["[0]", "0"] and lines[-2:] == ["... 3721 more lines (-v shows all)", "[1] short"]
+    assert len(lines) == 23 and len(answers.text().splitlines()) == 3743
+    assert answers.data()["answers"][0]["text"] == long
+    assert len(told(answers, {"verbose": False}).text.splitlines()) == 23
+    # Of a command that has no -v, such as logs, nothing is cut.
+    assert told(answers, {"verbose": True}).text == answers.text() == told(answers, {}).text
+    # A long line fills several of the terminal's; and one line too many is shown rather than spoken of.
+    assert answered("x" * 6000).text(most=40).splitlines()[-1] == "... 1200 more characters (-v shows all)"
+    assert answered("\n".join("x" * 41)).text(most=40).count("x") == 41
+    assert answered("x" * 12_000 + "\ny").text(most=40).endswith(" ...\n... 7202 more characters (-v shows all)")
+    # However many there are, of each one a part is shown.
+    many = answered(*(f"{rank}\n{long}" for rank in range(9)))
+    assert len(many.text(most=40).splitlines()) == 9 * 12
+
+
+def test_what_differs_is_on_top_of_a_long_dict() -> None:
+    answers = Answers()
+    rows = [
+        {"actor": "a", "kind": "answered", "ranks": str(rank), "text": "\n".join([f"rate {rank}", *"x" * 900]),
+         "facts": {"kind": "dict", "items": {"'rate'": str(rank), "'x'": "array([0,\n       1])" * rank}}}
+        for rank in range(2)
+    ]  # fmt: skip
+    answers.add({"job": 1, "done": True, "waiting": {}, "answers": rows})
+    lines = answers.text(against=0, most=40).splitlines()
+    assert lines[:4] == ["[1] 2 of its items differ", "  'rate': 1  (0)", "  'x': array([0, 1]) ()", "[0]"]
+    assert lines[-1] == "... 891 more lines (-v shows all)" and len(lines) == 15
+    assert answers.text(against=0).splitlines()[:2] == ["[0]", "rate 0"]
 
 
 def differing(first: Body, second: Body) -> list[str]:
@@ -228,7 +263,7 @@ def test_addresses_make_no_difference() -> None:
 
 
 def test_status_is_one_screen_however_many_places_there_are() -> None:
-    common = {"actor": "trainer", "note": "", "count": 1, "since": 0.0}
+    common = {"actor": "trainer", "note": "", "count": 1, "since": 0.0, "latest": 0.0}
     groups = [{**common, "state": "blocked", "place": f"a.py:{n} (f)", "ranks": str(n)} for n in range(60)]
     groups.append({**common, "state": "stopped", "place": "b.py:1 (g)", "ranks": "60"})
     gone = {f"exited with code {n}": str(n) for n in range(9)}
@@ -237,3 +272,15 @@ def test_status_is_one_screen_however_many_places_there_are() -> None:
     assert len(lines) == 1 + 6 + 1 + 1 + 6 + 1
     assert lines[7] == "  and in 3 more ways; `list dead` shows every one"
     assert lines[-1] == "trainer: 54 more blocked, at 54 places; `list blocked trainer` shows every one"
+
+
+def test_status_says_of_ranks_that_came_to_a_state_at_different_times_when_the_first_and_the_last_did() -> None:
+    now = time.time()
+    group = {"actor": "trainer", "mesh": "m1", "note": "", "place": "", "count": 2, "ranks": "0-1", "state": "running"}
+
+    def shown(first: float, last: float) -> str:
+        groups = [{**group, "since": now - first, "latest": now - last}]
+        return status({"meshes": [], "groups": groups, "terminals": [], "own": 1}).splitlines()[0]
+
+    assert shown(600, 180) == "trainer 0-1: running for 3 min to 10 min"
+    assert shown(600, 598) == "trainer 0-1: running for 10 min"

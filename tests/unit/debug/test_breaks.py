@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from meshrt.debug.prompt.tables import breakpoints
 from meshrt.hooks import Body, Gathered, Group
 from tests.unit.debug.root_fakes import FakeRoot
 
@@ -30,8 +31,9 @@ def test_breakpoints_are_told_of_ranks_with_their_mesh() -> None:
             "debug.breaks": [Group(mesh, (0, 1), "answered", {"bound": {"1": "bound"}, "near": {}}, {})
                              for mesh in ("m1", "m2")],
             "debug.hits": [
-                Group("m1", (0, 1), "answered", {"hits": {"1": 2}}, {}),
-                Group("m2", (1, 2), "answered", {"hits": {"1": 2}}, {}),
+                Group("m1", (0, 1), "answered",
+                      {"hits": {"1": 2}, "lines": {"1": 4}, "problems": {"1": "raised"}, "left": []}, {}),
+                Group("m2", (1, 2), "answered", {"hits": {"1": 2}, "lines": {"1": 5}, "problems": {}, "left": []}, {}),
                 Group("m1", (2, 3), "silent", silent, {}),
                 Group("m2", (0, 3), "silent", silent, {}),
             ],
@@ -46,7 +48,36 @@ def test_breakpoints_are_told_of_ranks_with_their_mesh() -> None:
     assert root.ask(me, "debug.break", place="a.py:3")["states"] == {"bound": "left 0-1, m2 0-1"}
     shown = root.ask(me, "debug.breaks")
     assert shown["breaks"][0]["hits"] == {"2": "left 0-1, m2 1-2"}
+    assert shown["breaks"][0]["lines"] == {"4": "left 0-1", "5": "m2 1-2"}
+    assert breakpoints(shown["breaks"]).splitlines() == [
+        "1  a.py:3 (no code at that line: it is set at line 4 on left 0-1, line 5 on m2 1-2) on all: "
+        "hit [left 0-1, m2 1-2] 2 times",
+        "   [left 0-1] raised",
+    ]
     assert shown["problems"] == {"C code holds its GIL": "left 2-3, m2 0,3"}
     told = root.ask(me, "debug.postmortem")
     assert told["own"] == {"on": "left 0-2"}
     assert told["problems"] == {"C code holds its GIL": "left 3, m2 0-3"}
+
+
+def test_what_was_set_in_the_console_of_an_ide_goes_with_it() -> None:
+    root = Answering(
+        ("m1", "", {"n": 2}, ("debugee",)),
+        answers={
+            "debug.breaks": [Group("m1", (0, 1), "answered", {"bound": {"1": "bound", "2": "bound"}, "near": {}}, {})],
+            "debug.hits": [Group("m1", (0, 1), "answered", {"hits": {}, "left": [1]}, {})],
+        },
+    )
+    ide, person = root.terminal(), root.terminal()
+
+    def shown() -> list[tuple[int, int]]:
+        return [(row["id"], row["goes_with"]) for row in root.ask(person, "debug.breaks")["breaks"]]
+
+    assert root.ask(ide, "debug.break", place="a.py:3", goes=1)["goes_with"] == ide.pid
+    root.ask(person, "debug.break", place="a.py:4")
+    assert shown() == [(1, ide.pid), (2, 0)]
+    assert [row["left"] for row in root.ask(person, "debug.breaks")["breaks"]] == ["0-1", ""]
+    root.leave(person)
+    assert len(shown()) == 2
+    root.leave(ide)
+    assert shown() == [(2, 0)]

@@ -207,6 +207,29 @@ def test_views_and_base_ranks(root: FakeRoot) -> None:
         cast(root, me, "ranks(pp=1)")
 
 
+def test_a_selection_means_the_same_whatever_has_stopped(root: FakeRoot) -> None:
+    """A call to a part of a mesh, or to one rank, is no other numbering."""
+    me = root.terminal()
+    part = Shape(("hosts", "gpus"), Slice(offset=2, sizes=[2, 2], strides=[4, 1]))
+    root.stop(2, 7, view=part.to_wire())
+    root.stop(4, view=Shape.unity().to_wire())
+    rows = root.ask(me, "debug.list")["rows"]
+    assert [row["coords"] for row in rows] == [{"hosts": h, "gpus": g} for h, g in ((0, 2), (1, 0), (1, 3))]
+    asked = cast(root, me, "ranks(gpus=2)")
+    assert (asked["waiting"], kinds(asked)) == ({"debugee": "2"}, {"missing": "6"})
+    asked = cast(root, me, "ranks(hosts=1)")
+    assert (asked["waiting"], kinds(asked)) == ({"debugee": "4,7"}, {"missing": "5-6"})
+
+
+def test_the_only_actor_need_not_be_named(root: FakeRoot) -> None:
+    me = root.terminal()
+    root.stop(0, 1)
+    assert root.ask(me, "debug.cast", actor="", ranks="ranks(1)", line="n")["waiting"] == {"debugee": "1"}
+    two = FakeRoot(("m1", "left", {"n": 2}, ("debugee", "solo")))
+    with pytest.raises(MeshError, match=r"which actor\? say debugee or solo, in front of the ranks"):
+        two.ask(two.terminal(), "debug.cast", actor="", ranks="ranks(1)", line="n")
+
+
 def test_names() -> None:
     root = FakeRoot(
         ("m1", "left", {"n": 2}, ("debugee", "solo")),
@@ -219,6 +242,11 @@ def test_names() -> None:
     with pytest.raises(MeshError, match="say debugee@left or debugee@right"):
         root.ask(me, "debug.attach", actor="debugee", rank="0")
     assert root.ask(me, "debug.attach", actor="debugee@m2", rank="0")["text"] == "right\n"
+    assert root.ask(me, "debug.attach", actor="right", rank="0")["text"] == "right\n"  # the mesh has no other one
+    with pytest.raises(MeshError, match="mesh left has 2 actors; say debugee@left or solo"):
+        root.ask(me, "debug.attach", actor="left", rank="0")
+    with pytest.raises(MeshError, match=r"no actor '1'; a rank is written ranks\(1\); there are: "):
+        root.ask(me, "debug.attach", actor="1", rank="0")
     with pytest.raises(MeshError, match="no actor 'sol'; did you mean 'solo'"):
         root.ask(me, "debug.attach", actor="sol", rank="0")
     root.event("ended", 0, mesh="m1")

@@ -33,6 +33,16 @@ class Ranks:
         return [(line.ranks, line.text) for line in self.follower.look()]
 
 
+def test_a_progress_bar_is_one_line_in_its_latest_state(tmp_path: Path) -> None:
+    ranks = Ranks(tmp_path, 2)
+    ranks.prints(0, "\r 10%\r 20%\n")
+    assert ranks.follow() == [" 20%", ""]
+    for rank in (0, 1):
+        ranks.prints(rank, "\r 30%\r 40%" * (rank + 1) + "\n")
+    ranks.prints(1, "a\x0bb\u2028c\r\n")
+    assert ranks.look() == [((0, 1), " 40%"), ((1,), "a\x0bb\u2028c")]
+
+
 def test_what_follows_begins_where_the_last_lines_end(tmp_path: Path) -> None:
     ranks = Ranks(tmp_path, 2)
     ranks.prints(0, "one\ntwo\nthr")

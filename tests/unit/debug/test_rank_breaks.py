@@ -83,6 +83,25 @@ def test_what_is_pending_is_looked_for(serving: FakeRank) -> None:
     assert looking(serving)
 
 
+def test_what_goes_with_an_ide_stops_nothing_that_this_ide_has_left(serving: FakeRank) -> None:
+    rows = [on_double(1), {**on_double(2), "goes": "5/1"}]
+    serving.debugger.breaks({"breaks": rows[1:]})
+    assert looking(serving)
+    # Another one that comes and goes changes nothing: of another process, or another window of the same.
+    for sessions, left in ((["6/1", "5/2"], []), (["5/1"], [2])):
+        serving.debugger._rest(True, sessions)
+        assert not looking(serving)
+        serving.debugger._rest(False, sessions)
+        assert looking(serving) is not bool(left)
+        assert serving.debugger.hits({})["same"]["left"] == left
+    # Nor after any other is set, until it is deleted.
+    serving.debugger.breaks({"breaks": rows})
+    assert [row.wanted for row in serving.debugger._table._now.rows.values()] == [True, False]
+    # It comes back: what it has set rests, as all do, and is its own again.
+    serving.debugger._rest(True, ["5/1"])
+    assert serving.debugger.hits({})["same"]["left"] == []
+
+
 def test_an_actor_that_comes_without_the_endpoint_ends_the_search(serving: FakeRank) -> None:
     del serving.services.instances["tool"]
     assert serving.debugger.breaks({"breaks": [NO_ENDPOINT]})["same"]["bound"] == {"2": "pending"}

@@ -15,6 +15,7 @@ from meshrt.debug.rank.dump import Dumper
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.errors import UsageError
 from meshrt.hooks import EndpointCall
+from meshrt.inspect.masking import MASK
 from tests.unit.debug.fakes import FakeRankServices
 
 CALL = EndpointCall("m1", "train/er", 2, "step", [["gpus"], 0, [4], [1]])
@@ -81,6 +82,27 @@ def test_what_is_in_it(dumper: Dumper, services: FakeRankServices, capsys: pytes
     assert str(path.parent) in capsys.readouterr().err
 
 
+def test_what_looks_like_a_secret_is_masked(dumper: Dumper) -> None:
+    class Client:
+        def __init__(self) -> None:
+            self.api_key = "hunter1"
+            self.host = "db1"
+
+        def __repr__(self) -> str:
+            return "Client(host='db1', api_key='hunter2')"
+
+    def connect(self: Client, password: str) -> None:
+        settings = {"user": "me", "token": password}  # noqa: F841
+        raise ConnectionError("refused")
+
+    path = dumper.dump(CALL, raised(connect, Client(), "hunter3"))
+    assert path is not None
+    found = read_dump(path)["frames"][-1]["locals"]
+    assert found["password"] == MASK and found["settings"] == f"{{'token': {MASK}, 'user': 'me'}}"
+    assert found["self"] == f"Client(host='db1', api_key={MASK})"
+    assert "hunter" not in json.dumps(found)
+
+
 def test_a_deep_stack_is_bounded(dumper: Dumper) -> None:
     path = dumper.dump(CALL, raised(fails, 300))
     assert path is not None
@@ -114,7 +136,9 @@ def test_a_full_disk_is_said_once(
     monkeypatch.setattr(Path, "replace", no_space)
     for _ in range(3):
         assert dumper.dump(CALL, raised(fails, 0)) is None
-    assert capsys.readouterr().err == "meshrt: no post-mortem file: OSError: [Errno 28] No space left on device\n"
+    said = capsys.readouterr().err
+    assert said.startswith(f"meshrt: no post-mortem file: OSError: [Errno 28] No space left on device: '{tmp_path}/")
+    assert said.count("\n") == 1
     assert list((tmp_path / "post-mortem").iterdir()) == []
 
 

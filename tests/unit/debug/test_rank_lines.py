@@ -62,7 +62,6 @@ def code() -> CodeType:
         (14, 14, "first.<locals>.inner"),
         (15, 16, "first"),
         (20, 20, "first"),
-        (21, 27, "Thing.method"),
         (26, 27, "Thing.method"),
         (27, 27, "Thing.method"),
         (30, 30, "<lambda>"),
@@ -90,11 +89,31 @@ def test_a_comprehension_belongs_to_its_function() -> None:
     [
         (3, "line 3 is outside of every function, and has run already"),
         (31, "no code at line 31 or after it; the last line with code is 30"),
+        (4, "line 4 has no code and is in no function: first begins at line 5"),
+        (21, "in no function: first ends at line 20, Thing.method begins at line 26"),
+        (28, "in no function: Thing.method ends at line 27, <lambda> begins at line 30"),
     ],
 )
 def test_no_such_line(line: int, text: str) -> None:
     with pytest.raises(NoCodeError, match=text):
         find([code()], line, ran=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (4, "in no function: code goes on at line 5"),
+        (21, "first ends at line 20, code goes on at line 23"),
+        (25, "in no function: code goes on at line 26"),
+    ],
+)
+def test_no_such_line_in_code_that_is_about_to_run(line: int, text: str) -> None:
+    with pytest.raises(NoCodeError, match=text):
+        find([code()], line, ran=False)
+
+
+def test_a_blank_line_among_a_modules_own_is_the_next_one_that_runs() -> None:
+    assert find([code()], 2, ran=False).line == 3
 
 
 def test_one_function_alone() -> None:

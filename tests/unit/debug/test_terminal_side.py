@@ -33,12 +33,13 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.mark.parametrize(
     ("line", "command", "arguments"),
     [
-        ("list", "list", {"state": "stopped", "actor": "", "ranks": "", "verbose": False}),
-        (" l  -v ", "list", {"state": "stopped", "actor": "", "ranks": "", "verbose": True}),
-        ("list dead", "list", {"state": "dead", "actor": "", "ranks": "", "verbose": False}),
+        ("list", "list", {"state": "stopped", "actor": "", "ranks": "", "verbose": False, "wide": False}),
+        (" l  -v ", "list", {"state": "stopped", "actor": "", "ranks": "", "verbose": True, "wide": False}),
+        ("list dead", "list", {"state": "dead", "actor": "", "ranks": "", "verbose": False, "wide": False}),
         ("list debugee ranks(0:2)", "list",
-         {"state": "all", "actor": "debugee", "ranks": "ranks(0:2)", "verbose": False}),
-        ("list running debugee", "list", {"state": "running", "actor": "debugee", "ranks": "", "verbose": False}),
+         {"state": "all", "actor": "debugee", "ranks": "ranks(0:2)", "verbose": False, "wide": False}),
+        ("list running debugee", "list",
+         {"state": "running", "actor": "debugee", "ranks": "", "verbose": False, "wide": False}),
         ("a debugee 13", "attach", {"actor": "debugee", "rank": "13", "steal": False}),
         ("attach --steal my-actor@left/T-1 hosts=3, gpus=1", "attach",
          {"actor": "my-actor@left/T-1", "rank": "hosts=3, gpus=1", "steal": True}),
@@ -72,6 +73,9 @@ ROOT = Path(__file__).resolve().parents[3]
             for expression in ("rank(x)[0]", "rank(0) in group", "rank(x) is None", "rank(0) if a else 1", "1 in xs",
                                "1 if a else 2", "3 (x)", "-v", "rank (0) ['a']")
         ),
+        ("p ranks(hosts=1) self.x", "p",
+         {"actor": "", "ranks": "ranks(hosts=1)", "expression": "self.x", "verbose": False, "diff": None}),
+        ("cast ranks(0) n", "cast", {"actor": "", "ranks": "ranks(0)", "line": "n", "verbose": False, "diff": None}),
         ("wait debugee", "wait", {"actor": "debugee", "ranks": "", "seconds": 60.0}),
         ("wait debugee ranks(all) 2.5", "wait", {"actor": "debugee", "ranks": "ranks(all)", "seconds": 2.5}),
         ("c", "continue", {"actor": "", "ranks": ""}),
@@ -187,7 +191,7 @@ def rows(count: int, **facts: object) -> list[Body]:
     return [
         {"actor": "debugee", "rank": rank, "coords": view.coordinates(rank), "view": view.to_wire(), "host": "node",
          "module": "my_actors", "function": "to_debug", "file": "/x/my_actors.py", "line": 16, "state": "stopped",
-         "note": "", "since": 0.0, "holder": 0, **facts}
+         "note": "", "since": 0.0, "holder": 0, "breakpoint_error": "", **facts}
         for rank in range(count)
     ]  # fmt: skip
 

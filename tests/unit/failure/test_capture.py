@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 from meshrt.errors import ActorError, CallTimeout, ProcessDied, RankPlace, RemoteException
-from meshrt.failure.capture import MASK, capture, masked, references
+from meshrt.failure.capture import capture, references
 from meshrt.failure.record import Frame
+from meshrt.inspect.masking import MASK, masked
 
 PLACE = RankPlace("m", "trainer", 2)
 
@@ -141,11 +142,19 @@ def test_a_secret_within_a_value_is_masked_too() -> None:
     def fail() -> None:
         config = {"rate": 1, "api_key": "sk-123"}  # noqa: F841
         query = "user=me;password=hunter2;host=db"  # noqa: F841
+        headers = {"Authorization": "Bearer hunter2", "Accept": "text/html"}  # noqa: F841
+        raw = "GET / HTTP/1.1 Authorization: Basic aHVudGVyMg== x-api-key: hunter2 Accept: */*"  # noqa: F841
+        address = "postgres://me:hunter2@db.example:5432/runs and tcp://node1:29500"  # noqa: F841
+        shown = "sent Bearer sk-hunter2hunter2hunter2 to a bearer of news"  # noqa: F841
         raise ValueError
 
     found = locals_of(fail)
     assert "sk-123" not in found["config"] and "'rate': 1" in found["config"]
     assert found["query"] == f"'user=me;password={MASK};host=db'"
+    assert found["headers"] == f"{{'Authorization': {MASK}, 'Accept': 'text/html'}}"
+    assert found["raw"] == f"'GET / HTTP/1.1 Authorization: {MASK} x-api-key: {MASK} Accept: */*'"
+    assert found["address"] == f"'postgres://me:{MASK}@db.example:5432/runs and tcp://node1:29500'"
+    assert found["shown"] == f"'sent Bearer {MASK} to a bearer of news'"
 
 
 def test_everything_is_bounded() -> None:

@@ -108,7 +108,7 @@ def test_nothing_in_it_acts_on_a_terminal(message: str, name: str, lines: list[s
 ANYTHING = st.recursive(
     st.none() | st.integers() | st.text(), lambda inner: st.dictionaries(st.text(), inner) | st.lists(inner)
 )
-PARTS = st.sampled_from(["records", "meshes", "stacks", "argv", "began"])
+PARTS = st.sampled_from(["records", "meshes", "stacks", "argv", "began", "hang"])
 
 
 @given(ANYTHING)

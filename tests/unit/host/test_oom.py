@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from meshrt.host import oom
 from meshrt.host.oom import OutOfMemory
+from meshrt.store import cgroup
 
 
 @pytest.fixture
@@ -16,8 +16,8 @@ def counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A control group of version 2, as the kernel shows it."""
     (tmp_path / "cgroup").write_text("0::/job\n")
     (tmp_path / "job").mkdir()
-    monkeypatch.setattr(oom, "_MEMBERSHIP", str(tmp_path / "cgroup"))
-    monkeypatch.setattr(oom, "_V2", str(tmp_path))
+    monkeypatch.setattr(cgroup, "_MEMBERSHIP", str(tmp_path / "cgroup"))
+    monkeypatch.setattr(cgroup, "_V2", str(tmp_path))
     file = tmp_path / "job" / "memory.events"
     file.write_text("low 0\noom 0\noom_kill 0\n")
     return file
@@ -45,18 +45,18 @@ def test_version_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cgroup").write_text("5:cpu:/\n4:memory:/job\n0::/\n")
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 7\n")
-    monkeypatch.setattr(oom, "_MEMBERSHIP", str(tmp_path / "cgroup"))
-    monkeypatch.setattr(oom, "_V1", str(tmp_path))
+    monkeypatch.setattr(cgroup, "_MEMBERSHIP", str(tmp_path / "cgroup"))
+    monkeypatch.setattr(cgroup, "_V1", str(tmp_path))
     memory = OutOfMemory()
     (tmp_path / "job" / "memory.oom_control").write_text("oom_kill 8\n")
     assert memory.evidence() != ""
 
 
 def test_where_nothing_can_be_read_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(oom, "_MEMBERSHIP", str(tmp_path / "none"))
+    monkeypatch.setattr(cgroup, "_MEMBERSHIP", str(tmp_path / "none"))
     assert OutOfMemory().evidence() == ""
     (tmp_path / "garbage").write_text("0::/nowhere\n")
-    monkeypatch.setattr(oom, "_MEMBERSHIP", str(tmp_path / "garbage"))
+    monkeypatch.setattr(cgroup, "_MEMBERSHIP", str(tmp_path / "garbage"))
     memory = OutOfMemory()
     memory.look()
     assert memory.evidence() == ""

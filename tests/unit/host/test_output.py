@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshrt.host import output
-from meshrt.host.output import LINE_MAX, MARK, RankLog, Stream
+from meshrt.host.output import LINE_MAX, MARK, RankLog, Stream, latest_state
 
 
 class Pipe:
@@ -22,7 +22,8 @@ class Pipe:
         self.warnings: list[str] = []
         self.log = RankLog(path, self.warnings.append)
         read_end, self.write_end = os.pipe()
-        self.stream = Stream(read_end, self.log, err=False)
+        self.now = 100.0
+        self.stream = Stream(read_end, self.log, err=False, clock=lambda: self.now)
 
     def write(self, data: bytes) -> list[tuple[str, str]]:
         """Write, and return the lines that came out at the other end."""
@@ -50,6 +51,22 @@ def test_lines_come_when_their_newline_comes(pipe: Pipe) -> None:
     assert pipe.write(b"ee\n") == [("", "three")]
 
 
+def test_a_line_that_is_written_over_is_told_in_its_latest_state(pipe: Pipe, tmp_path: Path) -> None:
+    assert pipe.write(b"\r 10%\r 20%\n") == [("", " 20%")]
+    assert pipe.write(b"dos\r\n\r\n") == [("", "dos"), ("", "")]
+    assert pipe.write(b"\r 30%") == []
+    pipe.now += 4.9
+    assert pipe.write(b"\r 40%") == []
+    pipe.now += 0.1
+    assert pipe.write(b"\r 50%") == [("", " 50%")]
+    pipe.now += 4.9
+    assert pipe.write(b"\r 60%") == [] and pipe.write(b"\r 100%\n") == [("", " 100%")]
+    assert list(pipe.log.tail)[-2:] == [" 50%", " 100%"]
+    pipe.now += 60.0
+    assert pipe.write(b"no end of a line, and nothing over it") == []
+    assert (tmp_path / "rank.log").read_bytes().endswith(b"\r 40%\r 50%\n\r 60%\r 100%\n")
+
+
 @given(st.lists(st.binary(max_size=40), max_size=12))
 def test_however_it_is_cut_the_file_has_every_byte(pieces: list[bytes]) -> None:
     data = b"".join(pieces).replace(MARK, b"")
@@ -63,7 +80,7 @@ def test_however_it_is_cut_the_file_has_every_byte(pieces: list[bytes]) -> None:
                 lines += pipe.write(piece.replace(MARK, b""))
         whole = data[: data.rfind(b"\n") + 1]
         assert [text for _, text in lines] == [
-            line.decode(errors="replace").rstrip("\r") for line in whole.split(b"\n")[:-1]
+            latest_state(line.decode(errors="replace")) for line in whole.split(b"\n")[:-1]
         ]
         assert (path.read_bytes() if path.exists() else b"") == whole
     finally:

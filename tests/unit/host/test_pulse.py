@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from meshrt.host import pulse as pulse_module
-from meshrt.host.pulse import BUSY_SECONDS, STACK_SIGNAL, Pulse, kernel_state
+from meshrt.host.pulse import BUSY_SECONDS, STACK_SIGNAL, Pulse
+from meshrt.transport.kernel import kernel_state
 from tests.support.waiting import wait_until
 
 #: Says so in ``faults`` when it is asked for its stacks.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,12 +11,14 @@ from meshrt.inspect.root import load
 
 
 def fake_root(**silent: Any) -> Any:
-    meshes = [{"mesh_id": "m", "silent": silent.get("silent", {})}, {"mesh_id": "n"}]
-    return SimpleNamespace(meshes=lambda: meshes, tables={}, rank_events={}, rank_silent=[], rank_gone=[])
+    meshes = [{"mesh_id": "m", "name": "mesh1", "silent": silent.get("silent", {})}, {"mesh_id": "n", "name": "mesh2"}]
+    clock = silent.get("clock", time.monotonic)
+    return SimpleNamespace(meshes=lambda: meshes, tables={}, rank_events={}, rank_silent=[], rank_gone=[], clock=clock)
 
 
 def blocked(since: float = 5.0) -> dict[str, Any]:
-    return {"actor": "a", "endpoint": "step", "state": "blocked", "since": since, "place": ["f.py", 3, "step"]}
+    body = {"actor": "a", "endpoint": "step", "state": "blocked", "since": since, "place": ["f.py", 3, "step"]}
+    return {**body, "waits": [["m", "a", "ask", [2], 1, False, 3.0, 9.0]], "beside": False}
 
 
 def test_what_ranks_tell() -> None:
@@ -49,6 +52,27 @@ def test_silence_covers_what_was_known() -> None:
     services.rank_silent[0]("m", 2, "")
     row = table.get("m", 2, "a")
     assert row is not None and row.state == "running" and row.since > 5.0
+
+
+def test_who_waits_for_whom_is_known_before_anybody_asks() -> None:
+    clock = [100.0]
+    services = fake_root(clock=lambda: clock[0])
+    load(services)
+    table: Activity = services.tables["inspect.activity"]
+    assert table.wait_lines(4) == []
+    table.progress("m", 1, blocked())
+    assert table.wait_lines(4) == ["rank 1 waits for a.ask() of rank 2"]
+    services.rank_silent[0]("m", 2, "stopped")
+    (line,) = table.wait_lines(4)
+    assert line.startswith("rank 1 waits for a.ask() of rank 2, not answering: its process was stopped by a signal")
+    services.rank_silent[0]("m", 2, "")
+    table.progress("m", 2, {**blocked(), "waits": [["m", "a", "ask", [1], 1, False, 5.0, None]]})
+    clock[0] += 2  # deadlines stand still while a person holds a rank
+    (line,) = table.wait_lines(4)
+    assert line.startswith("rank 1 waits for a.ask() of rank 2, which waits for a.ask() of rank 1: a cycle, for ")
+    assert line.endswith(", until a time-out in 7 s")
+    table.progress("m", 2, {**blocked(), "state": "running"})
+    assert table.wait_lines(4) == ["rank 1 waits for a.ask() of rank 2"]
 
 
 def test_the_threads_of_further_actors() -> None:

@@ -6,9 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
-from meshrt.hooks import ActorState, Body, EndpointCall, hooks
+from meshrt.hooks import ActorState, Body, EndpointCall, Wait, hooks
 from meshrt.inspect.rank import RankInspector, load
 from meshrt.inspect.sampling import Record, Sampler
 from meshrt.inspect.stacks import Entry, frames_of
@@ -102,7 +103,9 @@ class FakeServices:
     """RankServices with a clock that waits for nobody."""
 
     mesh_id = "m"
-    signals_sent = 0
+    signals_sent = signals_handled = 0
+    signalled_ns = 0
+    in_signal = False
     rank = 0
     pid = 1
 
@@ -112,9 +115,19 @@ class FakeServices:
         self.placed: list[Body] = []
         self.operations: dict[str, Any] = {}
         self.deferred_operations: dict[str, Any] = {}
+        self.wait: Wait | None = None
+        self.looks = 0
 
     def actors(self) -> list[ActorState]:
         return [] if self.worker.stopped else [self.worker.actor()]
+
+    def wait_of(self, waiter: object) -> Wait | None:
+        # The same wait is older at each look, which is no news.
+        self.looks += 1
+        return self.wait and replace(self.wait, seconds=float(self.looks))
+
+    def waits_since(self, thread: int) -> float | None:
+        return None
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> None:
         assert seconds < 0.1
@@ -189,6 +202,27 @@ def test_only_changes_are_told() -> None:
         assert [event["state"] for event in events] == ["blocked", "idle"]
         inspector.pulse()
         assert len(events) == 2
+
+
+def test_who_waits_for_fewer_tells_so_though_it_stands_where_it_stood() -> None:
+    """Or else one that has answered, and calls back, would be taken for a part of a cycle."""
+    worker = Worker()
+    services: Any = FakeServices(worker)
+    services.wait = Wait("m", "worker", "ask", (1, 2), 2)
+    inspector = RankInspector(services)
+
+    def told(*waits: list[Any]) -> bool:
+        inspector.pulse()
+        return [event["waits"][0][:6] for event in services.events] == list(waits)
+
+    with worker.at(worker.wait):
+        both, one = (["m", "worker", "ask", ranks, len(ranks), False] for ranks in ([1, 2], [2]))
+        wait_until(lambda: told(both), WAIT)
+        assert told(both)
+        services.wait = Wait("m", "worker", "ask", (2,), 1)
+        assert told(both, one) and told(both, one)
+        first, second = services.events
+        assert {**first, "waits": [], "since": 0} == {**second, "waits": [], "since": 0}
 
 
 def test_an_actor_that_is_stopped_is_not_blocked_any_more() -> None:

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshrt.hooks import Group
+from meshrt.hooks import Group, Wait
 from meshrt.inspect import Stacks, innermost, render_stacks, silence
 from meshrt.inspect.classes import MeshStacks, Node
 from meshrt.inspect.plain import BUDGET
+from meshrt.inspect.waits import Waiter
 from meshrt.selection import Shape, parse_folded
 from meshrt.wire.frames import CONTROL_MAX
 
@@ -324,10 +325,13 @@ def test_a_large_mesh_leaves_room_for_a_small_one() -> None:
         stack = [(f"/home/somebody/of/some/project/module{rank}.py", line, "function") for line in range(100)]
         per = {rank: {"since": [0.0], "cpu": [0.0]}}
         made.add(Group("large", (rank,), "answered", {"threads": [record(*stack)]}, per))
+    for rank in range(30):
+        wait = Wait("small", "worker", f"step{rank}", (0,), 1)
+        made.waits.nodes["large", rank, "worker"] = Waiter("blocked", waits=[wait])
     made.gone("large", 5, "was killed by SIGKILL")
     made.add(Group("small", (0, 1), "answered", {"threads": [record(TRAIN)]}, {}))
     wire = made.to_wire()
-    assert len(msgpack.packb(wire)) <= BUDGET
+    assert len(msgpack.packb(wire)) <= BUDGET and len(wire["waits"]) == 20
     (large, left_out), (small, none) = told(wire)
     assert large > 50 and large + left_out == 1025 and (small, none) == (1, 0)
     text = render_stacks(wire, source=lambda _file, _line: "")
@@ -476,3 +480,15 @@ def test_whoever_was_stopped_where_the_others_are_is_no_culprit() -> None:
     made.add(answered(range(1, 16), record(TRAIN, RECV)))
     made.add(answered([0], record(TRAIN, state="stopped", holder="post-mortem: ValueError")))
     assert made.meshes["m"].culprits() == {0}
+
+
+def test_whom_others_are_stopped_beside_is_no_culprit_for_that() -> None:
+    stops: list[list[int]] = [[], [4, 7], [1, 4, 7]]
+    for stopped in stops:
+        made = Stacks()
+        made.expect("m", "mesh1", Shape.from_extent({"gpus": 12}), range(12))
+        made.add(answered([0, 2, 3, 5, 6, 8, 9, 11], record(state="idle")))
+        made.add(answered([rank for rank in (1, 4, 7) if rank not in stopped], record(TRAIN)))
+        made.add(answered(stopped, record(TRAIN, state="stopped")))
+        made.add(answered([10], record(TRAIN, RECV)))
+        assert made.meshes["m"].culprits() == {10}

@@ -98,14 +98,18 @@ def test_a_small_dict_tells_its_items() -> None:
     assert describe(dict.fromkeys(range(1000)))[1] is None and describe({})[1] is None
 
 
-def test_a_dict_with_items_that_are_cut_tells_none() -> None:
+def test_a_dict_tells_of_long_items_what_tells_them_apart() -> None:
     class Same:
         def __repr__(self) -> str:
             return "same"
 
     assert describe({"a": "x" * 198})[1] == {"kind": "dict", "items": {"'a'": repr("x" * 198)}}
-    for middle in "yz":
-        assert describe({"lr": 1, "a": f"{'x' * 150}{middle}{'x' * 150}"})[1] is None
+    told = []
+    for middle in "yz", "yz", "<N at 0x7f01aabbcc00>", "<N at 0x7f01aabbcc77>":
+        facts = describe({"lr": 1, "a": f"{'x' * 250_000}{middle}{'x' * 250_000}"})[1]
+        assert facts is not None and facts["items"]["'lr'"] == "1" and len(facts["items"]["'a'"]) < 200
+        told.append(facts["items"]["'a'"])
+    assert told[0] == told[1] != told[2] == told[3]
     assert describe({"x" * 300: 1})[1] is None
     assert describe({Same(): 1, Same(): 2})[1] is None
 

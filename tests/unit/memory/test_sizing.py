@@ -7,8 +7,9 @@ import collections
 import mmap
 import sys
 import threading
+import tracemalloc
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from gc import get_referents
 from typing import Any, ClassVar
 
@@ -17,7 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshrt.memory import walk
+from meshrt.memory import contents, following, walk
+from meshrt.memory.contents import SLICE
 from meshrt.memory.sizing import Budget, Size, Snapshot
 from meshrt.memory.variables import facts_of, type_name
 
@@ -219,7 +221,7 @@ def test_the_budget_holds_on_one_flat_container(make: Any, budget: Budget) -> No
     value = make()
     size = measure(value, budget)
     assert not size.exact and size.why == "budget"
-    assert size.objects <= 10_000 + walk.SLICE
+    assert size.objects <= 10_000 + SLICE
     assert sys.getsizeof(value) <= size.bytes < sys.getsizeof(value) + MIB, "of 26 MiB of numbers"
 
 
@@ -255,15 +257,155 @@ def test_a_walk_goes_on_where_its_budget_has_ended() -> None:
 def test_the_gil_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(walk, "time", types.SimpleNamespace(sleep=pauses.append))
-    measure(list(range(10 * walk.SLICE)))
-    assert len(pauses) > 10 and set(pauses) == {0}
+    measure(list(range(10 * SLICE)))
+    assert len(pauses) >= 10 and set(pauses) == {0}
 
 
-def test_a_container_that_changes_meanwhile_is_a_lower_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    changing = dict.fromkeys(range(50_000))
-    monkeypatch.setattr(walk, "time", types.SimpleNamespace(sleep=lambda _: changing.update({len(changing): None})))
-    size = measure(changing)
-    assert not size.exact and size.why == "changed meanwhile" and size.bytes >= sys.getsizeof({})
+def test_arrays_take_no_slice_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(walk, "time", types.SimpleNamespace(sleep=pauses.append))
+    size = measure({n: np.ones(16) for n in range(1000)})
+    assert size.exact and size.bytes > 1000 * 16 * 8 and len(pauses) < 10
+
+
+def measure_while(write: Callable[[], object], value: Any, monkeypatch: pytest.MonkeyPatch) -> Size:
+    """Measure what a thread writes to each time that the walk lets go of the GIL."""
+    go, done = threading.Semaphore(0), threading.Semaphore(0)
+    writes = 0
+
+    def write_on() -> None:
+        nonlocal writes
+        while go.acquire() and not ended.is_set():
+            write()
+            writes += 1
+            done.release()
+
+    def let_it_write(_seconds: float) -> None:
+        go.release()
+        assert done.acquire(timeout=30)
+
+    ended = threading.Event()
+    thread = threading.Thread(target=write_on)
+    thread.start()
+    monkeypatch.setattr(walk, "time", types.SimpleNamespace(sleep=let_it_write))
+    try:
+        size = measure(value)
+    finally:
+        ended.set()
+        go.release()
+        thread.join()
+    assert writes > 3
+    return size
+
+
+def of_batches(kind: Any) -> Any:
+    return kind((n, bytearray(300)) for n in range(20_000))
+
+
+def put_and_drop(value: Any) -> None:
+    """Write as a cache does, whose newest entry comes and whose oldest one goes."""
+    value[len(value) + 10**6] = bytearray(5000)
+    del value[next(iter(value))]
+
+
+@pytest.mark.parametrize(
+    ("make", "write"),
+    [
+        (lambda: of_batches(dict), lambda value: value.update({len(value): bytearray(5000)})),
+        (lambda: of_batches(dict), put_and_drop),
+        (lambda: of_batches(dict), dict.clear),
+        (lambda: set(map(float, range(20_000))), lambda value: value.add(float(len(value)))),
+        (lambda: [bytearray(300) for _ in range(20_000)], lambda value: value.append(bytearray(5000))),
+        (lambda: collections.deque(bytearray(300) for _ in range(20_000)), lambda value: value.append(bytearray(5000))),
+        (lambda: collections.deque(bytearray(300) for _ in range(20_000)), collections.deque.clear),
+    ],
+    ids=["grows", "a cache", "cleared", "set", "list", "deque", "cleared deque"],
+)
+def test_what_is_written_to_all_the_time_counts_as_it_was_when_it_was_reached(
+    make: Any, write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = make()
+    before = counted(value)
+    size = measure_while(lambda: write(value), value, monkeypatch)
+    assert (size.bytes, size.exact) == (before, True)
+
+
+@pytest.mark.parametrize(
+    "kind", [collections.OrderedDict, collections.defaultdict, dict], ids=lambda kind: kind.__name__
+)
+def test_what_lies_deeper_is_counted_to_its_end_though_it_is_written_to(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = [kind() for _ in range(10)]
+    for each in many:
+        each.update((f"{m}", [m]) for m in range(2000))
+    before = counted(many)
+
+    def write() -> None:
+        for each in many:
+            each[f"new {len(each)}"] = [bytearray(10)]
+
+    size = measure_while(write, many, monkeypatch)
+    assert size.exact and size.bytes >= before
+
+
+def test_a_very_large_dict_is_copied_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "_PIECE", 2 * SLICE)
+    value = of_batches(dict)
+    before = counted(value)
+    size = measure_while(lambda: value.update({len(value): bytearray(5000)}), value, monkeypatch)
+    assert (size.bytes, size.exact) == (before, True)
+
+
+def emptied_at_its_front(value: Any) -> None:
+    for _ in range(1000):
+        value.pop(0) if type(value) is list else value.popleft()
+
+
+@pytest.mark.parametrize("kind", [list, collections.deque], ids=["list", "deque"])
+def test_what_is_emptied_at_its_front_is_counted_to_its_end(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What moves forward is not passed over: only what has gone before it was counted is missing."""
+    monkeypatch.setattr(contents, "_PIECE", SLICE)
+    value = kind(bytearray(1000) for _ in range(20_000))
+    value.extend([0] * 10 * SLICE)  # of what is there more than once, none tells where the others are
+    value.append([bytearray(MIB)])
+    size = measure_while(lambda: emptied_at_its_front(value), value, monkeypatch)
+    assert size.exact and size.bytes >= 19_000 * sys.getsizeof(bytearray(1000)) + MIB  # 1000 go before it begins
+
+
+@pytest.mark.parametrize(
+    ("write", "exact"),
+    [
+        (lambda value: value.insert(0, [0]), True),  # nothing comes twice
+        (lambda value: value.__delitem__(slice(-30, None)), True),
+        (lambda value: value.__delitem__(slice(0, 15_000)), False),
+        (list.reverse, False),
+    ],
+    ids=["filled at its front", "emptied at its end", "emptied past what was counted", "in another order"],
+)
+def test_where_a_list_cannot_be_followed_its_size_is_a_lower_bound(
+    write: Any, exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = [[n] for n in range(20_000)]
+    before = counted(value) + MIB
+    monkeypatch.setattr(following, "_NEAR", SLICE)
+    size = measure_while(lambda: write(value), value, monkeypatch)
+    assert (size.exact, size.why) == (exact, "" if exact else "written to while it was counted")
+    assert size.bytes <= before
+
+
+def test_a_large_deque_is_copied_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "_PIECE", SLICE)
+    value = collections.deque([float(n)] for n in range(50_000))
+    expected = counted(value)
+    tracemalloc.start()
+    try:
+        size = measure(value)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (size.bytes, size.exact) == (expected, True)
+    assert most < 50_000 * 8, "a copy of all that is in it"
 
 
 def test_a_library_that_hides_its_memory_makes_a_lower_bound() -> None:

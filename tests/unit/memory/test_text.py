@@ -3,54 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from meshrt.errors import UsageError
 from meshrt.hooks import Group
-from meshrt.memory.document import Document, document_of, entries, folded, read, write
+from meshrt.memory.document import entries, folded, read, write
 from meshrt.memory.groups import grouped
-from meshrt.memory.growth import add_growth
 from meshrt.memory.look import Look, clusters
 from meshrt.memory.merging import Merged
-from meshrt.memory.root import COLUMNS
+from meshrt.memory.references import holding_of
 from meshrt.memory.table import render
 from meshrt.memory.units import amount, bytes_of, change, size_text, span
-
-MIB = 1 << 20
-
-
-def variable(where: str, count: int, **more: Any) -> dict[str, Any]:
-    return {"actor": "a", "kind": "attribute", "where": where, "type": "list", "bytes": count, "exact": True, **more}
-
-
-def rank(number: int, rss: int, **more: Any) -> dict[str, Any]:
-    return {
-        "mesh_id": "m", "mesh": "mesh1", "rank": number, "coords": {"n": number}, "host": f"node{number % 2}",
-        "node": f"node{number % 2}", "pid": 100 + number, "actors": ["a"], "state": "running", "note": "",
-        "rss": rss, "pss": rss // 2, "shared": MIB, "anonymous": rss - MIB, "file": MIB, "swap": 0, **more,
-    }  # fmt: skip
-
-
-def document(
-    ranks: list[dict[str, Any]], variables: dict[int, list[dict[str, Any]]] | None = None, **more: Any
-) -> Document:
-    """A document of these ranks, and of what they have said of their variables."""
-    answer: dict[str, Any] = {"time": 100.0, "run_id": "r", "processes": [{"pss": 5 * MIB}], **more}
-    if variables is not None:
-        merged = Merged()
-        for number, rows in variables.items():
-            total = sum(row["bytes"] for row in rows)
-            said = {"unique": total, "total": total, "exact": all(row["exact"] for row in rows)}
-            merged.add(Group("m", (number,), "answered", {"rows": rows, **said}, {}))
-            ranks[number].update(said)
-        answer["variables"], answer["variables_left_out"] = merged.rows(1 << 20)
-    return document_of({"columns": COLUMNS, "ranks": [[row.get(name) for name in COLUMNS] for row in ranks], **answer})
-
-
-def lines(text: str, *starts: str) -> list[str]:
-    return [" ".join(line.split()) for line in text.splitlines() if line.startswith(starts)]
+from tests.unit.memory.documents import MIB, document, lines, rank, variable
 
 
 def test_amounts() -> None:
@@ -132,7 +97,8 @@ def test_variables_are_one_row_for_ranks_that_say_the_same() -> None:
         "self.y list = 7 B [0,3] x2 same",
     ]
     assert "variables of 4 ranks: >= 112.0 MiB, each byte once" in text
-    assert "not explained: at most" in text
+    assert "not explained: at most" in text and "what no variable reaches" not in text, "it may be what was not counted"
+    assert "modules, what of the variables with >= was not counted (--exact); known:" in text
     assert lines(render(document([rank(0, MIB)], {0: [leak, leak]}), Look(most=1)), "+") == []
     cut = render(document([rank(n, MIB) for n in range(4)], said), Look(most=1))
     assert lines(cut, "+") == ["+3 more, 3.0 MiB", "+4 more, 14.0 MiB"]
@@ -141,9 +107,19 @@ def test_variables_are_one_row_for_ranks_that_say_the_same() -> None:
 def test_what_is_not_explained_is_told() -> None:
     row = rank(0, 100 * MIB, file=20 * MIB, malloc_free=10 * MIB)
     text = render(document([row, rank(1, 0, state="dead", note="exited")], {0: [variable("self.x", 30 * MIB)]}), Look())
-    assert "not explained: 40.0 MiB of 100.0 MiB RSS" in text
+    assert "not explained: 40.0 MiB of 100.0 MiB RSS: the interpreter, modules, what no variable reaches;" in text
     assert "no variables of 1 rank (1): exited" in text
     assert lines(render(document([row]), Look(totals_only=True)), "RANK", "0 ") == []
+
+
+def test_what_stands_in_files_is_told_beside_what_is_in_memory() -> None:
+    store = {"host": "node0", "committed": MIB, "limit": 4 * MIB, "files": 9 * MIB, "fetched": {"bytes": 0, "count": 0}}
+    idle = {**store, "host": "node1", "committed": 0, "files": 0}
+    text = render(document([rank(0, MIB)], stores=[store, {**store, "committed": 0}, idle]), Look(totals_only=True))
+    assert lines(text, "shared") == [
+        f"shared memory of node0: {taken} taken of 4.0 MiB (MESHRT_STORE_LIMIT), and 9.0 MiB in files"
+        for taken in ("1.0 MiB", "0 B")
+    ]
 
 
 def test_groups() -> None:
@@ -171,29 +147,6 @@ def test_folding_loses_nothing() -> None:
     rows = document([rank(n, MIB) for n in range(5)], said)["variables"]
     flat = list(entries(rows))
     assert len(flat) == 10 and folded(flat) == rows
-
-
-def test_growth() -> None:
-    said = {0: [variable("self.x", 5 * MIB), variable("self.old", MIB)], 1: [variable("self.x", 5 * MIB)]}
-    before = document([rank(0, 10 * MIB), rank(1, 10 * MIB)], said)
-    now = {0: [variable("self.x", 5 * MIB)], 1: [variable("self.x", 9 * MIB), variable("self.new", 2 * MIB)]}
-    after = add_growth(document([rank(0, 9 * MIB), rank(1, 17 * MIB)], now, time=112.0), before)
-    text = render(after, Look(sort="growth"))
-    assert lines(text, "0 ", "1 ", "self") == [
-        "1 n=1 a node1 101 17.0 MiB 8.5 MiB 1.0 MiB 16.0 MiB +7.0 MiB running",
-        "0 n=0 a node0 100 9.0 MiB 4.5 MiB 1.0 MiB 8.0 MiB -1.0 MiB running",
-        "self.x list = 9.0 MiB +4.0 MiB 1",
-        "self.new list = 2.0 MiB +2.0 MiB 1",
-        "self.x list = 5.0 MiB 0 0",
-    ]
-    assert "growth of all ranks in 12 s: +6.0 MiB; gone: self.old" in text
-    bound = {0: [variable("self.x", 2 * MIB, exact=False)], 1: []}
-    (row,) = add_growth(document([rank(0, MIB), rank(1, MIB)], bound), before)["variables"]
-    assert "growth" not in row["sizes"][0], "a lower bound and an exact size have no difference"
-    other = {**before, "run_id": "another", "ranks": [{**row, "mesh_id": "n"} for row in before["ranks"]]}
-    other["variables"] = [{**row, "mesh_id": "n"} for row in before["variables"]]
-    assert add_growth(other, before)["ranks"][1]["growth"] == 0
-    assert {size["growth"] for row in add_growth(other, before)["variables"] for size in row["sizes"]} == {0}
 
 
 def test_files(tmp_path: Path) -> None:
@@ -237,3 +190,13 @@ def test_what_does_not_fit_into_an_answer_is_counted() -> None:
     shown, left_out = merged.rows(1000)
     assert shown[0]["where"] == "self.x99" and shown[0]["sizes"][0]["ranks"] == [0, 1]
     assert left_out == {"count": 100 - len(shown), "bytes": sum(range(100 - len(shown)))}
+
+
+def test_ranks_that_hold_the_same_share_a_row_in_whatever_order_they_answer() -> None:
+    row = {"actor": "a", "kind": "attribute", "where": "self.kept", "type": "list", "references": ["abc"], "count": 1}
+    said = {"rows": [row], "exact": True}
+    other = {"rows": [{**row, "count": 2}], "exact": False}
+    answers = [((2,), said), ((1,), other), ((0, 3), said)]
+    found = holding_of(Group("m", ranks, "answered", each, {}) for ranks, each in answers)
+    assert [(each["ranks"], each["count"]) for each in found["holding"]] == [([0, 2, 3], 1), ([1], 2)]
+    assert not found["holding_exact"]

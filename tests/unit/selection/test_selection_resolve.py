@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from meshrt.errors import SelectionError
-from meshrt.selection import STATE_WORDS, MeshTrait, Selection, Shape, parse, resolve
+from meshrt.selection import STATE_WORDS, MeshTrait, Selection, Shape, dimensions_of, names_states, parse, resolve
 from meshrt.selection.grammar.ast import All, And, Dim, Index, Item, Node, Not, Or, Place, RankSet, State
 from meshrt.selection.views import rename_shape, slice_shape
 from tests.strategies import selections, shapes, views
@@ -203,3 +203,15 @@ def test_dims_go_through_the_code_that_slices_meshes(monkeypatch: pytest.MonkeyP
     assert ranks_of("hosts=1, gpus=-1") == (7,)
     assert asked == [{"hosts": 1}, {"gpus": 3}]
     assert MeshTrait.slice.__module__ == "meshrt.selection.trait"
+
+
+@pytest.mark.parametrize(
+    ("text", "dimensions", "states"),
+    [
+        ("0:4, 9", False, False), ("hosts=0", True, False), ("!(all & stopped)", False, True),
+        ("at train.py:41 | gpus=1", True, True),
+    ],
+)  # fmt: skip
+def test_what_a_selection_depends_on(text: str, dimensions: bool, states: bool) -> None:
+    selection = parse(text)
+    assert (bool(dimensions_of(selection)), names_states(selection)) == (dimensions, states)

@@ -23,7 +23,7 @@ def registry() -> tuple[Registry, list[int], list[str]]:
 
 
 def lend(made: Registry, number: int, holders: list[int]) -> None:
-    made.lend(Segment(number, OWNER, 7, 100, "put", "a.py:1"), holders)
+    made.lend(Segment(number, OWNER, 7, 0, 100, "put", "a.py:1"), holders)
 
 
 def test_a_segment_is_free_when_all_have_let_go() -> None:
@@ -105,4 +105,4 @@ def test_equal_segments_are_one_row() -> None:
     assert many["count"] == 5 and many["holders"] == [[OWNER, 1], [FIRST, 1]] and len(many["names"]) == 3
     assert one["count"] == 1 and one["names"] == ["0000000000000009"] and one["site"] == "a.py:1"
     assert [row["names"] for row in segment_rows(made.segments(), 0, "0000000000000009")] == [["0000000000000009"]]
-    assert held_by(made.segments()) == {OWNER: [600, 0], FIRST: [0, 500], SECOND: [0, 100]}
+    assert held_by(made.segments()) == {OWNER: [600, 0, 100], FIRST: [0, 500, 0], SECOND: [0, 100, 0]}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import resource
 import shutil
 import stat
 import subprocess
@@ -202,3 +204,32 @@ def test_a_small_file_is_there_whole_and_private(tmp_path: Path) -> None:
     assert (tmp_path / "token").read_text() == "new"
     assert stat.S_IMODE((tmp_path / "token").stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["token"]
+
+
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """No file takes a byte; the error is that of a file that is too long, and comes as late."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, full_disk: None) -> None:
+    for path, number in ((tmp_path / "token", errno.EFBIG), (tmp_path / "not there" / "token", errno.ENOENT)):
+        with pytest.raises(OSError, match="token") as caught:
+            directories.write_atomic(path, "text")
+        assert (caught.value.errno, caught.value.filename) == (number, str(path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_error_of_the_file_says_what_it_is(tmp_path: Path) -> None:
+    def pieces() -> Iterator[str]:
+        yield "some"
+        raise ConnectionError("the program has ended")
+
+    with pytest.raises(ConnectionError, match="the program has ended"):
+        directories.write_atomic(tmp_path / "token", pieces())
+    assert not list(tmp_path.iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -15,7 +16,9 @@ from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
 from meshrt.transport.waiting import Pending
 from meshrt.wire.frames import split_frames
+from meshrt.wire.handshake import ROLE_DATA, Identity, ServerHandshake
 from meshrt.wire.messages import CALL, RESULT, STATE
+from tests.support.descriptors import next_is
 from tests.support.waiting import wait_until
 from tests.unit.transport.fake_rank import SECRET, Answers, FakeRank, FakeTree
 
@@ -129,6 +132,74 @@ def test_one_link_per_rank_and_actor(driver: Driver, listen: Listen) -> None:
     rank = listen()
     assert driver.link_to(KEY, rank.path) is driver.link_to(KEY, rank.path)
     assert driver.link_to(("m", 0, "other"), rank.path) is not driver.link_to(KEY, rank.path)
+
+
+@pytest.mark.parametrize("said", [0, 1])
+def test_a_rank_that_hangs_up_before_it_lets_a_caller_in_is_dialled_again(
+    driver: Driver, listen: Listen, said: int
+) -> None:
+    """It waits only so long for a caller that has no time, who has not sent anything then."""
+    rank = listen()
+    receiver = Answers()
+    out = driver.link_to(KEY, rank.path)
+    driver.send(out, call(1, b"payload"), 1, receiver, 0)
+    for _ in range(3):
+        sock, _ = rank.listener.accept()
+        if said:
+            sock.sendall(ServerHandshake(SECRET, ROLE_DATA).receive_data(sock.recv(256)))
+            driver.poll_nowait()
+            assert len(sock.recv(256)) == 32, "the proof, and nothing behind it"
+        sock.close()
+        driver.poll_nowait()
+    assert not receiver.finished
+    pump(driver, rank, lambda: rank.frames)
+    rank.answer(1)
+    pump(driver, rank, lambda: receiver.finished)
+    assert len(rank.frames) == 1 and not receiver.lost
+
+
+def test_a_rank_that_always_hangs_up_is_a_lost_link(
+    driver: Driver, listen: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_module, "SUSPECT_SECONDS", 0.05)
+    rank = listen()
+    receiver = Answers()
+    out = driver.link_to(KEY, rank.path)
+    driver.send(out, call(1), 1, receiver, 0)
+    dialled = 0
+
+    def hung_up() -> bool:
+        nonlocal dialled
+        with contextlib.suppress(BlockingIOError):
+            rank.listener.accept()[0].close()
+            dialled += 1
+        driver.poll_nowait()
+        return receiver.finished
+
+    wait_until(hung_up)
+    assert receiver.lost == [(0, "link", False)] and dialled == driver_module._DIALS
+
+
+def test_the_end_of_a_rank_leaves_alone_who_has_the_descriptor_that_was_its(
+    driver: Driver, listen: Listen, tree: FakeTree
+) -> None:
+    rank, another = listen(), listen("1")
+    out = driver.link_to(KEY, rank.path)
+    number = out.link.fileno() if out.link is not None else -1
+    sock, _ = rank.listener.accept()
+    Path(rank.path).unlink()
+    sock.close()
+    driver.poll_nowait()  # it is dialled again, in vain
+    with next_is(number):
+        other = driver.link_to(("m", 1, "actor"), another.path)
+    assert other.link is not None and other.link.fileno() == number
+    tree.kill(driver, 0, DIED)
+    receiver = Answers()
+    driver.send(other, call(1), 1, receiver, 0)
+    pump(driver, another, lambda: another.frames)
+    another.answer(1)
+    pump(driver, another, lambda: receiver.finished)
+    assert receiver.delivered and not receiver.lost
 
 
 def test_a_rank_without_the_secret_gets_nothing(
@@ -353,14 +424,13 @@ def test_an_interjection_runs_on_the_main_thread_while_it_waits(driver: Driver) 
         pending.finish()
 
     def ask() -> None:
-        wait_until(lambda: driver._main_waits is pending)
-        assert driver.interject(interjected)
+        wait_until(lambda: driver.interject(interjected))
 
     asking = threading.Thread(target=ask)
     asking.start()
     assert driver.wait(pending, 10)
     asking.join(10)
-    assert ran == [(True, True)] and driver._main_waits is None
+    assert ran == [(True, True)] and not driver.interject(lambda _: None)
 
 
 def test_a_socket_of_another_kind_in_the_place_of_a_rank(driver: Driver, tmp_path: Path, tree: FakeTree) -> None:
@@ -486,6 +556,55 @@ def test_what_was_sent_to_a_rank_that_is_started_again_is_lost_and_the_next_call
     assert reaches(driver, rank, out, 2)
     tree.kill(driver, 0, DIED)  # it is watched again
     assert out.fate == DIED
+
+
+def test_who_receives_is_asked_of_the_process_that_took_the_place_of_a_rank(
+    driver: Driver, listen: Listen, tree: FakeTree
+) -> None:
+    rank, out, _ = asked(driver, listen)
+    tree.kill(driver, 0, RESTARTS)
+    assert rank.saw_the_end()
+    assert driver.receivers([out], block=False) is None, "it is not known yet; the link is opened for that"
+    pump(driver, rank, lambda: out.server.pid)
+    assert driver.receivers([out], block=True) == [out.server]
+
+
+def test_what_is_for_one_process_only_is_not_sent_to_the_one_in_its_place(
+    driver: Driver, listen: Listen, tree: FakeTree
+) -> None:
+    rank, out, _ = asked(driver, listen)
+    only = {out.server.pid}
+    tree.kill(driver, 0, RESTARTS)
+    assert rank.saw_the_end()
+    rank.frames.clear()
+    replies = [Answers() for _ in range(3)]
+    assert driver.send(out, call(2), 2, replies[0], 0, only) and out.asleep, "nobody is dialled for it"
+    rank.handshake = ServerHandshake(SECRET, ROLE_DATA, Identity(0, 0, 77))
+    assert reaches(driver, rank, out, 3) and out.server.pid == 77
+    rank.frames.clear()
+    assert driver.send(out, call(4), 4, replies[1], 0, only)
+    driver.send(out, call(5), 5, replies[2], 0, {77})
+    pump(driver, rank, lambda: rank.frames)
+    assert [frame.header[0] for frame in rank.frames] == [5]
+    assert [reply.lost for reply in replies] == [[(0, "died", False)], [(0, "died", False)], []]
+
+
+def test_another_process_in_the_place_of_a_rank_is_sent_nothing_before_the_end_of_that_is_known(
+    driver: Driver, listen: Listen, tree: FakeTree
+) -> None:
+    rank = listen()
+    out = open_link(driver, rank)
+    rank.send(STATE, [0, True])
+    pump(driver, rank, lambda: out.asleep)
+    assert rank.saw_the_end()
+    rank.handshake = ServerHandshake(SECRET, ROLE_DATA, Identity(0, 0, 77))
+    receiver = Answers()
+    driver.send(out, call(1), 1, receiver, 0)
+    pump(driver, rank, lambda: out.eof)
+    tree.kill(driver, 0, RESTARTS)
+    assert receiver.lost == [(0, "died", False)]
+    assert rank.saw_the_end() and not rank.frames
+    assert reaches(driver, rank, out, 2)
 
 
 def test_what_had_not_left_for_a_rank_that_is_started_again_surely_did_not_run(

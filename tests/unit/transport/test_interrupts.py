@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import _thread
 import signal
 import threading
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from meshrt.transport.interrupts import Shield
+from meshrt.transport.interrupts import Shield, called_by_python
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -57,3 +60,82 @@ def test_a_users_handler_is_left_alone() -> None:
         assert seen == [signal.SIGINT]
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+class Dropped:
+    """Something whose end does what a test wants."""
+
+    def __init__(self, do: Callable[[], None]) -> None:
+        self.do = do
+
+    @called_by_python
+    def __del__(self) -> None:
+        self.do()
+
+
+def press() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def press_inside(shield: Shield) -> None:
+    shield.close()
+    try:
+        press()
+    finally:
+        shield.open()
+
+
+@pytest.mark.parametrize("where", ["at once", "in a section", "in a section around"])
+def test_a_finalizer_swallows_no_interrupt(where: str, shield: Shield) -> None:
+    """Neither one that comes while it runs, nor one that it has held back itself; and it is not cut short."""
+    over: list[str] = []
+
+    def end() -> None:
+        press_inside(shield) if where == "in a section" else press()
+        over.append("the finalizer")
+
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012  # at which instruction it comes nobody knows
+        if where == "in a section around":
+            shield.close()
+        Dropped(end)
+        assert over
+        if where == "in a section around":
+            shield.open()
+        wait_until(lambda: False, 20, "an interrupt")
+    assert over == ["the finalizer"]
+
+
+@pytest.mark.parametrize("raising", [Shield.check, Shield.open])
+def test_a_finalizer_swallows_no_interrupt_where_no_thread_can_be_started(
+    raising: Callable[[Shield], None], shield: Shield, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_arguments: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    over: list[str] = []
+
+    def end() -> None:
+        press_inside(shield)
+        press()
+        over.append("the finalizer")
+
+    monkeypatch.setattr(_thread, "start_new_thread", full)
+    Dropped(end)
+    assert over
+    shield.close()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            raising(shield)
+    finally:
+        if raising is Shield.check:
+            shield.open()
+    shield.close()
+    shield.open()
+
+
+def test_a_callback_of_a_weak_reference_swallows_no_interrupt(shield: Shield) -> None:
+    dropped = Dropped(lambda: None)
+    weakref.finalize(dropped, signal.raise_signal, signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012  # as above
+        del dropped
+        wait_until(lambda: False, 20, "an interrupt")

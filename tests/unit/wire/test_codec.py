@@ -136,6 +136,27 @@ def test_what_cannot_be_pickled_is_an_encode_error_with_a_text(value: Any, text:
     str(caught.value).encode()
 
 
+def test_the_global_of_a_script_that_cannot_be_pickled_is_named() -> None:
+    script: dict[str, Any] = {"__name__": "not_importable"}
+    exec(
+        "import threading\nCHANGED, LIMIT = threading.Condition(), 3\n"
+        "class Queue:\n    def put(self):\n        return [CHANGED for _ in range(LIMIT)]\n"
+        "def helper():\n    return Queue().put()\n"
+        "def fine():\n    return threading.Condition(), LIMIT\n",
+        script,
+    )
+    with pytest.raises(EncodeError) as caught:
+        encode((script["helper"], 1))
+    assert str(caught.value) == (
+        "builtins.tuple cannot be pickled: TypeError: cannot pickle '_thread.RLock' object: "
+        "Queue.put() uses the global CHANGED (threading.Condition), which would be sent too; "
+        "make it in __init__, or put it into a module with what uses it"
+    )
+    # It is no global's fault.
+    with pytest.raises(EncodeError, match=r"RLock' object$"):
+        encode((script["fine"], script["CHANGED"]))
+
+
 def test_ctrl_c_while_pickling_is_ctrl_c() -> None:
     with pytest.raises(KeyboardInterrupt):
         encode(ReduceRaises(KeyboardInterrupt()))

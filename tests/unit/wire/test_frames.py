@@ -77,6 +77,22 @@ def test_what_is_packed_comes_out_however_it_is_cut(messages: list[Message], cut
 
 
 @pytest.mark.usefixtures("small_chunks")
+def test_messages_that_have_begun_to_come_are_counted_and_not_taken() -> None:
+    messages: list[Message] = [(1, [7], []), (2, None, [b"x" * 31]), (3, {}, [b"y" * 150]), (4, [], [b"v" * 64])]
+    data = wire(messages)
+    ends = list(itertools.accumulate(len(wire([message])) for message in messages))
+    begins = [0, *ends[:-1]]
+    for read_so_far in range(len(data) + 1):
+        decoder = FrameDecoder()
+        done = read(data[:read_so_far], decoder=decoder)
+        for there in range(read_so_far, len(data) + 1):
+            # Those of which a byte has come, without those that were completed.
+            expects = sum(begin < there for begin in begins) - len(done)
+            assert decoder.begun(data[read_so_far:there]) == expects, (read_so_far, there)
+        assert done + read(data[read_so_far:], decoder=decoder) == expected(messages)
+
+
+@pytest.mark.usefixtures("small_chunks")
 def test_cut_at_every_byte_and_byte_by_byte() -> None:
     messages: list[Message] = [
         (1, [7, "step"], []),

@@ -14,11 +14,12 @@ ENDPOINT = "mesh/3/trainer"
 
 
 def shake(client: ClientHandshake, server: ServerHandshake) -> tuple[bytes, bytes, bytes]:
-    """Run it to its end; returns the three messages."""
+    """Run it to its end; returns the messages that prove."""
     hello = client.hello()
     answer = server.receive_data(hello)
     proof = client.receive_data(answer)
-    assert server.receive_data(proof) == b""
+    assert server.done is client.done is False
+    assert client.receive_data(server.receive_data(proof)) == b""
     return hello, answer, proof
 
 
@@ -41,16 +42,30 @@ def test_byte_by_byte() -> None:
     proof = b"".join(client.receive_data(bytes([byte])) for byte in answer)
     for byte in proof:
         assert not server.done
-        server.receive_data(bytes([byte]))
-    assert client.done and server.done
+        last = server.receive_data(bytes([byte]))
+    assert (server.done, client.done) == (True, False)
+    client.receive_data(last)
+    assert client.done
 
 
 def test_what_comes_behind_the_proofs_is_left_over() -> None:
     client, server = pair()
+    proof = client.receive_data(server.receive_data(client.hello()))
+    let_in = server.receive_data(proof + b"first frame")
+    client.receive_data(let_in + b"first words")
+    assert client.leftover == b"first words" and server.leftover == b"first frame"
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_client_takes_nothing_before_it_is_let_in(together: bool) -> None:
+    client, server = pair()
     answer = server.receive_data(client.hello())
-    proof = client.receive_data(answer + b"early words")
-    server.receive_data(proof + b"first frame")
-    assert client.leftover == b"early words" and server.leftover == b"first frame"
+    if not together:
+        client.receive_data(answer)
+        answer = b""
+    with pytest.raises(AuthenticationError):
+        client.receive_data(answer + b"early words")
+    assert not client.done
 
 
 def test_no_two_handshakes_have_the_same_bytes() -> None:

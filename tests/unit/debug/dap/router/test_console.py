@@ -1,0 +1,114 @@
+"""The console of the mesh: what is said behind a line, and that it ends when its session does, whatever it obeys."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from meshrt.debug.dap.router import console
+from meshrt.debug.dap.router.console import Console
+from meshrt.errors import MeshError
+
+WAIT = 10.0
+
+
+class Prompt:
+    """A prompt at which each line is obeyed until the connection ends."""
+
+    obeys = threading.Event()
+    at_rank = False
+
+    def __init__(self, _program: Any, _session: int) -> None:
+        self.left = threading.Event()
+        self.client = self
+
+    def closed(self) -> bool:
+        return False
+
+    def obey(self, line: str) -> str:
+        self.obeys.set()
+        assert self.left.wait(WAIT), "nobody has left"
+        raise MeshError(f"the program is gone while it obeys {line}")
+
+    def leave(self) -> None:
+        self.left.set()
+
+
+async def _which(_actor: str, _ranks: str) -> set[Any]:
+    return set()
+
+
+def test_a_line_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "_Prompt", Prompt)
+
+    async def scenario() -> None:
+        program: Any = None  # no line gets as far
+        made = Console(program, dict, _which, 1)
+        first = asyncio.ensure_future(made.run("where"))
+        assert await asyncio.to_thread(Prompt.obeys.wait, WAIT)
+        second = asyncio.ensure_future(made.run("list"))
+        await asyncio.sleep(0)
+        made.close()
+        with pytest.raises(MeshError, match="while it obeys where"):
+            await first
+        # What was to come behind it is not obeyed any more.
+        with pytest.raises(MeshError, match="the session has ended"):
+            await second
+
+    asyncio.run(asyncio.wait_for(scenario(), WAIT))
+
+
+class Obedient(Prompt):
+    """A prompt that obeys every line at once."""
+
+    def obey(self, line: str) -> str:
+        return f"obeyed {line}"
+
+
+def test_help_lists_what_can_be_typed_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "_Prompt", Obedient)
+
+    async def scenario() -> None:
+        program: Any = None  # no line gets as far
+        made = Console(program, dict, _which, 1)
+        words = {line.split()[0] for line in (await made.run("mesh help")).splitlines()}
+        assert words >= {"n", "s", "r", "c", "pause", "where", "p", "break", "attach"} and not words & {"wait", "quit"}
+        for word in words - {"ranks", "all", "`help"}:
+            assert (await made.run(f"help {word}")).startswith(word)
+        assert "also: cont, continue" in await made.run("? continue")
+        for line, why in (
+            ("q", "this console ends with its session"),
+            ("help wait", "wait is for the prompt"),
+            ("help u", "command of pdb: for a rank that stands at a prompt"),
+            ("help whre", "'where'"),
+        ):
+            with pytest.raises(MeshError, match=why):
+                await made.run(line)
+        # Of a rank that the console is attached to, they are pdb's.
+        await made.run("where")
+        monkeypatch.setattr(Obedient, "at_rank", True)
+        for line in ("q", "help n"):
+            assert await made.run(line) == f"obeyed {line}"
+        made.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), WAIT))
+
+
+def test_what_was_obeyed_is_told_whatever_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "_Prompt", Obedient)
+
+    async def scenario() -> None:
+        program: Any = None  # no line gets as far
+        made = Console(program, dict, _which, 1)
+        # The last ones are no commands: of a rank that the prompt was attached to, and of nobody.
+        for line in ("where", "x + 1", "# nothing"):
+            assert await made.run(line) == f"obeyed {line}"
+        for line in ("b a.py:3", "tbreak a.py:3"):
+            assert (await made.run(line)).startswith(f"obeyed {line}\nranks in the IDE stop at what is set in the ")
+        assert "it is for prompts" in await made.run("pm on")
+        made.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), WAIT))

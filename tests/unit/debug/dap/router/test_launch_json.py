@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshrt.debug.dap.router.launch_json import _blanked, _with_entry, configuration_for, entry, write_launch_json
+from meshrt.errors import UsageError
+
+PERSONS = """{
+    // Use IntelliSense to learn about possible attributes: "configurations": [
+    "version": "0.2.0",
+    "inputs": [{"configurations": [1]}], /* not these, */
+    "configurations": [
+        {
+            "name": "mine", // ]
+            "args": ["a,]", "//", "\\"/*"],
+        },
+        {
+            "name": "meshrt",
+            // the trainers alone
+            "meshRanks": "ranks(0:4)",
+            "connect": {"host": "127.0.0.1", "port": 1}, // old
+            "justMyCode": false,
+        },
+    ],
+}
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / ".vscode" / "launch.json"
+
+
+def read(path: Path) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(_blanked(path.read_text()))["configurations"]
+    return found
+
+
+def test_a_new_file(tmp_path: Path, path: Path) -> None:
+    assert write_launch_json(tmp_path, 5678, "t") == path
+    assert json.loads(path.read_text()) == {"version": "0.2.0", "configurations": [entry(5678, "t")]}
+    assert json.loads(configuration_for(5678, "t")) == entry(5678, "t")
+    # It has the token in it.
+    assert path.stat().st_mode & 0o777 == 0o600
+    # Nothing to do, nothing done: an editor that has it open asks nobody whether to load it again.
+    os.utime(path, (1, 1))
+    write_launch_json(tmp_path, 5678, "t")
+    assert path.stat().st_mtime == 1
+    write_launch_json(tmp_path, 5679, "t")
+    assert read(path) == [entry(5679, "t")] and path.stat().st_mtime != 1
+
+
+def test_a_file_that_is_kept_elsewhere(tmp_path: Path, path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    kept.write_text('{"configurations": []}')
+    path.parent.mkdir()
+    path.symlink_to("../kept.json")
+    write_launch_json(tmp_path, 7, "t")
+    assert path.is_symlink() and read(kept) == [entry(7, "t")]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_what_a_person_has_written_stays(tmp_path: Path, path: Path, end: str) -> None:
+    path.parent.mkdir()
+    path.write_bytes(PERSONS.replace("\n", end).encode())
+    write_launch_json(tmp_path, 7, "new")
+    edited = path.read_bytes().decode()
+    mine, ours = read(path)
+    assert mine == {"name": "mine", "args": ["a,]", "//", '"/*']}
+    assert ours == {**entry(7, "new"), "meshRanks": "ranks(0:4)", "justMyCode": False}
+    for line in PERSONS.split("\n"):
+        if '"connect"' not in line:
+            assert f"{line}{end}" in edited, line
+    assert "// old" in edited
+    write_launch_json(tmp_path, 7, "new")
+    assert path.read_bytes().decode() == edited
+
+
+def test_the_entry_is_added(tmp_path: Path, path: Path) -> None:
+    path.parent.mkdir()
+    for before in (
+        "",
+        " \n",
+        '{"configurations": []}',
+        '{"configurations": [ // none yet\n]}',
+        '{"configurations":[,],}',
+    ):
+        path.write_text(before)
+        write_launch_json(tmp_path, 7, "t")
+        assert read(path) == [entry(7, "t")], before
+    path.write_text('{"configurations": [{"name": "a"}, 5]}')
+    write_launch_json(tmp_path, 7, "t")
+    assert read(path) == [entry(7, "t"), {"name": "a"}, 5]
+    path.write_text('{"configurations": [{"name": "meshrt"}]}')
+    write_launch_json(tmp_path, 7, "t")
+    assert {**read(path)[0], "justMyCode": True} == entry(7, "t")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (b"{", "is no launch.json (Expecting"),
+        (b"[]", "it is no object"),
+        (b"{}", "it has no list 'configurations'"),
+        (b'{"configurations": {}}', "'configurations' is no list"),
+        (b'{"x": {"configurations": []}}', "it has no list 'configurations'"),
+        (b'\xff\xfe{"configurations": []}', "is no launch.json ("),
+        (b"[" * 100_000, "is no launch.json ("),
+        (b'{"configurations": [{"name": "meshrt"}]} // \xe9', "is no launch.json ("),
+    ],
+)
+def test_garbage_is_left_alone(tmp_path: Path, path: Path, text: bytes, complaint: str) -> None:
+    path.parent.mkdir()
+    path.write_bytes(text)
+    with pytest.raises(UsageError) as caught:
+        write_launch_json(tmp_path, 7, "t")
+    assert complaint in str(caught.value) and str(path) in str(caught.value)
+    assert path.read_bytes() == text
+    with pytest.raises(UsageError, match="there is no folder"):
+        write_launch_json(tmp_path / "nowhere", 7, "t")
+
+
+_NAMES = st.text('ab"\\/*,]}{[:\n', max_size=5)
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | _NAMES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES, inner, max_size=3),
+    max_leaves=6,
+)
+_OURS = st.sampled_from(["name", "type", "connect", "meshToken", "meshRanks"])
+_ENTRIES = st.dictionaries(_OURS | _NAMES, _VALUES, max_size=4)
+_ENTRY = _ENTRIES | _ENTRIES.map(lambda known: {**known, "name": "meshrt"})
+
+
+@given(st.dictionaries(_NAMES, _VALUES, max_size=3), st.lists(_ENTRY, max_size=3), st.sampled_from([None, 1, "\t"]))
+def test_any_document(others: dict[str, object], entries: list[dict[str, object]], indent: int | str | None) -> None:
+    document = {**others, "configurations": entries}
+    wanted = entry(7, "t")
+    edited = _with_entry(json.dumps(document, indent=indent), wanted)
+    found = json.loads(_blanked(edited))
+    assert {key: value for key, value in found.items() if key != "configurations"} == others
+    first = next((at for at, known in enumerate(entries) if known.get("name") == "meshrt"), None)
+    if first is None:
+        assert found["configurations"] == [wanted, *entries]
+    else:
+        ours = {key: wanted[key] for key in ("type", "request", "connect", "meshToken")}
+        assert found["configurations"] == [*entries[:first], {**entries[first], **ours}, *entries[first + 1 :]]
+    assert _with_entry(edited, wanted) == edited

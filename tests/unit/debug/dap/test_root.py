@@ -1,0 +1,122 @@
+"""Which rank is in an IDE, as the root knows it: events of a rank may come before it has answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from meshrt.debug.broker.states import Held
+from meshrt.debug.dap.root import Mediator
+from meshrt.hooks import Body
+from tests.unit.debug.root_fakes import FakeRoot, FakeTerminal
+
+RANK = ("m1", 3)
+
+
+class Root(FakeRoot):
+    """Its ranks do ``meanwhile`` before they answer, with the number of the channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[int], None] = lambda _channel: None
+        self.asked: list[str] = []
+        self.mediator = Mediator(self)
+        self.mediator.serve()
+
+    async def request_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> Body:
+        self.asked.append(operation)
+        self.meanwhile(int(body["channel"]))
+        return {}
+
+    def send_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> None:
+        self.asked.append(operation)
+
+    def open(self, router: FakeTerminal, *, stay: bool = False) -> dict[tuple[str, int], Held]:
+        """Have a router open a channel; returns what is held then."""
+        body = {"mesh": RANK[0], "rank": RANK[1], "channel": 1, "stay": stay, "session": 1}
+        operation = self.tool_operations["dap.open"](router, body)
+        asyncio.run(asyncio.wait_for(operation, 10))
+        return self.mediator.held
+
+
+@pytest.fixture
+def root() -> Root:
+    return Root()
+
+
+def test_a_rank_is_held_from_its_answer_to_its_end(root: Root) -> None:
+    router = FakeTerminal(pid=5)
+    assert root.open(router) == {RANK: Held("the IDE of process 5")}
+    root.rank_events["dap.closed"](*RANK, {"channel": 1, "why": "x"})
+    assert root.mediator.held == {}
+    assert router.of("dap.closed") == [{"channel": 1, "why": "x"}]
+
+
+def test_an_engine_that_ends_before_the_answer_leaves_nothing_held(root: Root) -> None:
+    root.meanwhile = lambda channel: root.rank_events["dap.closed"](*RANK, {"channel": channel, "why": "no debugpy"})
+    assert root.open(FakeTerminal()) == {}
+
+
+def test_a_router_that_ends_before_the_answer_leaves_nothing_held(root: Root) -> None:
+    router = FakeTerminal()
+
+    def ends(_channel: int) -> None:
+        for gone in root.client_gone:
+            gone(router)
+
+    root.meanwhile = ends
+    assert root.open(router) == {}
+    assert root.asked == ["dap.open", "dap.close"]
+
+
+def test_a_thread_that_stands_before_the_answer_is_known_to_stand(root: Root) -> None:
+    place = ["train.py", 7, "step"]
+    root.meanwhile = lambda channel: root.rank_events["dap.holds"](
+        *RANK, {"channel": channel, "held": True, "places": {"trainer": place}}
+    )
+    (held,) = root.open(FakeTerminal(pid=5)).values()
+    assert held.ide == "the IDE of process 5" and held.since > 0
+
+
+def holds(root: Root, channel: int, *, held: bool) -> None:
+    """The rank says whether it stands."""
+    root.rank_events["dap.holds"](*RANK, {"channel": channel, "held": held, "places": {}})
+
+
+@pytest.mark.parametrize("end", ["goes on", "closed", "gone", "another"])
+def test_what_a_lost_ide_leaves_standing_is_known_until_the_rank_says_otherwise(root: Root, end: str) -> None:
+    router = FakeTerminal(pid=5)
+    root.open(router, stay=True)
+    holds(root, 1, held=True)
+    for gone in root.client_gone:
+        gone(router)
+    assert root.asked[-1] == "dap.close"
+    (left,) = root.mediator.held.values()
+    assert left.lost and "an IDE that is gone" in left.ide
+    if end == "goes on":
+        holds(root, 1, held=False)
+    elif end == "closed":
+        root.rank_events["dap.closed"](*RANK, {"channel": 1, "why": "the IDE is gone"})
+    elif end == "gone":
+        for told in root.rank_gone:
+            told(*RANK, "was killed")
+    else:
+        root.open(FakeTerminal(pid=6))
+        holds(root, 1, held=False)  # it was on its way
+        root.rank_events["dap.closed"](*RANK, {"channel": 1, "why": "the IDE is gone"})
+    assert [(held.ide, held.lost) for held in root.mediator.held.values()] == (
+        [("the IDE of process 6", False)] if end == "another" else []
+    )
+
+
+def test_a_stop_that_was_on_its_way_when_the_ide_was_lost_is_known(root: Root) -> None:
+    router = FakeTerminal(pid=5)
+    root.open(router, stay=True)
+    for gone in root.client_gone:
+        gone(router)
+    assert root.mediator.held == {}  # it ran
+    holds(root, 1, held=True)
+    (left,) = root.mediator.held.values()
+    assert left.lost and left.since

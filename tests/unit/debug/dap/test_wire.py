@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from meshrt.debug.dap.wire import MessageDecoder, encode, event, failure, response
+from meshrt.errors import ProtocolError
+
+_VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=())),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+_BODIES = st.dictionaries(st.text(), _VALUES, max_size=3)
+_NUMBERS = st.integers(0, 1 << 40)
+MESSAGES = st.one_of(
+    st.builds(
+        lambda n, c, a: {"seq": n, "type": "request", "command": c, "arguments": a}, _NUMBERS, st.text(), _BODIES
+    ),
+    st.builds(lambda n, e, b: {"seq": n, **event(e), "body": b}, _NUMBERS, st.text(), _BODIES),
+    st.builds(lambda n, c, b: response({"seq": n, "command": c}, b), _NUMBERS, st.text(), st.none() | _BODIES),
+)
+#: What people and programs send to an open port.
+STRANGE = st.sampled_from(
+    [
+        b"Content-Length: ",
+        b"content-length:3",
+        b"\r\n",
+        b"\r\n\r\n",
+        b"{}",
+        b"[]",
+        b"GET / HTTP/1.1",
+        b"-1",
+        b"9" * 5000,
+    ]
+)
+
+
+def framed(body: bytes) -> bytes:
+    return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+@given(st.lists(MESSAGES, max_size=4), st.data())
+def test_any_split_gives_the_same_messages(messages: list[dict[str, Any]], data: st.DataObject) -> None:
+    stream = b"".join(map(encode, messages))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
+    decoder, found = MessageDecoder(), []
+    for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        found += decoder.receive_data(stream[start:end])
+    assert found == messages
+
+
+def test_every_byte_alone_and_more_headers() -> None:
+    decoder, found = MessageDecoder(), []
+    for byte in b'Content-Type: x\r\nCONTENT-length :  28 \r\n\r\n{"type":"event","event":"a"}':
+        found += decoder.receive_data(bytes([byte]))
+    assert found == [{"type": "event", "event": "a"}]
+
+
+@given(st.lists(STRANGE | st.binary() | _VALUES.map(lambda value: framed(json.dumps(value).encode())), max_size=6))
+@example([framed(b"[" * 100_000)])
+@example([framed(b"9" * 5000)])
+@example([framed(b"\xff\xfe")])
+def test_garbage_is_a_protocol_error_and_nothing_else(parts: list[bytes]) -> None:
+    decoder = MessageDecoder()
+    try:
+        for part in parts:
+            for message in decoder.receive_data(part):
+                assert message["type"] in ("request", "response", "event")
+    except ProtocolError:
+        return
+    # What has not been refused is the beginning of something.
+    assert len(decoder._buffer) <= 5000 + 4096
+
+
+@pytest.mark.parametrize(
+    ("sent", "complaint"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "expected Content-Length: N, got b'GET / HTTP/1.1'"),
+        (b"Content-Length: -1\r\n\r\n", "expected Content-Length"),
+        (b"Content-Length: " + b"9" * 4900 + b"\r\n\r\n", "no end of a header within 4096 bytes"),
+        (b"Content-Length: " + b"9" * 3900 + b"\r\n\r\n", "expected Content-Length"),
+        (b"x" * 5000, "no end of a header within 4096 bytes"),
+        (b"Content-Length: 101\r\n\r\n", "a message of 101 bytes; at most 100 are taken here"),
+        (framed(b"{"), "no JSON"),
+        (framed(b"\xff\xff"), "no JSON"),
+        (framed(b"[]"), "no request, response or event"),
+        (framed(b'{"type": "request", "command": "x"}'), "no request, response or event"),
+        (framed(b'{"type": "request", "command": 1, "seq": 1}'), "no request, response or event"),
+        (framed(b'{"type": "response", "command": "x", "request_seq": []}'), "no request, response or event"),
+        (framed(b'{"type": ["request"], "command": "x", "seq": 1}'), "no request, response or event"),
+        (
+            framed(b'{"type": "request", "command": "x", "seq": 1, "arguments": [1]}'),
+            "arguments of 'x' that is no object",
+        ),
+        (framed(b'{"type": "event", "event": "x", "body": "text"}'), "body of 'x' that is no object"),
+    ],
+)
+def test_complaints(sent: bytes, complaint: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        MessageDecoder(limit=100).receive_data(sent)
+    assert complaint in str(caught.value)
+
+
+def test_a_refusal_is_meant_for_a_person() -> None:
+    refused = failure({"seq": 7, "command": "attach"}, "no {rank}")
+    assert (refused["request_seq"], refused["command"], refused["success"]) == (7, "attach", False)
+    assert refused["message"] == "no {rank}"
+    # Braces would be taken for variables of the text.
+    assert refused["body"]["error"]["format"] == "no (rank)"
+    assert refused["body"]["error"]["showUser"] and refused["body"]["error"]["id"] != 0
+    assert MessageDecoder().receive_data(encode(refused)) == [refused]

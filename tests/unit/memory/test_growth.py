@@ -1,0 +1,197 @@
+"""What has grown: ranks, variables, and lines that put; and how often a watched program is looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from meshrt.errors import UsageError
+from meshrt.memory.document import Document
+from meshrt.memory.groups import grouped
+from meshrt.memory.growth import add_growth
+from meshrt.memory.look import Look
+from meshrt.memory.pace import SHARE, Pace
+from meshrt.memory.table import render
+from meshrt.memory.watching import watch
+from tests.unit.memory.documents import MIB, document, lines, rank, reference, variable
+
+
+def test_growth() -> None:
+    old = [variable("self.old", MIB), variable("self.ref", 0, devices={"shared memory": MIB}), variable("self.n", 28)]
+    said = {0: [variable("self.x", 5 * MIB), *old], 1: [variable("self.x", 5 * MIB)]}
+    before = document([rank(0, 10 * MIB), rank(1, 10 * MIB)], said)
+    now = {0: [variable("self.x", 5 * MIB)], 1: [variable("self.x", 9 * MIB), variable("self.new", 2 * MIB)]}
+    after = add_growth(document([rank(0, 9 * MIB), rank(1, 17 * MIB)], now, time=112.0), before)
+    text = render(after, Look(sort="growth"))
+    assert lines(text, "0 ", "1 ", "self") == [
+        "1 n=1 a node1 101 17.0 MiB 8.5 MiB 1.0 MiB 16.0 MiB +7.0 MiB running",
+        "0 n=0 a node0 100 9.0 MiB 4.5 MiB 1.0 MiB 8.0 MiB -1.0 MiB running",
+        "self.x list = 9.0 MiB +4.0 MiB 1",
+        "self.new list = 2.0 MiB +2.0 MiB 1",
+        "self.x list = 5.0 MiB 0 0",
+    ]
+    assert "growth of all ranks in 12 s: +6.0 MiB; gone: self.old, self.ref\n" in f"{text}\n"
+    bound = {0: [variable("self.x", 2 * MIB, exact=False)], 1: []}
+    (row,) = add_growth(document([rank(0, MIB), rank(1, MIB)], bound), before)["variables"]
+    assert "growth" not in row["sizes"][0], "a lower bound and an exact size have no difference"
+    other = {**before, "run_id": "another", "ranks": [{**row, "mesh_id": "n"} for row in before["ranks"]]}
+    other["variables"] = [{**row, "mesh_id": "n"} for row in before["variables"]]
+    assert add_growth(other, before)["ranks"][1]["growth"] == 0
+    assert {size["growth"] for row in add_growth(other, before)["variables"] for size in row["sizes"]} == {0}
+    with pytest.raises(UsageError, match=r"shows all variables; expected one of self\.x"):
+        add_growth({**other, "opened": "self.x"}, before)
+
+
+def test_what_was_not_counted_to_its_end_has_grown_by_a_lower_bound_or_nothing_is_said() -> None:
+    exact, guess = {"exact": True}, {"exact": False, "estimate": 5 * MIB, "why": "budget"}
+    for size, then, now, later, growth in (
+        (5 * MIB, exact, 7 * MIB, guess, 2 * MIB),
+        (1 * MIB, guess, 7 * MIB, guess, 2 * MIB),
+        (1 * MIB, guess, 7 * MIB, exact, 2 * MIB),
+        (5 * MIB, exact, 5 * MIB, guess, None),
+        (1 * MIB, guess, 4 * MIB, {**guess, "estimate": 90 * MIB}, None),  # a guess of now is no growth
+        (1 * MIB, {"exact": False}, 7 * MIB, exact, None),
+    ):
+        sizes = (variable("self.x", size, **then), variable("self.x", now, **later))
+        before, after = (document([rank(0, MIB)], {0: [each]}) for each in sizes)
+        (row,) = add_growth(after, before)["variables"]
+        (found,) = row["sizes"]
+        assert (found.get("growth"), found.get("growth_exact")) == (growth, growth and False)
+
+
+def test_a_lower_bound_of_a_growth_ranks_what_it_is_of() -> None:
+    then = {n: [variable("self.seen", 50 * MIB), variable("self.log", MIB)] for n in range(2)}
+    seen = {"exact": False, "estimate": 90 * MIB}
+    now = {n: [variable("self.seen", (54 + n) * MIB, **seen), variable("self.log", 2 * MIB)] for n in range(2)}
+    before, after = (document([rank(n, MIB) for n in range(2)], said) for said in (then, now))
+    found = add_growth(after, before, before)
+    assert lines(render(found, Look(sort="growth")), "VARIABLE", "self") == [
+        "VARIABLE TYPE SHAPE SIZE GROWTH IN ALL RANKS ALSO IN",
+        "self.seen list >= 54.0 - 55.0 MiB ~ 90.0 MiB >= +4.0 - +5.0 MiB >= +4.0 - +5.0 MiB [0-1] x2",
+        "self.log list = 2.0 MiB +1.0 MiB +1.0 MiB [0-1] x2 same",
+    ]
+    by_type = render(found, Look(by="type"))
+    assert lines(by_type, "list") == ["list 2 >= 113.0 MiB >= +11.0 MiB >= +11.0 MiB"]
+
+
+def test_another_program_is_refused_and_another_run_is_said() -> None:
+    before = document([rank(0, MIB)], time=100.0)
+    again = {**document([rank(0, 2 * MIB)]), "run_id": "another"}
+    grown = add_growth(again, before)
+    assert grown["since_run"] == "r" and "compared with another run of the program, r:" in render(grown, Look())
+    stranger = {**document([rank(0, MIB, mesh="other")]), "run_id": "another"}
+    with pytest.raises(UsageError, match=r"of another program \(r\), whose meshes are mesh1; expected .* with other"):
+        add_growth(stranger, before)
+    with pytest.raises(UsageError, match="of another program"):
+        add_growth(stranger, stranger, before)
+
+
+def test_what_the_earlier_view_has_nothing_of_is_said() -> None:
+    before = document([rank(0, MIB)], time=100.0)
+    after = add_growth(document([rank(0, MIB)], {0: [variable("self.seen", MIB)]}), before)
+    assert after["not_compared"] == ["variables"]
+    assert "kept without --vars: how variables have grown is not known" in render(after, Look(sort="growth"))
+    assert add_growth(after, after)["not_compared"] == []
+    shared = add_growth(references(reference(1)), before)
+    assert "kept without --refs: how references have grown is not known" in render(shared, Look(sort="growth"))
+
+
+def references(*rows: dict[str, Any], left_out: int = 0, **more: Any) -> Document:
+    beyond = {"count": left_out, "bytes": left_out}
+    return document([rank(0, MIB), rank(1, MIB)], references=list(rows), references_left_out=beyond, holders={}, **more)
+
+
+def test_what_has_grown_in_shared_memory() -> None:
+    before = references(reference(10), reference(5, site="load.py:3"), reference(7, site="end.py:1"))
+    # One of the ten has changed hands, and rank 1 holds four more.
+    now = references(reference(9), reference(5, holders=(101,)), reference(5, site="load.py:3"), time=112.0)
+    found = add_growth(now, before)
+    assert [row["growth"] for row in found["references"]] == [0, 4 * MIB, 0]
+    (ended,) = found["references_ended"]
+    assert (ended["site"], ended["count"], ended["growth"]) == ("end.py:1", 0, -7 * MIB)
+    by_site = {row["key"]: (row["bytes"], row["growth"]) for row in grouped(found, "callsite")}
+    assert by_site == {"train.py:9": (14 * MIB, 4 * MIB), "load.py:3": (5 * MIB, 0), "end.py:1": (0, -7 * MIB)}
+    text = render(found, Look(sort="growth", ranks=False, most=1))
+    assert lines(text, "abc", "+") == [
+        "abc x5 put 1.0 MiB each +4.0 MiB pid 100 pid 101 1 train.py:9",
+        "+14 more, 14.0 MiB",
+    ]
+    assert "; gone: what end.py:1 had put" in text
+    by_callsite = render(found, Look(by="callsite", sort="growth", most=1))
+    assert lines(by_callsite, "train") == ["train.py:9 14 = 14.0 MiB +4.0 MiB"]
+
+
+def test_of_what_an_answer_has_left_out_nothing_is_said() -> None:
+    new, old = reference(3, site="new.py:1"), reference(3)
+    found = add_growth(references(old, new), references(old, left_out=1))
+    assert [row.get("growth") for row in found["references"]] == [0, None]
+    assert "references_ended" not in add_growth(references(new, left_out=1), references(old))
+
+
+def test_references_of_another_run_are_known_by_their_ranks() -> None:
+    before = {**references(reference(3)), "holders": {"100": ["mesh1", 0]}}
+    moved = reference(5, owner=900, holders=(900,))
+    found = add_growth({**references(moved), "holders": {"900": ["mesh1", 0]}, "run_id": "another"}, before)
+    assert found["references"][0]["growth"] == 2 * MIB and found["references_ended"] == []
+
+
+def test_an_outlier_of_growth_is_not_folded() -> None:
+    ranks = [rank(n, 500 * MIB) for n in range(16)]
+    before = document(ranks, {n: [variable("self.x", 100 * MIB)] for n in range(16)})
+    later = [rank(n, (504 if n == 5 else 500) * MIB) for n in range(16)]
+    now = document(later, {n: [variable("self.x", (104 if n == 5 else 100) * MIB)] for n in range(16)})
+    text = render(add_growth(now, before), Look(sort="growth"))
+    assert lines(text, "5 ")[0].startswith("5 n=5 a node1 105 504.0 MiB")
+    assert lines(text, "self") == [
+        "self.x list = 104.0 MiB +4.0 MiB 5",
+        "self.x list = 100.0 MiB 0 [0-4,6-15] x15 same",
+    ]
+
+
+class Enough(Exception):
+    """A person has seen enough."""
+
+
+def test_watching_shows_growth_since_the_last_look_and_since_the_first() -> None:
+    looks = [document([rank(0, size * MIB)], time=100.0 + size) for size in (10, 11, 15)]
+    shown: list[Document] = []
+
+    def ask(_milliseconds: float | None) -> Document:
+        if not looks:
+            raise Enough
+        return looks.pop(0)
+
+    with pytest.raises(Enough):
+        watch(ask, lambda found, _pace: shown.append(found), Pace(1e-6, None, adapts=False))
+    assert [(row["growth"], row["grown"]) for each in shown for row in each["ranks"]] == [
+        (MIB, MIB),
+        (4 * MIB, 5 * MIB),
+    ]
+    assert [each["totals"]["grown"] for each in shown] == [MIB, 5 * MIB] and shown[1]["since_first"] == 110.0
+    assert lines(render(shown[1], Look(sort="growth")), "RANK", "0 ")[1].endswith("+4.0 MiB +5.0 MiB running")
+
+
+def counted(seconds: float, **size: Any) -> Document:
+    return document([rank(0, MIB, counted=seconds), rank(1, MIB)], {0: [variable("self.x", MIB, **size)]})
+
+
+def test_counting_takes_a_small_part_of_a_ranks_time() -> None:
+    pace = Pace(2.0, 200.0, adapts=True)
+    first = pace.milliseconds
+    pace.looked(counted(0.05, exact=False, why="budget"))
+    assert first is not None and pace.milliseconds == 2 * first and pace.seconds == 2.0
+    assert pace.text() == "50 ms per rank were not enough for all variables; the next look has 100 ms"
+    pace.looked(counted(0.5))
+    assert pace.milliseconds == 2 * first and pace.seconds == 0.5 / SHARE
+    assert pace.text() == "counting took 500 ms of a rank: next look in 10.0 s, which is 5% of its time"
+    for _ in range(20):
+        pace.looked(counted(5.0, exact=False, why="budget"))
+    assert pace.milliseconds == 5000.0 and pace.text().startswith(
+        "5000 ms per rank were not enough for all variables; how"
+    )
+    fixed = Pace(2.0, 10.0, adapts=False)
+    fixed.looked(counted(0.01, exact=False, why="budget"))
+    assert fixed.milliseconds == 10.0 and "how they grow is not known: see --budget, --exact" in fixed.text()
+    fixed.looked(counted(0.01, exact=False, why="a graph of autograd"))
+    assert fixed.text() == ""

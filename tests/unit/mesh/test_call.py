@@ -1,0 +1,34 @@
+"""What a call that is not answered yet tells of those that it waits for, at every moment."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from meshrt.hooks import Wait
+from meshrt.mesh.call import MeshCall, StreamCall
+from meshrt.mesh.target import Target
+from meshrt.selection import Shape
+from meshrt.transport.waiting import Pending
+from meshrt.wire.frames import Frame
+from meshrt.wire.messages import RESULT
+
+SHAPE = Shape.from_extent({"n": 2})
+TARGET = Target("m1", "worker", "/nowhere", SHAPE, SHAPE, lambda _mesh_id, _rank: ("", 0))
+DRIVER: Any = SimpleNamespace(_followers=0)
+
+
+@pytest.mark.parametrize("kind", [MeshCall, StreamCall])
+def test_who_has_not_answered(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread may look when the last answer has come, and nobody knows yet that it was the last."""
+    call = kind(DRIVER, TARGET, "step")
+    any_of_them = kind is StreamCall
+    assert call.awaited() == Wait("m1", "worker", "step", (0, 1), 2, any_of_them)
+    call.deliver(1, Frame(RESULT, [0, None], b""))
+    assert call.awaited() == Wait("m1", "worker", "step", (0,), 1, any_of_them)
+    seen: list[Wait | None] = []
+    monkeypatch.setattr(Pending, "finish", lambda pending: seen.append(pending.awaited()))
+    call.deliver(0, Frame(RESULT, [0, None], b""))
+    assert seen == [None]

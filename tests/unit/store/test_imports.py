@@ -1,0 +1,184 @@
+"""What a host fetches from another machine's store: once for all who want it, and nothing stays of what fails."""
+
+from __future__ import annotations
+
+import os
+import selectors
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshrt.errors import MeshError, StoreFull
+from meshrt.store.exports import PIECE, Exports
+from meshrt.store.hostlinks import HostLinks
+from meshrt.store.imports import Imports
+from meshrt.store.lease import Loan
+from meshrt.store.registry import Registry
+from meshrt.wire.handshake import Identity
+from tests.unit.store.other_store import SECRET, OtherStore
+
+OWNER, HERE, THERE = 77, 1, 2
+FIRST, SECOND = 11, 12
+SIZE = PIECE + 100
+LOAN = Loan(THERE, OWNER, 5, 9, 0, SIZE)
+
+
+class Host:
+    """A store that imports, and the one that it imports from, which this test is."""
+
+    def __init__(self, folder: Path) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.dropped: list[int] = []
+        self.registry = Registry(4 * SIZE, lambda _owner, _segment: None, self._drop)
+        own = Identity(HERE, os.getpid(), os.getpid())
+        self.links = HostLinks(self.selector, str(folder), SECRET, own)
+        self.imports = Imports(self.links, str(folder / "run"), own, self.registry, self._arrived, lambda: 1 << 40)
+        self.chunks: dict[int, tuple[int, int]] = {}
+        self.answers: list[tuple[int, dict[str, Any]]] = []
+        self.owner = OtherStore(self.selector, folder, THERE, OWNER)
+
+    def _arrived(self, chunk: int, descriptor: int, size: int, segment: int, granted: int) -> None:
+        self.registry.add_chunk(os.getpid(), chunk, size, (descriptor, segment, granted), orphan=True)
+        self.chunks[chunk] = descriptor, size
+
+    def _drop(self, handle: tuple[int, int, int]) -> None:
+        os.close(handle[0])
+        self.dropped.append(handle[1])
+        self.imports.dropped(handle[1], handle[2])
+
+    def wants(self, pid: int, loan: Loan = LOAN) -> None:
+        self.imports.begin(loan, lambda answer: self.answers.append((pid, answer)), [pid])
+
+    def serve(self) -> None:
+        """Do what there is to do."""
+        while ready := self.selector.select(0):
+            for key, events in ready:
+                key.data(events)
+
+    def close(self) -> None:
+        self.links.close()
+        self.owner.close()
+        self.selector.close()
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    before = sorted(os.listdir("/proc/self/fd"))
+    made = Host(tmp_path)
+    yield made
+    made.close()
+    for descriptor, _ in () if made.dropped else made.chunks.values():
+        os.close(descriptor)
+    assert sorted(os.listdir("/proc/self/fd")) == before
+    assert made.dropped or made.chunks or made.registry.committed == 0
+
+
+FACTS = {"t": "ok", "n": 1, "kind": "put", "site": "a.py:1"}
+
+
+def test_all_who_want_it_wait_for_one_fetch(host: Host) -> None:
+    host.wants(FIRST)
+    asked = host.owner.accept()
+    assert host.owner.client == Identity(HERE, os.getpid(), os.getpid())
+    host.wants(SECOND)
+    assert host.owner.hear() == []
+    assert [(each["t"], each["segment"], each["size"]) for each in asked] == [("pull", 9, SIZE)]
+    host.owner.say(FACTS, {"t": "piece", "n": 1, "data": b"a" * PIECE})
+    assert host.answers == [] and host.registry.committed == SIZE
+    host.imports.tick()
+    assert host.answers == [(FIRST, {"t": "wait"}), (SECOND, {"t": "wait"})]
+    host.owner.say({"t": "piece", "n": 1, "data": b"b" * 100})
+    (_, one), (_, other) = host.answers[2:]
+    assert one == other and one["loan"].machine == HERE and one["loan"].segment == 9
+    descriptor, size = host.chunks[one["loan"].chunk]
+    assert size == SIZE and os.pread(descriptor, 101, PIECE - 1) == b"a" + b"b" * 100
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.pwrite(descriptor, b"x", 0)
+    host.wants(SECOND)
+    (segment,) = host.registry.segments()
+    assert segment.holders == {FIRST: 1, SECOND: 2} and segment.site == "a.py:1" and host.imports.count == 1
+    host.registry.ended(SECOND)
+    assert not host.dropped
+    host.registry.let_go(9, FIRST)
+    assert host.dropped == [9] and host.registry.committed == 0
+    assert [(each["t"], each["segments"]) for each in host.owner.hear()] == [("let_go", [9])]
+
+
+def test_the_owners_host_ends_in_the_middle(host: Host) -> None:
+    host.wants(FIRST)
+    host.owner.accept()
+    host.wants(SECOND)
+    host.owner.say(FACTS, {"t": "piece", "n": 1, "data": b"a" * PIECE})
+    host.owner.hang_up()
+    assert [pid for pid, _ in host.answers] == [FIRST, SECOND]
+    assert all(
+        answer["t"] == "no" and "is lost (0.2 of 0.3 MiB had come)" in answer["why"] for _, answer in host.answers
+    )
+    host.close()
+    with pytest.raises(MeshError, match="the host that has it is lost"):
+        host.wants(FIRST)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"t": "piece", "n": 1, "data": b"a"}],
+        [FACTS, {"t": "piece", "n": 1, "data": b"a" * (SIZE + 1)}],
+        [FACTS, {"t": "piece", "n": 1, "data": 7}],
+        [FACTS, {"t": "piece", "n": [1], "data": b"a"}],
+        [{"t": "nothing", "n": 1}],
+        [{"t": "no", "n": 1}],
+    ],
+)
+def test_nonsense_of_a_store(host: Host, messages: list[dict[str, Any]]) -> None:
+    host.wants(FIRST)
+    host.owner.accept()
+    host.owner.say(*messages)
+    ((_, answer),) = host.answers
+    assert answer["t"] == "no" and "says what cannot be read" in answer["why"]
+
+
+def test_it_is_gone_or_there_is_no_room(host: Host) -> None:
+    host.wants(FIRST)
+    host.owner.accept()
+    host.owner.say({"t": "no", "n": 1, "why": "it is gone"})
+    assert host.answers == [(FIRST, {"t": "no", "why": "it is gone"})]
+    with pytest.raises(StoreFull):
+        host.wants(FIRST, LOAN._replace(size=5 * SIZE))
+    assert host.registry.committed == 0
+
+
+def test_what_has_no_room_in_memory_goes_to_a_file(host: Host, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    host.registry.limit = SIZE - 1
+    host.wants(FIRST)
+    host.owner.accept()
+    host.owner.say(FACTS, {"t": "piece", "n": 1, "data": b"a" * PIECE}, {"t": "piece", "n": 1, "data": b"b" * 100})
+    ((_, answer),) = host.answers
+    descriptor, _ = host.chunks[answer["loan"].chunk]
+    assert str(tmp_path) in os.readlink(f"/proc/self/fd/{descriptor}") and os.pread(descriptor, 9, PIECE) == b"b" * 9
+    assert host.registry.segments()[0].disk and host.registry.committed == 0 and os.listdir(tmp_path / "run") == []
+    host.registry.let_go(9, FIRST)
+    assert host.dropped == [9] and host.registry.committed == 0
+
+
+def test_pieces_come_in_order_and_stop_when_they_are_not_wanted(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"-" * 10 + b"a" * PIECE + b"b" * 5)
+    descriptor = os.open(tmp_path / "file", os.O_RDONLY)
+    exports = Exports()
+    exports.begin(1, 9, descriptor, 10, PIECE + 5)
+    exports.begin(2, 8, descriptor, 0, 10)
+    exports.begin(3, 7, descriptor, 0, 10)
+    exports.cancel([8])
+    found = []
+    while (message := exports.next()) is not None:
+        found.append((message["n"], len(message["data"]), message["data"][:1]))
+    assert found == [(1, PIECE, b"a"), (1, 5, b"b"), (3, 10, b"-")]
+    assert exports.sent == PIECE + 15 and not exports
+    exports.begin(1, 9, descriptor, PIECE, 100)
+    assert exports.next() is not None
+    with pytest.raises(OSError, match="ends before"):
+        exports.next()
+    os.close(descriptor)

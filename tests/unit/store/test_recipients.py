@@ -1,0 +1,88 @@
+"""Who receives a message, and what the stores are told of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from meshrt.errors import MeshError
+from meshrt.store import recipients
+from meshrt.store.lease import Loan
+from meshrt.store.protocol import Host
+from meshrt.store.recipients import Recipients
+from meshrt.wire.handshake import Identity
+from tests.unit.store.registrars import FakeRegistrar, FakeRegistrars
+
+HERE, AWAY, FAR = 1, 2, 3
+OWN, OTHER = 50, 51
+RECEIVERS = [Identity(HERE, OWN, 11), Identity(AWAY, 60, 12), Identity(FAR, 70, 12), Identity(AWAY, 60, 13)]
+HOSTS = [Host(AWAY, 60, [12, 13]), Host(FAR, 70, [12])]
+LOANS = [Loan(HERE, OWN, 1, 91, 0, 8), Loan(HERE, OTHER, 2, 92, 0, 8), Loan(HERE, OWN, 1, 93, 64, 8)]
+
+
+def made(registrars: FakeRegistrars, receivers: list[Identity] | None = RECEIVERS) -> Recipients:
+    registrars.own = Identity(HERE, OWN, 1)
+    return Recipients(registrars, receivers)  # type: ignore[arg-type]
+
+
+def at(host: Host, loan: Loan) -> Loan:
+    return loan._replace(machine=host.machine, agent_pid=host.agent_pid, chunk=7)
+
+
+def brings(registrar: FakeRegistrar, *reached: Host) -> None:
+    def answer(operation: str, body: dict[str, Any]) -> dict[str, Any]:
+        assert operation == "send" and body["to"] == HOSTS
+        return {"to": list(reached), "there": [[at(host, loan) for loan in body["loans"]] for host in reached]}
+
+    registrar.answers = answer
+
+
+def test_they_are_told_apart_by_machine_and_pid_together() -> None:
+    to = made(FakeRegistrars(OWN))
+    assert (to.known, to.here, to.away) == (True, [11], HOSTS)
+    to = made(FakeRegistrars(OWN), [])
+    assert (to.known, to.here, to.away) == (True, [], [])
+    to = made(FakeRegistrars(OWN), None)
+    assert (to.known, to.here, to.away) == (False, [], [])
+
+
+def test_those_here_are_given_it_a_message_for_each_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recipients, "_MOST", 1)
+    registrars = FakeRegistrars(OWN, OTHER)
+    made(registrars).give(LOANS)
+    assert [message["segments"] for message in registrars.of(OWN).told] == [[91], [93]]
+    assert registrars.of(OTHER).told == [{"t": "give", "segments": [92], "to": [11]}]
+
+
+def test_those_away_have_it_where_all_of_it_is() -> None:
+    registrars = FakeRegistrars(OWN, OTHER)
+    brings(registrars.of(OWN), *HOSTS)
+    brings(registrars.of(OTHER), *HOSTS)
+    assert made(registrars).bring(LOANS) == [[[at(host, loan) for loan in LOANS], host.pids] for host in HOSTS]
+    brings(registrars.of(OTHER), HOSTS[1])
+    assert [pids for _, pids in made(registrars).bring(LOANS)] == [[12]], "a host that is lost is left out"
+
+
+@pytest.mark.parametrize("error", [MeshError("no room"), KeyboardInterrupt()])
+def test_what_one_store_has_brought_is_recalled_where_another_cannot(error: BaseException) -> None:
+    def fails(_operation: str, _body: dict[str, Any]) -> dict[str, Any]:
+        raise error
+
+    registrars = FakeRegistrars(OWN, OTHER)
+    brings(registrars.of(OWN), *HOSTS)
+    registrars.of(OTHER).answers = fails
+    with pytest.raises(type(error)):
+        made(registrars).bring(LOANS)
+    assert registrars.of(OWN).recalled == [([91, 93], HOSTS)] and registrars.of(OTHER).recalled == []
+
+
+def test_what_was_brought_and_is_not_sent_is_recalled_once() -> None:
+    registrars = FakeRegistrars(OWN, OTHER)
+    brings(registrars.of(OWN), *HOSTS)
+    brings(registrars.of(OTHER), *HOSTS)
+    to = made(registrars)
+    to.bring(LOANS)
+    for _ in range(2):
+        to.recall()
+    assert registrars.of(OWN).recalled == [([91, 93], HOSTS)] and registrars.of(OTHER).recalled == [([92], HOSTS)]

@@ -1,0 +1,74 @@
+"""The root's side of recordings: none is left behind that nobody could end."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from meshrt.errors import ProtocolError, UsageError
+from meshrt.hooks import Gathered, RootServices, ToolClient
+from meshrt.selection import Shape
+from meshrt.timeline.root import Timelines
+
+CLIENT = cast(ToolClient, SimpleNamespace(id=7))
+
+
+class Services:
+    """A mesh of two ranks that answer when they are let."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.dropped: list[tuple[int, str]] = []
+        self.report: Any = None
+        self.refuses = False
+
+    def meshes(self) -> list[dict[str, Any]]:
+        shape = Shape.from_extent({"n": 2}).to_wire()
+        return [{"mesh_id": "m", "shape": shape, "alive": [0, 1], "pid": {0: 100, 1: 101}}]
+
+    def pending_calls(self) -> dict[int, Any]:
+        return {}
+
+    def gather(self, _targets: Any, operation: str, _body: Any, _seconds: float, report: Any, **_how: Any) -> int:
+        if self.refuses:
+            raise ProtocolError("too long")
+        self.asked.append(operation)
+        self.report = report
+        return 1
+
+    def leave_gather(self, _number: int) -> None:
+        pass
+
+    def send_rank(self, _mesh_id: str, rank: int, operation: str, _body: Any) -> None:
+        self.dropped.append((rank, operation))
+
+
+def test_a_recording_that_could_not_begin_is_forgotten() -> None:
+    services = Services()
+    services.refuses = True
+    timelines = Timelines(cast(RootServices, services))
+    with pytest.raises(ProtocolError):
+        asyncio.run(timelines.begin(CLIENT, {}))
+    assert services.dropped == [(0, "timeline.drop"), (1, "timeline.drop")]
+    timelines.rank_born("m", 0)
+    assert len(services.dropped) == 2, "it is not begun on ranks that come later"
+
+
+def test_a_terminal_that_leaves_while_a_recording_begins_leaves_nothing_behind() -> None:
+    services = Services()
+    timelines = Timelines(cast(RootServices, services))
+
+    async def leave() -> None:
+        beginning = asyncio.ensure_future(timelines.begin(CLIENT, {}))
+        await asyncio.sleep(0)  # it has asked the ranks
+        assert services.asked == ["timeline.begin"]
+        timelines.client_gone(CLIENT)
+        services.report(Gathered([], True))
+        with pytest.raises(UsageError, match="was dropped before it had begun"):
+            await beginning
+
+    asyncio.run(leave())
+    assert services.dropped == [(0, "timeline.drop"), (1, "timeline.drop")]
