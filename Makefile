@@ -46,7 +46,7 @@ nightly: $(VENV)/.test  ## run all tests, the long ones and the long property se
 	@$(PY) -m pytest -m 'nightly or not nightly' --hypothesis-profile=nightly --timeout=3600 -o faulthandler_timeout=3660 $(ARGS)
 
 clean:  ## remove environments, caches and build output
-	rm -rf .venv .venv-* build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf .venv .venv-* build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis tests/dap/*/node_modules
 	find $(wildcard $(TREES)) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help:  ## this list

@@ -57,7 +57,8 @@ class Typist:
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 120, 0, 0))
         # A dumb terminal: the same prompt without cursor movements, so that what is shown here reads well anywhere.
         environment = {**os.environ, "TERM": "dumb", "PYTHONUNBUFFERED": "1"}
-        environment.pop("MESHRT_DEBUG_AUTO", None)
+        for name in ("MESHRT_DEBUG_AUTO", "COLUMNS", "LINES"):  # those of this process, which may have no terminal
+            environment.pop(name, None)
         self.process = subprocess.Popen(
             command, stdin=terminal, stdout=terminal, stderr=terminal, cwd=cwd, env=environment, start_new_session=True
         )
