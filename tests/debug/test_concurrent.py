@@ -92,6 +92,31 @@ def test_a_breakpoint_in_a_call_that_runs_survives_the_end_of_another() -> None:
     assert turning.get(WAIT) == 1
 
 
+def test_a_breakpoint_is_reached_whatever_the_event_loop_does_while_it_is_set() -> None:
+    turns = spawn(gpus=1)
+    turning = turns.turn.call_one()
+    with person() as me:
+        for _ in range(50):  # the loop waits most of the time, and is followed no more after each round
+            me(f"tbreak turns.py:{line_of('round')}")
+            me.wait("turns")
+            me("continue")
+            me("clear")
+    turns.finish.call_one().get(WAIT)
+    assert turning.get(WAIT) == 1
+
+
+def test_a_breakpoint_is_reached_in_a_task_that_has_outlived_its_call() -> None:
+    turns = spawn(gpus=1)
+    turns.start_rounds.call_one().get(WAIT)
+    with person() as me:
+        me(f"tbreak turns.py:{line_of('rounds')}, self.gates")
+        turns.let_in.call_one(4).get(WAIT)
+        me.wait("turns")
+        assert f"({line_of('rounds')})rounds()" in me("cast turns ranks(0) bt")
+        me("continue")
+    turns.finish.call_one().get(WAIT)
+
+
 def test_the_other_actors_of_the_rank_go_on() -> None:
     mesh = proc_mesh(gpus=1)
     turns, other = mesh.spawn("turns", Turns).get(WAIT), mesh.spawn("other", Debugee).get(WAIT)

@@ -79,6 +79,14 @@ class Turns(Actor):
         self.going = False  # @outlived
 
     @concurrent_endpoint
+    async def start_rounds(self) -> None:
+        self.task = asyncio.create_task(self.rounds())
+
+    async def rounds(self) -> None:
+        while self.going:
+            await asyncio.sleep(0.001)  # @rounds
+
+    @concurrent_endpoint
     async def both(self) -> list[int]:
         return list(await asyncio.gather(self.part(1), self.part(2)))
 

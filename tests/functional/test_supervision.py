@@ -482,8 +482,7 @@ def test_cleanup_is_told_what_has_ended_the_rank(tmp_path: Path) -> None:
     path = tmp_path / "exit"
     cleaned = proc_mesh(n=1).spawn("cleaned", Cleaned, str(path))
     cleaned.exit_in_a_task.call_one().exception(WAIT)
-    wait_until(path.exists, WAIT)
-    assert path.read_text() == "SystemExit: 3"
+    wait_until(lambda: path.exists() and path.read_text() == "SystemExit: 3", WAIT)
 
 
 def test_the_page_shows_what_the_example_prints() -> None:

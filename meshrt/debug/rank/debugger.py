@@ -127,8 +127,8 @@ class RankDebugger:
     def signalled(self, frame: FrameType | None) -> None:
         """On the main thread, in the handler of the rank's signal."""
         self._interrupts.on_signal(frame)
-        if self._tracer.wanted and self._services.current_call() is not None:
-            self._tracer.follow(frame)
+        # Also where an event loop waits, which is in no call's context: the calls that it goes on with are followed.
+        self._tracer.follow(frame)
 
     def open(self, call: EndpointCall | None = None) -> RankSession:
         """Return the session of what the calling thread runs; a new one if need be."""

@@ -82,9 +82,9 @@ class Tracer:
         return self._on_line if self.wanted and self._table.lines_in(frame.f_code) else None
 
     def leave(self) -> None:
-        """Follow the calling thread no more."""
+        """Follow the calling thread no more, unless there are breakpoints: a task may have outlived its call."""
         self._armed.discard(get_ident())
-        if sys.gettrace() == self._on_call:
+        if not self.wanted and sys.gettrace() == self._on_call:
             sys.settrace(None)
 
     def follow_new_threads(self) -> None:
