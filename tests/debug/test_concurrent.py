@@ -96,7 +96,7 @@ def test_a_breakpoint_is_reached_whatever_the_event_loop_does_while_it_is_set() 
     turns = spawn(gpus=1)
     turning = turns.turn.call_one()
     with person() as me:
-        for _ in range(50):  # the loop waits most of the time, and is followed no more after each round
+        for _ in range(100):  # the loop waits most of the time, and is followed no more after each round
             me(f"tbreak turns.py:{line_of('round')}")
             me.wait("turns")
             me("continue")
