@@ -85,7 +85,6 @@ class Debugged(Actor):
             with condition:
                 condition.notify()
 
-        self.go.clear()
         helper = threading.Thread(target=let_go, name="helper")
         helper.start()
         if kind == "recv":
@@ -105,6 +104,7 @@ class Debugged(Actor):
             while not self.go.is_set():
                 turns += 1  # @hot
         helper.join()  # @join
+        self.go.clear()  # not at first: a pause may come before anything here has run, and let it go then
         for sock in pair:
             sock.close()
         return kind
