@@ -83,8 +83,10 @@ class Turns(Actor):
         self.task = asyncio.create_task(self.rounds())
 
     async def rounds(self) -> None:
+        count = 0
         while self.going:
-            await asyncio.sleep(0.001)  # @rounds
+            count += 1  # @rounds
+            await asyncio.sleep(0.001)
 
     @concurrent_endpoint
     async def both(self) -> list[int]:

@@ -319,6 +319,7 @@ def _facts(mesh: Any, shape: Shape, rank: int, *, several: bool) -> Body:
     name = str(mesh["name"] or mesh["mesh_id"])
     return {
         "mesh": mesh["mesh_id"],
+        "mesh_name": name,
         "rank": rank,
         "name": f"{name} {place}" if several else place,
         "pid": mesh["pid"].get(rank, 0),

@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 from meshrt.debug.dap.router.asking import Answers, ask_each
 from meshrt.debug.dap.router.channels import RankLink
 from meshrt.debug.dap.router.console_words import STEPS, check, console_help
-from meshrt.debug.dap.router.ranks import Key, named
+from meshrt.debug.dap.router.ranks import Key, Names
 from meshrt.debug.dap.shown import WHOLE, cut
 from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.commands.table import find, parse_line
 from meshrt.debug.prompt.repl import Repl
 from meshrt.errors import DebugAdapterError, MeshError, UsageError
-from meshrt.selection import fold_ranks, parse
+from meshrt.selection import parse
 from meshrt.transport import tools
 from meshrt.transport.threads import RuntimeThread
 
@@ -80,16 +80,23 @@ class Console:
         program: Where the debugger's commands go.
         links: The engines that the IDE has now.
         which: Which ranks are meant, by an actor's name and a selection.
+        names: How ranks are called.
         session: The number of the session, with which breakpoints go that are set here.
     """
 
     def __init__(
-        self, program: tools.Program, links: Callable[[], Mapping[Key, RankLink]], which: Which, session: int
+        self,
+        program: tools.Program,
+        links: Callable[[], Mapping[Key, RankLink]],
+        which: Which,
+        names: Names,
+        session: int,
     ) -> None:
         self._program = program
         self._session = session
         self._links = links
         self._which = which
+        self._names = names
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="meshrt-console")
         self._prompt: _Prompt | None = None
         self._closed = threading.Event()
@@ -113,17 +120,17 @@ class Console:
             meant = await self._which(str(arguments["actor"]), str(arguments["ranks"]))
             standing = {key: link for key, link in self._links().items() if key in meant and link.standing}
             if standing:
-                others = sorted({key[1] for key in meant} - {key[1] for key in standing})
+                others = meant - set(standing)
                 text = await self._tell(str(arguments.get("line") or arguments.get("expression")), standing, looking)
                 if others and word != "cast":
                     # Of those that run, as at the prompt: what a rank has is compared with what the others have.
-                    numbers = ",".join(map(str, others))
+                    numbers = ",".join(str(rank) for _, rank in sorted(others))
                     rest = f"{word} {arguments['actor']} ranks({numbers}) {arguments['expression']}"
                     try:
                         return f"{text}\n{await self._prompted(rest)}"
                     except MeshError as error:  # a frame's names are not known where nothing stands
                         return f"{text}\n{error}"
-                return text + (f"\n{named(others)}: not stopped in the IDE" if others else "")
+                return text + (f"\n{self._names.of(others)}: not stopped in the IDE" if others else "")
         return await self._prompted(line)
 
     async def _prompted(self, line: str) -> str:
@@ -151,9 +158,9 @@ class Console:
             return dict(links)
         parse(ranks)
         meant = await self._which(actor, ranks)
-        missing = sorted(rank for mesh, rank in meant if (mesh, rank) not in links)
+        missing = meant - set(links)
         if missing and len(missing) == len(meant):
-            raise UsageError(f"the IDE is not attached to {named(missing)}")
+            raise UsageError(f"the IDE is not attached to {self._names.of(missing)}")
         return {key: link for key, link in links.items() if key in meant}
 
     async def _tell(self, line: str, standing: Mapping[Key, RankLink], looking: RankLink | None) -> str:
@@ -171,10 +178,10 @@ class Console:
                 return "nothing runs that the IDE has" if links else "the IDE has no ranks"
             asked = {key: link.request("pause", {"threadId": 1}) for key, link in {**running, **busy}.items()}
             paused = await _each(asked)
-            said = [f"{_named(running)}: asked to pause"] if running else []
+            said = [f"{self._names.of(running)}: asked to pause"] if running else []
             if busy:
-                said.append(f"{_named(busy)}: what is being evaluated is interrupted")
-            return "\n".join(said) + _silent(paused)
+                said.append(f"{self._names.of(busy)}: what is being evaluated is interrupted")
+            return "\n".join(said) + self._silent(paused)
         standing = {key: link for key, link in links.items() if link.standing}
         pausing = {key: link for key, link in links.items() if link.pausing and command == "continue"}
         if not standing and not pausing:
@@ -189,19 +196,22 @@ class Console:
             for key, link in {**standing, **pausing}.items()
         }
         answers = await _each(asks)
-        said = [f"{_named(standing)}: {_PAST[command]}"] if standing else []
+        said = [f"{self._names.of(standing)}: {_PAST[command]}"] if standing else []
         if pausing:
-            said.append(f"{_named(pausing)}: not to pause any more")
-        return "\n".join(said) + _silent(answers)
+            said.append(f"{self._names.of(pausing)}: not to pause any more")
+        return "\n".join(said) + self._silent(answers)
 
     async def _values(self, expression: str, standing: Mapping[Key, RankLink]) -> str:
         # Sorted, and not as the IDE has opened their sessions.
         answers = await _each({key: _evaluate(standing[key], expression) for key in sorted(standing)}, _SECONDS)
-        classes: dict[str, list[int]] = {}
-        for (_, rank), text in answers.said.items():
-            classes.setdefault(text, []).append(rank)
-        shown = "\n".join(f"[{fold_ranks(ranks)}] {cut(text)}" for text, ranks in classes.items())
-        return shown + _silent(answers, "; mesh pause interrupts what does not end")
+        classes: dict[str, list[Key]] = {}
+        for key, text in answers.said.items():
+            classes.setdefault(text, []).append(key)
+        shown = "\n".join(f"[{self._names.numbers(keys)}] {cut(text)}" for text, keys in classes.items())
+        return shown + self._silent(answers, "; mesh pause interrupts what does not end")
+
+    def _silent(self, answers: Answers[Key, Any], hint: str = "") -> str:
+        return f"\n{self._names.of(answers.silent)}: no answer yet{hint}" if answers.silent else ""
 
     # -- the debugger's own, on their thread
 
@@ -233,14 +243,6 @@ async def _each(asks: Mapping[Key, Coroutine[Any, Any, T]], seconds: float | Non
     for refusal in answers.refused.values():
         raise refusal
     return answers
-
-
-def _silent(answers: Answers[Key, Any], hint: str = "") -> str:
-    return f"\n{named(rank for _, rank in answers.silent)}: no answer yet{hint}" if answers.silent else ""
-
-
-def _named(links: Mapping[Key, RankLink]) -> str:
-    return named(rank for _, rank in links)
 
 
 class _Prompt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from meshrt.debug.dap.router.ranks import Rank, named
+from meshrt.debug.dap.router.ranks import Names, Rank
 from meshrt.debug.dap.router.view import Peer
 from meshrt.debug.dap.wire import event
 
@@ -17,8 +17,9 @@ _WAVE = 0.1
 class Ends:
     """Those of one session. On the router's loop."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, names: Names) -> None:
         self._peer = peer
+        self._names = names
         #: What nobody has been told of yet, by the reason.
         self._untold: dict[str, list[Rank]] = {}
         self._telling: asyncio.TimerHandle | None = None
@@ -42,6 +43,6 @@ class Ends:
         self._telling = None
         untold, self._untold = self._untold, {}
         for why, ranks in untold.items():
-            whose = ranks[0].name if len(ranks) == 1 else named(rank.rank for rank in ranks)
+            whose = ranks[0].name if len(ranks) == 1 else self._names.of(rank.key for rank in ranks)
             # Such a line is shown wherever a person looks.
             self._peer.write(event("output", category="important", output=f"meshrt: {whose}: {why}\n"))

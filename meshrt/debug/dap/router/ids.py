@@ -36,6 +36,11 @@ class Ids(Generic[K]):
             self._next += 1
         return known
 
+    @property
+    def unused(self) -> int:
+        """A number that none of those here is or was."""
+        return self._next
+
     def there(self, number: int, kind: str) -> tuple[K, int] | None:
         """Return whose number it is, and which there; None: nobody's (any more)."""
         found = self._there.get(number)

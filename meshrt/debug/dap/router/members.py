@@ -24,6 +24,8 @@ class Member:
 
     rank: Rank
     link: RankLink
+    #: Its short name: ``rank 3``.
+    called: str
     #: Names of its threads, as its engine knows them.
     threads: dict[int, str] = field(default_factory=lambda: {1: "MainThread"})
     #: Where it stands.
@@ -33,7 +35,7 @@ class Member:
     printed: Printed = field(init=False)
 
     def __post_init__(self) -> None:
-        self.printed = Printed(f"rank {self.rank.rank}: ")
+        self.printed = Printed(f"{self.called}: ")
 
     @property
     def is_shown(self) -> bool:

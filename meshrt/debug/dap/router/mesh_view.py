@@ -14,7 +14,7 @@ from meshrt.debug.dap.router.console import Console
 from meshrt.debug.dap.router.ends import Ends
 from meshrt.debug.dap.router.raisings import Raisings
 from meshrt.debug.dap.router.rank_view import RankView
-from meshrt.debug.dap.router.ranks import Key, Lives, Rank, counted, named
+from meshrt.debug.dap.router.ranks import Key, Lives, Names, Rank, counted
 from meshrt.debug.dap.router.view import Peer, RootView
 from meshrt.debug.dap.wire import Message, event, failure, response
 from meshrt.errors import MeshError, UsageError
@@ -66,15 +66,16 @@ class MeshView(RootView):
         self._announced: set[Key] = set()
         self._full = False
         self._lives = Lives()
+        self._names = Names()
         #: What ranks cost while the IDE has them, as it was told.
         self._prices: set[str] = set()
         #: Why ranks cannot be attached to, as it was told.
         self._refusals: set[str] = set()
         #: Those ranks: what the IDE makes of that is no news.
         self._refusing: set[Key] = set()
-        self._console = Console(peer.program, self._links, self._which, number)
-        self._ends = Ends(peer)
-        self._raisings = Raisings(peer)
+        self._console = Console(peer.program, self._links, self._which, self._names, number)
+        self._ends = Ends(peer, self._names)
+        self._raisings = Raisings(peer, self._names)
 
     def attach(self, request: Message, initialize: dict[str, Any]) -> None:
         """Find the ranks that are meant."""
@@ -87,8 +88,12 @@ class MeshView(RootView):
             if len(found) > MOST_SESSIONS:
                 raise UsageError(f"{len(found)} ranks, and {_TOO_MANY}")
             # Each would be refused, and an IDE shows a dialog for each.
+            for rank in found:
+                self._names.meet(rank)
             taken = [rank for rank in found if rank.ide]
-            self._taken = f"{named(rank.rank for rank in taken)}: another window has {_them(taken)}" if taken else ""
+            self._taken = (
+                f"{self._names.of(rank.key for rank in taken)}: another window has {_them(taken)}" if taken else ""
+            )
             if taken and len(taken) == len(found):
                 raise UsageError(f"{self._taken}, through {taken[0].ide}; meshRanks chooses others")
         except (MeshError, ConnectionError) as error:
@@ -142,6 +147,7 @@ class MeshView(RootView):
     def born(self, rank: Rank) -> None:
         """Announce it, once in each of its lives."""
         if self._lives.new(rank):
+            self._names.meet(rank)
             self.ranks[rank.key] = rank
             if self._announces:
                 self._announce(rank)

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from meshrt.debug.dap.router.ranks import Rank, named
+from meshrt.debug.dap.router.ranks import Names, Rank
 from meshrt.debug.dap.router.view import Peer
 from meshrt.debug.dap.wire import event
 from meshrt.hooks import Body
@@ -51,8 +51,9 @@ class _Kind:
 class Raisings:
     """Those of one session. On the router's loop."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, names: Names) -> None:
         self._peer = peer
+        self._names = names
         self._kinds: dict[tuple[str, str, int, str, str], _Kind] = {}
 
     def add(self, rank: Rank, rows: Iterable[Body]) -> None:
@@ -75,7 +76,7 @@ class Raisings:
         kind.telling = None
         said, ranks = kind.said, list(kind.ranks.values())
         place = f"{str(said['file']).rpartition('/')[2]}:{said['line']}"
-        whose = ranks[0].name if len(ranks) == 1 else named(rank.rank for rank in ranks)
+        whose = ranks[0].name if len(ranks) == 1 else self._names.of(kind.ranks)
         if kind.told:
             text = f"has raised {said['error']} {kind.times} times"
         else:

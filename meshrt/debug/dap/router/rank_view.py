@@ -13,7 +13,7 @@ from meshrt.debug.dap.router.channels import RankLink, Watcher
 from meshrt.debug.dap.router.configuration import Configuration, for_engine
 from meshrt.debug.dap.router.console import MESH_LINE, hint
 from meshrt.debug.dap.router.raisings import Raisings
-from meshrt.debug.dap.router.ranks import Rank
+from meshrt.debug.dap.router.ranks import Names, Rank
 from meshrt.debug.dap.router.sources import Sources
 from meshrt.debug.dap.router.view import Peer, View
 from meshrt.debug.dap.wire import RESUMING, Message, event, failure, response
@@ -60,7 +60,7 @@ class RankView(View):
         watcher = Watcher(self._from_engine, self._said, self._raised, self._closed)
         self.link = RankLink(rank, watcher, peer.channels)
         #: For a session that the IDE has started by itself.
-        self._raisings = Raisings(peer)
+        self._raisings = Raisings(peer, Names())
         self._sources = Sources(peer.channels.program)
         #: The number of a request to evaluate -> what to say if it fails: it is a command of the mesh's console.
         self._hints: dict[int, str] = {}

@@ -8,16 +8,10 @@ from dataclasses import dataclass
 from meshrt.hooks import Body
 from meshrt.selection import fold_ranks
 
-__all__ = ["Key", "Lives", "Rank", "counted", "named"]
+__all__ = ["Key", "Lives", "Names", "Rank", "counted"]
 
 #: Mesh id and base rank. A pid would be that of other ranks on other hosts, too.
 Key = tuple[str, int]
-
-
-def named(ranks: Iterable[int]) -> str:
-    """Return ``"rank 3"`` or ``"ranks 0-3"``."""
-    found = sorted(ranks)
-    return f"rank{'s' if len(found) > 1 else ''} {fold_ranks(found)}"
 
 
 def counted(count: int) -> str:
@@ -39,6 +33,7 @@ class Rank:
     ide: str = ""
     #: How often it was started again.
     life: int = 0
+    mesh_name: str = ""
 
     @property
     def key(self) -> Key:
@@ -56,6 +51,7 @@ class Rank:
             str(body["host"]),
             str(body.get("ide", "")),
             int(body.get("life", 0)),
+            str(body.get("mesh_name", "")),
         )
 
 
@@ -71,3 +67,34 @@ class Lives:
             return False
         self._met[rank.key] = rank.life
         return True
+
+
+class Names:
+    """How a session calls its ranks: by their numbers, and where it has met several meshes by those as well."""
+
+    def __init__(self) -> None:
+        self._meshes: dict[str, str] = {}
+
+    def meet(self, rank: Rank) -> None:
+        """Know a rank, and its mesh."""
+        self._meshes[rank.mesh] = rank.mesh_name or rank.mesh
+
+    def mesh(self, mesh_id: str) -> str:
+        """Return what to put before ranks of that mesh: ``"trainers "``, or "" where there is no other."""
+        return f"{self._meshes.get(mesh_id, mesh_id)} " if len(self._meshes) > 1 else ""
+
+    def of(self, ranks: Iterable[Key]) -> str:
+        """Return ``"rank 3"``, ``"ranks 0-3"``, or ``"trainers ranks 0-3, loaders rank 1"``."""
+        return self._each(ranks, "rank ", "ranks ")
+
+    def numbers(self, ranks: Iterable[Key]) -> str:
+        """Return ``"0-3"``, or ``"trainers 0-3, loaders 1"``."""
+        return self._each(ranks, "", "")
+
+    def _each(self, ranks: Iterable[Key], one: str, many: str) -> str:
+        meshes: dict[str, list[int]] = {}
+        for mesh_id, rank in sorted(ranks):
+            meshes.setdefault(self.mesh(mesh_id), []).append(rank)
+        return ", ".join(
+            f"{mesh}{one if len(found) == 1 else many}{fold_ranks(found)}" for mesh, found in meshes.items()
+        )

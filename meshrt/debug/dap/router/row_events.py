@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from meshrt.debug.dap.router.members import Member
-from meshrt.debug.dap.router.ranks import Key
+from meshrt.debug.dap.router.ranks import Key, Names
 from meshrt.debug.dap.router.rows import Row, Rows
 from meshrt.debug.dap.router.view import Peer
 from meshrt.debug.dap.wire import event
@@ -26,12 +26,14 @@ class RowEvents:
 
     Args:
         members: The ranks, by key.
+        first: The first number of a row.
     """
 
-    def __init__(self, peer: Peer, members: Mapping[Key, Member]) -> None:
+    def __init__(self, peer: Peer, members: Mapping[Key, Member], names: Names, first: int) -> None:
         self._peer = peer
         self._members = members
-        self._rows = Rows()
+        self._names = names
+        self._rows = Rows(names, first)
         #: The rows as the IDE knows them, by number.
         self._shown: dict[int, Row] = {}
         #: The numbers of those that it has been told stand.
@@ -139,7 +141,7 @@ class RowEvents:
             why = next((self._why[key] for key in row.members if key in newly), self._why[row.members[0]])
             # The first that is new is shown; the others do not take a person's eyes off it.
             body = {**why, "threadId": row.number, "preserveFocusHint": shown or not new}
-            body["description"] = _described(row, why)
+            body["description"] = self._described(row, why)
             self._peer.write({"type": "event", "event": "stopped", "body": body})
             self._standing.add(row.number)
             shown, told = shown or new, True
@@ -147,9 +149,8 @@ class RowEvents:
             # The IDE asks for all rows behind that, as behind a stop; else it goes on showing the ranks of before.
             self._peer.write(event("thread", reason="started", threadId=changed[0].number))
 
-
-def _described(row: Row, why: dict[str, Any]) -> str:
-    """Why a row stands, and how many ranks do: of a single row an IDE shows no name."""
-    count = len(row.members)
-    what = why.get("description") or why.get("reason") or "paused"
-    return f"{f'{count} ranks' if count > 1 else f'rank {row.members[0][1]}'}: {what}"
+    def _described(self, row: Row, why: dict[str, Any]) -> str:
+        """Why a row stands, and how many ranks do: of a single row an IDE shows no name."""
+        count = len(row.members)
+        what = why.get("description") or why.get("reason") or "paused"
+        return f"{f'{count} ranks' if count > 1 else self._names.of(row.members)}: {what}"

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from meshrt.debug.dap.router.ranks import Key
+from meshrt.debug.dap.router.ranks import Key, Names
 from meshrt.selection import fold_ranks
 
 __all__ = ["RUNNING", "SILENT", "Place", "Row", "Rows"]
@@ -37,10 +37,16 @@ class Row:
 
 
 class Rows:
-    """The rows of one session."""
+    """The rows of one session.
 
-    def __init__(self) -> None:
-        self._numbers = itertools.count(1)
+    Args:
+        names: How ranks are called.
+        first: The first number of a row.
+    """
+
+    def __init__(self, names: Names, first: int) -> None:
+        self._names = names
+        self._numbers = itertools.count(first)
         self._known: dict[tuple[str, Place], int] = {}
 
     def sort(self, places: Mapping[Key, Place]) -> list[Row]:
@@ -52,26 +58,24 @@ class Rows:
         classes: dict[tuple[str, Place], list[Key]] = {}
         for key, place in places.items():
             classes.setdefault((key[0], place), []).append(key)
-        several = len({mesh for mesh, _ in classes}) > 1
         self._known = {key: self._known.get(key) or next(self._numbers) for key in classes}
         rows = [
             Row(
                 self._known[key],
                 key[1],
                 tuple(sorted(members)),
-                _name(key[0] if several else "", key[1], [rank for _, rank in members]),
+                self._name(key[0], key[1], [rank for _, rank in members]),
             )
             for key, members in classes.items()
         ]
         return sorted(rows, key=lambda row: (not row.stands, row.place == SILENT, -len(row.members), row.name))
 
-
-def _name(mesh: str, place: Place, ranks: list[int]) -> str:
-    count = f"{len(ranks)} ranks" if len(ranks) > 1 else "rank"
-    if place == SILENT:
-        where = "do not answer" if len(ranks) > 1 else "does not answer"
-    else:
-        where = (
-            "running" if place == RUNNING else f"at {place[-1][0].rpartition('/')[2]}:{place[-1][1]} ({place[-1][2]})"
-        )
-    return f"{mesh + ' ' if mesh else ''}{count} {fold_ranks(sorted(ranks))} {where}"
+    def _name(self, mesh: str, place: Place, ranks: list[int]) -> str:
+        count = f"{len(ranks)} ranks" if len(ranks) > 1 else "rank"
+        if place == SILENT:
+            where = "do not answer" if len(ranks) > 1 else "does not answer"
+        elif place == RUNNING:
+            where = "running"
+        else:
+            where = f"at {place[-1][0].rpartition('/')[2]}:{place[-1][1]} ({place[-1][2]})"
+        return f"{self._names.mesh(mesh)}{count} {fold_ranks(sorted(ranks))} {where}"

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from meshrt.debug.dap.router.asking import SILENT_SECONDS
 from meshrt.debug.dap.router.members import Member, ask_all
-from meshrt.debug.dap.router.ranks import Key, named
+from meshrt.debug.dap.router.ranks import Key, Names
 from meshrt.errors import DebugAdapterError
 
 __all__ = ["BREAKPOINTS", "EXCEPTIONS", "Settings"]
@@ -30,6 +30,7 @@ class _Breakpoint:
 
     number: int
     line: int | None
+    names: Names
     #: What an engine says of it: one that has it, if there is one.
     said: dict[str, Any] = field(default_factory=dict)
     #: Ranks that have it, that have it not, and that have not answered yet.
@@ -59,9 +60,9 @@ class _Breakpoint:
         if not (self.good or self.bad or self.silent):
             notes.append("no rank is attached")
         if self.good and self.bad:
-            notes.append(f"not in {_named(self.bad)}")
+            notes.append(f"not in {self.names.of(self.bad)}")
         if self.silent:
-            notes.append(f"no answer yet of {_named(self.silent)}")
+            notes.append(f"no answer yet of {self.names.of(self.silent)}")
         if notes:
             shown["message"] = "; ".join(notes)
         return {key: value for key, value in shown.items() if value is not None}
@@ -88,8 +89,9 @@ class Settings:
         changed: Called with a breakpoint of which the IDE has been told something else.
     """
 
-    def __init__(self, members: Mapping[Key, Member], changed: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, members: Mapping[Key, Member], names: Names, changed: Callable[[dict[str, Any]], None]) -> None:
         self._members = members
+        self._names = names
         self._changed = changed
         self._numbers = itertools.count(1)
         #: By what each of them replaces: the request, and the source.
@@ -126,7 +128,10 @@ class Settings:
     async def set_breakpoints(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Serve a request of `BREAKPOINTS`, and return the answer for the IDE."""
         source = arguments.get("source") or {}
-        wanted = [_Breakpoint(next(self._numbers), each.get("line")) for each in arguments.get("breakpoints") or ()]
+        wanted = [
+            _Breakpoint(next(self._numbers), each.get("line"), self._names)
+            for each in arguments.get("breakpoints") or ()
+        ]
         asked = _Asked(command, arguments, wanted)
         place = (command, str(source.get("path") or source.get("name") or ""))
         replaced = self._asked.get(place)
@@ -199,7 +204,3 @@ class Settings:
         if each.told is not None and each.told != each.state():
             each.told = each.state()
             self._changed(each.shown())
-
-
-def _named(ranks: Iterable[Key]) -> str:
-    return named(rank for _, rank in ranks)

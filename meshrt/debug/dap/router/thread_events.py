@@ -35,9 +35,21 @@ class ThreadEvents:
         self._known: dict[Key, set[int]] = {}
         #: Ranks that stand as far as the IDE has been told.
         self._told_of: set[Key] = set()
+        #: The IDE is to be told of them.
+        self.begun = False
 
     def begin(self) -> None:
         """The IDE asks for threads itself."""
+        self.begun = True
+
+    def withdraw(self) -> None:
+        """Tell the IDE that none of them is there any more: what it sees of ranks is another's from here on."""
+        for key in [key for key in self._told_of if key in self._known]:
+            for thread in self._members[key].link.standing:
+                # It may hold on to what it was at, though that has gone.
+                self.continued(self._members[key], thread)
+        for key in list(self._known):
+            self.left(self._members[key])
 
     async def threads(self) -> list[dict[str, Any]]:
         """Return the threads of all ranks, as the request of this name is answered."""
@@ -49,7 +61,7 @@ class ThreadEvents:
                 for thread, name in member.threads.items():
                     number = self._ids.here(key, "threadId", thread)
                     # A further actor of the rank has a thread that is called after it.
-                    whose = f"rank {member.rank.rank}: {name.removeprefix('meshrt-')}"
+                    whose = f"{member.called}: {name.removeprefix('meshrt-')}"
                     what = member.rank.name if thread == 1 else whose
                     shown.append({"id": number, "name": what if member.ready else f"{what} does not answer"})
         return shown

@@ -10,7 +10,7 @@ from meshrt.debug.dap.router.asking import ask_each
 from meshrt.debug.dap.router.console import MESH_LINE, Console, hint
 from meshrt.debug.dap.router.ids import Ids
 from meshrt.debug.dap.router.members import SECONDS, Member, Shown
-from meshrt.debug.dap.router.ranks import Key, counted, named
+from meshrt.debug.dap.router.ranks import Key, Names, counted
 from meshrt.debug.dap.router.settings import BREAKPOINTS, EXCEPTIONS, Settings
 from meshrt.debug.dap.router.sources import Sources
 from meshrt.debug.dap.wire import RESUMING
@@ -36,7 +36,7 @@ class ThreadRequests:
 
     Args:
         members: The ranks, by key.
-        shown: What the IDE sees instead of them. (It may become another when the ranks are counted.)
+        shown: What the IDE sees instead of them. (It becomes another when there are very many.)
         said: Writes a line on the debug console.
         runs: Called with a rank that goes on.
         step_all: Whether a step steps all that stand (``meshStep``).
@@ -47,6 +47,7 @@ class ThreadRequests:
         members: Mapping[Key, Member],
         shown: Shown,
         ids: Ids[Key],
+        names: Names,
         settings: Settings,
         console: Console,
         sources: Sources,
@@ -58,6 +59,7 @@ class ThreadRequests:
         self._members = members
         self.shown = shown
         self._ids = ids
+        self._names = names
         self._settings = settings
         self._console = console
         self._sources = sources
@@ -108,9 +110,11 @@ class ThreadRequests:
         found = self.shown.at(number)
         if found is None:
             raise UsageError(f"there is no thread {number} any more")
-        silent = [member.rank.rank for member, _ in found if not member.ready]
+        silent = [member.rank.key for member, _ in found if not member.ready]
         if silent:
-            raise UsageError(f"no answer of {named(silent)} yet; nothing can be asked for there until it joins")
+            raise UsageError(
+                f"no answer of {self._names.of(silent)} yet; nothing can be asked for there until it joins"
+            )
         return found
 
     def _standing(self) -> list[tuple[Member, int]]:

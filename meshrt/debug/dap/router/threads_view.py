@@ -2,7 +2,7 @@
 
 Breakpoints that are set once reach all ranks, those born later included; `continue` lets everything go on; a step steps
 the rank that is chosen, or all that stand (``meshStep``). Above `ROWS_FROM` ranks a thread is a class of ranks with
-equal stacks, and the first of them answers for it.
+equal stacks, and the first of them answers for it; once there have been so many it stays so.
 
 Numbers of threads, stack frames, variables, sources and breakpoints are those of this session (`Ids`).
 """
@@ -19,9 +19,9 @@ from meshrt.debug.dap.router.console import Console
 from meshrt.debug.dap.router.ends import Ends
 from meshrt.debug.dap.router.ids import Ids
 from meshrt.debug.dap.router.joining import Joining
-from meshrt.debug.dap.router.members import SECONDS, Member, Shown, ask_all
+from meshrt.debug.dap.router.members import SECONDS, Member, ask_all
 from meshrt.debug.dap.router.raisings import Raisings
-from meshrt.debug.dap.router.ranks import Key, Lives, Rank
+from meshrt.debug.dap.router.ranks import Key, Lives, Names, Rank
 from meshrt.debug.dap.router.row_events import RowEvents
 from meshrt.debug.dap.router.rows import RUNNING
 from meshrt.debug.dap.router.settings import Settings
@@ -55,15 +55,17 @@ class ThreadsView(RootView):
         self._members: dict[Key, Member] = {}
         self._lives = Lives()
         self._ids: Ids[Key] = Ids()
-        self._settings = Settings(self._members, self._changed)
+        self._names = Names()
+        self._settings = Settings(self._members, self._names, self._changed)
         #: Each rank a thread, or rows of them.
-        self._shown: Shown = ThreadEvents(peer, self._members, self._ids)
+        self._shown: ThreadEvents | RowEvents = ThreadEvents(peer, self._members, self._ids)
         self._joining = Joining(self._members, self._settings, configuration, self._silent, number)
-        self._console = Console(peer.program, self._links, self._which, number)
+        self._console = Console(peer.program, self._links, self._which, self._names, number)
         self._requests = ThreadRequests(
             self._members,
             self._shown,
             self._ids,
+            self._names,
             self._settings,
             self._console,
             Sources(peer.channels.program),
@@ -73,8 +75,8 @@ class ThreadsView(RootView):
         )
         #: What ranks cost while the IDE has them, as it was told.
         self._prices: set[str] = set()
-        self._ends = Ends(peer)
-        self._raisings = Raisings(peer)
+        self._ends = Ends(peer, self._names)
+        self._raisings = Raisings(peer, self._names)
         self._attached = self._left = self._over = False
         #: The goodbye; it is answered when the ranks are free again.
         self._goodbye: Message | None = None
@@ -96,8 +98,6 @@ class ThreadsView(RootView):
             self._peer.write(failure(request, str(error)))
             self._peer.hang_up()
             return
-        if len(found) > ROWS_FROM:
-            self._requests.shown = self._shown = RowEvents(self._peer, self._members)
         met = [self._meet(rank) for rank in found if self._lives.new(rank)]
         entering = {asyncio.create_task(self._joining.enter(member)): member for member in met}
         try:
@@ -127,6 +127,7 @@ class ThreadsView(RootView):
 
     def _meet(self, rank: Rank) -> Member:
         """A rank has begun a life: what is known of one before it is over."""
+        self._names.meet(rank)
         before = self._members.get(rank.key)
         if before is not None:
             self._forget_of(before)
@@ -136,8 +137,23 @@ class ThreadsView(RootView):
             lambda rows: self._raisings.add(rank, rows),
             lambda why: self._closed(member, why),
         )
-        member = self._members[rank.key] = Member(rank, RankLink(rank, watcher, self._peer.channels))
+        link = RankLink(rank, watcher, self._peer.channels)
+        member = self._members[rank.key] = Member(rank, link, self._names.of([rank.key]))
+        if len(self._members) > ROWS_FROM and isinstance(self._shown, ThreadEvents):
+            self._turn_to_rows(self._shown)
         return member
+
+    def _turn_to_rows(self, threads: ThreadEvents) -> None:
+        """There are too many ranks now for a thread each."""
+        self._requests.shown = self._shown = RowEvents(self._peer, self._members, self._names, self._ids.unused)
+        threads.withdraw()
+        if threads.begun:
+            what = "from here on a thread is a class of ranks with equal stacks"
+            self.said(f"meshrt: more than {ROWS_FROM} ranks: {what}")
+            self._shown.begin()
+        for member in self._members.values():
+            for stop in member.link.standing.events():
+                self._stopped(member, stop["body"])
 
     def _silent(self, member: Member) -> None:
         """A rank does not answer."""
@@ -265,10 +281,7 @@ class ThreadsView(RootView):
         thread = int(body.get("threadId") or 1)
         if name == "stopped":
             self._print_rest(member)  # a person looks at it now
-            hit = [self._settings.point(key, each) for each in body.get("hitBreakpointIds") or ()]
-            known = [point for point in hit if point is not None]
-            why = {**body, "allThreadsStopped": False, "hitBreakpointIds": known}
-            self._shown.stopped(member, thread, why)
+            self._stopped(member, body)
         elif name == "continued":
             self._runs(member)
             self._shown.continued(member, thread)
@@ -281,6 +294,12 @@ class ThreadsView(RootView):
             self._settings.say(key, body.get("breakpoint") or {})
         elif name == "thread" and member.ready:  # or else the IDE is told of the rank when it is
             self._shown.thread(member, str(body.get("reason", "started")), thread)
+
+    def _stopped(self, member: Member, body: dict[str, Any]) -> None:
+        hit = [self._settings.point(member.rank.key, each) for each in body.get("hitBreakpointIds") or ()]
+        known = [point for point in hit if point is not None]
+        why = {**body, "allThreadsStopped": False, "hitBreakpointIds": known}
+        self._shown.stopped(member, int(body.get("threadId") or 1), why)
 
     def _print_rest(self, member: Member) -> None:
         for stream, text in member.printed.rest():

@@ -10,6 +10,7 @@ import pytest
 
 from meshrt.debug.dap.router import console
 from meshrt.debug.dap.router.console import Console
+from meshrt.debug.dap.router.ranks import Names
 from meshrt.errors import MeshError
 
 WAIT = 10.0
@@ -46,7 +47,7 @@ def test_a_line_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPatch) -> No
 
     async def scenario() -> None:
         program: Any = None  # no line gets as far
-        made = Console(program, dict, _which, 1)
+        made = Console(program, dict, _which, Names(), 1)
         first = asyncio.ensure_future(made.run("where"))
         assert await asyncio.to_thread(Prompt.obeys.wait, WAIT)
         second = asyncio.ensure_future(made.run("list"))
@@ -73,7 +74,7 @@ def test_help_lists_what_can_be_typed_here(monkeypatch: pytest.MonkeyPatch) -> N
 
     async def scenario() -> None:
         program: Any = None  # no line gets as far
-        made = Console(program, dict, _which, 1)
+        made = Console(program, dict, _which, Names(), 1)
         words = {line.split()[0] for line in (await made.run("mesh help")).splitlines()}
         assert words >= {"n", "s", "r", "c", "pause", "where", "p", "break", "attach"} and not words & {"wait", "quit"}
         for word in words - {"ranks", "all", "`help"}:
@@ -102,7 +103,7 @@ def test_what_was_obeyed_is_told_whatever_it_was(monkeypatch: pytest.MonkeyPatch
 
     async def scenario() -> None:
         program: Any = None  # no line gets as far
-        made = Console(program, dict, _which, 1)
+        made = Console(program, dict, _which, Names(), 1)
         # The last ones are no commands: of a rank that the prompt was attached to, and of nobody.
         for line in ("where", "x + 1", "# nothing"):
             assert await made.run(line) == f"obeyed {line}"

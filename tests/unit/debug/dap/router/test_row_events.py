@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, cast
 
 from meshrt.debug.dap.router.members import Member
-from meshrt.debug.dap.router.ranks import Key, Rank
+from meshrt.debug.dap.router.ranks import Key, Names, Rank
 from meshrt.debug.dap.router.row_events import RowEvents
 from meshrt.debug.dap.router.rows import RUNNING
 from meshrt.debug.dap.wire import Message
@@ -63,10 +63,10 @@ async def stop_at(editor: Editor, events: RowEvents, member: Member, line: int) 
 async def course() -> None:
     editor = Editor()
     members: dict[Key, Member] = {
-        ("m", rank): Member(Rank("m", rank, f"rank {rank}", 0, ""), cast(Any, Engine()), ready=rank > 0)
+        ("m", rank): Member(Rank("m", rank, f"rank {rank}", 0, ""), cast(Any, Engine()), f"rank {rank}", ready=rank > 0)
         for rank in range(3)
     }
-    events = RowEvents(cast(Any, editor), members)
+    events = RowEvents(cast(Any, editor), members, Names(), 1)
     events.begin()
     assert await editor.told(1) == [("thread", 1, "started")]
     # One that joins later: the row has another name.

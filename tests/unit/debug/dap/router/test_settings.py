@@ -11,7 +11,7 @@ import pytest
 from meshrt.debug.dap.router import settings as module
 from meshrt.debug.dap.router.channels import RankLink
 from meshrt.debug.dap.router.members import Member
-from meshrt.debug.dap.router.ranks import Key, Rank
+from meshrt.debug.dap.router.ranks import Key, Names, Rank
 from meshrt.debug.dap.router.settings import Settings
 from meshrt.errors import DebugAdapterError
 
@@ -38,14 +38,14 @@ class Engine:
 
 
 def member(rank: int, engine: Engine, *, ready: bool = True) -> Member:
-    return Member(Rank("m1", rank, f"rank {rank}", 0, ""), cast(RankLink, engine), ready=ready)
+    return Member(Rank("m1", rank, f"rank {rank}", 0, ""), cast(RankLink, engine), f"rank {rank}", ready=ready)
 
 
 def settings_of(*engines: Engine) -> tuple[Settings, dict[Key, Member], list[Asked]]:
     """Return the settings, the ranks, and the breakpoints that the IDE is told of."""
     members = {("m1", rank): member(rank, engine) for rank, engine in enumerate(engines)}
     told: list[Asked] = []
-    return Settings(members, told.append), members, told
+    return Settings(members, Names(), told.append), members, told
 
 
 async def set_lines(settings: Settings, *numbers: int, path: str = "a.py") -> list[Asked]:

@@ -95,6 +95,54 @@ def test_a_late_rank_is_told_of_once_and_its_breakpoint_is_that_of_the_ide() -> 
     run(scene)
 
 
+def test_ranks_become_rows_when_there_are_too_many_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads_view, "ROWS_FROM", 2)
+
+    async def scene() -> None:
+        frames = {"stackFrames": [{"id": 1, "name": "step", "line": 5, "source": {"path": "a.py"}}]}
+        engines = Engines()
+
+        def engine(key: Key, asked: Message) -> Message:
+            return response(asked, frames) if asked["command"] == "stackTrace" else engines(key, asked)
+
+        ide = FakeIde(program := FakeProgram(*RANKS[:2], engine=engine))
+        view = await begun(ide)
+        view.receive(request(4, "threads"))
+        program.say(RANKS[0].key, event("stopped", threadId=1, reason="breakpoint", hitBreakpointIds=[1]))
+        await until(lambda: ide.answer(4) and ide.events("stopped"))
+        threads = {each["id"] for each in (ide.answer(4) or {})["body"]["threads"]}
+        (stop,) = ide.events("stopped")
+        view.born(RANKS[2])
+        # All threads have gone, and what stood there is a row now, under a number that was none of theirs.
+        await until(lambda: len(ide.events("stopped")) == 2)
+        assert {each["threadId"] for each in ide.events("thread") if each["reason"] == "exited"} == threads
+        assert [each["threadId"] for each in ide.events("continued")] == [stop["threadId"]]
+        row = ide.events("stopped")[1]
+        assert row["threadId"] not in threads and row["description"] == "rank 0: breakpoint"
+        assert row["hitBreakpointIds"] == stop["hitBreakpointIds"] and not row["preserveFocusHint"]
+        assert any("more than 2 ranks" in each["output"] for each in ide.events("output"))
+
+        async def shown(number: int) -> list[str]:
+            view.receive(request(number, "threads"))
+            await until(lambda: ide.answer(number))
+            return [each["name"] for each in (ide.answer(number) or {})["body"]["threads"]]
+
+        await settled()
+        assert await shown(5) == ["rank 0 at a.py:5 (step)", "2 ranks 1-2 running"]
+        # What a person looks at goes on being asked for, and so it stays when there are fewer ranks again.
+        view.receive(request(6, "stackTrace", threadId=row["threadId"]))
+        view.receive(request(7, "stackTrace", threadId=stop["threadId"]))
+        await until(lambda: ide.answer(6) and ide.answer(7))
+        assert (ide.answer(6) or {})["body"]["stackFrames"][0]["line"] == 5
+        assert "no thread" in (ide.answer(7) or {})["message"]
+        program.tell("dap.closed", channel=max(program.opened), why="it was killed")
+        await settled()
+        assert await shown(8) == ["rank 0 at a.py:5 (step)", "rank 1 running"]
+        view.gone()
+
+    run(scene)
+
+
 def test_a_rank_that_is_started_again_while_it_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joining, "_AT_ONCE", 1)
 
