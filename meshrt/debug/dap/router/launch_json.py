@@ -22,6 +22,8 @@ NAME = "meshrt"
 #: What is set in an entry that is there already.
 _SET = ("type", "request", "connect", "meshToken")
 _INDENT = " " * 4
+#: Some editors begin files with it.
+_BOM = "\ufeff"
 _EMPTY = '{\n    "version": "0.2.0",\n    "configurations": []\n}\n'
 
 
@@ -56,7 +58,7 @@ def write_launch_json(folder: Path, port: int, token: str) -> Path:
     try:
         # Not as a text file: the ends of its lines are the person's.
         text = path.read_bytes().decode("utf-8") if path.exists() else ""
-        edited = _with_entry(text if text.strip() else _EMPTY, entry(port, token))
+        edited = _with_entry(text if text.strip(_BOM).strip() else _EMPTY, entry(port, token))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no launch.json ({error}); it was left as it is") from None
     if edited != text:
@@ -106,12 +108,12 @@ _COMMAS = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
 
 
 def _blanked(text: str) -> str:
-    """Return ``text`` as JSON of the same length: spaces in place of comments and of trailing commas."""
+    """Return ``text`` as JSON of the same length: spaces in place of a BOM, of comments and of trailing commas."""
 
     def blank(match: re.Match[str]) -> str:
         return match[0] if match[0].startswith('"') else re.sub(r"[^\n]", " ", match[0])
 
-    return _COMMAS.sub(blank, _TOKENS.sub(blank, text))
+    return _COMMAS.sub(blank, _TOKENS.sub(blank, text.replace(_BOM, " ", 1) if text.startswith(_BOM) else text))
 
 
 def _array_of(plain: str, key: str) -> int:

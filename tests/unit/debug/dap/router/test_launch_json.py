@@ -65,12 +65,13 @@ def test_a_file_that_is_kept_elsewhere(tmp_path: Path, path: Path) -> None:
     assert path.is_symlink() and read(kept) == [entry(7, "t")]
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_what_a_person_has_written_stays(tmp_path: Path, path: Path, end: str) -> None:
+@pytest.mark.parametrize(("begin", "end"), [("", "\n"), ("", "\r\n"), ("\ufeff", "\r\n")])
+def test_what_a_person_has_written_stays(tmp_path: Path, path: Path, begin: str, end: str) -> None:
     path.parent.mkdir()
-    path.write_bytes(PERSONS.replace("\n", end).encode())
+    path.write_bytes((begin + PERSONS.replace("\n", end)).encode())
     write_launch_json(tmp_path, 7, "new")
     edited = path.read_bytes().decode()
+    assert edited.startswith(begin + "{")
     mine, ours = read(path)
     assert mine == {"name": "mine", "args": ["a,]", "//", '"/*']}
     assert ours == {**entry(7, "new"), "meshRanks": "ranks(0:4)", "justMyCode": False}
@@ -87,6 +88,7 @@ def test_the_entry_is_added(tmp_path: Path, path: Path) -> None:
     for before in (
         "",
         " \n",
+        "\ufeff",
         '{"configurations": []}',
         '{"configurations": [ // none yet\n]}',
         '{"configurations":[,],}',
