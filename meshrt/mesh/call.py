@@ -29,6 +29,7 @@ from meshrt.selection import fold_ranks
 from meshrt.store.lease import Lease
 from meshrt.store.packing import Parcel
 from meshrt.store.refs import mentions, references_exist
+from meshrt.store.unsent import Unsent
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
 from meshrt.transport.process import ProcessRuntime, current_runtime
@@ -420,6 +421,7 @@ def _send(
     call_id: int,
     receiver: Any,
     only: Collection[int] | None = None,
+    unsent: Unsent | None = None,
 ) -> None:
     driver = runtime.driver
     send = driver.send
@@ -427,6 +429,8 @@ def _send(
     driver.shield.close()
     try:
         outs = target.links(driver)
+        if unsent is not None:
+            unsent.sent()
         for position, out in enumerate(outs):
             written = send(out, frame, call_id, receiver, position, only) and written
     finally:
@@ -440,13 +444,14 @@ def send_call(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict
     runtime = current_runtime()
     call_id = next(runtime.call_ids)
     receivers = _Receivers(runtime, target)
-    parcel = _encode_arguments(target, endpoint, args, kwargs, receivers)
-    frame = _call_frame(target, endpoint, parcel, call_id, 0)
-    receiver = kind(runtime.driver, target, endpoint)
-    receiver.kept = parcel.kept
-    if hooks.message_sent:
-        hooks.run(hooks.message_sent, call_id)
-    _send(target, runtime, frame, call_id, receiver, receivers.only(parcel))
+    with Unsent() as unsent:
+        parcel = _encode_arguments(target, endpoint, args, kwargs, receivers, unsent)
+        frame = _call_frame(target, endpoint, parcel, call_id, 0)
+        receiver = kind(runtime.driver, target, endpoint)
+        receiver.kept = parcel.kept
+        if hooks.message_sent:
+            hooks.run(hooks.message_sent, call_id)
+        _send(target, runtime, frame, call_id, receiver, receivers.only(parcel), unsent)
     if hooks.call_sent:
         hooks.run(hooks.call_sent, receiver)
     return receiver
@@ -468,11 +473,12 @@ def broadcast(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict
             )
         return found or []
 
-    parcel = _encode_arguments(target, endpoint, args, kwargs, known, answered=False)
-    frame = _call_frame(target, endpoint, parcel, call_id, NO_REPLY)
-    if hooks.message_sent:
-        hooks.run(hooks.message_sent, call_id)
-    _send(target, runtime, frame, call_id, None, receivers.only(parcel))
+    with Unsent() as unsent:
+        parcel = _encode_arguments(target, endpoint, args, kwargs, known, unsent, answered=False)
+        frame = _call_frame(target, endpoint, parcel, call_id, NO_REPLY)
+        if hooks.message_sent:
+            hooks.run(hooks.message_sent, call_id)
+        _send(target, runtime, frame, call_id, None, receivers.only(parcel), unsent)
 
 
 def _call_frame(target: Target, endpoint: str, parcel: Parcel, call_id: int, flags: int) -> list[Any]:
@@ -491,13 +497,16 @@ def _encode_arguments(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     receivers: Callable[[], list[Identity] | None],
+    unsent: Unsent,
     *,
     answered: bool = True,
 ) -> Parcel:
     if not args and not kwargs:
         return _NO_ARGUMENTS
     try:
-        parcel: Parcel = current_runtime().store.encode((args, kwargs), "argument", receivers, answered=answered)
+        parcel: Parcel = current_runtime().store.encode(
+            (args, kwargs), "argument", receivers, unsent=unsent, answered=answered
+        )
         return parcel
     except codec.EncodeError as error:
         raise ArgumentNotSerializable(_name_culprit(target, endpoint, args, kwargs, error)) from error.__cause__
@@ -518,8 +527,10 @@ def _name_culprit(target: Target, endpoint: str, args: Any, kwargs: Any, error: 
 def pack_init(target: Target, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], setup: Any) -> Parcel:
     """Pickle what an actor is built from. Raises ArgumentNotSerializable."""
     try:
-        # Its ranks may not be born yet, and those that are started again are sent it once more.
-        parcel: Parcel = current_runtime().store.encode((setup, cls, args, kwargs), "argument", lambda: None)
+        # Its ranks may not be born yet, and those that are started again are sent it once more: none is given anything.
+        parcel: Parcel = current_runtime().store.encode(
+            (setup, cls, args, kwargs), "argument", lambda: None, unsent=Unsent()
+        )
         return parcel
     except codec.EncodeError as error:
         raise ArgumentNotSerializable(_name_culprit(target, "__init__", args, kwargs, error)) from error.__cause__

@@ -32,6 +32,8 @@ from meshrt.store.put import call_site
 from meshrt.store.recipients import Recipients
 from meshrt.store.refs import mentions, references_exist
 from meshrt.store.registrars import Registrars
+from meshrt.store.unsent import Unsent
+from meshrt.transport.interrupts import installed
 from meshrt.wire import codec
 from meshrt.wire.codec import Part
 from meshrt.wire.handshake import Identity
@@ -79,6 +81,7 @@ class Packer:
         receivers: Callable[[], list[Identity] | None],
         site: Callable[[], str] = call_site,
         *,
+        unsent: Unsent,
         answered: bool = True,
     ) -> Parcel:
         """Pickle ``value`` for some receivers.
@@ -86,6 +89,7 @@ class Packer:
         Args:
             kind: "argument" or "result".
             receivers: Returns who they are (none of them: nothing is shared); None: not known, but they will answer.
+            unsent: Told what they hold from then on.
             answered: Whether they will. If not, this waits until what goes to other machines is there.
             site: Returns where in user code it is sent: where this was called, unless it is said.
         Raises:
@@ -94,13 +98,13 @@ class Packer:
         """
         if not references_exist():
             try:
-                return self._pack(*codec.pickled(value), {}, kind, receivers, site, answered)
+                return self._pack(*codec.pickled(value), {}, kind, receivers, site, answered, unsent)
             except codec.EncodeError:
                 if not references_exist():  # or else its own __reduce__ has put something
                     raise
         with mentions() as mentioned:
             data, buffers = codec.pickled(value)
-        return self._pack(data, buffers, mentioned, kind, receivers, site, answered)
+        return self._pack(data, buffers, mentioned, kind, receivers, site, answered, unsent)
 
     def _pack(
         self,
@@ -111,11 +115,12 @@ class Packer:
         receivers: Callable[[], list[Identity] | None],
         site: Callable[[], str],
         answered: bool,
+        unsent: Unsent,
     ) -> Parcel:
         large = [index for index, buffer in enumerate(buffers) if buffer.nbytes >= LARGE]
         if not large and not mentioned:
             return Parcel(*codec.lay_out(data, buffers))
-        to = Recipients(self._registrars, receivers())
+        to = Recipients(self._registrars, receivers(), unsent)
         # Brought to other machines now, or kept until those there have taken it.
         bring, keep = bool(to.away) and not answered, not to.known or (bool(to.away) and answered)
         if to.known and not to.here and (not to.away or (bring and all(len(host.pids) == 1 for host in to.away))):
@@ -127,11 +132,15 @@ class Packer:
         if large:
             own = [os.getpid()] if bring or keep else []
             try:
-                loan, starts = self._arenas.write(
-                    [buffers[index] for index in large], kind, site(), own if bring else to.here + own
-                )
-                if own:
-                    kept.append(Lease(self._lender, loan))
+                where = site()
+                with installed():
+                    loan, starts = self._arenas.write(
+                        [buffers[index] for index in large], kind, where, own if bring else to.here + own
+                    )
+                    if own:
+                        kept.append(Lease(self._lender, loan))
+                    if not bring:
+                        to.lent([loan])
                 if bring and not mentioned:
                     elsewhere = to.bring([loan])
             except (OSError, MeshError) as error:
@@ -146,11 +155,7 @@ class Packer:
             return Parcel(*codec.lay_out(data, buffers))
         if bring and mentioned:
             elsewhere = to.bring(loans)
-        try:
-            to.give(loans if bring else loans[: len(mentioned)])
-        except BaseException:
-            to.recall()
-            raise
+        to.give(loans if bring else loans[: len(mentioned)])
         parts, inline = codec.lay_out(data, [buffer for index, buffer in enumerate(buffers) if index not in places])
         rest = iter(inline[1:])
         lengths = [inline[0], *(places[index] if index in places else next(rest) for index in range(len(buffers)))]

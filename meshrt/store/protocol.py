@@ -16,6 +16,7 @@ the first byte of the message that they belong to::
       send     n, loans, to                      processes of other machines are to hold these; ``to``: for each host
                                                  machine, agent pid, pids
       recall   segments, to                      what was sent there did not go out
+      take_back segments, to                     what these were given, or lent, was not sent
     store -> process
       ok / no  n, ...                            to chunk, grant, take, fetch; with fetch: the file, for reading; with
                                                  import: the loan of what is here now; with send: those hosts that are

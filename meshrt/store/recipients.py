@@ -8,6 +8,8 @@ from typing import Any
 from meshrt.store.lease import Loan
 from meshrt.store.protocol import Host
 from meshrt.store.registrars import Registrars
+from meshrt.store.unsent import Unsent
+from meshrt.transport.interrupts import installed
 from meshrt.wire.handshake import Identity
 
 __all__ = ["Recipients"]
@@ -21,14 +23,16 @@ class Recipients:
 
     Args:
         receivers: None: they are not known yet.
+        unsent: Told what they hold from now on.
 
     Attributes:
         here: Pids on this machine.
         away: Those on other machines, by the store that they share.
     """
 
-    def __init__(self, registrars: Registrars, receivers: Sequence[Identity] | None) -> None:
+    def __init__(self, registrars: Registrars, receivers: Sequence[Identity] | None, unsent: Unsent) -> None:
         self._registrars = registrars
+        self._unsent = unsent
         self.known = receivers is not None
         self.here: list[int] = []
         self.away: list[Host] = []
@@ -45,8 +49,15 @@ class Recipients:
         """Those on this machine hold these segments once more. Raises MeshError, OSError."""
         if self.here:
             for agent_pid, part in _by_agent(loans, _MOST):
-                segments = [loan.segment for loan in part]
-                self._registrars.of(agent_pid).tell({"t": "give", "segments": segments, "to": self.here})
+                with installed():
+                    self._registrars.of(agent_pid).give([loan.segment for loan in part], self.here)
+                    self.lent(part)
+
+    def lent(self, loans: Sequence[Loan]) -> None:
+        """Those on this machine hold these segments, of one store; called in the shielded section of that."""
+        if self.here:
+            registrar, segments = self._registrars.of(loans[0].agent_pid), [loan.segment for loan in loans]
+            self._unsent.note(lambda: registrar.take_back(segments, self.here))
 
     def bring(self, loans: Sequence[Loan]) -> list[Any]:
         """Have those on other machines hold these segments, which their hosts fetch: this waits until they are there.
@@ -56,11 +67,13 @@ class Recipients:
         Raises:
             MeshError, OSError: A host does not take them, and so none has them; or their own store is lost.
         """
+        self._unsent.note(self.recall)
         there: dict[tuple[int, int], dict[int, list[int]]] = {(host.machine, host.agent_pid): {} for host in self.away}
         try:
             for agent_pid, part in _by_agent(loans, _MOST // (1 + len(self.away))):
-                answer, _ = self._registrars.of(agent_pid).ask("send", loans=part, to=self.away)
-                self._brought.append((agent_pid, [loan.segment for loan in part], answer["to"]))
+                with installed():
+                    answer, _ = self._registrars.of(agent_pid).ask("send", loans=part, to=self.away)
+                    self._brought.append((agent_pid, [loan.segment for loan in part], answer["to"]))
                 for (machine, agent, _), found in zip(answer["to"], answer["there"], strict=True):
                     there[machine, agent].update((Loan(*loan).segment, loan) for loan in found)
         except BaseException:

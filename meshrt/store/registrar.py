@@ -78,14 +78,33 @@ class Registrar:
 
     # -- speaking
 
-    def tell(self, message: dict[str, Any]) -> None:
-        """Say something that is not answered."""
+    def tell(self, message: dict[str, Any], *, recant: Callable[[], None] = lambda: None) -> None:
+        """Say something that is not answered.
+
+        Args:
+            recant: Called if that was interrupted, or timed out, when it cannot be unsaid any more.
+        """
         with self._lock:
             stream = self._connected()
             if self._is_silent(stream) and stream.unsent:
                 raise self._says_nothing(self._silence.since)  # this would only lie there
             stream.queue(message)
-            self._send(stream)
+            try:
+                self._send(stream)
+            except BaseException:
+                recant()
+                raise
+        self.settle()
+
+    def give(self, segments: Sequence[int], pids: Sequence[int]) -> None:
+        """These processes hold segments once more."""
+        self.tell(
+            {"t": "give", "segments": segments, "to": pids}, recant=lambda: self._unsaid.take_back(segments, pids)
+        )
+
+    def take_back(self, segments: Sequence[int], pids: Sequence[int]) -> None:
+        """What these processes were given, or lent, was not sent. Waits for nothing."""
+        self._unsaid.take_back(segments, pids)
         self.settle()
 
     def ask(self, operation: str, send: Sequence[int] = (), **body: Any) -> tuple[dict[str, Any], list[int]]:

@@ -88,6 +88,7 @@ class StoreServer:
             "import": self._on_import,
             "send": self._on_send,
             "recall": self._on_recall,
+            "take_back": self._on_take_back,
         }
         #: What the store of another machine may say.
         self._from_hosts: dict[str, Callable[[Peer, dict[str, Any]], None]] = {
@@ -217,8 +218,13 @@ class StoreServer:
         self._deliveries.recall(_numbers(message["segments"]), _hosts(message["to"]))
 
     def _on_recalled(self, _peer: Peer, message: dict[str, Any]) -> None:
-        pids = _pids(message["pids"])
-        for segment in _numbers(message["segments"]):
+        self._not_sent(_numbers(message["segments"]), _pids(message["pids"]))
+
+    def _on_take_back(self, _peer: Peer, message: dict[str, Any]) -> None:
+        self._not_sent(_numbers(message["segments"]), _pids(message["to"]))
+
+    def _not_sent(self, segments: list[int], pids: list[int]) -> None:
+        for segment in segments:
             for pid in pids:
                 self.registry.let_go(segment, pid)
 

@@ -22,6 +22,7 @@ from meshrt.store.receiving import Borrower
 from meshrt.store.refs import ObjectRef
 from meshrt.store.registrars import Registrars
 from meshrt.store.tensors import reducers
+from meshrt.store.unsent import Unsent
 from meshrt.transport.interrupts import installed
 from meshrt.transport.process import current_runtime, has_runtime
 from meshrt.wire import codec
@@ -46,7 +47,9 @@ def encode_result(value: Any, receivers: Callable[[], list[Identity] | None], si
     if store is None:
         return Parcel(*codec.encode(value))
     try:
-        parcel: Parcel = store.encode(value, "result", receivers, site, answered=False)
+        with Unsent() as unsent:
+            parcel: Parcel = store.encode(value, "result", receivers, site, unsent=unsent, answered=False)
+            unsent.sent()
         return parcel
     except (MeshError, OSError) as error:  # of a reference in it, whose store cannot be reached
         raise codec.EncodeError(f"{codec.describe(value)} cannot be sent: {codec.text_of(error)}") from error

@@ -44,6 +44,10 @@ class Unsaid:
         """What was brought to other hosts was not sent (`meshrt.store.deliveries`)."""
         self._messages.append({"t": "recall", "segments": segments, "to": to})
 
+    def take_back(self, segments: Sequence[int], pids: Sequence[int]) -> None:
+        """What these processes were given, or lent, was not sent."""
+        self._messages.append({"t": "take_back", "segments": segments, "to": pids})
+
     def undo(self, answer: dict[str, Any]) -> None:
         """Nobody waits for an answer any more: close what came with it, and give back what it gives."""
         for descriptor in answer["descriptors"]:

@@ -47,7 +47,7 @@ def _is_unheard(frame: FrameType | None) -> bool:
 
 
 class Shield:
-    """Call `close` before a section and `open` after it, nested if need be; all methods are no-ops off the main thread.
+    """Call `close` before a section and `open` after it, or use ``with``; it nests. No-ops off the main thread.
 
     Args:
         wake: Called in the signal handler when an interrupt arrives in a section: ends a wait that asks `check` then.
@@ -105,6 +105,12 @@ class Shield:
             self._depth -= 1
             if self.pending and not self._depth:
                 self._interrupt(sys._getframe())
+
+    def __enter__(self) -> None:
+        self.close()
+
+    def __exit__(self, *_error: object) -> None:
+        self.open()
 
     def check(self) -> None:
         """Raise the KeyboardInterrupt that is pending, here and now."""

@@ -122,6 +122,25 @@ def test_an_interrupt_waits_until_the_loop_of_an_await_is_there(tmp_path: Path) 
         assert answer.get(WAIT) == 10
 
 
+def test_a_line_is_broken_that_has_come_and_not_begun(tmp_path: Path) -> None:
+    worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
+    answer = worker.wait.call_one()
+    inside, gate = tmp_path / "inside", tmp_path / "gate"
+    with desk() as root:
+        root.stopped()
+        root.show("!from meshrt.debug.rank.rank_pdb import RankPdb")
+        root.show(f"!places = [__import__('pathlib').Path(name) for name in {[str(inside), str(gate)]}]")
+        root.show("!iterate = lambda places=places: iter(places[1].exists, True)")
+        root.show("!RankPdb.precmd = lambda _, line, i=iterate, p=places: (p[0].touch(), list(i()), line)[-1]")
+        root.type("await asyncio.Event().wait()")
+        wait_until(inside.exists, WAIT)
+        assert root.ask("debug.interrupt", actor="worker")["state"] == "asked"
+        gate.touch()
+        assert root.stopped()["text"] == "*** KeyboardInterrupt\n"
+        root.let_go()
+        assert answer.get(WAIT) == 10
+
+
 def test_an_await_that_hangs_ends_with_the_program() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
     answer = worker.wait.call_one()

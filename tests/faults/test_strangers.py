@@ -255,6 +255,8 @@ def test_nonsense_of_a_proved_peer_ends_its_connection_to_the_store(victims: Act
         {"t": "send", "n": 1, "loans": [[1, 2, 3, 4, 0, 5]], "to": [[1, 2, ["x"]]]},
         {"t": "send", "n": 1, "loans": 7, "to": []},
         {"t": "recall", "segments": [1], "to": [["a", 2, [1]]]},
+        {"t": "take_back", "segments": ["all"], "to": [1]},
+        {"t": "take_back", "segments": [1], "to": 7},
     ]
     of_hosts: list[dict[str, Any]] = [
         {"t": "grant", "n": 1, "size": 1},

@@ -98,6 +98,8 @@ class RankSession:
         self._raised: Body = {}
         #: A line is being obeyed, which a person may want to break.
         self._obeying = 0
+        #: A line has come, and the thread has not begun with it.
+        self._fed = False
         #: ... and has been asked to end from another thread.
         self._asynchronous = False
         self._breaking = threading.Lock()
@@ -213,6 +215,7 @@ class RankSession:
         """Hand in the answer to prompt ``seq``; returns False when that prompt is gone."""
         if seq != self._open:
             return False
+        self._fed = line is not None
         self._open = 0
         self.brief = brief
         self.limit = limit
@@ -236,17 +239,19 @@ class RankSession:
 
     @property
     def obeying(self) -> int:
-        """Which line is being obeyed, by its number; 0: none, or it reads. Any thread."""
-        return self._seq if self._obeying and self.stopped and not self._open else 0
+        """Which line is being obeyed, or about to be, by its number; 0: none, or it reads. Any thread."""
+        return self._seq if (self._obeying or self._fed) and self.stopped and not self._open else 0
 
     def line_begins(self) -> None:
         """A line is about to be obeyed."""
         self._obeying += 1
+        self._fed = False
 
     def line_ends(self) -> None:
         """It was: nobody breaks it any more."""
         with self._breaking:
             self._obeying = max(0, self._obeying - 1)
+            self._fed = False  # it has read more than itself
             if self._asynchronous:
                 self._asynchronous = False
                 take_back()
@@ -307,6 +312,7 @@ class RankSession:
 
     def _prompted(self, text: str, prompt: str) -> None:
         self._seq = next(self._numbers)
+        self._fed = False  # what came was no line for pdb
         self._open = self._seq
         facts, self.facts = self.facts, None
         error, self.error = self.error, ""

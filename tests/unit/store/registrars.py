@@ -25,6 +25,7 @@ class FakeRegistrar:
         self.withdrawn: list[int] = []
         self.given_back: list[int] = []
         self.recalled: list[tuple[list[int], Any]] = []
+        self.taken_back: list[tuple[list[int], list[int]]] = []
         #: Raised by the next thing that is told.
         self.refuses: Exception | None = None
         #: ``answers(operation, body)`` returns what it answers.
@@ -44,6 +45,12 @@ class FakeRegistrar:
     def ask(self, operation: str, _send: object = (), **body: Any) -> tuple[dict[str, Any], list[int]]:
         self.asked.append(operation)
         return self.answers(operation, body), []
+
+    def give(self, segments: list[int], pids: list[int]) -> None:
+        self.tell({"t": "give", "segments": segments, "to": pids})
+
+    def take_back(self, segments: list[int], pids: list[int]) -> None:
+        self.taken_back.append((segments, pids))
 
     def recall(self, segments: list[int], to: Any) -> None:
         self.recalled.append((segments, to))

@@ -11,6 +11,7 @@ from meshrt.store import recipients
 from meshrt.store.lease import Loan
 from meshrt.store.protocol import Host
 from meshrt.store.recipients import Recipients
+from meshrt.store.unsent import Unsent
 from meshrt.wire.handshake import Identity
 from tests.unit.store.registrars import FakeRegistrar, FakeRegistrars
 
@@ -21,9 +22,11 @@ HOSTS = [Host(AWAY, 60, [12, 13]), Host(FAR, 70, [12])]
 LOANS = [Loan(HERE, OWN, 1, 91, 0, 8), Loan(HERE, OTHER, 2, 92, 0, 8), Loan(HERE, OWN, 1, 93, 64, 8)]
 
 
-def made(registrars: FakeRegistrars, receivers: list[Identity] | None = RECEIVERS) -> Recipients:
+def made(
+    registrars: FakeRegistrars, receivers: list[Identity] | None = RECEIVERS, unsent: Unsent | None = None
+) -> Recipients:
     registrars.own = Identity(HERE, OWN, 1)
-    return Recipients(registrars, receivers)  # type: ignore[arg-type]
+    return Recipients(registrars, receivers, unsent or Unsent())  # type: ignore[arg-type]
 
 
 def at(host: Host, loan: Loan) -> Loan:
@@ -77,12 +80,23 @@ def test_what_one_store_has_brought_is_recalled_where_another_cannot(error: Base
     assert registrars.of(OWN).recalled == [([91, 93], HOSTS)] and registrars.of(OTHER).recalled == []
 
 
-def test_what_was_brought_and_is_not_sent_is_recalled_once() -> None:
+@pytest.mark.parametrize("sent", [False, True])
+def test_what_is_not_sent_is_taken_back_once(sent: bool) -> None:
     registrars = FakeRegistrars(OWN, OTHER)
     brings(registrars.of(OWN), *HOSTS)
     brings(registrars.of(OTHER), *HOSTS)
-    to = made(registrars)
-    to.bring(LOANS)
-    for _ in range(2):
-        to.recall()
-    assert registrars.of(OWN).recalled == [([91, 93], HOSTS)] and registrars.of(OTHER).recalled == [([92], HOSTS)]
+    with Unsent() as unsent:
+        to = made(registrars, unsent=unsent)
+        to.bring(LOANS)
+        to.give(LOANS)
+        if sent:
+            unsent.sent()
+    unsent.__exit__()
+    to.recall()
+    own, other = registrars.of(OWN), registrars.of(OTHER)
+    if sent:
+        assert own.taken_back == other.taken_back == []
+    else:
+        assert own.taken_back == [([91, 93], [11])] and other.taken_back == [([92], [11])]
+    # What was brought is recalled by whoever says so.
+    assert own.recalled == [([91, 93], HOSTS)] and other.recalled == [([92], HOSTS)]

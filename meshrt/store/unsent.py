@@ -1,0 +1,34 @@
+"""What the receivers of a message hold before it is sent, and what becomes of that if it never is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ["Unsent"]
+
+
+class Unsent:
+    """Around the packing of a message and the sending of it: what it has given is taken back if it was not `sent`.
+
+    Ctrl-C may be raised between any two steps of that, and an error in any of them. One thread.
+    """
+
+    __slots__ = ("_take_back",)
+
+    def __init__(self) -> None:
+        self._take_back: list[Callable[[], None]] = []
+
+    def note(self, take_back: Callable[[], None]) -> None:
+        """Something was given; called in the shielded section in which it was. ``take_back`` waits for nothing."""
+        self._take_back.append(take_back)
+
+    def sent(self) -> None:
+        """From here on it is the receivers' own."""
+        self._take_back.clear()
+
+    def __enter__(self) -> Unsent:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        while self._take_back:
+            self._take_back.pop()()
