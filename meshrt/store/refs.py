@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
@@ -23,12 +24,23 @@ def references_exist() -> bool:
     return _exist
 
 
+class _Found(dict[int, Lease]):
+    """By segment."""
+
+    __slots__ = ("__weakref__",)
+
+
+def _nothing() -> _Found | None:
+    return None
+
+
 @contextmanager
 def mentions() -> Iterator[dict[int, Lease]]:
     """Collect the references that are pickled in the block, by segment: they are about to be sent."""
-    found: dict[int, Lease] = {}
-    outer = getattr(_sending, "found", None)
-    _sending.found = found
+    found = _Found()
+    outer = getattr(_sending, "found", _nothing)
+    # Weak: if Ctrl-C is raised on the way out, what was collected goes all the same.
+    _sending.found = weakref.ref(found)
     try:
         yield found
     finally:
@@ -83,7 +95,7 @@ class ObjectRef(Generic[T]):
         return value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        found: dict[int, Lease] | None = getattr(_sending, "found", None)
+        found: _Found | None = getattr(_sending, "found", _nothing)()
         if found is None:
             raise UsageError(
                 "a reference can be sent to an endpoint or returned by one, and nothing else: it lives with its program"

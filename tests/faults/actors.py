@@ -93,6 +93,10 @@ class Victim(Actor):
         return value
 
     @endpoint
+    def count(self, *values: Any) -> int:
+        return len(values)
+
+    @endpoint
     def apply(self, function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)
 

@@ -273,6 +273,48 @@ def test_ctrl_c_at_the_instructions_of_a_put(tmp_path: Path) -> None:
 
 
 @_no_opcodes
+def test_ctrl_c_at_the_instructions_of_a_call_that_lends(tmp_path: Path) -> None:
+    """What its receivers were given, and were never sent, is in use by nobody then."""
+    script = """
+        import numpy
+        from meshrt import put
+        from meshrt.mesh.root import start_root
+        from tests.support.waiting import holds_within
+        victims = proc_mesh(n=2).spawn("victim", Victim).get(20)
+        array = numpy.ones(1 << 16)
+        reference = put(array)
+        store, folder = start_root().runtime.store, os.path.join("meshrt", "store", "")
+        def press_at(count):
+            pressed = press_at_instruction(count, lambda file: folder in file or file.endswith("call.py"))
+            sent = None
+            try:
+                sent = victims.count.call(array, reference)
+                sys.settrace(None)
+                while pressed():  # it was in a finalizer, and comes a little later
+                    time.sleep(1)
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.settrace(None)
+            if sent is not None:
+                sent.get(20)
+            return pressed()
+        press_at(10 ** 9)
+        position = 5
+        while press_at(position):
+            position += 5
+        del reference
+        def free():
+            return not store.statistics()["taken"]
+        tell(positions=position, free=holds_within(20, free), after=victims.pid.call().get(20).values())
+    """
+    with Program(textwrap.dedent(PRESS) + textwrap.dedent(script), tmp_path) as program:
+        assert program.told("positions", 100) > 300
+        assert program.told("free")
+        assert len(program.told("after")) == 2 and program.ends() == 0
+
+
+@_no_opcodes
 def test_ctrl_c_at_every_instruction_of_a_call(tmp_path: Path) -> None:
     """At each byte code that a call runs in the transport, one after the other: nothing is left locked or half done."""
     script = """
