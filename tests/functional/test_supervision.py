@@ -16,6 +16,7 @@ import pytest
 import meshrt
 from meshrt import Actor, ActorError, HostLost, MeshFailure, MeshStopped, ProcessDied, endpoint, proc_mesh
 from meshrt.mesh import supervision
+from meshrt.transport.kernel import kernel_state, stat_fields
 from tests.support.actors import Echo
 from tests.support.programs import ROOT, environment, run_python
 from tests.support.screen import Screen
@@ -333,14 +334,24 @@ def test_a_call_to_the_lost_rank_fails_by_its_own_error_and_nothing_more() -> No
     assert not holds_within(0.3, lambda: other.echo.call_one(1).exception(WAIT) is not None)
 
 
+def parent_of(pid: int) -> int:
+    return int(stat_fields(pid)[1])
+
+
 def test_the_hook_decides_instead_of_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     failures: list[MeshFailure] = []
     monkeypatch.setattr(meshrt, "unhandled_fault_hook", failures.append)
     victims = proc_mesh(n=3, name="victims").spawn("victim", Echo)
     pids = victims.pid.call().get(WAIT).values()
     other = proc_mesh(n=1).spawn("other", Echo)
-    for pid in pids[1:]:
-        os.kill(pid, signal.SIGKILL)
+    agent = parent_of(pids[0])
+    os.kill(agent, signal.SIGSTOP)  # until both are dead: it finds them together
+    try:
+        for pid in pids[1:]:
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: kernel_state(pid) in "ZX", WAIT)  # noqa: B023 - used at once
+    finally:
+        os.kill(agent, signal.SIGCONT)
     wait_until(lambda: other.echo.call_one(1).get(WAIT) == 1 and failures, WAIT)
     (failure,) = failures
     assert (failure.mesh_name, failure.ranks) == ("victims", (1, 2))
@@ -355,7 +366,7 @@ def test_a_lost_host_is_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meshrt, "unhandled_fault_hook", failures.append)
     mesh = proc_mesh(hosts=2, gpus=2, engine=meshrt.LocalEngine(2))
     pids = mesh.spawn("victim", Echo).pid.call().get(WAIT).values()
-    agent = int(Path(f"/proc/{pids[0]}/stat").read_text().rpartition(")")[2].split()[1])
+    agent = parent_of(pids[0])
     other = proc_mesh(n=1).spawn("other", Echo).get(WAIT)
     os.kill(agent, signal.SIGKILL)
     wait_until(lambda: other.echo.call_one(1).get(WAIT) == 1 and failures, WAIT)
