@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import msgpack
@@ -57,9 +57,9 @@ class Merged:
             self.of_rank[group.mesh_id, rank] = said
 
     def rows(self, budget: int) -> tuple[list[dict[str, Any]], dict[str, int]]:
-        """Return the rows that fit into ``budget`` bytes of msgpack, and what is left out: ``{"count", "bytes"}``.
+        """Return the rows that fit into ``budget`` bytes of msgpack, and what is left out.
 
-        The bytes are those of one rank: of the one that holds most.
+        That is ``{"count", "bytes", "exact"}``; the bytes are those of one rank: of the one that holds most.
         """
         rows = []
         for name, sizes in self._rows.items():
@@ -83,6 +83,6 @@ def merged_alone(mesh_id: str, rank: int, said: dict[str, Any]) -> list[dict[str
     return merged.rows(sys.maxsize)[0]
 
 
-def _left_out(rows: Iterable[dict[str, Any]]) -> dict[str, int]:
-    sizes = [largest(row) for row in rows]
-    return {"count": len(sizes), "bytes": sum(sizes)}
+def _left_out(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
+    exact = all(size["exact"] for row in rows for size in row["sizes"])
+    return {"count": len(rows), "bytes": sum(map(largest, rows)), "exact": exact}

@@ -57,7 +57,7 @@ def opened(actors: Sequence[ActorState], asked: Body, more: Iterable[Variable] =
         told += [row_of(variable, size, (), Buffers()), *_inside(variable, size, stop, part, objects)]
     return {
         "rows": told,
-        "left_out": {"count": 0, "bytes": 0},
+        "left_out": {"count": 0, "bytes": 0, "exact": True},
         "unique": sum(size.bytes for size in wholes),
         "total": sum(size.bytes for size in wholes),
         "exact": all(size.exact for size in wholes),

@@ -35,7 +35,7 @@ _NAME_MAX = 200
 
 
 def rows(actors: Sequence[ActorState], asked: Body, more: Iterable[Variable] = ()) -> dict[str, Any]:
-    """Return ``{"rows": the largest, "left_out": {"count", "bytes"}, "unique", "total", "exact", "counted"}``.
+    """Return ``{"rows": the largest, "left_out": {"count", "bytes", "exact"}, "unique", "total", "exact", "counted"}``.
 
     ``unique`` counts what several hold once, ``total`` for each of them; both are lower bounds unless ``exact``.
     ``counted``: seconds of a processor that it took.
@@ -58,14 +58,16 @@ def rows(actors: Sequence[ActorState], asked: Body, more: Iterable[Variable] = (
     # A function may hold anything, and the time was over before that was known.
     unknown = [n for n in set(range(len(sizes))).difference(held) if sizes[n].why == BUDGET]
     most = int(asked["most"])
+    rest = [sizes[number] for number in chain(held[most:], unknown)]
     buffers = Buffers()
     return {
         "rows": [
             row_of(variables[n], sizes[n], [variables[other] for other in sharers[n]], buffers) for n in held[:most]
         ],
         "left_out": {
-            "count": len(held[most:]) + len(unknown),
-            "bytes": sum(sizes[n].bytes for n in chain(held[most:], unknown)),
+            "count": len(rest),
+            "bytes": sum(size.bytes for size in rest),
+            "exact": all(size.exact for size in rest),
         },
         "unique": snapshot.unique(),
         "total": sum(size.bytes for size in sizes),

@@ -209,7 +209,22 @@ def _variables(document: Document, look: Look) -> list[str]:
     lines = _table([*names, "RANKS", "ALSO IN"], cells, look, _VARIABLE_DROPS, _VARIABLE_CUTS)
     beyond = document["variables_left_out"]
     rest = len(left_out) + beyond["count"]
-    return [*lines, *_more(rest, sum(map(_weight, left_out)) + beyond["bytes"], look)]
+    exact = beyond.get("exact", True) and all(row["exact"] for row in left_out)
+    more = _more(rest, sum(map(_weight, left_out)) + beyond["bytes"], look, exact=exact)
+    return [*lines, *more, *_beyond(document, look)]
+
+
+def _beyond(document: Document, look: Look) -> list[str]:
+    """Say what ranks have not told one by one, which is the smaller part of what they have."""
+    rows = [row for row in document["ranks"] if (row.get("variables_left_out") or {}).get("count")]
+    if not rows:
+        return []
+    told = [row["variables_left_out"] for row in rows]
+    count = span(*(str(each(beyond["count"] for beyond in told)) for each in (min, max)))
+    size = _span([beyond["bytes"] for beyond in told], look, amount)
+    bound = "" if all(beyond.get("exact", True) for beyond in told) else ">= "
+    ranks = f"each of {len(rows)} ranks" if len(rows) > 1 else f"rank {rows[0]['rank']}"
+    return [f"+{count} more of {ranks}, {bound}{size} there: too many, or not counted in time, to be told one by one"]
 
 
 def _sizes(sizes: Sequence[Row], *, every: bool) -> list[tuple[dict[str, Any], list[Row]]]:
@@ -313,8 +328,8 @@ def _group_cell(row: Row, name: str, look: Look) -> str:
     return amount(row[name], look.units)
 
 
-def _more(count: int, size: int, look: Look) -> list[str]:
-    return [f"+{count} more, {amount(size, look.units)}"] if count else []
+def _more(count: int, size: int, look: Look, *, exact: bool = True) -> list[str]:
+    return [f"+{count} more, {'' if exact else '>= '}{amount(size, look.units)}"] if count else []
 
 
 def _table(

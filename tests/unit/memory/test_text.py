@@ -101,7 +101,7 @@ def test_variables_are_one_row_for_ranks_that_say_the_same() -> None:
     assert "modules, what of the variables with >= was not counted (--exact); known:" in text
     assert lines(render(document([rank(0, MIB)], {0: [leak, leak]}), Look(most=1)), "+") == []
     cut = render(document([rank(n, MIB) for n in range(4)], said), Look(most=1))
-    assert lines(cut, "+") == ["+3 more, 3.0 MiB", "+4 more, 14.0 MiB"]
+    assert lines(cut, "+") == ["+3 more, 3.0 MiB", "+4 more, >= 14.0 MiB"]
 
 
 def test_what_is_not_explained_is_told() -> None:
@@ -189,7 +189,21 @@ def test_what_does_not_fit_into_an_answer_is_counted() -> None:
     merged.add(Group("m", (0, 1), "answered", {"rows": rows, "unique": 0, "total": 0, "exact": True}, {}))
     shown, left_out = merged.rows(1000)
     assert shown[0]["where"] == "self.x99" and shown[0]["sizes"][0]["ranks"] == [0, 1]
-    assert left_out == {"count": 100 - len(shown), "bytes": sum(range(100 - len(shown)))}
+    assert left_out == {"count": 100 - len(shown), "bytes": sum(range(100 - len(shown))), "exact": True}
+    rows[0]["exact"] = False
+    merged.add(Group("m", (2,), "answered", {"rows": rows, "unique": 0, "total": 0, "exact": False}, {}))
+    assert not merged.rows(1000)[1]["exact"] and merged.rows(1 << 20)[1] == {"count": 0, "bytes": 0, "exact": True}
+
+
+def test_what_has_no_row_is_told_with_the_bound_that_it_is() -> None:
+    variables = {n: [variable("self.x", 3 * MIB), variable("self.y", MIB, exact=False)] for n in range(2)}
+    ranks = [rank(n, 9 * MIB, variables_left_out={"count": 4 + n, "bytes": MIB, "exact": n == 0}) for n in range(2)]
+    text = render(document(ranks, variables), Look(most=1))
+    assert lines(text, "+") == [
+        "+1 more, 9.0 MiB",
+        "+1 more, >= 1.0 MiB",
+        "+4 - 5 more of each of 2 ranks, >= 1.0 MiB there: too many, or not counted in time, to be told one by one",
+    ]
 
 
 def test_ranks_that_hold_the_same_share_a_row_in_whatever_order_they_answer() -> None:
