@@ -10,7 +10,7 @@ Numbers of threads, stack frames, variables, sources and breakpoints are those o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from meshrt.debug.dap.router.channels import RankLink, Watcher
@@ -36,7 +36,7 @@ __all__ = ["ROWS_FROM", "ThreadsView"]
 
 #: Above so many ranks a row is a class of them.
 ROWS_FROM = 32
-#: Seconds for goodbyes.
+#: Seconds for goodbyes, and for what ends behind them.
 _GOODBYE = 3.0
 
 
@@ -237,9 +237,18 @@ class ThreadsView(RootView):
                 member.link.give_up(stay=False)
                 del self._members[key]
         answered = await ask_all(list(self._members.values()), "disconnect", {}, _GOODBYE)
-        for key in set(self._members) - {member.rank.key for member, _ in answered}:
-            self._members.pop(key).link.give_up(stay=False)  # it is let go when it answers
+        self._give_up(set(self._members) - {member.rank.key for member, _ in answered})
         self._hang_up_if_left()
+        await asyncio.sleep(_GOODBYE)  # when all are free the connection ends, and this with it
+        if self._members:
+            self.said(f"meshrt: {self._names.of(self._members)}: left, and not free yet")
+            self._give_up(set(self._members))
+            self._hang_up_if_left()
+
+    def _give_up(self, keys: Iterable[Key]) -> None:
+        """Wait for these no more: they are let go when they answer."""
+        for key in keys:
+            self._members.pop(key).link.give_up(stay=False)
 
     def _hang_up_if_left(self) -> None:
         if self._goodbye is not None and not self._members:

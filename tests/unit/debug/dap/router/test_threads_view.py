@@ -95,6 +95,22 @@ def test_a_late_rank_is_told_of_once_and_its_breakpoint_is_that_of_the_ide() -> 
     run(scene)
 
 
+def test_a_rank_that_does_not_come_free_keeps_no_ide_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads_view, "_GOODBYE", 0.05)
+
+    async def scene() -> None:
+        ide = FakeIde(program := FakeProgram(*RANKS[:2], engine=Engines()))
+        view = await begun(ide)
+        view.receive(request(4, "disconnect"))
+        await until(lambda: (RANKS[1].key, "disconnect") in program.asked)
+        program.tell("dap.closed", channel=1, why="")
+        await ended(ide)
+        assert (ide.answer(4) or {})["success"] and program.closed == [2]
+        assert ide.events("output")[-1]["output"] == "meshrt: rank 1: left, and not free yet\n"
+
+    run(scene)
+
+
 def test_ranks_become_rows_when_there_are_too_many_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads_view, "ROWS_FROM", 2)
 
