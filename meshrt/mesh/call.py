@@ -119,7 +119,7 @@ class _Answers(_Called, Future[T]):
     def deliver(self, position: int, frame: Frame) -> None:
         """An answer has come (`meshrt.transport.driver.Receiver`)."""
         if frame.kind == RESULT:
-            self._frames[position] = frame
+            self._frames[position] = _LOOKED_AT if self._failing else frame
             self._left -= 1
             if not self._left:
                 self.finish()
@@ -127,14 +127,23 @@ class _Answers(_Called, Future[T]):
             self._failed.append((position, frame))
             if not self.finished:
                 _note_failure(self._driver, frame, self._target, self._endpoint)
-            self.finish()
+            self._fail()
         self._let_go()
 
     def lose(self, position: int, fate: Fate, sent: bool) -> None:
         """A rank will not answer (`meshrt.transport.driver.Receiver`)."""
         self._lost.append((position, fate, sent))
-        self.finish()
+        self._fail()
         self._let_go()
+
+    @property
+    def _failing(self) -> bool:
+        return bool(self._failed or self._lost)
+
+    def _fail(self) -> None:
+        # Nobody will look at the others' results, which may be large; who has this, or its error, may keep it for long.
+        self._frames = [frame and _LOOKED_AT for frame in self._frames]
+        self.finish()
 
     def _let_go(self) -> None:
         """Nobody takes what was kept any more, when all have answered or are lost; the error may be kept for long."""
@@ -158,8 +167,6 @@ class _Answers(_Called, Future[T]):
         error = self._error_of_ranks()
         if error is not None:
             error.sent = self._sent
-            # Nobody will look at the others' results; the error, whose traceback leads here, may be kept.
-            self._frames = [frame and _LOOKED_AT for frame in self._frames]
             raise error
 
     def _error_of_ranks(self) -> MeshError | None:

@@ -60,7 +60,11 @@ class Future(Pending, Generic[T]):
                 raise ValueError(f"invalid timeout {timeout}: expected a non-negative, finite number of seconds")
             if not self._driver.wait(self, timeout):
                 raise self.overdue(cast(float, timeout))
-        return self._settle()
+        try:
+            return self._settle()
+        finally:
+            # The error's traceback leads here: both would stay until somebody collects cycles.
+            del self
 
     result = get
 
@@ -70,6 +74,8 @@ class Future(Pending, Generic[T]):
             self.get(timeout)
         except Exception as error:
             return error
+        finally:
+            del self  # as in `get`
         return None
 
     @property
@@ -97,7 +103,10 @@ class Future(Pending, Generic[T]):
     def __await__(self) -> Generator[Any, None, T]:
         if not self.finished:
             yield from self._wait_on_loop().__await__()
-        return self._settle()
+        try:
+            return self._settle()
+        finally:
+            del self  # as in `get`
 
     async def _wait_on_loop(self) -> None:
         import asyncio  # start-up: whoever awaits has loaded it
@@ -145,8 +154,11 @@ class Future(Pending, Generic[T]):
         if self._error is not None:
             if self.tells and self._driver.on_error is not None:
                 self._driver.on_error(self._error)
-            # The same exception object may be raised many times; its traceback must not grow.
-            raise BaseException.with_traceback(self._error, None)
+            try:
+                # The same exception object may be raised many times; its traceback must not grow.
+                raise BaseException.with_traceback(self._error, None)
+            finally:
+                del self  # as in `get`
         return self._value
 
     def __repr__(self) -> str:

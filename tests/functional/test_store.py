@@ -23,14 +23,17 @@ from meshrt import (
     ProcessDied,
     StoreFull,
     UsageError,
+    current_rank,
     endpoint,
     memory,
     proc_mesh,
     put,
 )
+from meshrt.mesh.call import MeshCall
+from meshrt.store.lease import _leases
 from meshrt.store.packing import LARGE
 from meshrt.transport.process import current_runtime
-from tests.support.waiting import holds_within
+from tests.support.waiting import holds_within, wait_until
 
 LONG = 60
 N = LARGE // 8  # float64s that are just large enough
@@ -66,6 +69,15 @@ class Keeper(Actor):
     @endpoint
     def make(self, size: int) -> Any:
         return np.full(size, float(os.getpid()))
+
+    @endpoint
+    def make_or_fail(self, size: int, gates: list[str]) -> Any:
+        """Wait for the gate of this rank; the first rank fails then."""
+        rank = current_rank().rank
+        wait_until(Path(gates[rank]).exists, LONG)
+        if rank == 0:
+            raise ValueError("no more")
+        return self.make(size)
 
     @endpoint
     def pass_on(self, others: Any, lazy: bool) -> Any:
@@ -158,6 +170,32 @@ def test_arguments_and_results_are_views_that_cannot_be_written() -> None:
     keepers.drop.call().get(LONG)
     assert current_runtime().store.statistics()["refusals"] == 0
     assert becomes_free()
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_what_others_answer_to_a_call_that_fails_is_let_go_at_once(first: int, tmp_path: Path) -> None:
+    """Whatever comes first; nobody has to drop the error, nor to wait until cycles are collected."""
+    keepers = proc_mesh(n=2).spawn("keeper", Keeper).get(LONG)
+    gates = [tmp_path / "0", tmp_path / "1"]
+    before = len(_leases())
+
+    def fail() -> None:
+        call = keepers.make_or_fail.call(N, [str(gate) for gate in gates])
+        gates[first].touch()
+        if first == 1:
+            assert holds_within(LONG, lambda: not call.done() and len(_leases()) == before + 1)
+            gates[0].touch()
+        error = call.exception(LONG)
+        gates[1].touch()
+        keepers.pid.call().get(LONG)  # behind what is late
+        assert isinstance(error, ValueError) and len(_leases()) == before
+
+    gc.disable()
+    try:
+        fail()
+        assert not any(isinstance(each, MeshCall) for each in gc.get_objects())
+    finally:
+        gc.enable()
 
 
 def test_a_sender_may_change_its_array_at_once() -> None:
