@@ -20,7 +20,7 @@ class Store(Actor):
     def weights(self, step: int) -> list[float]:
         if step == 3:
             print("step 3: growing the table")
-            time.sleep(1)
+            time.sleep(1)  # until all have asked, and wait
             os.kill(os.getpid(), signal.SIGKILL)  # what the kernel does when there is no memory left
         return [0.5] * 4
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgpack
 
 from meshrt.hooks import Group
 
-__all__ = ["Merged", "largest", "merged_alone", "order"]
+__all__ = ["Merged", "counted", "largest", "merged_alone", "order"]
 
 _NAME = ("actor", "kind", "where", "type")
 #: A list, or a number, of more than a few takes so many more bytes than an empty one.
@@ -56,7 +56,7 @@ class Merged:
         for rank in group.ranks:
             self.of_rank[group.mesh_id, rank] = said
 
-    def rows(self, budget: int) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    def rows(self, budget: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Return the rows that fit into ``budget`` bytes of msgpack, and what is left out.
 
         That is ``{"count", "bytes", "exact"}``; the bytes are those of one rank: of the one that holds most.
@@ -83,6 +83,11 @@ def merged_alone(mesh_id: str, rank: int, said: dict[str, Any]) -> list[dict[str
     return merged.rows(sys.maxsize)[0]
 
 
-def _left_out(rows: Sequence[dict[str, Any]]) -> dict[str, int]:
+def _left_out(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     exact = all(size["exact"] for row in rows for size in row["sizes"])
-    return {"count": len(rows), "bytes": sum(map(largest, rows)), "exact": exact}
+    return {"count": len(rows), "bytes": sum(max(map(counted, row["sizes"])) for row in rows), "exact": exact}
+
+
+def counted(size: Mapping[str, Any]) -> int:
+    """Return how many bytes of a variable were counted, on all devices: no estimate."""
+    return int(size["bytes"]) + int(sum((size.get("devices") or {}).values()))

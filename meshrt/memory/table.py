@@ -12,6 +12,7 @@ from meshrt.memory.document import Document
 from meshrt.memory.groups import OF_REFERENCES, grouped
 from meshrt.memory.holdtable import holders_without, holding_table
 from meshrt.memory.look import GROWTHS, Look, alike, grown, largest_first
+from meshrt.memory.merging import counted
 from meshrt.memory.reftable import reference_table
 from meshrt.memory.totals import totals
 from meshrt.memory.units import amount, change, size_text, span
@@ -210,21 +211,23 @@ def _variables(document: Document, look: Look) -> list[str]:
     beyond = document["variables_left_out"]
     rest = len(left_out) + beyond["count"]
     exact = beyond.get("exact", True) and all(row["exact"] for row in left_out)
-    more = _more(rest, sum(map(_weight, left_out)) + beyond["bytes"], look, exact=exact)
+    more = _more(rest, sum(map(counted, left_out)) + beyond["bytes"], look, exact=exact)
     return [*lines, *more, *_beyond(document, look)]
 
 
 def _beyond(document: Document, look: Look) -> list[str]:
     """Say what ranks have not told one by one, which is the smaller part of what they have."""
-    rows = [row for row in document["ranks"] if (row.get("variables_left_out") or {}).get("count")]
-    if not rows:
-        return []
-    told = [row["variables_left_out"] for row in rows]
-    count = span(*(str(each(beyond["count"] for beyond in told)) for each in (min, max)))
-    size = _span([beyond["bytes"] for beyond in told], look, amount)
-    bound = "" if all(beyond.get("exact", True) for beyond in told) else ">= "
-    ranks = f"each of {len(rows)} ranks" if len(rows) > 1 else f"rank {rows[0]['rank']}"
-    return [f"+{count} more of {ranks}, {bound}{size} there: too many, or not counted in time, to be told one by one"]
+    lines = []
+    for whose, rows in (("rank", document["ranks"]), ("the script", document["processes"])):
+        told = [row["variables_left_out"] for row in rows if (row.get("variables_left_out") or {}).get("count")]
+        if not told:
+            continue
+        count = span(*(str(each(beyond["count"] for beyond in told)) for each in (min, max)))
+        size = _span([beyond["bytes"] for beyond in told], look, amount)
+        bound = "" if all(beyond.get("exact", True) for beyond in told) else ">= "
+        those = f"each of {len(told)} ranks" if len(told) > 1 else f"one {whose}" if whose == "rank" else whose
+        lines.append(f"+{count} more of {those}, {bound}{size} there: too many, or not counted in time, for a row each")
+    return lines
 
 
 def _sizes(sizes: Sequence[Row], *, every: bool) -> list[tuple[dict[str, Any], list[Row]]]:

@@ -18,6 +18,7 @@ from meshrt.store.lease import Loan
 from meshrt.store.mapping import open_for_reading
 from meshrt.store.registrar import Registrar
 from meshrt.store.registrars import Registrars
+from meshrt.transport.interrupts import installed
 
 __all__ = ["Arenas"]
 
@@ -80,8 +81,9 @@ class Arenas:
                 arena = self._arena(registrar, disk)
                 block = arena.allocate(size)
                 self._blocks[segment] = (arena, block)
-            # Ctrl-C may be raised from here on, and the block is free then.
+            shield = installed()
             for start, piece in zip(starts, pieces, strict=True):
+                shield.check()  # copying may take a while; the block is free if that raises
                 block.write(start, piece)
             where = {"segment": segment, "chunk": block.chunk.id, "start": block.start, "size": block.size}
             registrar.tell({"t": "lend", **where, "kind": kind, "site": site, "disk": disk, "to": holders})

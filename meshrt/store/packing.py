@@ -140,7 +140,7 @@ class Packer:
                     if own:
                         kept.append(Lease(self._lender, loan))
                     if not bring:
-                        to.lent([loan])
+                        to.lent(self._registrars.of(loan.agent_pid), [loan.segment])
                 if bring and not mentioned:
                     elsewhere = to.bring([loan])
             except (OSError, MeshError) as error:

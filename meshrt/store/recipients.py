@@ -7,6 +7,7 @@ from typing import Any
 
 from meshrt.store.lease import Loan
 from meshrt.store.protocol import Host
+from meshrt.store.registrar import Registrar
 from meshrt.store.registrars import Registrars
 from meshrt.store.unsent import Unsent
 from meshrt.transport.interrupts import installed
@@ -37,7 +38,7 @@ class Recipients:
         self.here: list[int] = []
         self.away: list[Host] = []
         #: By which store what was brought to whom.
-        self._brought: list[tuple[int, list[int], Any]] = []
+        self._brought: list[tuple[Registrar, list[int], Any]] = []
         own = registrars.identity().machine if receivers else 0
         found: dict[tuple[int, int], list[int]] = {}
         for machine, agent_pid, pid in receivers or ():
@@ -49,14 +50,14 @@ class Recipients:
         """Those on this machine hold these segments once more. Raises MeshError, OSError."""
         if self.here:
             for agent_pid, part in _by_agent(loans, _MOST):
+                registrar, segments = self._registrars.of(agent_pid), [loan.segment for loan in part]
                 with installed():
-                    self._registrars.of(agent_pid).give([loan.segment for loan in part], self.here)
-                    self.lent(part)
+                    registrar.give(segments, self.here)
+                    self.lent(registrar, segments)
 
-    def lent(self, loans: Sequence[Loan]) -> None:
-        """Those on this machine hold these segments, of one store; called in the shielded section of that."""
+    def lent(self, registrar: Registrar, segments: Sequence[int]) -> None:
+        """Those on this machine hold these segments of a store; called in the shielded section of that."""
         if self.here:
-            registrar, segments = self._registrars.of(loans[0].agent_pid), [loan.segment for loan in loans]
             self._unsent.note(lambda: registrar.take_back(segments, self.here))
 
     def bring(self, loans: Sequence[Loan]) -> list[Any]:
@@ -71,9 +72,10 @@ class Recipients:
         there: dict[tuple[int, int], dict[int, list[int]]] = {(host.machine, host.agent_pid): {} for host in self.away}
         try:
             for agent_pid, part in _by_agent(loans, _MOST // (1 + len(self.away))):
+                registrar = self._registrars.of(agent_pid)
                 with installed():
-                    answer, _ = self._registrars.of(agent_pid).ask("send", loans=part, to=self.away)
-                    self._brought.append((agent_pid, [loan.segment for loan in part], answer["to"]))
+                    answer, _ = registrar.ask("send", loans=part, to=self.away)
+                    self._brought.append((registrar, [loan.segment for loan in part], answer["to"]))
                 for (machine, agent, _), found in zip(answer["to"], answer["there"], strict=True):
                     there[machine, agent].update((Loan(*loan).segment, loan) for loan in found)
         except BaseException:
@@ -85,8 +87,8 @@ class Recipients:
     def recall(self) -> None:
         """What `bring` has brought was not sent."""
         while self._brought:
-            agent_pid, segments, hosts = self._brought.pop()
-            self._registrars.of(agent_pid).recall(segments, hosts)
+            registrar, segments, hosts = self._brought.pop()
+            registrar.recall(segments, hosts)
 
 
 def _by_agent(loans: Sequence[Loan], most: int) -> Iterator[tuple[int, list[Loan]]]:

@@ -97,7 +97,7 @@ class Registrar:
         self.settle()
 
     def give(self, segments: Sequence[int], pids: Sequence[int]) -> None:
-        """These processes hold segments once more."""
+        """These processes hold segments once more: whoever calls this notes that in the same shielded section."""
         self.tell(
             {"t": "give", "segments": segments, "to": pids}, recant=lambda: self._unsaid.take_back(segments, pids)
         )

@@ -49,7 +49,7 @@ def encode_result(value: Any, receivers: Callable[[], list[Identity] | None], si
     try:
         with Unsent() as unsent:
             parcel: Parcel = store.encode(value, "result", receivers, site, unsent=unsent, answered=False)
-            unsent.sent()
+            unsent.sent()  # in a moment, by a rank, whose main thread hears no Ctrl-C
         return parcel
     except (MeshError, OSError) as error:  # of a reference in it, whose store cannot be reached
         raise codec.EncodeError(f"{codec.describe(value)} cannot be sent: {codec.text_of(error)}") from error

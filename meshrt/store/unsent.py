@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from meshrt.transport.interrupts import called_by_python
+
 __all__ = ["Unsent"]
 
 
@@ -19,7 +21,11 @@ class Unsent:
         self._take_back: list[Callable[[], None]] = []
 
     def note(self, take_back: Callable[[], None]) -> None:
-        """Something was given; called in the shielded section in which it was. ``take_back`` waits for nothing."""
+        """Something was given, or is about to be: called in the same shielded section, or before that.
+
+        Args:
+            take_back: Takes back what was; waits for nothing, and raises nothing.
+        """
         self._take_back.append(take_back)
 
     def sent(self) -> None:
@@ -29,6 +35,7 @@ class Unsent:
     def __enter__(self) -> Unsent:
         return self
 
+    @called_by_python  # an interrupt ends neither this nor the error that leads here, and comes a little later
     def __exit__(self, *_error: object) -> None:
         while self._take_back:
             self._take_back.pop()()

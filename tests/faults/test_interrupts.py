@@ -300,7 +300,7 @@ def test_ctrl_c_at_the_instructions_of_a_call_that_lends(tmp_path: Path) -> None
                 sent.get(20)
             return pressed()
         press_at(10 ** 9)
-        position = 5
+        position = sys.version_info.minor % 5 + 1
         while press_at(position):
             position += 5
         del reference

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from meshrt.errors import MeshError, ReferenceLost, StoreFull
+from meshrt.errors import MeshError, ReferenceLost, StoreFull, StoreTimeout
+from meshrt.store import registrar as registrar_module
 from meshrt.store.arena import memory_chunk
 from meshrt.store.dialling import dial
 from meshrt.store.exports import PIECE
@@ -167,6 +168,34 @@ def test_what_was_lent_and_not_sent_is_withdrawn(served: Served, registrar: Regi
     wait_until(lambda: served.server.registry.segments() == [])
     with pytest.raises(MeshError, match="nobody holds it any more"):
         registrar.ask("take", segment=5)
+
+
+def test_what_could_be_told_only_in_part_is_taken_back_behind_it(
+    served: Served, registrar: Registrar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registrar_module, "_PATIENCE", 0.1)
+    registrar.connect()
+    served.paused.clear()
+    served.running.clear()
+    assert served.paused.wait(10)
+    many, told = list(range(1, 10_001)), 0
+    try:
+        with pytest.raises(StoreTimeout):
+            while True:
+                registrar.give(many, [os.getpid()])
+                told += 1
+        # From here on nothing is told that would only lie there: and so nothing is to be taken back.
+        with pytest.raises(StoreTimeout):
+            registrar.give([10_001], [os.getpid()])
+    finally:
+        served.running.set()
+    assert told
+
+    def held() -> dict[int, dict[int, int]]:
+        registrar.settle()
+        return {number: dict(each.holders) for number, each in dict(served.server.registry._segments).items()}
+
+    wait_until(lambda: held() == {number: {os.getpid(): told} for number in many})
 
 
 def test_another_machine_that_reads_slowly_keeps_nobody_waiting(

@@ -16,7 +16,7 @@ import pytest
 import meshrt
 from meshrt import Actor, ActorError, HostLost, MeshFailure, MeshStopped, ProcessDied, endpoint, proc_mesh
 from meshrt.mesh import supervision
-from meshrt.transport.kernel import kernel_state, stat_fields
+from meshrt.transport.kernel import is_stopped, kernel_state, stat_fields
 from tests.support.actors import Echo
 from tests.support.programs import ROOT, environment, run_python
 from tests.support.screen import Screen
@@ -347,6 +347,7 @@ def test_the_hook_decides_instead_of_the_wait(monkeypatch: pytest.MonkeyPatch) -
     agent = parent_of(pids[0])
     os.kill(agent, signal.SIGSTOP)  # until both are dead: it finds them together
     try:
+        wait_until(lambda: is_stopped(agent), WAIT)
         for pid in pids[1:]:
             os.kill(pid, signal.SIGKILL)
             wait_until(lambda: kernel_state(pid) in "ZX", WAIT)  # noqa: B023 - used at once

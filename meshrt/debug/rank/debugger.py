@@ -111,7 +111,7 @@ class RankDebugger:
         """
         exits = hooks.endpoint_exit
         with self._exit_lock:
-            wanted = coming or len(self._sessions) > 0 or self._interrupts.pending or self._tracer.wanted
+            wanted = coming or len(self._sessions) > 0 or self._interrupts.pending
             if wanted and self.endpoint_exit not in exits:
                 exits.append(self.endpoint_exit)
             elif not wanted and self.endpoint_exit in exits:

@@ -101,7 +101,7 @@ def test_variables_are_one_row_for_ranks_that_say_the_same() -> None:
     assert "modules, what of the variables with >= was not counted (--exact); known:" in text
     assert lines(render(document([rank(0, MIB)], {0: [leak, leak]}), Look(most=1)), "+") == []
     cut = render(document([rank(n, MIB) for n in range(4)], said), Look(most=1))
-    assert lines(cut, "+") == ["+3 more, 3.0 MiB", "+4 more, >= 14.0 MiB"]
+    assert lines(cut, "+") == ["+3 more, 3.0 MiB", "+4 more, >= 7.0 MiB"]
 
 
 def test_what_is_not_explained_is_told() -> None:
@@ -202,7 +202,15 @@ def test_what_has_no_row_is_told_with_the_bound_that_it_is() -> None:
     assert lines(text, "+") == [
         "+1 more, 9.0 MiB",
         "+1 more, >= 1.0 MiB",
-        "+4 - 5 more of each of 2 ranks, >= 1.0 MiB there: too many, or not counted in time, to be told one by one",
+        "+4 - 5 more of each of 2 ranks, >= 1.0 MiB there: too many, or not counted in time, for a row each",
+    ]
+    # What was estimated of the second one is no bound.
+    estimated = [variable("self.x", 3 * MIB), variable("self.y", MIB, exact=False, estimate=2 * MIB)]
+    script = {"kind": "script", "pid": 1, "pss": MIB, "variables_left_out": {"count": 1, "bytes": MIB, "exact": True}}
+    text = render(document([rank(0, 9 * MIB)], {0: estimated}, processes=[script]), Look(most=1))
+    assert lines(text, "+") == [
+        "+1 more, >= 1.0 MiB",
+        "+1 more of the script, 1.0 MiB there: too many, or not counted in time, for a row each",
     ]
 
 

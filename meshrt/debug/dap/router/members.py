@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from meshrt.debug.dap.router.asking import ask_each
 from meshrt.debug.dap.router.channels import RankLink
 from meshrt.debug.dap.router.printed import Printed
-from meshrt.debug.dap.router.ranks import Rank
+from meshrt.debug.dap.router.ranks import Names, Rank
 from meshrt.debug.dap.router.rows import RUNNING, SILENT, Place
 
 __all__ = ["SECONDS", "Member", "Shown", "ask_all"]
@@ -24,8 +24,7 @@ class Member:
 
     rank: Rank
     link: RankLink
-    #: Its short name: ``rank 3``.
-    called: str
+    names: Names
     #: Names of its threads, as its engine knows them.
     threads: dict[int, str] = field(default_factory=lambda: {1: "MainThread"})
     #: Where it stands.
@@ -35,7 +34,12 @@ class Member:
     printed: Printed = field(init=False)
 
     def __post_init__(self) -> None:
-        self.printed = Printed(f"{self.called}: ")
+        self.printed = Printed(lambda: f"{self.called}: ")
+
+    @property
+    def called(self) -> str:
+        """Its short name: ``rank 3``."""
+        return self.names.of([self.rank.key])
 
     @property
     def is_shown(self) -> bool:

@@ -87,9 +87,9 @@ class MeshView(RootView):
             found = await self._peer.which(self.configuration.mesh, self.configuration.ranks)
             if len(found) > MOST_SESSIONS:
                 raise UsageError(f"{len(found)} ranks, and {_TOO_MANY}")
-            # Each would be refused, and an IDE shows a dialog for each.
             for rank in found:
                 self._names.meet(rank)
+            # Each would be refused, and an IDE shows a dialog for each.
             taken = [rank for rank in found if rank.ide]
             self._taken = (
                 f"{self._names.of(rank.key for rank in taken)}: another window has {_them(taken)}" if taken else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 __all__ = ["Printed"]
 
 #: Characters of a line that are kept back while it has no end; it is ended then.
@@ -12,10 +14,10 @@ class Printed:
     """What one rank prints. Pure.
 
     Args:
-        whose: Stands before each line.
+        whose: Returns what stands before each line.
     """
 
-    def __init__(self, whose: str) -> None:
+    def __init__(self, whose: Callable[[], str]) -> None:
         self._whose = whose
         #: The lines that have no end yet, by stream.
         self._begun: dict[str, str] = {}
@@ -27,9 +29,9 @@ class Printed:
             lines, rest = [*lines, rest], ""
         if rest:
             self._begun[stream] = rest
-        return "".join(f"{self._whose if line.strip() else ''}{line}\n" for line in lines)
+        return "".join(f"{self._whose() if line.strip() else ''}{line}\n" for line in lines)
 
     def rest(self) -> list[tuple[str, str]]:
         """Return what lacks an end, with its stream: a prompt, or the last words of a rank. It is ended now."""
         begun, self._begun = self._begun, {}
-        return [(stream, f"{self._whose}{text}\n") for stream, text in begun.items()]
+        return [(stream, f"{self._whose()}{text}\n") for stream, text in begun.items()]

@@ -81,7 +81,10 @@ class Names:
 
     def mesh(self, mesh_id: str) -> str:
         """Return what to put before ranks of that mesh: ``"trainers "``, or "" where there is no other."""
-        return f"{self._meshes.get(mesh_id, mesh_id)} " if len(self._meshes) > 1 else ""
+        if len(self._meshes) < 2:
+            return ""
+        name = self._meshes.get(mesh_id, mesh_id)
+        return f"{name if list(self._meshes.values()).count(name) == 1 else mesh_id} "
 
     def of(self, ranks: Iterable[Key]) -> str:
         """Return ``"rank 3"``, ``"ranks 0-3"``, or ``"trainers ranks 0-3, loaders rank 1"``."""
@@ -94,7 +97,8 @@ class Names:
     def _each(self, ranks: Iterable[Key], one: str, many: str) -> str:
         meshes: dict[str, list[int]] = {}
         for mesh_id, rank in sorted(ranks):
-            meshes.setdefault(self.mesh(mesh_id), []).append(rank)
+            meshes.setdefault(mesh_id, []).append(rank)
         return ", ".join(
-            f"{mesh}{one if len(found) == 1 else many}{fold_ranks(found)}" for mesh, found in meshes.items()
+            f"{self.mesh(mesh_id)}{one if len(found) == 1 else many}{fold_ranks(found)}"
+            for mesh_id, found in meshes.items()
         )

@@ -37,6 +37,7 @@ class ThreadEvents:
         self._told_of: set[Key] = set()
         #: The IDE is to be told of them.
         self.begun = False
+        self._withdrawn = False
 
     def begin(self) -> None:
         """The IDE asks for threads itself."""
@@ -44,7 +45,8 @@ class ThreadEvents:
 
     def withdraw(self) -> None:
         """Tell the IDE that none of them is there any more: what it sees of ranks is another's from here on."""
-        for key in [key for key in self._told_of if key in self._known]:
+        self._withdrawn = True
+        for key in self._told_of:
             for thread in self._members[key].link.standing:
                 # It may hold on to what it was at, though that has gone.
                 self.continued(self._members[key], thread)
@@ -54,7 +56,9 @@ class ThreadEvents:
     async def threads(self) -> list[dict[str, Any]]:
         """Return the threads of all ranks, as the request of this name is answered."""
         await asyncio.gather(*(_learn_threads(member) for member in self._members.values() if member.ready))
-        shown = []
+        shown: list[dict[str, Any]] = []
+        if self._withdrawn:
+            return shown  # numbers of threads are another's by now
         for key, member in sorted(self._members.items()):
             if member.is_shown:
                 self._known[key] = set(member.threads)
@@ -106,6 +110,7 @@ class ThreadEvents:
         keeps = bool(self._told_of - {key}) if link.looked is None else not link.looked
         link.looked = None
         self._told_of.add(key)
+        self._known.setdefault(key, set()).add(thread)
         told = {**why, "threadId": self._ids.here(key, "threadId", thread), "preserveFocusHint": keeps}
         self._peer.write({"type": "event", "event": "stopped", "body": told})
 

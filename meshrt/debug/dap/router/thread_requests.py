@@ -79,7 +79,11 @@ class ThreadRequests:
             self._said(f"meshrt: {counted(len(self._members))}; {_GREETING}")
             return None
         if command == "threads":
-            return {"threads": await self.shown.threads()}
+            shown = None
+            while shown is not self.shown:  # it may have become another meanwhile
+                shown = self.shown
+                threads = await shown.threads()
+            return {"threads": threads}
         if command == "continue":
             return await self._continue(arguments)
         if command == "pause":

@@ -2,7 +2,7 @@
 
 Breakpoints that are set once reach all ranks, those born later included; `continue` lets everything go on; a step steps
 the rank that is chosen, or all that stand (``meshStep``). Above `ROWS_FROM` ranks a thread is a class of ranks with
-equal stacks, and the first of them answers for it; once there have been so many it stays so.
+equal stacks, and the first of them answers for it: from the moment on in which so many were to be attached to.
 
 Numbers of threads, stack frames, variables, sources and breakpoints are those of this session (`Ids`).
 """
@@ -98,6 +98,8 @@ class ThreadsView(RootView):
             self._peer.write(failure(request, str(error)))
             self._peer.hang_up()
             return
+        for rank in found:  # all of them first: whether there are several meshes is known then
+            self._names.meet(rank)
         met = [self._meet(rank) for rank in found if self._lives.new(rank)]
         entering = {asyncio.create_task(self._joining.enter(member)): member for member in met}
         try:
@@ -138,7 +140,7 @@ class ThreadsView(RootView):
             lambda why: self._closed(member, why),
         )
         link = RankLink(rank, watcher, self._peer.channels)
-        member = self._members[rank.key] = Member(rank, link, self._names.of([rank.key]))
+        member = self._members[rank.key] = Member(rank, link, self._names)
         if len(self._members) > ROWS_FROM and isinstance(self._shown, ThreadEvents):
             self._turn_to_rows(self._shown)
         return member
@@ -223,9 +225,8 @@ class ThreadsView(RootView):
         self._shown.close()
         self._ends.close()
         self._raisings.close()
-        if not self._left:
-            for member in self._members.values():
-                member.link.give_up(stay=self.configuration.stay)
+        for member in self._members.values():  # after a goodbye: those that are not free yet
+            member.link.give_up(stay=self.configuration.stay and not self._left)
         self._console.close()
         self._forget(self)
 
@@ -239,6 +240,8 @@ class ThreadsView(RootView):
         answered = await ask_all(list(self._members.values()), "disconnect", {}, _GOODBYE)
         self._give_up(set(self._members) - {member.rank.key for member, _ in answered})
         self._hang_up_if_left()
+        if not self._members:
+            return
         await asyncio.sleep(_GOODBYE)  # when all are free the connection ends, and this with it
         if self._members:
             self.said(f"meshrt: {self._names.of(self._members)}: left, and not free yet")

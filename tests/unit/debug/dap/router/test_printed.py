@@ -6,7 +6,7 @@ from meshrt.debug.dap.router.printed import Printed
 
 
 def test_a_line_is_shown_once_it_has_an_end() -> None:
-    printed = Printed("rank 3: ")
+    printed = Printed(lambda: "rank 3: ")
     assert printed.add("stdout", "lo") == ""
     assert printed.add("stderr", "a\n\nb") == "rank 3: a\n\n"
     assert printed.add("stdout", "ss\n") == "rank 3: loss\n"
@@ -17,6 +17,6 @@ def test_a_line_is_shown_once_it_has_an_end() -> None:
 
 
 def test_no_line_is_kept_back_for_ever() -> None:
-    printed = Printed("rank 3: ")
+    printed = Printed(lambda: "rank 3: ")
     shown = "".join(printed.add("stdout", "." * 100) for _ in range(100))
     assert shown.count(".") > 8000 and shown.startswith("rank 3: ...")

@@ -63,7 +63,7 @@ async def stop_at(editor: Editor, events: RowEvents, member: Member, line: int) 
 async def course() -> None:
     editor = Editor()
     members: dict[Key, Member] = {
-        ("m", rank): Member(Rank("m", rank, f"rank {rank}", 0, ""), cast(Any, Engine()), f"rank {rank}", ready=rank > 0)
+        ("m", rank): Member(Rank("m", rank, f"rank {rank}", 0, ""), cast(Any, Engine()), Names(), ready=rank > 0)
         for rank in range(3)
     }
     events = RowEvents(cast(Any, editor), members, Names(), 1)

@@ -39,6 +39,11 @@ def test_ranks_of_two_meshes_are_told_apart() -> None:
     assert [row.number for row in shown] == [7, 8]
     everyone = [("m2", 4), ("m1", 0), ("m1", 1), ("m2", 5), ("m1", 7)]
     assert names.of(everyone) == "trainers ranks 0-1,7, m2 ranks 4-5"
+    names.meet(Rank("m3", 0, "rank 0", 1, "host", mesh_name="trainers"))
+    assert names.of([("m1", 0), ("m1", 1), ("m3", 0)]) == "m1 ranks 0-1, m3 rank 0", "a name that two have is none"
+    names = Names()
+    for mesh in ("m1", "m2"):
+        names.meet(Rank(mesh, 0, "rank 0", 1, "host", mesh_name={"m1": "trainers"}.get(mesh, "")))
     assert names.numbers(everyone[:2]) == "trainers 0, m2 4" and names.of([("m1", 3)]) == "trainers rank 3"
 
 

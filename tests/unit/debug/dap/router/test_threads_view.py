@@ -159,6 +159,40 @@ def test_ranks_become_rows_when_there_are_too_many_of_them(monkeypatch: pytest.M
     run(scene)
 
 
+def test_threads_that_are_asked_for_while_they_become_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads_view, "ROWS_FROM", 2)
+
+    async def scene() -> None:
+        engines, held = Engines(), []
+
+        def engine(key: Key, asked: Message) -> Message:
+            if asked["command"] == "threads":
+                held.append((key, asked))
+                return event("nothing")
+            return engines(key, asked)
+
+        ide = FakeIde(program := FakeProgram(*RANKS[:2], engine=engine))
+        view = await begun(ide)
+        view.receive(request(4, "threads"))
+        program.say(RANKS[0].key, event("stopped", threadId=1, reason="pause"))
+        await until(lambda: len(held) == 2 and ide.events("stopped"))
+        view.born(RANKS[2])
+        await until(lambda: len(ide.events("stopped")) == 2)
+        for key, asked in held:
+            program.say(key, engines(key, asked))
+        await until(lambda: ide.answer(4))
+        # The answer is of rows, and what was told of a thread before is taken back.
+        rows = {each["id"]: each["name"] for each in (ide.answer(4) or {})["body"]["threads"]}
+        assert list(rows.values()) == ["rank 0 at :0 (?)", "2 ranks 1-2 running"]
+        first, second = (each["threadId"] for each in ide.events("stopped"))
+        assert second in rows and first not in rows
+        assert [each["threadId"] for each in ide.events("continued")] == [first]
+        assert [each["threadId"] for each in ide.events("thread") if each["reason"] == "exited"][:1] == [first]
+        view.gone()
+
+    run(scene)
+
+
 def test_a_rank_that_is_started_again_while_it_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joining, "_AT_ONCE", 1)
 
