@@ -179,11 +179,16 @@ def test_what_could_be_told_only_in_part_is_taken_back_behind_it(
     served.running.clear()
     assert served.paused.wait(10)
     many, told = list(range(1, 10_001)), 0
+
+    def give_for_ever() -> None:
+        nonlocal told
+        while True:
+            registrar.give(many, [os.getpid()])
+            told += 1
+
     try:
         with pytest.raises(StoreTimeout):
-            while True:
-                registrar.give(many, [os.getpid()])
-                told += 1
+            give_for_ever()
         # From here on nothing is told that would only lie there: and so nothing is to be taken back.
         with pytest.raises(StoreTimeout):
             registrar.give([10_001], [os.getpid()])
