@@ -120,6 +120,20 @@ class Peers:
             except OSError:
                 pass  # it has ended, which its connection tells
 
+    def unread(self) -> list[tuple[Peer, int]]:
+        """Return which processes have written what was not read, and how many bytes were read of each when it is."""
+        peers = [*self._unproved, *(peer for pid, peers in self._peers.items() if pid > 0 for peer in peers)]
+        return [(peer, peer.stream.received + unread) for peer in peers if (unread := peer.stream.unread())]
+
+    def catch_up(self, unread: list[tuple[Peer, int]]) -> None:
+        """Hear what was not read then. Not while a message is being heard: those that came with it are not yet."""
+        for peer, mark in unread:
+            while peer.stream.received < mark:
+                before = peer.stream.received
+                self._on_event(peer, selectors.EVENT_READ)
+                if peer.stream.received == before:
+                    break  # its connection was closed
+
     def close(self) -> None:
         """Listen no more."""
         self._door.close()

@@ -51,8 +51,10 @@ that was lost may be made anew.
 from __future__ import annotations
 
 import array
+import fcntl
 import os
 import socket
+import termios
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -89,6 +91,8 @@ class DescriptorStream:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self._decoder = control_decoder()
+        #: Bytes that were read so far.
+        self.received = 0
         #: What is queued, and the descriptors that go with it, which are closed then.
         self.unsent: deque[tuple[memoryview, list[int]]] = deque()
         #: Descriptors that have come, in the order of their messages.
@@ -146,6 +150,7 @@ class DescriptorStream:
         except (BlockingIOError, InterruptedError):
             return None
         self.descriptors += descriptors
+        self.received += len(data)
         return data
 
     def read(self) -> list[dict[str, Any]] | None:
@@ -154,6 +159,12 @@ class DescriptorStream:
         if data is None:
             return []
         return self.feed(data) if data else None
+
+    def unread(self) -> int:
+        """Return how many bytes have come that were not read."""
+        found = array.array("i", [0])
+        fcntl.ioctl(self.sock, termios.FIONREAD, found)
+        return found[0]
 
     def close(self) -> None:
         """Close the socket, and the descriptors that have not gone out, or have come and belong to no message yet."""

@@ -56,7 +56,7 @@ class StoreServer:
         run_directory: Where goes what is fetched and has no room in memory.
         secret: What processes prove.
         limit: Bytes that all processes may have written together.
-        later: Calls a function after so many seconds, not before all that is ready now was looked at.
+        later: Calls a function after so many seconds, not from within this call.
     """
 
     def __init__(
@@ -179,15 +179,27 @@ class StoreServer:
         self._taken(peer, message, facts)
 
     def _taken(
-        self, peer: Peer, message: dict[str, Any], facts: Callable[[Segment], dict[str, Any]], again: bool = True
+        self,
+        peer: Peer,
+        message: dict[str, Any],
+        facts: Callable[[Segment], dict[str, Any]],
+        unread: list[tuple[Peer, int]] | None = None,
     ) -> None:
-        """A peer holds a segment once more, and is told ``facts`` of it."""
+        """A peer holds a segment once more, and is told ``facts`` of it.
+
+        Args:
+            unread: What was not read when it was first looked for.
+        """
+        if unread is not None:
+            self._peers.catch_up(unread)
         if not self._peers.connected(peer):
             return
         segment = self.registry.segment(message["segment"])
-        if segment is None and again:
-            # Its sender has lent it before the message was sent that brought the taker here: it may not be read yet.
-            self._later(0.0, lambda: self._taken(peer, message, facts, again=False))
+        if segment is None and unread is None:
+            # Its sender has lent it before the message was sent that brought the taker here. So it is at a socket here,
+            # but maybe not at one that was found ready when this one was, nor where the next read of it ends.
+            found = self._peers.unread()
+            self._later(0.0, lambda: self._taken(peer, message, facts, found))
         elif segment is None:
             self._answer(peer, message["n"], {"t": "no", "why": "nobody holds it any more"})
         else:

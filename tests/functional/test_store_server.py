@@ -21,7 +21,7 @@ from meshrt.store.dialling import dial
 from meshrt.store.exports import PIECE
 from meshrt.store.machine import machine_of
 from meshrt.store.mapping import Mapping
-from meshrt.store.protocol import store_path
+from meshrt.store.protocol import DescriptorStream, store_path
 from meshrt.store.registrar import Registrar
 from meshrt.store.server import StoreServer
 from meshrt.wire.handshake import Identity
@@ -52,10 +52,22 @@ class Served:
             if not self.running.is_set():
                 self.paused.set()
                 self.running.wait()
-            for key, events in self._selector.select(0.01):
-                key.data(events)
-            while self._timers and self._timers[0][0] <= time.monotonic():
-                heapq.heappop(self._timers)[2]()
+            self.round()
+
+    def round(self, between: Callable[[], None] = lambda: None) -> None:
+        """Look at what is ready, and do ``between`` when it was found, and not looked at yet."""
+        ready = self._selector.select(0.01)
+        between()
+        for key, events in ready:
+            key.data(events)
+        while self._timers and self._timers[0][0] <= time.monotonic():
+            heapq.heappop(self._timers)[2]()
+
+    def pause(self) -> None:
+        """Serve nobody until `running` is set."""
+        self.paused.clear()
+        self.running.clear()
+        assert self.paused.wait(10)
 
     def end(self) -> None:
         self._ended = True
@@ -98,9 +110,7 @@ def interrupted(served: Served, question: Callable[[], object]) -> None:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, ring)
-    served.paused.clear()
-    served.running.clear()
-    assert served.paused.wait(10)
+    served.pause()
     signal.setitimer(signal.ITIMER_REAL, 0.2)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -175,9 +185,7 @@ def test_what_could_be_told_only_in_part_is_taken_back_behind_it(
 ) -> None:
     monkeypatch.setattr(registrar_module, "_PATIENCE", 0.1)
     registrar.connect()
-    served.paused.clear()
-    served.running.clear()
-    assert served.paused.wait(10)
+    served.pause()
     many, told = list(range(1, 10_001)), 0
 
     def give_for_ever() -> None:
@@ -201,6 +209,65 @@ def test_what_could_be_told_only_in_part_is_taken_back_behind_it(
         return {number: dict(each.holders) for number, each in dict(served.server.registry._segments).items()}
 
     wait_until(lambda: held() == {number: {os.getpid(): told} for number in many})
+
+
+def nothing(_stream: DescriptorStream) -> None:
+    """Say nothing before something is lent."""
+
+
+def much(stream: DescriptorStream) -> None:
+    """Say more than is read at once."""
+    for _ in range(3):
+        stream.queue({"t": "withdraw", "segments": [9] * 40_000})
+
+
+def descriptors(stream: DescriptorStream) -> None:
+    """Say things that end a read each."""
+    descriptor = memory_chunk("meshrt:9", MIB)
+    for number in range(3):
+        stream.queue({"t": "chunk", "n": number, "id": 90 + number, "size": MIB}, [descriptor])
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("before", [nothing, much, descriptors])
+@pytest.mark.parametrize("machines", [1, 2])
+def test_what_was_lent_before_it_is_asked_for_is_there(
+    served: Served, registrar: Registrar, tmp_path: Path, before: Callable[[DescriptorStream], None], machines: int
+) -> None:
+    """Wherever it waits to be read: it is written when the store knows already whom it looks at next."""
+    chunk(registrar, 1, b"a")
+    pid, machine = os.getpid(), machine_of(os.getpid())
+    path = store_path(str(tmp_path), pid)
+    lender, _ = dial(path, SECRET, Identity(machine, pid, pid), 20, lambda: None)
+    taker, _ = dial(path, SECRET, Identity(machine + machines - 1, pid, pid), 20, lambda: None)
+    served.pause()
+    # Both are let in; then only the taker is ready, by something that is of no matter.
+    served.round()
+    taker.queue({"t": "let_go", "segments": []})
+    assert taker.flush()
+
+    def lend_and_take() -> None:
+        before(lender)
+        body = {"segment": 5, "chunk": 1, "start": 0, "size": MIB, "kind": "argument", "site": "", "disk": False}
+        lender.queue({"t": "lend", **body, "to": [pid]})
+        assert lender.flush()
+        taker.queue(
+            {"t": "take", "n": 1, "segment": 5} if machines == 1 else {"t": "pull", "n": 1, "segment": 5, "size": 8}
+        )
+        assert taker.flush()
+
+    served.round(lend_and_take)
+    served.running.set()
+    told: list[dict[str, Any]] = []
+
+    def heard() -> bool:
+        told.extend(taker.read() or [])
+        return bool(told)
+
+    wait_until(heard)
+    lender.close()
+    taker.close()
+    assert told[0]["t"] == "ok", told
 
 
 def test_another_machine_that_reads_slowly_keeps_nobody_waiting(
