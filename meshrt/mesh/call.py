@@ -32,6 +32,7 @@ from meshrt.store.refs import mentions, references_exist
 from meshrt.store.unsent import Unsent
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
+from meshrt.transport.outlink import Loss
 from meshrt.transport.process import ProcessRuntime, current_runtime
 from meshrt.transport.waiting import Waiting
 from meshrt.wire import codec
@@ -112,7 +113,7 @@ class _Answers(_Called, Future[T]):
         self._frames: list[Frame | None] = [None] * self._left
         #: Those that have raised, the first one first.
         self._failed: list[tuple[int, Frame]] = []
-        self._lost: list[tuple[int, Fate, bool]] = []
+        self._lost: list[Loss] = []
         #: What of its arguments is in shared memory, until all have answered.
         self.kept: Sequence[Lease] = ()
 
@@ -130,9 +131,9 @@ class _Answers(_Called, Future[T]):
             self._fail()
         self._let_go()
 
-    def lose(self, position: int, fate: Fate, sent: bool) -> None:
-        """A rank will not answer (`meshrt.transport.driver.Receiver`)."""
-        self._lost.append((position, fate, sent))
+    def lose(self, losses: Sequence[Loss]) -> None:
+        """Ranks will not answer (`meshrt.transport.outlink.Receiver`)."""
+        self._lost += losses
         self._fail()
         self._let_go()
 
@@ -323,9 +324,10 @@ class StreamCall(_Called, Generic[R]):
         """An answer has come."""
         self._arrive(position, frame, True)
 
-    def lose(self, position: int, fate: Fate, sent: bool) -> None:
-        """A rank will not answer."""
-        self._arrive(position, fate, sent)
+    def lose(self, losses: Sequence[Loss]) -> None:
+        """Ranks will not answer."""
+        for position, fate, sent in losses:
+            self._arrive(position, fate, sent)
 
     def _arrive(self, position: int, what: Frame | Fate, sent: bool) -> None:
         future = self._waiting.popleft()

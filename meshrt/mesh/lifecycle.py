@@ -172,10 +172,11 @@ class Lifecycle:
         for record, ranks in self._registry.of_agent(agent):
             if ranks:
                 stopping = record.stopped is not None
-                for rank in ranks:
-                    kind, pid = "stopped" if stopping else "host", record.pids.get(rank, 0)
-                    fate = Fate(kind, host=agent.host, pid=pid, log_tail=agent.output.tail)
-                    self.gone(record.mesh_id, rank, fate)
+                with self._driver.condemning():
+                    for rank in ranks:
+                        kind, pid = "stopped" if stopping else "host", record.pids.get(rank, 0)
+                        fate = Fate(kind, host=agent.host, pid=pid, log_tail=agent.output.tail)
+                        self.gone(record.mesh_id, rank, fate)
                 if not stopping:
                     self._services.announce(
                         f"the agent of host {agent.host} is gone, and {len(ranks)} ranks of {record.name}"

@@ -20,14 +20,14 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from meshrt.errors import AuthenticationError, ProtocolError
 from meshrt.transport.fate import Fate
 from meshrt.transport.link import Link, same_user
-from meshrt.transport.outlink import OutLink, Receiver
+from meshrt.transport.outlink import Loss, OutLink, Receiver
 from meshrt.transport.waiting import Waiting
 from meshrt.wire.frames import Frame
 from meshrt.wire.handshake import NOBODY, ROLE_DATA, ClientHandshake, Identity
@@ -90,6 +90,8 @@ class Driver(Waiting):
         self._by_fd: dict[int, OutLink] = {}
         self._links_lock = threading.Lock()
         self._condemned: deque[tuple[OutLink, Fate]] = deque()
+        #: More of them come at once.
+        self._condemning = False
         self._suspects: dict[OutLink, float] = {}
         self._look_planned = False
         #: What waits until everything that was sent to a mesh has been written.
@@ -202,7 +204,7 @@ class Driver(Waiting):
         owed = out.outstanding.pop(call_id, None)
         if owed is not None:
             receiver, position = owed
-            receiver.lose(position, fate, sent=False)
+            receiver.lose([Loss(position, fate, sent=False)])
 
     def _rouse(self, out: OutLink) -> None:
         """Open a link again that is asleep, though nothing is to be sent yet."""
@@ -289,7 +291,7 @@ class Driver(Waiting):
         if self._suspects:
             soonest = max(0.0, min(self._suspects.values()) - time.monotonic())
             timeout = soonest if timeout is None else min(timeout, soonest)
-        if self._condemned:
+        if self._condemned and not self._condemning:
             timeout = 0
         for fd, event in self._epoll.poll(timeout):
             out = self._by_fd.get(fd)
@@ -429,14 +431,27 @@ class Driver(Waiting):
         """The rank of this link is gone. Takes effect with `execute`, so that many are told at once. Any thread."""
         self._condemned.append((out, fate))
 
+    @contextlib.contextmanager
+    def condemning(self) -> Iterator[None]:
+        """All that are condemned in the block are so at once: who owed something names all of them. One thread."""
+        self._condemning = True
+        try:
+            yield
+        finally:
+            self._condemning = False
+            self.execute()
+
     def execute(self) -> None:
         """Deliver what condemned ranks wrote, then fail what they owe. Any thread."""
-        if self._condemned and not self.closed:
+        if self._condemned and not self._condemning and not self.closed:
             self.wake()
             self.poll_nowait()
 
     def _sentence(self) -> None:
+        if self._condemning:
+            return  # its end comes here
         now = time.monotonic()
+        losses: dict[Receiver, list[Loss]] = {}
         for out, deadline in tuple(self._suspects.items()):
             if deadline <= now:
                 self._condemned.append((out, Fate("link")))
@@ -444,36 +459,38 @@ class Driver(Waiting):
             out, fate = self._condemned.popleft()
             self._suspects.pop(out, None)
             if out.fate is None:
-                self._end(out, fate)
+                self._end(out, fate, losses)
             elif out.fate.kind == "link":
                 # Closed first, explained later: the next caller is told the truth.
                 if fate.restarts:
-                    self._begin_anew(out, fate)
+                    self._begin_anew(out, fate, losses)
                 else:
                     out.fate = fate
+        for receiver, lost in losses.items():
+            receiver.lose(lost)
 
-    def _end(self, out: OutLink, fate: Fate) -> None:
+    def _end(self, out: OutLink, fate: Fate, losses: dict[Receiver, list[Loss]]) -> None:
         opened = out.early is None
         if opened and not out.eof and out.link is not None:
             self._dispatch(out, out.link.drain())
         self._forget_fd(out)
         if fate.restarts:
-            self._begin_anew(out, fate, opened)
+            self._begin_anew(out, fate, losses, opened)
             return
         with self._links_lock:
             out.fate = fate
             out.early = None
         if out.link is not None:
             out.link.close()
-        self._lose(out, fate, opened)
+        self._lose(out, fate, losses, opened)
 
     @staticmethod
-    def _lose(out: OutLink, fate: Fate, opened: bool) -> None:
+    def _lose(out: OutLink, fate: Fate, losses: dict[Receiver, list[Loss]], opened: bool) -> None:
         while out.outstanding:
             _, (receiver, position) = out.outstanding.popitem()
-            receiver.lose(position, fate, sent=opened)
+            losses.setdefault(receiver, []).append(Loss(position, fate, sent=opened))
 
-    def _begin_anew(self, out: OutLink, fate: Fate, opened: bool = True) -> None:
+    def _begin_anew(self, out: OutLink, fate: Fate, losses: dict[Receiver, list[Loss]], opened: bool = True) -> None:
         """A process takes the place of the rank: what was sent is lost, the next call opens the link again."""
         link = out.link
         with self._links_lock:
@@ -485,7 +502,7 @@ class Driver(Waiting):
             out.server, out.before = NOBODY, fate
         if link is not None:
             link.close()
-        self._lose(out, fate, opened)
+        self._lose(out, fate, losses, opened)
         self._watch(out)
 
     def owed_by(self, mesh_id: str, rank: int) -> bool:

@@ -5,14 +5,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 from meshrt.transport.fate import Fate
 from meshrt.transport.link import Link
 from meshrt.wire.frames import Frame
 from meshrt.wire.handshake import NOBODY, ClientHandshake
 
-__all__ = ["OutLink", "Receiver"]
+__all__ = ["Loss", "OutLink", "Receiver"]
+
+
+class Loss(NamedTuple):
+    """A rank that will not answer."""
+
+    position: int
+    fate: Fate
+    #: Whether the call may have reached it.
+    sent: bool
 
 
 class Receiver(Protocol):
@@ -21,8 +31,8 @@ class Receiver(Protocol):
     def deliver(self, position: int, frame: Frame) -> None:
         """An answer of the rank at ``position``. Called by the leading thread; short, runs no user code."""
 
-    def lose(self, position: int, fate: Fate, sent: bool) -> None:
-        """The rank at ``position`` will not answer; ``sent`` tells whether the call may have reached it."""
+    def lose(self, losses: Sequence[Loss]) -> None:
+        """Some ranks will not answer: all that are known to be lost at once. As `deliver`."""
 
 
 class OutLink:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
+from meshrt.transport.outlink import Loss
 from meshrt.wire.frames import Frame, FrameDecoder, split_frames
 from meshrt.wire.handshake import ROLE_DATA, ServerHandshake
 from meshrt.wire.messages import RESULT
@@ -121,6 +122,8 @@ class Answers:
     def __init__(self, expected: int = 1) -> None:
         self.delivered: list[tuple[int, Frame]] = []
         self.lost: list[tuple[int, str, bool]] = []
+        #: How often of losses.
+        self.told = 0
         self.expected = expected
 
     @property
@@ -130,5 +133,6 @@ class Answers:
     def deliver(self, position: int, frame: Frame) -> None:
         self.delivered.append((position, frame))
 
-    def lose(self, position: int, fate: Fate, sent: bool) -> None:
-        self.lost.append((position, fate.kind, sent))
+    def lose(self, losses: Sequence[Loss]) -> None:
+        self.told += 1
+        self.lost += [(position, fate.kind, sent) for position, fate, sent in losses]

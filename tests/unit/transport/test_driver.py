@@ -247,6 +247,24 @@ def test_all_that_a_rank_wrote_arrives_however_often_it_takes_to_read_it(
     assert [position for position, _ in answers.delivered] == list(range(50)) and not answers.lost
 
 
+def test_ranks_that_die_together_are_lost_at_once(driver: Driver, listen: Listen, tree: FakeTree) -> None:
+    """Whoever reads meanwhile: the first loss is what a call fails by, and it names all of them."""
+    ranks = [listen("0"), listen("1")]
+    outs = [driver.link_to(("m", number, "a"), rank.path) for number, rank in enumerate(ranks)]
+    for rank in ranks:
+        pump(driver, rank, lambda: rank.handshake.done)  # noqa: B023 - used at once
+    answers = Answers(2)
+    for position, out in enumerate(outs):
+        driver.send(out, call(1), 1, answers, position)
+    with driver.condemning():
+        tree.kill(driver, 0, DIED)
+        driver.poll_nowait()
+        assert not answers.lost
+        tree.kill(driver, 1, DIED)
+        assert not answers.lost
+    assert sorted(answers.lost) == [(0, "died", True), (1, "died", True)] and answers.told == 1
+
+
 def test_a_death_without_end_of_stream_is_enough(driver: Driver, listen: Listen, tree: FakeTree) -> None:
     """A grandchild may hold the socket open."""
     _rank, _, receiver = asked(driver, listen)
