@@ -136,6 +136,21 @@ def lose(rank: ActorMesh[Holder]) -> None:
         rank.pid.call_one().get(WAIT)
 
 
+def test_the_cursor_is_seen_whatever_room_there_was_when_it_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    proc_mesh(hosts=6, gpus=2).spawn("holder", Holder).get(WAIT)
+
+    async def act(me: Seen) -> None:
+        await me.until(lambda: len(me.rows()) > 4, "rows")
+        with monkeypatch.context() as patch:
+            patch.setattr(RankTable, "scroll_to", lambda *_args, **_options: None)  # as before it is laid out
+            await me.press("end")
+        await me.until(lambda: me.rows()[-1].startswith("11 "), "the last")
+        await me.pilot.resize_terminal(64, 10)
+        await me.until(lambda: len(me.rows()) < 5 and me.rows()[-1].startswith("11 "), "the last, in a smaller window")
+
+    shown(act, size=(64, 14))
+
+
 def test_the_cursor_stays_with_its_rank_and_a_selection_may_select_nothing() -> None:
     proc_mesh(hosts=6, gpus=2).spawn("holder", Holder).get(WAIT)
 

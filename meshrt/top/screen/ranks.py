@@ -74,6 +74,8 @@ class RankTable(ScrollView, can_focus=True):
         self._widest: dict[str, int] = {}
         self._sorting = Sorting()
         self._cursor: Key | None = None
+        #: The view was moved to the cursor, and has not been seen there: there may have been no room for that yet.
+        self._moved = False
 
     @property
     def columns(self) -> Sequence[Column]:
@@ -96,7 +98,7 @@ class RankTable(ScrollView, can_focus=True):
         self._widths = [self._widest[name] for name in names]
         wide = sum(self._widths) + len(_GAP) * len(self._widths)
         self.virtual_size = Size(wide, len(self._rows) + 1)
-        if self._cursor is not None and self._line_of_cursor() != before:
+        if self._cursor is not None and (self._moved or self._line_of_cursor() != before):
             self._see_cursor()  # it goes along with its rank
         self.refresh()
 
@@ -174,10 +176,9 @@ class RankTable(ScrollView, can_focus=True):
     def _see_cursor(self) -> None:
         line, seen = self._line_of_cursor(), self._seen()
         top = self.scroll_offset.y
-        if line < top:
-            self.scroll_to(y=line, animate=False)
-        elif line >= top + seen:
-            self.scroll_to(y=line - seen + 1, animate=False)
+        self._moved = not top <= line < top + seen
+        if self._moved:
+            self.scroll_to(y=line if line < top else line - seen + 1, animate=False)
 
     def on_click(self, event: events.Click) -> None:
         """Choose the row, or the order, that was clicked on; a second click opens the row."""
@@ -198,6 +199,10 @@ class RankTable(ScrollView, can_focus=True):
 
     def on_focus(self) -> None:
         self.refresh()
+
+    def on_resize(self) -> None:
+        if self._cursor is not None:
+            self._see_cursor()
 
     def on_blur(self) -> None:
         self.refresh()
