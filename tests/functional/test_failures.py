@@ -348,7 +348,7 @@ def test_ranks_that_do_not_answer_in_time(tmp_path: Path) -> None:
 
 
 def test_of_ranks_that_do_not_answer_the_one_that_is_elsewhere_is_named(tmp_path: Path) -> None:
-    done = program(tmp_path, "trainer.run.call('signal.pause()').get(timeout=1)")
+    done = program(tmp_path, "trainer.initialized.get()\ntrainer.run.call('signal.pause()').get(timeout=1)")
     *_, root = sections(done.stderr)
     assert root[0].startswith("ROOT CAUSE  trainer rank 2 (n=2) of train  [likely: not where the other 3 ranks are")
     assert root[-2].strip() == "likely culprits: 2 (n=2) (not where the other 3 are)"
