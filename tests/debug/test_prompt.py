@@ -14,7 +14,7 @@ import pytest
 
 import meshrt
 from meshrt import Actor, ActorError, current_rank, endpoint, proc_mesh
-from tests.debug.desk import WAIT, desk
+from tests.debug.desk import WAIT, Desk, desk
 from tests.support.programs import environment, run_python
 from tests.support.waiting import wait_until
 
@@ -99,16 +99,22 @@ def test_an_await_that_hangs_is_broken_by_an_interrupt() -> None:
         assert answer.get(WAIT) == 10
 
 
+def gated(root: Desk, folder: Path) -> tuple[Path, Path]:
+    """Have ``places`` at the prompt, the paths that are returned, and ``iterate()``, which waits for the second one."""
+    inside, gate = folder / "inside", folder / "gate"
+    root.stopped()
+    root.show(f"!places = [__import__('pathlib').Path(name) for name in {[str(inside), str(gate)]}]")
+    root.show("!iterate = lambda places=places: iter(places[1].exists, True)")
+    return inside, gate
+
+
 def test_an_interrupt_waits_until_the_loop_of_an_await_is_there(tmp_path: Path) -> None:
     """Half a loop is none, and the actor's own has to run again."""
     worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
     answer = worker.wait.call_one()
-    inside, gate = tmp_path / "inside", tmp_path / "gate"
     with desk() as root:
-        root.stopped()
+        inside, gate = gated(root, tmp_path)
         root.show("!make = asyncio.new_event_loop")
-        root.show(f"!places = [__import__('pathlib').Path(name) for name in {[str(inside), str(gate)]}]")
-        root.show("!iterate = lambda places=places: iter(places[1].exists, True)")
         root.show("!slow = lambda make=make, i=iterate, p=places: (p[0].touch(), list(i()), make())[-1]")
         root.show("!asyncio.new_event_loop = slow")
         root.type("await asyncio.Event().wait()")
@@ -125,12 +131,9 @@ def test_an_interrupt_waits_until_the_loop_of_an_await_is_there(tmp_path: Path) 
 def test_a_line_is_broken_that_has_come_and_not_begun(tmp_path: Path) -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
     answer = worker.wait.call_one()
-    inside, gate = tmp_path / "inside", tmp_path / "gate"
     with desk() as root:
-        root.stopped()
+        inside, gate = gated(root, tmp_path)
         root.show("!from meshrt.debug.rank.rank_pdb import RankPdb")
-        root.show(f"!places = [__import__('pathlib').Path(name) for name in {[str(inside), str(gate)]}]")
-        root.show("!iterate = lambda places=places: iter(places[1].exists, True)")
         root.show("!RankPdb.precmd = lambda _, line, i=iterate, p=places: (p[0].touch(), list(i()), line)[-1]")
         root.type("await asyncio.Event().wait()")
         wait_until(inside.exists, WAIT)

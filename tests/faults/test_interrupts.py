@@ -230,6 +230,20 @@ PRESS = """
             return trace
         sys.settrace(trace)
         return lambda: count <= 0
+
+    def press_in(count, watched, work):
+        # Returns what the work has returned, if it got so far, and whether it has come to that instruction.
+        pressed, done = press_at_instruction(count, watched), None
+        try:
+            done = work()
+            sys.settrace(None)
+            while pressed():  # it was in a finalizer, and comes a little later
+                time.sleep(1)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        return done, pressed()
 """
 
 
@@ -248,17 +262,7 @@ def test_ctrl_c_at_the_instructions_of_a_put(tmp_path: Path) -> None:
         ignored = []
         sys.unraisablehook = lambda what: ignored.append(repr(what.exc_value))
         def press_at(count):
-            pressed = press_at_instruction(count, lambda file: folder in file)
-            try:
-                put(array)
-                sys.settrace(None)
-                while pressed():  # it was in a finalizer, and comes a little later
-                    time.sleep(1)
-            except KeyboardInterrupt:
-                pass
-            finally:
-                sys.settrace(None)
-            return pressed()
+            return press_in(count, lambda file: folder in file, lambda: put(array))[1]
         position = 7
         while press_at(position):
             position += 7
@@ -285,20 +289,11 @@ def test_ctrl_c_at_the_instructions_of_a_call_that_lends(tmp_path: Path) -> None
         reference = put(array)
         store, folder = start_root().runtime.store, os.path.join("meshrt", "store", "")
         def press_at(count):
-            pressed = press_at_instruction(count, lambda file: folder in file or file.endswith("call.py"))
-            sent = None
-            try:
-                sent = victims.count.call(array, reference)
-                sys.settrace(None)
-                while pressed():  # it was in a finalizer, and comes a little later
-                    time.sleep(1)
-            except KeyboardInterrupt:
-                pass
-            finally:
-                sys.settrace(None)
+            watched = lambda file: folder in file or file.endswith("call.py")
+            sent, reached = press_in(count, watched, lambda: victims.count.call(array, reference))
             if sent is not None:
                 sent.get(20)
-            return pressed()
+            return reached
         press_at(10 ** 9)
         position = sys.version_info.minor % 5 + 1
         while press_at(position):
