@@ -139,11 +139,15 @@ class ActorHost:
         if self._main is not None:
             self._main.put(None)
 
-    def interrupt(self) -> None:
-        """Wait for nothing more, when `stop` did: serve what runs only, and cancel what waits in an event loop."""
+    def interrupt(self, *, cleanup: bool) -> None:
+        """Wait for nothing more, when `stop` did: serve what runs only, and cancel what waits in an event loop.
+
+        Args:
+            cleanup: Also a ``__cleanup__`` that has begun. Otherwise it has its time, as after every other end.
+        """
         self.stop(False)
         for mailbox in tuple(self.mailboxes.values()):
-            mailbox.cancel()
+            mailbox.cancel(cleanup=cleanup)
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait for the actors' threads after `stop`; returns whether they have ended. Not the control thread."""

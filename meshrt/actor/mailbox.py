@@ -67,6 +67,8 @@ class Mailbox:
         self._ending: bool | None = None
         #: What ran at the end of the grace has been ended; what runs since is the actor's ``__cleanup__``.
         self._interrupted = False
+        #: What runs is ``__cleanup__``, or it has run.
+        self._cleaning = False
         self._loop: Any = None
         #: The asyncio task that serves, of an actor with a loop.
         self.task: Any = None
@@ -125,12 +127,12 @@ class Mailbox:
             if self._interrupted and not before and outer is not None:
                 raise StopInterrupt("this rank is stopping")  # what has waited ends with it
 
-    def cancel(self) -> None:
-        """Cancel the calls that wait in the event loop, if there are any."""
+    def cancel(self, *, cleanup: bool) -> None:
+        """Cancel the calls that wait in the event loop, if there are any; ``__cleanup__`` too, if ``cleanup``."""
         loop = self._loop
         if loop is not None:
             with contextlib.suppress(RuntimeError):  # closed meanwhile: nothing runs
-                loop.call_soon_threadsafe(self._cancel_running)
+                loop.call_soon_threadsafe(self._cancel_running, cleanup)
 
     def in_user_code(self) -> bool:
         """Whether user code runs on its thread now, which an exception would end; what waits in the loop does not."""
@@ -139,13 +141,20 @@ class Mailbox:
         task = self._current_task()
         return task is not None and (task is not self.task or self.running is not None)
 
-    def interrupt(self) -> None:
-        """Serve no further message, and raise in the user code that runs. In a signal handler of the serving thread."""
+    def interrupt(self, *, cleanup: bool) -> None:
+        """Serve no further message, and raise in the user code that runs. In a signal handler of the serving thread.
+
+        Args:
+            cleanup: In ``__cleanup__`` too. What was meant for the call before it must not end it.
+        """
         self._ending = False
-        if self.in_user_code():
-            if self._current_task is None or self._current_task() is self.task:
-                self._interrupted = True
-            raise StopInterrupt("this rank is stopping")
+        if not self.in_user_code():
+            return
+        if self._current_task is None or self._current_task() is self.task:
+            if self._cleaning and not cleanup:
+                return
+            self._interrupted = True
+        raise StopInterrupt("this rank is stopping")
 
     @property
     def loop(self) -> Any:
@@ -171,8 +180,12 @@ class Mailbox:
             if init is not None:
                 self._serve_async(message[0], init)
                 return
-        self._step(None, self.executor.cleanup_execution(self.error))
+        self._step(None, self._cleanup())
         self._end()
+
+    def _cleanup(self) -> Execution | None:
+        self._cleaning = True
+        return self.executor.cleanup_execution(self.error)
 
     def _take(self) -> Message | None:
         """Return the next message, or None at the end."""
@@ -303,7 +316,7 @@ class Mailbox:
                 # Let tasks that the actor started have their turn even if messages keep coming.
                 await self._undisturbed(lambda: asyncio.sleep(0))
             await self._undisturbed(self.concurrent.finish_soon if self.stopped else self.concurrent.finish)
-            await self._step_async(None, self.executor.cleanup_execution(self.error))
+            await self._step_async(None, self._cleanup())
         finally:
             loop.remove_reader(callers.fileno())
             await self._end_tasks()
@@ -349,10 +362,10 @@ class Mailbox:
         if self.executor.untold:
             self.executor.tell()
 
-    def _cancel_running(self) -> None:
+    def _cancel_running(self, cleanup: bool) -> None:
         # On the loop's thread, between two steps of its tasks: what runs are coroutines that wait.
         self.concurrent.cancel()
-        if self.running is not None and not self._interrupted:
+        if self.running is not None and not self._interrupted and (cleanup or not self._cleaning):
             self._interrupted = self.running.interrupted = True
             self.task.cancel()
 

@@ -86,6 +86,8 @@ class RankProcess:
         self._main_queue: queue.SimpleQueue[Mailbox | None] = queue.SimpleQueue()
         self._stopping = False
         self._terminated = False
+        #: The next SIGTERM is meant for the call that ran when it was sent.
+        self._term_spares_cleanup = False
         self._exit: BaseException | None = None
         self._outputs: tuple[LineOutput, LineOutput] | None = None
         self._plumbing = plumbing
@@ -175,9 +177,11 @@ class RankProcess:
             hooks.run(hooks.proc_closing)
         self.host.stop(drain)
         if not drain:
-            self.host.interrupt()
+            self.host.interrupt(cleanup=False)
             mailbox = self.host.main_mailbox
             if mailbox is not None and mailbox.in_user_code():
+                # It may end by itself before the signal comes, and `__cleanup__` begin.
+                self._term_spares_cleanup = True
                 os.kill(self.pid, signal.SIGTERM)
 
     def _on_term(self, _number: int, _frame: Any) -> None:
@@ -186,10 +190,11 @@ class RankProcess:
             self._stopping = self._terminated = True
             self.control.call_soon(functools.partial(self._end_alone, True))
             return
-        self.control.call_soon(self.host.interrupt)
+        cleanup, self._term_spares_cleanup = not self._term_spares_cleanup, False
+        self.control.call_soon(functools.partial(self.host.interrupt, cleanup=cleanup))
         mailbox = self.host.main_mailbox
         if mailbox is not None:
-            mailbox.interrupt()
+            mailbox.interrupt(cleanup=cleanup)
 
     def _on_exit(self, executor: Executor, error: BaseException) -> None:
         """A task of an actor wants the process to end. The actor's thread."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 import threading
 
@@ -58,7 +59,7 @@ def _of_root(root: Root) -> ProcMesh:
         host.attach(control)
         host.before_raised.append(root.script.load_failures)
         control.start(None, root.driver)
-        root.at_end(host.interrupt)
+        root.at_end(functools.partial(host.interrupt, cleanup=True))
         root.at_end(control.close)
         root.at_end(lambda: host.close(2.0))
         mesh = root.runtime.own_mesh = ProcMesh(mesh_id, "this_proc", Shape.unity(), root.directory, None)

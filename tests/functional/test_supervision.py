@@ -15,6 +15,7 @@ import pytest
 
 import meshrt
 from meshrt import Actor, ActorError, HostLost, MeshFailure, MeshStopped, ProcessDied, endpoint, proc_mesh
+from meshrt.actor.mailbox import Mailbox
 from meshrt.mesh import supervision
 from meshrt.transport.kernel import is_stopped, kernel_state, stat_fields
 from tests.support.actors import Echo
@@ -493,6 +494,48 @@ def test_cleanup_is_told_what_has_ended_the_actors_block(tmp_path: Path) -> None
 def test_cleanup_is_told_what_has_ended_the_rank(tmp_path: Path) -> None:
     path = tmp_path / "exit"
     cleaned = proc_mesh(n=1).spawn("cleaned", Cleaned, str(path))
+    cleaned.exit_in_a_task.call_one().exception(WAIT)
+    wait_until(lambda: path.exists() and path.read_text() == "SystemExit: 3", WAIT)
+
+
+class Lengthy(Cleaned):
+    """The end of its rank finds ``__cleanup__`` running: it waits for that at the step before it interrupts calls."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        begun = self.begun = threading.Event()
+        cancel = Mailbox.cancel
+
+        def late(mailbox: Mailbox, *, cleanup: bool) -> None:
+            assert begun.wait(WAIT)
+            cancel(mailbox, cleanup=cleanup)
+
+        Mailbox.cancel = late  # type: ignore[method-assign, assignment]
+
+    def clean(self, exc: BaseException | None) -> None:
+        Cleaned.__cleanup__(self, exc)
+
+
+class LengthyInTheLoop(Lengthy):
+    async def __cleanup__(self, exc: BaseException | None) -> None:  # type: ignore[override]
+        self.begun.set()
+        for _ in range(100):
+            await asyncio.sleep(0.005)
+        self.clean(exc)
+
+
+class LengthyOutsideOfIt(Lengthy):
+    def __cleanup__(self, exc: BaseException | None) -> None:
+        self.begun.set()
+        for _ in range(100):
+            time.sleep(0.005)
+        self.clean(exc)
+
+
+@pytest.mark.parametrize("actor", [LengthyInTheLoop, LengthyOutsideOfIt])
+def test_what_ends_a_call_at_once_lets_a_cleanup_that_has_begun_finish(actor: type[Lengthy], tmp_path: Path) -> None:
+    path = tmp_path / "exit"
+    cleaned = proc_mesh(n=1).spawn("cleaned", actor, str(path))
     cleaned.exit_in_a_task.call_one().exception(WAIT)
     wait_until(lambda: path.exists() and path.read_text() == "SystemExit: 3", WAIT)
 

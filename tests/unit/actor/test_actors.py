@@ -211,7 +211,7 @@ def test_an_actor_that_begins_when_all_end_ends_too(process: Process, drain: boo
 def test_after_an_interrupt_nothing_more_is_served(process: Process) -> None:
     owner = process.spawn("a")
     process.host.stop(True)
-    process.host.interrupt()
+    process.host.interrupt(cleanup=True)
     process.host.stop(True)
     assert not process.host.mailboxes["a"]._ending
     owner.send(call("thread"))

@@ -436,19 +436,19 @@ def test_cancel_ends_a_call_that_waits_and_what_it_has_to_do_is_done(served: Ser
     assert Waiting.entered.wait(20)
     wait_until(lambda: not served.mailbox.in_user_code())
     served.mailbox.stop(drain=False)
-    served.mailbox.cancel()
+    served.mailbox.cancel(cleanup=True)
     served.thread.join(20)
     assert Waiting.noted == ["finally"] and Notes.cleaned == [None]
     assert waiting.answers(1 if how == "obey" else 2)[1:] == ([] if how == "obey" else [(1, "swallowed")])
-    served.mailbox.cancel()  # when there is nothing any more
+    served.mailbox.cancel(cleanup=True)  # when there is nothing any more
 
 
 def test_cancel_hits_only_the_call_that_runs(served: Served, waiting: Caller) -> None:
     waiting.answers(1)
-    served.mailbox.cancel()
+    served.mailbox.cancel(cleanup=True)
     waiting.call(1, "wait", "swallow")
     assert Waiting.entered.wait(20)
-    served.mailbox.cancel()
+    served.mailbox.cancel(cleanup=True)
     waiting.call(2, "tell_quietly")
     waiting.call(3, "tell", "on")
     assert waiting.answers(4)[1:] == [(1, "swallowed"), (2, "error "), (3, "on")]
@@ -461,10 +461,10 @@ class Interrupted(Notes):
 
     @endpoint
     async def hold_the_loop(self) -> None:
-        Interrupted.mailbox.interrupt()  # what a signal handler does, on top of this frame
+        Interrupted.mailbox.interrupt(cleanup=True)  # what a signal handler does, on top of this frame
 
     async def __cleanup__(self, exc: object) -> None:  # type: ignore[override]  # both are allowed
-        Interrupted.mailbox.cancel()
+        Interrupted.mailbox.cancel(cleanup=True)
         for _ in range(3):
             await asyncio.sleep(0)
         Notes.cleaned.append(exc)
