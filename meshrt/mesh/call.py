@@ -182,11 +182,20 @@ class _Answers(_Called, Future[T]):
             return error
         if self._lost:
             # In the order of the ranks, whatever the order in which they were found dead.
-            lost = sorted(self._lost, key=lambda entry: entry[0])
-            position, fate, sent = lost[0]
-            others = [self._target.place(other) for other, _, _ in lost[1:]]
+            losses = sorted(self._known_losses(), key=lambda loss: loss.position)
+            # What was stopped after others had died is not what the call has failed by.
+            (position, fate, sent), *also_lost = [loss for loss in losses if loss.fate.kind != "stopped"] or losses
+            others = [self._target.place(loss.position) for loss in also_lost]
             return fate.error(self._target.place(position), self._endpoint, may_have_run=sent, others=others)
         return None
+
+    def _known_losses(self) -> Collection[Loss]:
+        """Also those that the thread that reads has found and not come to tell of: new calls fail by them already."""
+        losses = {loss.position: loss for loss in self._lost}
+        for position, fate in enumerate(self._target.fates()):
+            if fate is not None and self._frames[position] is None and position not in losses:
+                losses[position] = Loss(position, fate, sent=True)
+        return losses.values()
 
     def _load(self, position: int) -> Any:
         frame = self._frames[position]

@@ -9,6 +9,7 @@ import msgpack
 from meshrt.errors import RankPlace
 from meshrt.selection import Shape, Slice
 from meshrt.transport.driver import Driver
+from meshrt.transport.fate import Fate
 from meshrt.transport.outlink import OutLink
 from meshrt.transport.process import socket_path
 
@@ -57,6 +58,10 @@ class Target:
             ]
             self._links_of = driver
         return self._links
+
+    def fates(self) -> list[Fate | None]:
+        """Return how the ranks that were called have ended, as far as this process knows, in the order of the view."""
+        return [out.fate for out in self._links]
 
     def middle(self, endpoint: str) -> bytes:
         """Return endpoint and view as they stand, packed, in the header of every CALL."""

@@ -225,6 +225,17 @@ def test_the_error_of_a_call_names_every_rank_that_is_dead_when_it_is_looked_at(
     assert lost(error) == [1, 2, 4] and "also lost: ranks 2,4" in str(error)
 
 
+def test_ranks_that_were_stopped_afterwards_are_not_what_a_call_has_failed_by() -> None:
+    mesh = proc_mesh(n=3)
+    victims = mesh.spawn("victim", Victim)
+    pids = victims.pid.call().get(LONG).values()
+    pending = victims.wait_for.call("/nowhere/gate")
+    os.kill(pids[2], signal.SIGKILL)
+    wait_until(pending.done, LONG)
+    mesh.stop(0).get(LONG)
+    assert lost(pending.exception(LONG)) == [2]
+
+
 def test_a_result_written_before_the_death_is_delivered(mesh: ProcMesh) -> None:
     victims = mesh.spawn("victim", Victim)
     rank = victims.slice(hosts=1, gpus=1)

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from meshrt.errors import ProcessDied
 from meshrt.hooks import Wait
 from meshrt.mesh.call import MeshCall, StreamCall
 from meshrt.mesh.target import Target
 from meshrt.selection import Shape
+from meshrt.transport.fate import Fate
+from meshrt.transport.outlink import Loss, OutLink
 from meshrt.transport.waiting import Pending
 from meshrt.wire.frames import Frame
 from meshrt.wire.messages import RESULT
@@ -32,3 +35,25 @@ def test_who_has_not_answered(kind: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Pending, "finish", lambda pending: seen.append(pending.awaited()))
     call.deliver(0, Frame(RESULT, [0, None], b""))
     assert seen == [None]
+
+
+def test_an_error_names_those_that_were_found_lost_and_not_told_of() -> None:
+    """The thread that reads tells of many at once, and new calls fail from when it has found the first one."""
+    three = Shape.from_extent({"n": 3})
+    target = Target("m1", "worker", "/nowhere", three, three, lambda _mesh_id, _rank: ("", 0))
+    links: list[OutLink] = []
+
+    def link_to(key: tuple[str, int, str], path: str) -> OutLink:
+        links.append(OutLink(key, path))
+        return links[-1]
+
+    driver: Any = SimpleNamespace(_followers=0, link_to=link_to, wake_followers=lambda: None)
+    call = MeshCall(driver, target, "step")
+    call.deliver(0, Frame(RESULT, [0, None], b""))
+    killed = Fate("died", signal=9)
+    call.lose([Loss(2, killed, sent=True)])
+    for link in target.links(driver)[:2]:
+        link.fate = killed
+    error = call._error_of_ranks()
+    assert isinstance(error, ProcessDied)
+    assert [place.rank for place in (error.place, *error.others)] == [1, 2]
