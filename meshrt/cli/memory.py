@@ -15,12 +15,12 @@ from meshrt.inspect.fitting import columns
 from meshrt.inspect.programs import choose, meant
 from meshrt.inspect.times import since
 from meshrt.memory.api import ask
+from meshrt.memory.asked import MILLISECONDS
 from meshrt.memory.document import Document, read, write
 from meshrt.memory.groups import OF_REFERENCES, OF_VARIABLES, grouped
 from meshrt.memory.growth import add_growth
 from meshrt.memory.look import GROUPINGS, ORDERS, Look
 from meshrt.memory.pace import Pace
-from meshrt.memory.root import MILLISECONDS
 from meshrt.memory.table import render
 from meshrt.memory.units import UNITS, change
 from meshrt.memory.watching import watch

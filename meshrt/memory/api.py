@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 from meshrt.errors import UsageError
 from meshrt.hooks import Body
+from meshrt.memory.asked import MILLISECONDS, OBJECTS
 from meshrt.memory.document import Document, document_of
-from meshrt.memory.root import MILLISECONDS, OBJECTS
 from meshrt.transport.tools import connect, own_program
 
 __all__ = ["ask", "memory"]

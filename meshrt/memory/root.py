@@ -14,14 +14,15 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Container, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from meshrt.errors import UsageError
 from meshrt.hooks import Body, Group, Measured, RootServices
 from meshrt.host.memory import machine, resident, shares
 from meshrt.inspect.asking import gather_all, why_silent
-from meshrt.inspect.chosen import Chosen, Doing, packed
+from meshrt.inspect.chosen import Doing, packed
+from meshrt.memory.asked import Asked
 from meshrt.memory.merging import Merged
 from meshrt.memory.references import held_of, holding_of, references_of, stores_of, without_store
 from meshrt.memory.script import SCRIPT_ADDRESS, script_holding, script_sizes
@@ -29,12 +30,10 @@ from meshrt.memory.units import bytes_of
 from meshrt.selection import Shape
 from meshrt.wire.messages import Address
 
-__all__ = ["MILLISECONDS", "OBJECTS", "Asked", "Source", "View", "load"]
+__all__ = ["Source", "View", "load"]
 
 #: How much memory each rank may have.
 LIMIT_VARIABLE = "MESHRT_MEMORY_LIMIT"
-#: What the variables of a rank may take, if nobody says otherwise; see `Asked`.
-MILLISECONDS, OBJECTS = 200.0, 2_000_000
 #: Bytes of one answer: a control message holds 1 MiB.
 _BUDGET = 900_000
 _PER_RANK = 170
@@ -62,34 +61,6 @@ COLUMNS = (
 
 #: What an agent tells of its host.
 _OF_HOST = ("node", "address")
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What is to be told.
-
-    Attributes:
-        whom: Ranks.
-        actor: Variables of this actor only; "": of all.
-        variables: Whether variables are told.
-        opened: The name of a variable; what is inside of that is told, and nothing else; "": all.
-        frames: ... the local variables of stack frames that stand in the debugger among them.
-        milliseconds: Of a processor, for the variables of one rank; None: as long as it takes.
-        objects: Of one variable; None: all.
-        references: Also what is in the store, with a name that begins so ("": all); None: not. Of names that are
-            given, also which variables hold it.
-        chosen: Whether these ranks were chosen among others.
-    """
-
-    whom: Chosen
-    actor: str = ""
-    variables: bool = False
-    opened: str = ""
-    frames: bool = False
-    milliseconds: float | None = MILLISECONDS
-    objects: int | None = OBJECTS
-    references: str | None = None
-    chosen: bool = False
 
 
 #: Returns what it adds to the answer, by key.

@@ -10,8 +10,8 @@ from meshrt.inspect import render_stacks
 from meshrt.inspect.clean import clean
 from meshrt.inspect.output import tails
 from meshrt.memory.api import ask
+from meshrt.memory.asked import MILLISECONDS
 from meshrt.memory.look import Look
-from meshrt.memory.root import MILLISECONDS
 from meshrt.memory.table import render
 from meshrt.top.model import Row
 from meshrt.transport.directories import log_path

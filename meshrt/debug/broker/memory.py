@@ -9,7 +9,7 @@ from meshrt.debug.broker.doing import chosen
 from meshrt.debug.broker.targets import Targets
 from meshrt.errors import UsageError
 from meshrt.hooks import Body, RootServices, ToolClient, hooks
-from meshrt.memory.root import MILLISECONDS, OBJECTS, Asked
+from meshrt.memory.asked import MILLISECONDS, OBJECTS, Asked
 
 __all__ = ["Memory"]
 

@@ -10,9 +10,9 @@ from meshrt.debug.prompt.text import clean
 from meshrt.errors import UsageError
 from meshrt.inspect.fitting import columns
 from meshrt.memory.api import ask
+from meshrt.memory.asked import MILLISECONDS
 from meshrt.memory.groups import OF_REFERENCES, OF_VARIABLES
 from meshrt.memory.look import GROUPINGS, ORDERS, Look
-from meshrt.memory.root import MILLISECONDS
 from meshrt.memory.table import render
 
 __all__ = ["COMMANDS"]
