@@ -352,7 +352,8 @@ def test_a_limit_is_an_error_of_the_endpoint_and_what_was_held_is_in_a_file(monk
     held = sizes(json.loads(written.read_text()), "self.weights")[1]
     assert close(held["bytes"], 4 * MIB) and private(pids[1]) < 400 * MIB
     assert holder.pid.call().get(WAIT).values() == pids
-    holder.slice(n=0).grow.call_one(int(0.95 * 400 * MIB) - private(pids[0])).get(WAIT)
+    for share in (0.85, 0.95):  # of what makes it too much nobody may hold anything yet at the very moment
+        holder.slice(n=0).grow.call_one(int(share * 400 * MIB) - private(pids[0])).get(WAIT)
     wait_until(lambda: list(directory.glob("memory-*.0-1.json")), WAIT)
     near = json.loads((next(directory.glob("memory-*.0-1.json"))).read_text())
     assert rows(near)[0]["note"] == "is near its MESHRT_MEMORY_LIMIT (400.0 MiB)"
