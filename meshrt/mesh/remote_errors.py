@@ -152,7 +152,10 @@ class _Own:
 
 def _builtin(cls: type) -> type:
     """Return the class of Python's own that ``cls`` is laid out as: its constructor runs nothing of the user's."""
-    return next(base for base in cls.__mro__ if base.__module__ == "builtins" and base is not object)
+    # By what it was derived from, not by its MRO: MemoryError is laid out as Exception is, and makes no others.
+    while cls.__module__ != "builtins":
+        cls = cls.__base__ or object
+    return cls
 
 
 def _facts(error: ActorError, exception: BaseException) -> dict[str, Any]:

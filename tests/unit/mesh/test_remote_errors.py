@@ -63,6 +63,7 @@ def undecodable() -> UnicodeDecodeError:
     [
         lambda: ValueError("bad batch"),
         lambda: KeyError("labels"),
+        lambda: MemoryError("too much"),
         missing_file,
         undecodable,
         lambda: NeedsMuch(1, second="x"),
