@@ -6,8 +6,9 @@ raised where the memory was asked for, before anything is killed. What is writte
 * when a rank comes near its limit (`_NEAR` of it, looked at with each ping of its agent): once,
 * when an endpoint lets a MemoryError out: before its frames are gone, with their variables.
 
-Writing needs memory too, and so do the runtime's own error reports, while the frames that have failed are still there:
-until the next ping the limit is `_ROOM` higher.
+Writing needs memory too: while what a MemoryError has passed is written, the limit is `_ROOM` higher. The runtime's own
+reports need some as well, while the frames that have failed are still there: `_SLACK`. What is written near the limit
+makes do with what is left, as the actor goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -37,17 +38,28 @@ _NEAR = 0.9
 #: Files of one rank: one that fails all the time must not fill the disk.
 _MOST_FILES = 5
 _ROOM = 256 << 20
-#: What is left to a process that keeps more than its limit, so that it can say so.
+#: What a process that keeps as much as it may has beyond that, so that it can say so; a thread's stack is half of it.
 _SLACK = 16 << 20
+#: Bytes that a walk remembers of an object, and a bit more.
+_PER_OBJECT = 200
 _MOST_ROWS = 200
 _MOST_FRAMES = 20
 _MILLISECONDS = 2000.0
 
 
 class Limit:
-    """Keeps the limit of this process: made by the operation ``memory.limit``."""
+    """Keeps the limit of this process: made by the operation ``memory.limit``.
+
+    Raises:
+        SystemExit: It has more already, or nearly so: it could not even say why it ends.
+    """
 
     def __init__(self, services: RankServices, count: int) -> None:
+        used = private(services.pid)
+        if used + _SLACK > count:
+            has = f"a rank has {amount(used)} before its actor is made; expected {amount(used + _SLACK)} at least"
+            print(f"meshrt: MESHRT_MEMORY_LIMIT is {amount(count)}, and {has}", file=sys.stderr)
+            raise SystemExit(1)
         self._services = services
         self._count = count
         self._hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
@@ -65,49 +77,58 @@ class Limit:
             count = min(count, self._hard)
         resource.setrlimit(resource.RLIMIT_DATA, (count, self._hard))
 
-    def _make_room(self) -> None:
+    def _make_room(self, room: int) -> None:
         self._roomy = True
-        # Never beyond: an actor that keeps what it has got would be given more each time that it fails.
-        self._set(self._count + _ROOM)
+        self._set(self._count + room)
+
+    def _rest(self, used: int) -> None:
+        # Never further beyond: an actor that keeps what it has got would be given more each time that it fails. But
+        # other threads may have taken more while it was written.
+        self._roomy = used + _SLACK > self._count
+        self._set(max(self._count + _SLACK, used) if self._roomy else self._count)
 
     def _pulse(self) -> None:
         """On the control thread: look whether it is near, and take back the room that was made."""
         used = private(self._services.pid)
         if self._roomy and self._lock.acquire(blocking=False):  # or else it is being written
-            self._set(min(max(self._count, used + _SLACK), self._count + _ROOM))
-            self._roomy = used + _SLACK > self._count
+            self._rest(used)
             self._lock.release()
         if not self._near and used >= _NEAR * self._count:
             self._near = True
-            self._make_room()  # a thread has a stack
-            RuntimeThread(target=self._write, args=("is near", ()), name="meshrt-memory", daemon=True).start()
+            self._make_room(_SLACK)
+            RuntimeThread(target=self._near_it, args=(used,), name="meshrt-memory", daemon=True).start()
+
+    def _near_it(self, used: int) -> None:
+        self._write("is near", (), _SLACK, (self._count - used) // _PER_OBJECT)
 
     def _raised(self, call: EndpointCall, error: BaseException) -> None:
         """On the actor's thread, before its frames unwind."""
         if isinstance(error, MemoryError):
-            self._write("has asked for more than", _locals(call, error))
+            self._write("has asked for more than", _locals(call, error), _ROOM, None)
 
-    def _write(self, how: str, variables: Iterable[Variable]) -> None:
+    def _write(self, how: str, variables: Iterable[Variable], room: int, objects: int | None) -> None:
         limit = f"its MESHRT_MEMORY_LIMIT ({amount(self._count)})"
         services = self._services
         with self._lock:
-            self._make_room()
+            self._make_room(room)
             self._files += 1
             if self._files > _MOST_FILES:
                 return
             name = f"memory-{services.mesh_name}-{services.mesh_id}.{services.rank}-{self._files}.json"
             path = Path(services.run_directory) / name
             try:
-                write(path, self._document(f"{how} {limit}", variables))
+                write(path, self._document(f"{how} {limit}", variables, objects))
                 text = f"what it holds: meshrt memory --open {path}"
             except (MeshError, MemoryError) as error:
                 text = f"what it holds could not be written: {type(error).__name__} {error}"
+            finally:
+                self._rest(private(services.pid))
         print(f"meshrt: rank {services.rank} of {services.mesh_name} {how} {limit}; {text}", file=sys.stderr)
 
-    def _document(self, note: str, variables: Iterable[Variable]) -> Body:
+    def _document(self, note: str, variables: Iterable[Variable], objects: int | None) -> Body:
         services = self._services
         actors = services.actors()
-        asked = {"frames": True, "milliseconds": _MILLISECONDS, "most": _MOST_ROWS}
+        asked = {"frames": True, "milliseconds": _MILLISECONDS, "objects": objects, "most": _MOST_ROWS}
         said = rows(actors, asked, variables)
         known = heap()
         row = {

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 import meshrt
-from meshrt import ActorError, ActorMesh, LocalEngine, SelectionError, UsageError, proc_mesh
+from meshrt import ActorError, ActorMesh, LocalEngine, ProcessDied, SelectionError, UsageError, proc_mesh
 from meshrt.host.memory import private
 from meshrt.memory import root
 from meshrt.memory.sizing import Snapshot
@@ -342,7 +342,7 @@ def test_a_limit_is_an_error_of_the_endpoint_and_what_was_held_is_in_a_file(monk
         proc_mesh(n=1)
     monkeypatch.setenv("MESHRT_MEMORY_LIMIT", "400 MiB")
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # numpy's library reserves memory for each processor
-    holder, pids = holders(2, 1)
+    holder, pids = holders(3, 1)
     with pytest.raises(ActorError, match=r"holder\.fill\(\) raised on rank 1 .*MemoryError"):
         holder.slice(n=1).fill.call_one().get(WAIT)
     directory = start_root().run_directory
@@ -359,6 +359,16 @@ def test_a_limit_is_an_error_of_the_endpoint_and_what_was_held_is_in_a_file(monk
     assert rows(near)[0]["note"] == "is near its MESHRT_MEMORY_LIMIT (400.0 MiB)"
     assert sizes(near, "tests.support.holders.CACHE")[0]["bytes"] > 100 * MIB
     assert "expected it without RUN" in command("--open", str(written), "--watch", code=2)
+    for _ in range(4):
+        error = next(filter(None, (holder.slice(n=2).grow.call_one(8 * MIB).exception(WAIT) for _ in range(100))))
+        assert isinstance(error, MemoryError)
+    assert private(pids[2]) < 420 * MIB, "room to say so, once"
+    monkeypatch.setenv("MESHRT_MEMORY_LIMIT", "10 MiB")
+    meshrt.shutdown_context(0.5)
+    with pytest.raises(ProcessDied) as died:
+        holders(1, 1)
+    said = r"is 10\.0 MiB, and a rank has \d+\.\d MiB before its actor is made; expected "
+    assert re.search(said, died.value.log_tail[-1])
 
 
 def test_watching_shows_what_grows_until_the_program_ends() -> None:
