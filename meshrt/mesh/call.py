@@ -544,11 +544,14 @@ def _name_culprit(target: Target, endpoint: str, args: Any, kwargs: Any, error: 
 
 def pack_init(target: Target, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], setup: Any) -> Parcel:
     """Pickle what an actor is built from. Raises ArgumentNotSerializable."""
-    try:
+    store = current_runtime().store
+
+    def unknown() -> None:
         # Its ranks may not be born yet, and those that are started again are sent it once more: none is given anything.
-        parcel: Parcel = current_runtime().store.encode(
-            (setup, cls, args, kwargs), "argument", lambda: None, unsent=Unsent()
-        )
+        store.wait_until_served()
+
+    try:
+        parcel: Parcel = store.encode((setup, cls, args, kwargs), "argument", unknown, unsent=Unsent())
         return parcel
     except codec.EncodeError as error:
         raise ArgumentNotSerializable(_name_culprit(target, "__init__", args, kwargs, error)) from error.__cause__

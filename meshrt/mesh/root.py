@@ -428,6 +428,9 @@ class Root:
 
     def _on_agent_gone(self, agent: AgentLink) -> None:
         self._placement.lose(agent)
+        if not self._placement.all():
+            self._store_serves.set()  # who waits for one to serve waits no longer
+            self._store_serves.clear()
         self.services.measures.gone(agent)
         self.lifecycle.lose(agent)
 

@@ -32,7 +32,7 @@ __all__ = ["Store", "encode_result"]
 
 #: Seconds between two looks at what has been let go.
 _TICK = 1.0
-#: Seconds that the first host agent may take to start, for a `put` right behind `proc_mesh`.
+#: Seconds that the first host agent may take to start, for what is written right behind `proc_mesh`.
 _START = 30.0
 
 
@@ -89,6 +89,10 @@ class Store:
         self.claim = self._borrower.claim
         codec.reduce_with(functools.partial(reducers, LARGE))
 
+    def wait_until_served(self) -> None:
+        """Wait for the first host agent, while one is starting."""
+        self._registrars.home(_START)
+
     def put(self, value: Any, *, lazy: bool, spill: bool | None, site: str) -> ObjectRef[Any]:
         """Write an object once, and return a reference to it.
 
@@ -100,7 +104,7 @@ class Store:
         """
         data, buffers = codec.pickled(value)
         pieces = [memoryview(data), *buffers]
-        self._registrars.home(_START)  # that can be interrupted
+        self.wait_until_served()  # that can be interrupted
         shield = installed()
         shield.close()  # when Ctrl-C is raised, what is written has a lease, which lets go of it
         try:

@@ -81,8 +81,8 @@ def _chosen(ranks: tuple[int, ...]) -> bool:
 class Victim(Actor):
     """Sync endpoints."""
 
-    def __init__(self) -> None:
-        self.kept: list[Any] = []
+    def __init__(self, *kept: Any) -> None:
+        self.kept = list(kept)
 
     @endpoint
     def pid(self) -> int:

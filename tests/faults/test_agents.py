@@ -8,13 +8,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import meshrt
 from meshrt import HostLost, LocalEngine, MeshStopped, SpawnError, proc_mesh
 from meshrt.mesh.agents import AgentPulse
+from meshrt.store.packing import LARGE
 from tests.faults.actors import BornDead, Victim
-from tests.faults.watch import LONG, agents, all_gone, is_alive, next_agents_with, runtime_directories
+from tests.faults.watch import LONG, agents, agents_with, all_gone, is_alive, next_agents_with, runtime_directories
 from tests.support.pausing import paused
 from tests.support.screen import Screen
 from tests.support.waiting import wait_until
@@ -192,3 +194,11 @@ def test_an_agent_that_fails_takes_nothing_of_the_program_with_it(
     assert sorted(directory.iterdir()) == before
     assert victims.pid.call().get(LONG).values() == pids
     assert len(proc_mesh(n=2).spawn("more", Victim).pid.call().get(LONG)) == 2
+
+
+def test_nobody_waits_for_the_store_of_an_agent_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = "def broken(*_):\n    raise OSError(28, 'No space left on device')\nagent.StoreServer = broken"
+    agents_with(broken, tmp_path, monkeypatch)
+    monkeypatch.setattr("meshrt.store.store._START", 10 * LONG)
+    victims = proc_mesh(n=2).spawn("victim", Victim, np.ones(LARGE))
+    assert isinstance(victims.initialized.exception(LONG), HostLost | SpawnError)

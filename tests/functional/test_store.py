@@ -64,6 +64,10 @@ class Keeper(Actor):
         return float(value.sum())
 
     @endpoint
+    def kept_is_writeable(self) -> bool:
+        return bool(self.kept.flags.writeable)
+
+    @endpoint
     def drop(self) -> None:
         self.kept = None
 
@@ -306,6 +310,12 @@ def test_holders_that_die_hold_nothing() -> None:
     for pid in keepers.pid.call().get(LONG).values():
         os.kill(pid, signal.SIGKILL)
     assert becomes_free()
+
+
+def test_constructors_take_them_before_there_is_an_agent() -> None:
+    keepers = proc_mesh(n=2).spawn("keeper", Keeper, np.ones(N))
+    assert current_runtime().store.statistics()["refusals"] == 0
+    assert keepers.kept_is_writeable.call().get(LONG).values() == [False, False]
 
 
 def test_constructors_take_them_before_the_rank_is_born() -> None:
