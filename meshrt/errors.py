@@ -444,7 +444,7 @@ class StoreFull(MeshError):
     """Shared memory for an object was refused; nothing was stored.
 
     Attributes:
-        size: Bytes that were asked for.
+        size: Bytes of the object.
         limit: Bytes that ``what`` allows.
         used: Bytes that the store of this host has already.
         what: What refuses it.
@@ -458,12 +458,17 @@ class StoreFull(MeshError):
         self.what = what
 
     def __str__(self) -> str:
-        asked, limit, used = (f"{count / (1 << 20):.2f} MiB" for count in (self.size, self.limit, self.used))
+        asked, limit, used = map(_amount, (self.size, self.limit, self.used))
+        # What is larger than all that is allowed does not fit whatever is dropped.
+        drop = "drop references (`meshrt memory --refs` shows who holds what), " if self.size <= self.limit else ""
         return (
             f"the store has no room for {asked} more: it has {used}, and {self.what} is {limit}; "
-            "drop references (`meshrt memory --refs` shows who holds what), raise the limit, or let it spill to files "
-            "(MESHRT_STORE_SPILL=1, put(spill=True))"
+            f"{drop}raise the limit, or let it spill to files (MESHRT_STORE_SPILL=1, put(spill=True))"
         )
+
+
+def _amount(count: int) -> str:
+    return f"{count / (1 << 20):.2f} MiB" if count >= 1 << 20 else f"{count / (1 << 10):.1f} KiB" if count else "0 B"
 
 
 class StoreTimeout(MeshError, TimeoutError):

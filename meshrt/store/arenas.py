@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from meshrt.errors import MeshError
+from meshrt.errors import MeshError, StoreFull
 from meshrt.store.arena import Arena, Block, Chunk, file_chunk, memory_chunk
 from meshrt.store.exclusive import Exclusive
 from meshrt.store.lease import Loan
@@ -79,7 +79,10 @@ class Arenas:
                 self._reclaim()
                 registrar = self._registrars.of(home)  # not that of before, if it was lost
                 arena = self._arena(registrar, disk)
-                block = arena.allocate(size)
+                try:
+                    block = arena.allocate(size)
+                except StoreFull as error:  # it has asked for what was missing
+                    raise StoreFull(size, error.limit, error.used, error.what) from None
                 self._blocks[segment] = (arena, block)
             shield = installed()
             for start, piece in zip(starts, pieces, strict=True):

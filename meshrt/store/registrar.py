@@ -267,7 +267,7 @@ class Registrar:
         own = Identity(self.machine, self.agent_pid, os.getpid())
         try:
             self._stream, messages = dial(self._path, self._secret, own, patience, self._lock.pause)
-        except (FileNotFoundError, ConnectionRefusedError):
+        except (FileNotFoundError, ConnectionError):  # it is not there, or has ended at this moment
             self._lose()
             raise self._ended() from None
         self._silence.heard()
@@ -285,6 +285,9 @@ class Registrar:
     def _flush(self, stream: DescriptorStream) -> bool:
         try:
             return stream.flush()
+        except ConnectionError:
+            self._lose()
+            raise self._ended() from None
         except OSError:
             self._lose()
             raise
@@ -293,7 +296,10 @@ class Registrar:
         """Read what there is."""
         if self.lost:
             raise self._ended()
-        messages = stream.read()
+        try:
+            messages = stream.read()
+        except ConnectionError:  # it has ended, and had not read what was sent to it
+            messages = None
         if messages is None:
             self._lose()
             raise self._ended()

@@ -351,7 +351,7 @@ def test_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MESHRT_STORE_LIMIT", "1MiB")
     keepers = proc_mesh(n=2).spawn("keeper", Keeper)
     with pytest.raises(
-        StoreFull, match=r"no room for 2\.00 MiB more: it has 0\.00 MiB, .*MESHRT_STORE_LIMIT.* 1\.00 MiB"
+        StoreFull, match=r"no room for 2\.00 MiB more: it has 0 B, .*MESHRT_STORE_LIMIT.* 1\.00 MiB; raise the limit, or"
     ):
         put(np.ones(8 * N))
     # A message goes another way.

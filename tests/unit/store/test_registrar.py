@@ -107,6 +107,34 @@ def test_a_store_that_does_not_read_is_waited_for_once(pair: Pair, monkeypatch: 
     assert hear(store)["t"] == "lend", "it has read all, and owes nothing: it is not mute"
 
 
+@pytest.mark.parametrize("unread", [False, True])
+def test_a_store_that_has_ended_is_lost_whether_it_has_read_all_or_not(unread: bool, pair: Pair) -> None:
+    registrar, store = pair
+    if unread:  # or else the socket says that its other end has gone, and no more
+        registrar.tell({"t": "lend"})
+    store.close()
+    with pytest.raises(ReferenceLost):
+        registrar.ask("grant", size=1)
+    assert registrar.lost
+    with pytest.raises(ReferenceLost):
+        registrar.tell({"t": "lend"})
+
+
+@pytest.mark.parametrize("unread", [False, True])
+def test_a_store_that_ends_while_it_is_dialled_is_lost(unread: bool, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as threads:
+        listener.bind(store_path(str(tmp_path), 1))
+        listener.listen()
+        dialling = threads.submit(Registrar(str(tmp_path), b"s" * 32, 1).ask, "grant", size=1)
+        accepted, _ = listener.accept()
+        wait_until(lambda: select.select([accepted], [], [], 0)[0])
+        if not unread:
+            accepted.recv(4096)
+        accepted.close()
+        with pytest.raises(ReferenceLost):
+            dialling.result(20)
+
+
 def opened(name: str) -> list[int]:
     """The descriptors of a memfd that this process has."""
     with os.scandir("/proc/self/fd") as found:
