@@ -43,6 +43,8 @@ _QUEUE_LIMIT = 1 << 20
 _COPY_AFTER = 0.005
 #: Seconds that a `connect` may wait for a place in the rank's backlog.
 _CONNECT_SECONDS = 10
+#: Seconds between two looks for answers while nobody waits for any.
+_UNREAD_SECONDS = 1.0
 #: How often a rank is dialled that hangs up before it was proved who calls.
 _DIALS = 5
 
@@ -94,6 +96,7 @@ class Driver(Waiting):
         self._condemning = False
         self._suspects: dict[OutLink, float] = {}
         self._look_planned = False
+        self._collects = False
         #: What waits until everything that was sent to a mesh has been written.
         self._unwritten: list[_AfterWriting] = []
 
@@ -175,6 +178,8 @@ class Driver(Waiting):
         """
         if receiver is not None:
             out.outstanding[call_id] = (receiver, position)
+            if not self._collects:
+                self._collect_later()
         if out.fate is not None:
             self._refuse(out, call_id, out.fate)
             return True
@@ -197,6 +202,18 @@ class Driver(Waiting):
             self._want_write(out)
             return False
         return True
+
+    def _collect_later(self) -> None:
+        self._collects = True
+        self._tree.call_later(_UNREAD_SECONDS, self._collect)
+
+    def _collect(self) -> None:
+        """Read the answers that nobody waits for: they may keep shared memory for a future that was dropped."""
+        self._collects = False
+        if not self.closed:
+            self.poll_nowait()
+            if any(out.outstanding for out in tuple(self._links.values())):
+                self._collect_later()
 
     @staticmethod
     def _refuse(out: OutLink, call_id: int, fate: Fate) -> None:

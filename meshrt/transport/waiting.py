@@ -4,8 +4,9 @@ Rules:
 
 * One thread at a time **leads**: it polls all links and completes everybody's calls. A thread that waits while another
   leads **follows**: it sleeps until its own call is done or the lead is free.
-* Nobody waiting: answers stay in the kernel. ``await`` lends the caller's event loop; a done-callback, and bytes that a
-  socket did not take, borrow the **background** (the root's loop, or the control thread of a rank).
+* Nobody waiting: answers stay in the kernel until somebody looks. ``await`` lends the caller's event loop; a
+  done-callback, and bytes that a socket did not take, borrow the **background** (the root's loop, or the control thread
+  of a rank).
 * Callbacks, which may be user code, run when the lead has been given up.
 * Deadlines run on `HoldClock`.
 """

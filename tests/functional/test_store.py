@@ -177,6 +177,14 @@ def test_arguments_and_results_are_views_that_cannot_be_written() -> None:
     assert becomes_free()
 
 
+def test_results_of_calls_that_nobody_keeps_are_let_go() -> None:
+    keepers = proc_mesh(n=2).spawn("keeper", Keeper).get(LONG)
+    kept = keepers.make.call(N)
+    wait_until(lambda: len(memory(references=True)["references"]) == 2, LONG)
+    del kept
+    wait_until(lambda: not memory(references=True)["references"], LONG)
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_what_others_answer_to_a_call_that_fails_is_let_go_at_once(first: int, tmp_path: Path) -> None:
     """Whatever comes first; nobody has to drop the error, nor to wait until cycles are collected."""
@@ -351,7 +359,8 @@ def test_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MESHRT_STORE_LIMIT", "1MiB")
     keepers = proc_mesh(n=2).spawn("keeper", Keeper)
     with pytest.raises(
-        StoreFull, match=r"no room for 2\.00 MiB more: it has 0 B, .*MESHRT_STORE_LIMIT.* 1\.00 MiB; raise the limit, or"
+        StoreFull,
+        match=r"no room for 2\.00 MiB more: it has 0 B, .*MESHRT_STORE_LIMIT.* 1\.00 MiB; raise the limit, or",
     ):
         put(np.ones(8 * N))
     # A message goes another way.

@@ -101,6 +101,25 @@ def test_calls_are_sent_in_order_and_answers_find_their_call(driver: Driver, lis
     assert rank.handshake.endpoint == "m/0/actor"
 
 
+def test_answers_that_nobody_waits_for_are_looked_for(driver: Driver, listen: Listen, tree: FakeTree) -> None:
+    rank, out, receiver = asked(driver, listen)
+    driver.send(out, call(2), 2, receiver, 0)
+    (look,) = tree.later
+    tree.later.clear()
+    look()
+    assert len(tree.later) == 1, "and again, as long as there are some to come"
+
+    def has_come() -> bool:
+        rank.serve()
+        return len(rank.frames) == 2
+
+    wait_until(has_come)
+    rank.answer(1)
+    rank.answer(2)
+    tree.later.pop()()
+    assert len(receiver.delivered) == 2 and not tree.later
+
+
 def test_what_is_sent_before_the_link_is_open_goes_first(driver: Driver, listen: Listen, tree: FakeTree) -> None:
     rank = listen()
     out = driver.link_to(KEY, rank.path)
