@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 
-__all__ = ["INSTALLED", "RUNTIME_FILES", "STDLIB_FILES", "is_library_file"]
+__all__ = ["EVENT_LOOP_FILES", "INSTALLED", "RUNTIME_FILES", "STDLIB_FILES", "is_library_file"]
 
 #: Files below this directory are the runtime's, all others are somebody else's.
 RUNTIME_FILES = os.path.dirname(os.path.abspath(__file__)) + os.sep
 #: ... below this one Python's, apart from those that have one of the next ones in their path.
 STDLIB_FILES = os.path.join(os.path.dirname(os.__file__), "")
+#: The files that the event loop's compiled code names in tracebacks; they are in no installation.
+EVENT_LOOP_FILES = "uvloop/"
 #: What was installed has one of these in its path.
 INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 

@@ -8,13 +8,14 @@ import time
 import traceback
 
 from meshrt.errors import MeshError, RemoteException
-from meshrt.files import RUNTIME_FILES
+from meshrt.files import EVENT_LOOP_FILES, RUNTIME_FILES
 from meshrt.hooks import EndpointCall, Raised, hooks
 from meshrt.wire.codec import describe, own_attribute, text_of
 
 __all__ = ["describe_exception", "number_failure", "tell_stray", "type_name"]
 
 _TEXT_MAX = 1 << 18
+_RUNTIME = (RUNTIME_FILES, EVENT_LOOP_FILES)
 _numbers = itertools.count(1)
 
 
@@ -72,7 +73,7 @@ def _cut(text: str) -> str:
 
 def _without_runtime(formatted: traceback.TracebackException, depth: int = 0) -> bool:
     """Take the runtime's own frames away where there are others. Returns whether there are any."""
-    kept = [frame for frame in formatted.stack if not frame.filename.startswith(RUNTIME_FILES)]
+    kept = [frame for frame in formatted.stack if not frame.filename.startswith(_RUNTIME)]
     if kept:
         formatted.stack[:] = kept
     linked = [formatted.__cause__, formatted.__context__, *(formatted.exceptions or ())]

@@ -2,7 +2,7 @@
 
 Classes of files:
 
-* *hidden*: the meshrt package, and debugpy's engine. Never shown, never stepped into.
+* *hidden*: the meshrt package, its event loop, and debugpy's engine. Never shown, never stepped into.
 * *plumbing*: what carries a call without being the matter (event loops, threads' first functions). Not stepped into,
   and cut off where the stack begins; in the middle of a stack it is shown.
 * *debugging*: the debugger's own, and the standard library's below it. A thread that stands in there was stopped.
@@ -17,7 +17,7 @@ from functools import lru_cache
 from types import FrameType
 from typing import TypeVar
 
-from meshrt.files import RUNTIME_FILES, STDLIB_FILES, is_library_file
+from meshrt.files import EVENT_LOOP_FILES, RUNTIME_FILES, STDLIB_FILES, is_library_file
 
 __all__ = [
     "bottom_frame",
@@ -52,7 +52,7 @@ _PLUMBING = (
 @lru_cache(maxsize=4096)
 def is_hidden_file(filename: str) -> bool:
     """Whether ``filename`` is one of the runtime's, or of the engine that an IDE has brought along."""
-    return filename.startswith(RUNTIME_FILES) or _IDE_ENGINE in filename
+    return filename.startswith((RUNTIME_FILES, EVENT_LOOP_FILES)) or _IDE_ENGINE in filename
 
 
 @lru_cache(maxsize=4096)

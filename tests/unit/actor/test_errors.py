@@ -7,6 +7,7 @@ from typing import Any
 
 import msgpack
 import pytest
+import uvloop
 
 from meshrt.actor.errors import describe_exception, type_name
 from meshrt.errors import RemoteException
@@ -193,3 +194,18 @@ def test_frames_of_the_runtime_are_left_out_unless_there_is_nothing_else() -> No
     assert "fake.py" not in text and "in fail" in text
     own = describe_exception(caught(lambda: space["run"](3))).traceback
     assert "TypeError" in own
+
+
+def test_frames_of_the_event_loops_compiled_code_are_left_out() -> None:
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    def run() -> None:
+        loop = uvloop.new_event_loop()
+        try:
+            loop.run_until_complete(leave())
+        finally:
+            loop.close()
+
+    text = describe(run).traceback
+    assert "in leave" in text and "uvloop/" not in text
