@@ -426,6 +426,9 @@ class RootServices(Protocol):
         [state, epoch seconds]}, "incarnations": {rank: how often it was started again}, "stopping": bool,
         "actors": [{"name"}]}`` of each mesh."""
 
+    def mesh(self, mesh_id: str) -> Mapping[str, Any] | None:
+        """Return the same of one mesh, which may have ended; None if it is not remembered. Any thread."""
+
     def interrupted(self, mesh_id: str) -> int:
         """Return when what runs on a mesh is ended, because it is stopped: monotonic ns; 0: it goes on. Any thread."""
 

@@ -156,8 +156,8 @@ class Failures:
         added.wait(_PATIENCE)
 
     def _facts(self, mesh_id: str) -> dict[str, Any] | None:
-        found = (mesh for mesh in self._services.meshes() if mesh["mesh_id"] == mesh_id)
-        return next((dict(mesh) for mesh in found), None)
+        found = self._services.mesh(mesh_id)
+        return None if found is None else dict(found)
 
     def _add(self, record: FailureRecord) -> None:
         now = time.monotonic()
@@ -261,16 +261,21 @@ class Failures:
                 incident.outcome = FAILED
                 self._write(incident)
 
-    def interrupted(self, error: BaseException, waited: CallTimeout) -> None:
-        """A person has ended the script by Ctrl-C while it waited for ranks. A thread of the script."""
+    def interrupted(self, error: BaseException, waited: CallTimeout) -> bool:
+        """A person has ended the script by Ctrl-C while it waited for ranks. A thread of the script.
+
+        Returns whether it is known where they stood.
+        """
         self.collect(waited)
         with self._changed:
             incident = self._meant_by(waited)
-            if incident is not None:
-                incident.caller = caller_of(error)
-                incident.call = waited.what
-                incident.outcome = INTERRUPTED
-                self._write(incident)
+            if incident is None:
+                return False
+            incident.caller = caller_of(error)
+            incident.call = waited.what
+            incident.outcome = INTERRUPTED
+            self._write(incident)
+            return bool(incident.hung.get("meshes") or incident.stacks.get("meshes"))
 
     def _write(self, incident: Incident) -> None:
         """Write the file; any thread. What cannot be written is said once: the report goes to the terminal anyway."""

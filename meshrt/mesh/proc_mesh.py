@@ -124,7 +124,11 @@ class HostMesh(MeshTrait):
 
         Off an event loop they have been waited for already.
         """
-        return self._stop_all(grace, "")
+        try:
+            self._tell_failed(sys.exc_info()[1])
+        finally:
+            futures = self._stop_all(grace, "")
+        return futures
 
     def _stop_all(self, grace: float, why: str) -> list[Future[None]]:
         started, self._started = self._started, []
@@ -267,12 +271,16 @@ class ProcMesh(MeshTrait):
     def stop(self, grace: float = 5.0) -> Future[None]:
         """End the processes: what was sent before is served for up to ``grace`` seconds, then they are killed.
 
-        Returns a future; off an event loop it has been waited for already. Twice is fine.
+        Returns a future; off an event loop it has been waited for already. Twice is fine. In a ``finally``, what
+        belongs to the error that is on its way is looked at first, as a block does: for about a second at most.
 
         Raises:
             UsageError: This process does not own the mesh, or this is a slice of it.
         """
-        future = self._begin_stop(grace)
+        try:
+            self._tell_failed(sys.exc_info()[1])
+        finally:
+            future = self._begin_stop(grace)
         if not on_event_loop():
             future.get()
         return future

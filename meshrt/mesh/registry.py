@@ -261,23 +261,30 @@ class Registry:
     def describe(self) -> list[dict[str, Any]]:
         """Return plain data on every running mesh (`meshrt.hooks.RootServices.meshes`)."""
         with self._lock:
-            return [
-                {
-                    "mesh_id": record.mesh_id,
-                    "name": record.name,
-                    "shape": record.shape.to_wire(),
-                    "host": {rank: agent.host for rank, agent in enumerate(record.agent_of)},
-                    "pid": dict(record.pids),
-                    "alive": record.alive(),
-                    "started": record.started,
-                    "gone": {rank: [str(fate), record.ended[rank]] for rank, fate in record.fates.items()},
-                    "silent": dict(record.silent),
-                    "incarnations": dict(record.incarnations),
-                    "stopping": record.stopped is not None,
-                    "actors": [{"name": name} for name in record.running_actors()],
-                }
-                for record in self.running()
-            ]
+            return [_described(record) for record in self.running()]
+
+    def describe_one(self, mesh_id: str) -> dict[str, Any] | None:
+        """Return the same of one mesh, which may have ended; None if it is not remembered."""
+        with self._lock:
+            record = self.meshes.get(mesh_id)
+            return None if record is None else _described(record)
+
+
+def _described(record: MeshRecord) -> dict[str, Any]:
+    return {
+        "mesh_id": record.mesh_id,
+        "name": record.name,
+        "shape": record.shape.to_wire(),
+        "host": {rank: agent.host for rank, agent in enumerate(record.agent_of)},
+        "pid": dict(record.pids),
+        "alive": record.alive(),
+        "started": record.started,
+        "gone": {rank: [str(fate), record.ended[rank]] for rank, fate in record.fates.items()},
+        "silent": dict(record.silent),
+        "incarnations": dict(record.incarnations),
+        "stopping": record.stopped is not None,
+        "actors": [{"name": name} for name in record.running_actors()],
+    }
 
 
 def _bind_restart(callback: Callable[[int, Fate], None], incarnation: int, fate: Fate) -> Callable[[], None]:

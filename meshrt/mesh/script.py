@@ -52,8 +52,8 @@ class Reporter(Protocol):
     def on_its_way(self, error: BaseException) -> None:
         """Tell whoever started the script that it may end with ``error``."""
 
-    def interrupted(self, error: BaseException, waited: CallTimeout) -> None:
-        """A person has ended the script while it waited: keep where ranks stand."""
+    def interrupted(self, error: BaseException, waited: CallTimeout) -> bool:
+        """A person has ended the script while it waited: keep where ranks stand; returns whether that is known."""
 
     def ended_by(self, error: BaseException) -> None:
         """The script ends by ``error`` without a report."""
@@ -187,9 +187,9 @@ class Script:
         if not found.hangs:
             return found.text
         self.load_failures()
-        self._reporter.interrupted(error, found.call)
-        more = f"where they all stood: meshrt postmortem {self._services.run_id}"
-        return "\nmeshrt: ".join([found.text, *found.waits, more])
+        known = self._reporter.interrupted(error, found.call)
+        more = [f"where they all stood: meshrt postmortem {self._services.run_id}"] if known else []
+        return "\nmeshrt: ".join([found.text, *found.waits, *more])
 
     def _tell(self, error: BaseException) -> None:
         """Tell the launcher, if there is one; on the terminal an excepthook of the program's own says what it likes."""

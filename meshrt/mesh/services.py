@@ -111,6 +111,10 @@ class Services:
         """Describe what runs. Any thread."""
         return self._registry.describe()
 
+    def mesh(self, mesh_id: str) -> dict[str, Any] | None:
+        """Describe one mesh, which may have ended. Any thread."""
+        return self._registry.describe_one(mesh_id)
+
     def interrupted(self, mesh_id: str) -> int:
         """Return when what runs on a mesh is ended, because it is stopped. Any thread."""
         record = self._registry.meshes.get(mesh_id)

@@ -74,6 +74,23 @@ def test_the_program_is_shut_down_in_a_finally(tmp_path: Path) -> None:
     assert done.returncode == 1 and root_of(done.stderr).startswith("ROOT CAUSE  trainer rank 2 (n=2)")
 
 
+HANGS = "trainer.initialized.get()\n{}: trainer.everywhere.call('time.sleep(60)').get(timeout=0.2)\n"
+
+
+def test_a_mesh_that_is_stopped_in_a_finally_is_looked_at_before(tmp_path: Path) -> None:
+    done = program(tmp_path, HANGS.format("try") + "finally: mesh.stop(0)")
+    assert "meshrt: FAILED 4 of 4 ranks of train (n=4)" in done.stderr
+    assert root_of(done.stderr).startswith("ROOT CAUSE  trainer ranks 0-3 of train  [") and "time.sleep" in done.stderr
+
+
+def test_a_mesh_that_was_stopped_is_known_to_the_report(tmp_path: Path) -> None:
+    done = program(
+        tmp_path, HANGS.format("try") + "except TimeoutError as error: kept = error\nmesh.stop(0)\nraise kept"
+    )
+    assert "meshrt: FAILED 4 of 4 ranks of train (n=4)" in done.stderr
+    assert root_of(done.stderr).startswith("ROOT CAUSE  trainer ranks 0-3 of train  [")
+
+
 def test_a_fork_just_after_a_failure(tmp_path: Path) -> None:
     """The child ends by itself, however far the parent had come with what it loads for a failure."""
     done = program(

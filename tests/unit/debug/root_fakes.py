@@ -77,6 +77,9 @@ class FakeRoot:
 
     # -- RootServices
 
+    def mesh(self, mesh_id: str) -> dict[str, Any] | None:
+        return next((mesh for mesh in self.meshes() if mesh["mesh_id"] == mesh_id), None)
+
     def meshes(self) -> list[dict[str, Any]]:
         found = []
         for mesh_id, name, sizes, actors in self._meshes:
