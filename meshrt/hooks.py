@@ -429,6 +429,10 @@ class RootServices(Protocol):
     def mesh(self, mesh_id: str) -> Mapping[str, Any] | None:
         """Return the same of one mesh, which may have ended; None if it is not remembered. Any thread."""
 
+    def stopped_how(self, mesh_id: str) -> str:
+        """Return how the script has ended a mesh: ``"stopped"``, ``"abandoned"`` (because of an error, or with the
+        program), or "": it has not. What a rank has made ends with the rank's own mesh. Any thread."""
+
     def interrupted(self, mesh_id: str) -> int:
         """Return when what runs on a mesh is ended, because it is stopped: monotonic ns; 0: it goes on. Any thread."""
 
@@ -489,6 +493,8 @@ class RootServices(Protocol):
 
     #: The numbers of the failures that nobody was told of, and nobody has handled.
     unseen: deque[str]
+    #: The numbers of failures that are none, because the script itself has ended them.
+    excused: set[str]
     #: When somebody was first given an error that says that a process is gone, monotonic ns: (mesh id, base rank, pid).
     told: Mapping[tuple[str, int, int], int]
 

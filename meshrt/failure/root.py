@@ -15,11 +15,12 @@ import threading
 import time
 import weakref
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meshrt.errors import CallTimeout, ProtocolError
+from meshrt.errors import CallTimeout, MeshStopped, ProtocolError
 from meshrt.failure import files, torchelastic
 from meshrt.failure.capture import references
 from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED, Incident, MeshFacts
@@ -295,7 +296,7 @@ class Failures:
 
     def collect(self, error: BaseException) -> None:
         """Wait for what belongs to ``error``, before its mesh is stopped. A thread of the script."""
-        wanted = list(references(error))
+        wanted = list(self._references(error))
         if not wanted:
             return
         for silence in silences(error):
@@ -346,7 +347,31 @@ class Failures:
         return next((each for each in reversed(self._incidents) if _find(about, each) is not None), None)
 
     def _meant_by(self, error: BaseException) -> Incident | None:
-        return next((each for _, about in references(error) if (each := self._incident_of(about)) is not None), None)
+        found = (self._incident_of(about) for _, about in self._references(error))
+        return next((each for each in found if each is not None), None)
+
+    def _references(self, error: BaseException) -> Iterator[tuple[BaseException, Reference]]:
+        """Go through those of which somebody else than the script is the cause."""
+        return ((each, about) for each, about in references(error) if not self._was_stopped(each, about))
+
+    def _was_stopped(self, error: BaseException, about: Reference) -> str:
+        """Say what was stopped of which ``error`` tells: a mesh by the script, or an actor; or ""."""
+        if not isinstance(error, MeshStopped):
+            return ""
+        facts = self._facts(about.mesh_id)
+        if facts is None:
+            return ""  # of another program
+        how = self._services.stopped_how(about.mesh_id)
+        if how == "stopped":
+            return f"{facts['name']} was stopped by the script"
+        # The actor may have been stopped before the block of its mesh ended because of that.
+        return f"{error.place.actor} of {facts['name']} was stopped" if how or not facts["stopping"] else ""
+
+    def stopped(self, error: BaseException) -> str:
+        """Say what was stopped, if nothing else is known to have led to ``error``; or "". Any thread."""
+        if any(self._references(error)):
+            return ""
+        return next((text for each, about in references(error) if (text := self._was_stopped(each, about))), "")
 
     def report(self, error: BaseException | None) -> str:
         """Return the report about ``error``, or about what nobody was told of; "" if there is none. Any thread."""

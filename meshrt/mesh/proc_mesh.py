@@ -311,7 +311,7 @@ class ProcMesh(MeshTrait):
     def _tell_failed(self, error: BaseException | None) -> None:
         """The block ends: what belongs to its error is looked at while the ranks still are there."""
         if error is not None and not self._has_stopped():
-            self._owner().failed(error)
+            self._owner().failed(self._mesh_id, error)
 
     async def __aenter__(self) -> Self:
         return self

@@ -71,6 +71,8 @@ class MeshRecord:
             driver, f"starting the ranks of {name}", lambda: self._places(self.pids.keys() | self.fates.keys())
         )
         self.stopped: Settled[None] | None = None
+        #: It is stopped because of an error, or with the program: nobody waits for what still uses it.
+        self.abandoned = False
         #: When what runs on it is interrupted, because it is stopped: monotonic ns; 0 until somebody has asked for it.
         self.interrupted = 0
         self.stopped_agents: set[AgentLink] = set()
@@ -252,6 +254,15 @@ class Registry:
         """Whether a mesh was stopped, or is being stopped."""
         record = self.meshes.get(mesh_id)
         return record is None or record.stopped is not None
+
+    def stopped_how(self, mesh_id: str) -> str:
+        """See `meshrt.hooks.RootServices.stopped_how`."""
+        record = self.meshes.get(mesh_id)
+        while record is not None and record.owner is not None:
+            record = self.meshes.get(record.owner.mesh_id)  # it ends with it
+        if record is None or record.stopped is None:
+            return ""
+        return "abandoned" if record.abandoned else "stopped"
 
     def running(self) -> list[MeshRecord]:
         """Return the meshes that are not stopped."""

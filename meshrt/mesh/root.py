@@ -217,8 +217,9 @@ class Root:
                 "stop an actor on a slice with its own stop()"
             )
 
-    def failed(self, error: BaseException) -> None:
+    def failed(self, mesh_id: str, error: BaseException) -> None:
         """A block that owns a mesh ends with an exception, and the mesh with it."""
+        self.registry.meshes[mesh_id].abandoned = True
         self.script.failed(error)
 
     def watch(self, mesh_id: str, seconds: float) -> None:
@@ -452,6 +453,8 @@ class Root:
             return
         self.closed = True
         self.alarm.silence()
+        for record in self.registry.running():
+            record.abandoned = record.abandoned or record.stopped is None
         # Ctrl-C ends the waits for ranks; what comes after them is short, and is done whatever happens.
         shield = self.driver.shield
         shield.close()

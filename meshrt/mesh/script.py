@@ -46,6 +46,9 @@ class Reporter(Protocol):
     def report(self, error: BaseException | None) -> str:
         """Return the report about ``error``, or about what nobody was told of."""
 
+    def stopped(self, error: BaseException) -> str:
+        """Say what was stopped, if nothing else has led to ``error``; or ""."""
+
     def find(self, failure: str, mesh_id: str, rank: int) -> Any:
         """Return the record of a failure, or None."""
 
@@ -169,10 +172,14 @@ class Script:
             self._tell(error)
         else:
             self.load_failures()
-            self._reported = True
-            report = self._reporter.report(error)
+            stopped = self._reporter.stopped(error)
+            report = "" if stopped else self._reporter.report(error)
+            self._reported = not stopped
             text = "".join(_folded(traceback.TracebackException.from_exception(error), error, brief=bool(report)))
+            text += f"meshrt: {stopped}\n" if stopped else ""
             self._print(text + (f"\n{report}" if report else ""))
+            if stopped and launcher.launcher_file() is not None:
+                self._reporter.tell_launcher(error)
 
     def _knows_wait_of(self, error: BaseException) -> bool:
         return self._waited_for is not None and self._waited_for[0] is error

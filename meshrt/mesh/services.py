@@ -84,6 +84,7 @@ class Services:
         self.gathers = Gathers(registry, self.call_later)
         self.measures = Measures(registry)
         self.unseen: deque[str] = deque(maxlen=_UNSEEN)
+        self.excused: set[str] = set()
         self.told: Mapping[tuple[str, int, int], int] = {}
         #: Called when an actor was stopped on a rank; set by the root.
         self.actor_ended: Callable[[str, int, str], None] = lambda _mesh, _rank, _actor: None
@@ -114,6 +115,10 @@ class Services:
     def mesh(self, mesh_id: str) -> dict[str, Any] | None:
         """Describe one mesh, which may have ended. Any thread."""
         return self._registry.describe_one(mesh_id)
+
+    def stopped_how(self, mesh_id: str) -> str:
+        """Return how the script has ended a mesh. Any thread."""
+        return self._registry.stopped_how(mesh_id)
 
     def interrupted(self, mesh_id: str) -> int:
         """Return when what runs on a mesh is ended, because it is stopped. Any thread."""

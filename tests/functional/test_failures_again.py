@@ -91,6 +91,19 @@ def test_a_mesh_that_was_stopped_is_known_to_the_report(tmp_path: Path) -> None:
     assert root_of(done.stderr).startswith("ROOT CAUSE  trainer ranks 0-3 of train  [")
 
 
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ("call = trainer.everywhere.call('time.sleep(60)')\nmesh.stop(0)", "train was stopped by the script"),
+        ("trainer.stop()\ncall = trainer.everywhere.call('')", "trainer of train was stopped"),
+    ],
+)
+def test_what_was_stopped_has_not_failed(ends: str, said: str, tmp_path: Path) -> None:
+    done = program(tmp_path, f"trainer.get()\n{ends}\ncall.get()")
+    assert done.returncode == 1 and "MeshStopped: trainer.everywhere() failed" in done.stderr
+    assert done.stderr.endswith(f"meshrt: {said}\n") and "ROOT CAUSE" not in done.stderr
+
+
 def test_a_fork_just_after_a_failure(tmp_path: Path) -> None:
     """The child ends by itself, however far the parent had come with what it loads for a failure."""
     done = program(

@@ -58,6 +58,7 @@ class FakeRoot:
         self.closing: list[Callable[[], None]] = []
         self.tables: dict[str, Any] = {}
         self.unseen: deque[str] = deque()
+        self.excused: set[str] = set()
         self.told: Mapping[tuple[str, int, int], int] = {}
         self.run_directory = Path("/nonexistent")
         self.ended: dict[tuple[str, int], str] = {}
@@ -76,6 +77,9 @@ class FakeRoot:
         Broker(self).serve()
 
     # -- RootServices
+
+    def stopped_how(self, mesh_id: str) -> str:
+        return ""
 
     def mesh(self, mesh_id: str) -> dict[str, Any] | None:
         return next((mesh for mesh in self.meshes() if mesh["mesh_id"] == mesh_id), None)
