@@ -27,12 +27,14 @@ from meshrt.failure.groups import alike
 from meshrt.failure.record import FailureRecord, Reference
 from meshrt.hooks import UNRAISABLE
 
-__all__ = ["Cause", "Verdict", "is_consequence", "is_meant", "judge"]
+__all__ = ["STOPPED", "Cause", "Verdict", "is_consequence", "is_meant", "judge"]
 
+#: What is raised about a rank that was stopped: it has not failed, and leaves no record.
+STOPPED = "meshrt.errors.MeshStopped"
 #: Exceptions that a rank gets because another one is gone.
 _CONSEQUENCES = frozenset(
     {"ConnectionError", "EOFError", "TimeoutError", "BrokenBarrierError", "IncompleteReadError", "DistBackendError",
-     "DistNetworkError", "BrokenProcessPool", "BrokenExecutor", "SSLEOFError"}
+     "DistNetworkError", "BrokenProcessPool", "BrokenExecutor", "SSLEOFError", "MeshStopped"}
 )  # fmt: skip
 #: ... and what is in the text of others that say the same.
 _CONSEQUENCE_TEXTS = (
@@ -177,6 +179,8 @@ def _carried(record: FailureRecord, known: _Known) -> Cause | None:
         if about is None or about.rank < 0:
             continue
         other = _meant(about, record, known)
+        if other is None and facts.type == STOPPED:
+            continue
         why = f"its {facts.type.rpartition('.')[2]} is about {_whom(other, about)}"
         found = Cause("carried", why, other, about)
     return found  # the innermost one: the others are on the way

@@ -29,7 +29,7 @@ from meshrt.failure.rank import Origin, Recorder
 from meshrt.failure.record import ExceptionFacts, FailureRecord, LeftBehind, Reference
 from meshrt.failure.report import render
 from meshrt.failure.standing import keep_stacks
-from meshrt.failure.told import call_of, caller_of, record_of, sent_at, silences
+from meshrt.failure.told import call_of, caller_of, record_of, sent_at, silences, stops_behind
 from meshrt.failure.watchdog import Watchdog
 from meshrt.hooks import Body, Gathered, Group, RootServices, hooks
 from meshrt.inspect import STACKS
@@ -83,6 +83,8 @@ class Failures:
         self._last_words = LastWords(services, self._is_own)
         #: When the error files of ranks that were read had been written.
         self._error_files: dict[Path, int] = {}
+        #: What was stopped that failures have come from which are none, by their numbers.
+        self._excused: dict[str, str] = {}
         #: Time-outs that were written down already.
         self._silences: weakref.WeakSet[CallTimeout] = weakref.WeakSet()
 
@@ -91,6 +93,8 @@ class Failures:
     def record(self, mesh_id: str, rank: int, body: Body) -> None:
         """A rank tells of an exception."""
         record = FailureRecord.from_plain(body)
+        if self._excuse(record):
+            return
         interrupted = self._services.interrupted(mesh_id)
         if interrupted and record.high > interrupted:
             return  # raised by what the end of its mesh has interrupted
@@ -100,6 +104,17 @@ class Failures:
         if record.exception is not None:
             record = replace(record, exception=_with_source(record.exception))
         self._add(record)
+
+    def _excuse(self, record: FailureRecord) -> bool:
+        """Note that the script itself has ended what failed, as it ended; returns whether it has."""
+        stops = stops_behind(record.exception) if record.exception is not None else ()
+        if not stops or any(self._services.stopped_how(about.mesh_id) != "abandoned" for about in stops):
+            return False
+        self._services.excused.add(record.id)
+        with self._changed:
+            self._excused[record.id] = f"{self._name_of(stops[-1].mesh_id)} was stopped"
+            self._changed.notify_all()
+        return True
 
     def own(self, record: FailureRecord) -> None:
         """An actor in the script's own process has raised. Its thread."""
@@ -304,8 +319,11 @@ class Failures:
                 self._silences.add(silence)
                 self._services.call_soon(functools.partial(self._add_silence, silence))
 
+        def is_known(about: Reference) -> bool:
+            return about.failure in self._excused or self._incident_of(about) is not None
+
         def complete() -> bool:
-            return self._collected and all(self._incident_of(about) is not None for _, about in wanted)
+            return (self._collected or not self._incidents) and all(is_known(about) for _, about in wanted)
 
         with self._changed:
             deadline = time.monotonic() + _PATIENCE
@@ -313,7 +331,7 @@ class Failures:
             # What fails alike does so at about the same time.
             while (quiet := self._last + _QUIET - time.monotonic()) > 0 and time.monotonic() < deadline:
                 self._changed.wait(quiet)
-            unknown = [each for each, about in wanted if self._incident_of(about) is None]
+            unknown = [each for each, about in wanted if not is_known(about)]
         for each in unknown:
             # It was only counted, or has got lost: what the script was told is known all the same.
             place = own_attribute(each, "__dict__").get("place")
@@ -356,6 +374,8 @@ class Failures:
 
     def _was_stopped(self, error: BaseException, about: Reference) -> str:
         """Say what was stopped of which ``error`` tells: a mesh by the script, or an actor; or ""."""
+        if about.failure in self._excused:
+            return self._excused[about.failure]
         if not isinstance(error, MeshStopped):
             return ""
         facts = self._facts(about.mesh_id)

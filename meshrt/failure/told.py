@@ -7,12 +7,16 @@ from collections.abc import Iterator
 
 from meshrt.errors import ActorError, CallTimeout, MeshError, ProcessDied, RankPlace
 from meshrt.failure.capture import references
-from meshrt.failure.record import ExceptionFacts, FailureRecord
+from meshrt.failure.causes import STOPPED
+from meshrt.failure.record import ExceptionFacts, FailureRecord, Reference
 from meshrt.files import is_library_file
 from meshrt.inspect.visibility import is_hidden_file
 from meshrt.wire.codec import own_attribute
 
-__all__ = ["call_of", "caller_of", "record_of", "sent_at", "silences"]
+__all__ = ["call_of", "caller_of", "record_of", "sent_at", "silences", "stops_behind"]
+
+#: What user code is given that is interrupted: it is not why something was called.
+_INTERRUPTS = ("StopInterrupt", "SystemExit", "CancelledError", "KeyboardInterrupt")
 
 
 def silences(error: BaseException) -> Iterator[CallTimeout]:
@@ -87,3 +91,17 @@ def record_of(error: BaseException, mesh: str) -> FailureRecord | None:
         kind = "exit" if error.signal is None else "signal"
         return FailureRecord(kind=kind, exit_code=error.exit_code, signal=error.signal, hint=error.hint, **common)
     return FailureRecord(kind="exit", hint=str(error).partition("\n")[0], **common)
+
+
+def stops_behind(error: ExceptionFacts) -> tuple[Reference, ...]:
+    """Return the ranks that were stopped, if an exception came from nothing else; or ()."""
+    members = [linked for linked in error.linked if linked.relation == "member"]
+    before = [linked for linked in error.linked if linked.relation != "member" and not _is_interrupt(linked)]
+    if not (members or before):
+        return (error.about,) if error.type == STOPPED and error.about is not None else ()
+    found = [stops_behind(linked) for linked in (*members, *before)]
+    return tuple(about for each in found for about in each) if all(found) else ()
+
+
+def _is_interrupt(error: ExceptionFacts) -> bool:
+    return error.type.rpartition(".")[2] in _INTERRUPTS

@@ -258,16 +258,29 @@ class Registry:
     def stopped_how(self, mesh_id: str) -> str:
         """See `meshrt.hooks.RootServices.stopped_how`."""
         record = self.meshes.get(mesh_id)
-        while record is not None and record.owner is not None:
-            record = self.meshes.get(record.owner.mesh_id)  # it ends with it
-        if record is None or record.stopped is None:
+        first = None if record is None else self._of_script(record)
+        if first is None or first.stopped is None:
             return ""
-        return "abandoned" if record.abandoned else "stopped"
+        return "abandoned" if first.abandoned else "stopped"
 
     def running(self) -> list[MeshRecord]:
         """Return the meshes that are not stopped."""
         with self._lock:
             return [record for record in self.meshes.values() if record.stopped is None or not record.stopped.finished]
+
+    def _of_script(self, record: MeshRecord) -> MeshRecord:
+        """Return the mesh that the script has made with which this one ends: itself, or its owners' owner."""
+        while record.owner is not None and record.owner.mesh_id in self.meshes:
+            record = self.meshes[record.owner.mesh_id]
+        return record
+
+    def running_by_script(self) -> list[list[MeshRecord]]:
+        """Return the same by the mesh of the script, the latest first: what ranks have made is with their own mesh."""
+        with self._lock:
+            found: dict[str, list[MeshRecord]] = {}
+            for record in self.running():
+                found.setdefault(self._of_script(record).mesh_id, []).append(record)
+            return [found[mesh_id] for mesh_id in reversed(self.meshes) if mesh_id in found]
 
     def describe(self) -> list[dict[str, Any]]:
         """Return plain data on every running mesh (`meshrt.hooks.RootServices.meshes`)."""

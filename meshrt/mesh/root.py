@@ -464,8 +464,7 @@ class Root:
                     if wait:
                         self._let_start()
                         self.supervision.settle(_DECIDE)
-                    for future in [self.stop(record.mesh_id, wait, why) for record in self.registry.running()]:
-                        future.get(wait + 2.0)
+                    self._stop_all(wait, why)
                     break
                 except (KeyboardInterrupt, TimeoutError):
                     continue
@@ -474,6 +473,22 @@ class Root:
             with contextlib.suppress(KeyboardInterrupt):
                 shield.open()
             shield.uninstall()
+
+    def _stop_all(self, grace: float, why: str) -> None:
+        """Stop every mesh, within the same time: the latest first, for it may use those before it until its end.
+
+        What a rank has made is stopped together with the rank's own mesh. Raises TimeoutError.
+        """
+        deadline = time.monotonic() + grace
+        futures = []
+        for meshes in self.registry.running_by_script():
+            left = max(0.0, deadline - time.monotonic())
+            begun = [self.stop(record.mesh_id, left, why) for record in meshes]
+            for future in begun:
+                self.driver.wait(future, max(0.0, deadline - time.monotonic()))
+            futures += begun
+        for future in futures:
+            future.get(grace + 2.0)
 
     def _let_start(self) -> None:
         """Wait for meshes that are starting: what was sent to them has not left yet; the grace is for serving it."""

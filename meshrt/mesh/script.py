@@ -131,14 +131,14 @@ class Script:
         """Report what nobody was told of; with ``sets_status`` the process is on its way out."""
         lost = self._alarm.close()
         self._services.unseen += self._alarm.unread
-        if not (lost or self._services.unseen):
+        unseen = [failure for failure in self._services.unseen if failure not in self._services.excused]
+        if not (lost or unseen):
             return
         if not self._reported:
             self.load_failures()
-            report = self._reporter.report(None if self._services.unseen else lost[0].error)
-            unseen = self._services.unseen
+            report = self._reporter.report(None if unseen else lost[0].error)
             count = f"{len(unseen)} failure" + ("" if len(unseen) == 1 else "s")
-            count = f"at least {count}" if len(unseen) == unseen.maxlen else count
+            count = f"at least {count}" if len(self._services.unseen) == self._services.unseen.maxlen else count
             # A rank that fails all the time does not record each time.
             self._print(
                 f"\n{report}" if report else f"meshrt: nobody was told of {count}, of which no record is kept\n"
@@ -172,8 +172,9 @@ class Script:
             self._tell(error)
         else:
             self.load_failures()
-            stopped = self._reporter.stopped(error)
-            report = "" if stopped else self._reporter.report(error)
+            self._reported = True
+            report = self._reporter.report(error)
+            stopped = "" if report else self._reporter.stopped(error)
             self._reported = not stopped
             text = "".join(_folded(traceback.TracebackException.from_exception(error), error, brief=bool(report)))
             text += f"meshrt: {stopped}\n" if stopped else ""

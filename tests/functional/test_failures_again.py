@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -102,6 +104,49 @@ def test_what_was_stopped_has_not_failed(ends: str, said: str, tmp_path: Path) -
     done = program(tmp_path, f"trainer.get()\n{ends}\ncall.get()")
     assert done.returncode == 1 and "MeshStopped: trainer.everywhere() failed" in done.stderr
     assert done.stderr.endswith(f"meshrt: {said}\n") and "ROOT CAUSE" not in done.stderr
+
+
+LOGGED = """
+class Log(Actor):
+    @endpoint
+    def note(self, text): print(text)
+    @endpoint
+    def hang(self, script):
+        os.kill(script, signal.SIGINT)
+        time.sleep(60)
+class User(Actor):
+    def __init__(self, log): self.log = log
+    @endpoint
+    def use(self, script): self.log.hang.call(script).get()
+    def __cleanup__(self, exc): self.log.note.call(f"bye, {type(exc).__name__}").get()
+"""
+
+
+def logged(tmp_path: Path, main: str) -> subprocess.CompletedProcess[str]:
+    script = tmp_path / "train.py"
+    script.write_text(f"{PRELUDE}{LOGGED}{main}")
+    return run_python(str(script), env=environment(MESHRT_RUNS=str(tmp_path / "runs")))
+
+
+def test_at_the_end_of_the_program_what_is_used_outlives_its_users(tmp_path: Path) -> None:
+    main = "log = proc_mesh(n=1).spawn('log', Log)\nproc_mesh(n=2).spawn('user', User, log).get()"
+    done = logged(tmp_path, main)
+    assert done.returncode == 0 and done.stdout.count("bye, NoneType") == 2 and not done.stderr
+
+
+def test_who_uses_what_an_error_has_ended_has_not_failed(tmp_path: Path) -> None:
+    done = logged(
+        tmp_path,
+        "with proc_mesh(n=1) as train:\n"
+        "    try:\n"
+        "        with proc_mesh(n=1) as log:\n"
+        "            call = train.spawn('user', User, log.spawn('log', Log)).use.call(os.getpid())\n"
+        "            call.get()\n"
+        "    finally:\n"
+        "        while not call.done(): pass\n",
+    )
+    assert done.returncode == -signal.SIGINT and "meshrt: interrupted at" in done.stderr
+    assert "FAILED" not in done.stderr and "ROOT CAUSE" not in done.stderr
 
 
 def test_a_fork_just_after_a_failure(tmp_path: Path) -> None:

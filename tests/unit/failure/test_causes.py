@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshrt.failure.causes import judge
+from meshrt.failure.causes import STOPPED, judge
 from meshrt.failure.record import ExceptionFacts, FailureRecord, Reference
 from meshrt.hooks import UNRAISABLE
 from tests.unit.failure.records import MS, death, raised
@@ -57,6 +57,12 @@ def test_a_failure_that_is_about_one_that_nobody_has_told() -> None:
     verdict = judge([raised(0, 1, "ActorError", about=ABOUT_2)])
     assert not verdict.roots and [about.rank for about in verdict.unknown] == [2]
     assert roots(raised(0, 1, "ActorError", about=ABOUT_2), raised(3, 0.5)) == [-1, 3]
+
+
+def test_a_rank_that_was_stopped_is_no_candidate() -> None:
+    user = raised(0, 1, STOPPED, about=Reference("", "log", 0))
+    assert not judge([user]).ambiguous and roots(user) == [0]
+    assert roots(user, raised(2, 1.5, cleaned_up=10)) == [2]
 
 
 def test_two_that_name_each_other_are_not_both_victims() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from meshrt.mesh.future import Settled
-from meshrt.mesh.registry import MeshRecord, Registry
+from meshrt.mesh.registry import MeshRecord, Owner, Registry
 from meshrt.mesh.spec import MeshSpec
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
@@ -127,3 +127,17 @@ def test_the_description_is_plain_data(registry: Registry) -> None:
     (found,) = registry.describe()
     assert found["pid"] == {0: 4711} and found["alive"] == [0, 1, 2]
     assert found["host"] == {0: "h0", 1: "h0", 2: "h1", 3: "h1"}
+
+
+def test_what_ranks_have_made_ends_with_what_the_script_has_made(registry: Registry, driver: Driver) -> None:
+    inner, other = record(driver, "inner"), record(driver, "other")
+    registry.add(other)
+    inner.owner = Owner("m", 2, "trainer")
+    registry.add(inner)
+    assert [[mesh.mesh_id for mesh in meshes] for meshes in registry.running_by_script()] == [["other"], ["m", "inner"]]
+    inner.begin_stop(driver)
+    assert registry.stopped_how("inner") == ""
+    registry.meshes["m"].begin_stop(driver)
+    assert registry.stopped_how("inner") == "stopped"
+    registry.meshes["m"].abandoned = True
+    assert registry.stopped_how("inner") == "abandoned" and registry.stopped_how("other") == ""
