@@ -475,15 +475,15 @@ class Root:
             shield.uninstall()
 
     def _stop_all(self, grace: float, why: str) -> None:
-        """Stop every mesh, within the same time: the latest first, for it may use those before it until its end.
+        """Stop every mesh, the latest first, for it may use those before it until its end.
 
-        What a rank has made is stopped together with the rank's own mesh. Raises TimeoutError.
+        Each has its grace, but those before a slow one wait only so long for it. What a rank has made is stopped
+        together with the rank's own mesh. Raises TimeoutError.
         """
         deadline = time.monotonic() + grace
         futures = []
         for meshes in self.registry.running_by_script():
-            left = max(0.0, deadline - time.monotonic())
-            begun = [self.stop(record.mesh_id, left, why) for record in meshes]
+            begun = [self.stop(record.mesh_id, grace, why) for record in meshes]
             for future in begun:
                 self.driver.wait(future, max(0.0, deadline - time.monotonic()))
             futures += begun
