@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from meshrt.memory.document import Document
 from meshrt.memory.reftable import holder_names, named, with_hosts
 from meshrt.selection import fold_ranks
@@ -35,10 +33,21 @@ def holding_table(document: Document) -> tuple[list[str], list[list[str]]]:
 def holders_without(document: Document) -> list[str]:
     """Return lines about those who hold a reference in none of the variables that were found, and why that may be."""
     found = {(row["mesh_id"], rank) for row in document["holding"] for rank in row["ranks"]}
-    known: dict[int, Any] = {row["pid"]: row for row in document["ranks"]}
     counted = "" if document["holding_exact"] else " that was counted (--exact counts all)"
     nowhere = f"in no variable{counted}: a local of an endpoint or of the script, or on its way"
-    script = next((row["pid"] for row in document["processes"] if row["kind"] == "script"), 0)
+    unchosen = "not asked, as others were chosen"
+    why = {int(pid): unchosen for pid in document["holders"]}
+    asked = {}
+    for row in document["ranks"]:
+        asked[row["pid"]] = (row["mesh_id"], row["rank"])
+        silent = row["state"] in ("dead", "not-answering")
+        why[row["pid"]] = (row.get("note") or row["state"]) if silent else nowhere
+    for row in document["processes"]:
+        if row["kind"] == "script":
+            asked[row["pid"]] = ("", -1)
+            why[row["pid"]] = unchosen if document.get("chosen") else nowhere
+        else:
+            why[row["pid"]] = "of a host agent: for other ranks"
     reasons: dict[str, list[int]] = {}
     lines = []
     names = holder_names(document)
@@ -47,12 +56,6 @@ def holders_without(document: Document) -> list[str]:
         if others:
             lines.append(f"{named(others, with_hosts(row, document, names))}: for ranks there, which are named above")
     for pid in dict.fromkeys(pid for row in document["references"] for pid, _ in row["holders"] if pid >= 0):
-        rank = known.get(pid)
-        if rank is None:
-            if pid == script and ("", -1) in found:
-                continue
-            reasons.setdefault(nowhere if pid == script else "of a host agent: for other ranks", []).append(pid)
-        elif (rank["mesh_id"], rank["rank"]) not in found:
-            silent = rank["state"] in ("dead", "not-answering")
-            reasons.setdefault((rank.get("note") or rank["state"]) if silent else nowhere, []).append(pid)
-    return [*dict.fromkeys(lines), *(f"{named(pids, names)}: {why}" for why, pids in reasons.items())]
+        if asked.get(pid) not in found:
+            reasons.setdefault(why.get(pid, "of no rank that runs now"), []).append(pid)
+    return [*dict.fromkeys(lines), *(f"{named(pids, names)}: {text}" for text, pids in reasons.items())]

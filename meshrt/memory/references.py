@@ -88,7 +88,8 @@ def holding_of(groups: Iterable[Group]) -> dict[str, Any]:
     ``{"holding": rows, with "mesh_id" and "ranks", "holding_exact": whether all was walked}``. A rank that holds one,
     and none of whose variables does, has no row.
     """
-    answered = [group for group in groups if group.kind == "answered"]
+    told = list(groups)
+    answered = [group for group in told if group.kind == "answered"]
     # Ranks that say the same answer in several groups where one of them takes longer than an agent waits.
     same: dict[bytes, dict[str, Any]] = {}
     for group in answered:
@@ -97,4 +98,5 @@ def holding_of(groups: Iterable[Group]) -> dict[str, Any]:
             found["ranks"] = sorted([*found["ranks"], *group.ranks])
     rows = list(same.values())
     rows.sort(key=lambda row: (row["mesh_id"], row["ranks"], row["where"]))
-    return {"holding": rows, "holding_exact": all(group.same["exact"] for group in answered)}
+    walked = all(group.kind not in ("silent", "refused") for group in told)
+    return {"holding": rows, "holding_exact": walked and all(group.same["exact"] for group in answered)}

@@ -147,7 +147,9 @@ class View:
         if asked.references:
             references.update(await self._holding(asked, references))
         variables, left_out = merged.rows(budget // 2 if references else budget)
-        more: Body = {"variables": variables, "variables_left_out": left_out} if asked.variables else {}
+        more: Body = {"chosen": True} if asked.chosen else {}
+        if asked.variables:
+            more.update(variables=variables, variables_left_out=left_out)
         if asked.opened:
             more["opened"] = asked.opened
         return {
@@ -174,7 +176,9 @@ class View:
         holders = {ranks[pid] for pid in map(int, references["holders"]) if pid in ranks}
         body = {**_limits(asked), "name": asked.references}
         groups = await self._in_waves(asked, "memory.holding", body, holders)
-        if not asked.chosen and any([os.getpid(), 1] in row["holders"] for row in references["references"]):
+        if not asked.chosen and any(
+            pid == os.getpid() for row in references["references"] for pid, _ in row["holders"]
+        ):
             groups.append(await _beside(script_holding, body))
         return holding_of(groups)
 

@@ -330,6 +330,7 @@ def check_the_document(saved: Path) -> None:
             "since_run",
             "references_ended",
             "opened",
+            "chosen",
         }
         if part != "process":
             absent = told - value.keys() - seldom - WORDS
@@ -403,7 +404,8 @@ def test_the_variables_of_the_script_itself(tmp_path: Path) -> None:
     code = (
         "import json, numpy as np, meshrt\nfrom meshrt import proc_mesh\nfrom tests.support.actors import Echo\n"
         "table, small = np.ones(1 << 20), [0]\n"
-        "proc_mesh(n=2).spawn('e', Echo).get()\nref = meshrt.put(np.ones(1 << 17))"
+        "echo = proc_mesh(n=2).spawn('e', Echo).get()\nref = meshrt.put(np.ones(1 << 17), lazy=True)\n"
+        "again = echo.echo.call(ref).get().values()"
     )
     with another_program(code) as program:
         pid = str(program.pid)
@@ -423,7 +425,11 @@ def test_the_variables_of_the_script_itself(tmp_path: Path) -> None:
         shown = command(pid, "--vars", "__main__.table")
         assert "\n__main__.table of the script: 8.0 MiB, each byte once" in shown and "of 0 ranks" not in shown
         (name,) = document["references"][0]["names"]
-        assert re.search(rf"^script +script +__main__\.ref .* {name}$", command(pid, "--holders", name), re.M)
+        # It holds the reference several times: what it was sent back holds it, too.
+        shown = command(pid, "--holders", name)
+        assert all(
+            re.search(rf"^script +script +__main__\.{held} .* {name}$", shown, re.M) for held in ("ref", "again")
+        )
         chosen = json.loads(command(pid, "e", "--vars", "--json"))
         assert {row["actor"] for row in chosen["variables"]} == {"e"} and "unique" not in chosen["processes"][0]
         assert program.stdin is not None

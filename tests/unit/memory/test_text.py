@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,12 +11,13 @@ from meshrt.errors import UsageError
 from meshrt.hooks import Group
 from meshrt.memory.document import entries, folded, read, write
 from meshrt.memory.groups import grouped
+from meshrt.memory.holdtable import holders_without
 from meshrt.memory.look import Look, clusters
 from meshrt.memory.merging import Merged
 from meshrt.memory.references import holding_of
 from meshrt.memory.table import render
 from meshrt.memory.units import amount, bytes_of, change, size_text, span
-from tests.unit.memory.documents import MIB, document, lines, rank, variable
+from tests.unit.memory.documents import MIB, document, lines, rank, reference, variable
 
 
 def test_amounts() -> None:
@@ -222,3 +224,20 @@ def test_ranks_that_hold_the_same_share_a_row_in_whatever_order_they_answer() ->
     found = holding_of(Group("m", ranks, "answered", each, {}) for ranks, each in answers)
     assert [(each["ranks"], each["count"]) for each in found["holding"]] == [([0, 2, 3], 1), ([1], 2)]
     assert not found["holding_exact"]
+    for kind, exact in (("silent", False), ("refused", False), ("gone", True)):
+        found = holding_of([Group("m", (0,), "answered", said, {}), Group("m", (1,), kind, "why", {})])
+        assert found["holding_exact"] is exact, kind
+
+
+def test_of_those_who_were_not_asked_for_their_variables_it_is_said() -> None:
+    held = reference(1, holders=(1, 100, 101, 7, 8))
+    more: dict[str, Any] = {
+        "references": [held], "references_left_out": {"count": 0, "bytes": 0}, "holding": [], "holding_exact": True,
+        "processes": [{"kind": "script", "pid": 1}, {"kind": "agent", "host": "node0", "pid": 7}],
+        "holders": {"100": ["mesh1", 0], "101": ["mesh1", 1]},
+    }  # fmt: skip
+    nowhere = "in no variable: a local of an endpoint or of the script, or on its way"
+    beside = ["agent: of a host agent: for other ranks", "pid 8: of no rank that runs now"]
+    assert holders_without(document([rank(0, MIB), rank(1, MIB)], **more)) == [f"script, 0-1: {nowhere}", *beside]
+    unasked = "script, 1: not asked, as others were chosen"
+    assert holders_without(document([rank(0, MIB)], **more, chosen=True)) == [unasked, f"0: {nowhere}", *beside]
