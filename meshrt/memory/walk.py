@@ -303,6 +303,7 @@ class Walk:
             holder = self._holders[place]
         else:
             self._holders[place] = self._number
+            holder = NOBODY  # below what a walk that was ended has reached, too: it will find this to be ours
         if place[0] in (HOST, MAPPED):
             self._count(size, 0, holder)
         else:

@@ -252,6 +252,11 @@ def test_a_walk_goes_on_where_its_budget_has_ended() -> None:
     assert (size.exact, size.bytes) == (True, counted(value)) and snapshot.unfinished() == []
     assert snapshot.unique() == counted(value) + sys.getsizeof(other)
     assert snapshot.sharers(100_000) == [[1], [0]]
+    arrays = [np.ones(128) for _ in range(20_000)]
+    snapshot = Snapshot()
+    assert not snapshot.measure([arrays, [0] * 9000], Budget(objects=5000)).exact
+    assert snapshot.measure([arrays]).exact and snapshot.go_on(0).exact
+    assert snapshot.unique() > 20_000 * 128 * 8, "the memory of each array once"
 
 
 def test_the_gil_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
