@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from meshrt.inspect.values import bases, class_name
+from meshrt.memory.mappings import address_of
 from meshrt.store.lease import Spot, spot_at, spot_of
 from meshrt.store.tensors import loaded_class
 
@@ -21,7 +22,7 @@ __all__ = ["HOST", "MAPPED", "SHARED", "Buffers", "Memory", "Place"]
 
 #: What the memory of the processor is called among devices.
 HOST = "cpu"
-#: ... that of a mapped file.
+#: ... that of a mapping whose address is not known.
 MAPPED = "mmap"
 #: ... and what is seen of the store of a host: other processes have it, too.
 SHARED = "shared memory"
@@ -73,11 +74,13 @@ class Buffers:
         """Return what ``value`` holds, given its `kind`. Raises whatever numpy or torch raise."""
         if kind == "mmap":
             size = mmap.mmap.__len__(value)
-            return Memory(object.__sizeof__(value), (MAPPED, id(value)), size, ())
+            # A class of the user's may give out its memory by code of its own.
+            place: Place = (HOST, address_of(value)) if type(value) is mmap.mmap else (MAPPED, id(value))
+            return Memory(object.__sizeof__(value), place, size, ())
         if kind == "window":
             shown = spot_of(value)
-            place = None if shown is None else (SHARED, shown)  # the runtime's own windows, to write, are nobody's
-            return Memory(object.__sizeof__(value), place, ctypes.sizeof(value), ())
+            window = None if shown is None else (SHARED, shown)  # the runtime's own windows, to write, are nobody's
+            return Memory(object.__sizeof__(value), window, ctypes.sizeof(value), ())
         return self._of_array(value) if kind == "ndarray" else self._of_tensor(value)
 
     def facts(self, value: Any) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def document_of(answer: Mapping[str, Any]) -> Document:
         {name: value for name, value in zip(columns, row, strict=True) if value is not None} for row in answer["ranks"]
     ]
     for row in ranks:
-        if "unique" in row and "rss" in row and "opened" not in answer:
+        if "mapped" in row and "rss" in row:  # not of a variable that is opened
             row["unexplained"] = _unexplained(row)
     document: Document = {
         "format": FORMAT,
@@ -49,7 +49,8 @@ def document_of(answer: Mapping[str, Any]) -> Document:
 
 def _unexplained(row: Mapping[str, Any]) -> int:
     """Return what a rank has in memory that is neither in files, nor free in malloc, nor held by its variables."""
-    known = row.get("file", 0) + row.get("shmem", 0) + row.get("malloc_free", 0) + row["unique"]
+    held = row["unique"] - row["mapped"]  # the latter is in files and shared memory
+    known = row.get("file", 0) + row.get("shmem", 0) + row.get("malloc_free", 0) + held
     return int(max(0, row["rss"] - known))
 
 

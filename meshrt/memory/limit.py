@@ -145,7 +145,7 @@ class Limit:
             **shares(services.pid),
             **{f"malloc_{name}": count for name, count in known.pop("malloc").items()},
             **known,
-            **{name: said[name] for name in ("unique", "total", "exact")},
+            **{name: said[name] for name in ("unique", "mapped", "total", "exact")},
         }
         return document_of(
             {

@@ -41,7 +41,7 @@ class Merged:
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, ...], dict[bytes, dict[str, Any]]] = {}
-        #: What each rank said of all its variables: ``{"unique", "total", "exact", "left_out"}``.
+        #: What each rank said of all its variables: ``{"unique", "mapped", "total", "exact", "left_out"}``.
         self.of_rank: dict[tuple[str, int], dict[str, Any]] = {}
 
     def add(self, group: Group) -> None:

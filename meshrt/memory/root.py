@@ -55,7 +55,7 @@ COLUMNS = (
     "mesh_id", "mesh", "rank", "coords", "host", "node", "address", "pid", "actors", "state", "note", "rss", "pss",
     "shared", "private", "anonymous", "file", "shmem", "swap", "peak", "store_own", "store_held", "store_pinned",
     "blocks", "malloc_used", "malloc_free", "devices",
-    "unique", "total", "exact", "counted", "variables_left_out",
+    "unique", "mapped", "total", "exact", "counted", "variables_left_out",
 )  # fmt: skip
 
 

@@ -35,9 +35,11 @@ _NAME_MAX = 200
 
 
 def rows(actors: Sequence[ActorState], asked: Body, more: Iterable[Variable] = ()) -> dict[str, Any]:
-    """Return ``{"rows": the largest, "left_out": {"count", "bytes", "exact"}, "unique", "total", "exact", "counted"}``.
+    """Return ``{"rows", "left_out": {"count", "bytes", "exact"}, "unique", "mapped", "total", "exact", "counted"}``.
 
-    ``unique`` counts what several hold once, ``total`` for each of them; both are lower bounds unless ``exact``.
+    ``rows`` are the largest, ``left_out`` the others. ``unique`` counts what several hold once, ``total`` for each of
+    them; both are lower bounds unless ``exact``.
+    ``mapped``: what of ``unique`` is in files, or in memory that is shared; None: the kernel does not tell.
     ``counted``: seconds of a processor that it took.
 
     Args:
@@ -70,10 +72,18 @@ def rows(actors: Sequence[ActorState], asked: Body, more: Iterable[Variable] = (
             "exact": all(size.exact for size in rest),
         },
         "unique": snapshot.unique(),
+        "mapped": _mapped(snapshot),
         "total": sum(size.bytes for size in sizes),
         "exact": all(size.exact for size in sizes),
         "counted": budget.seconds(),
     }
+
+
+def _mapped(snapshot: Snapshot) -> int | None:
+    try:
+        return snapshot.mapped()
+    except OSError:
+        return None  # the process has no descriptor left, say; what its variables hold is known all the same
 
 
 def _least(value: Any) -> int:

@@ -11,7 +11,9 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from meshrt.memory.buffers import MAPPED, Place
 from meshrt.memory.kinds import Kinds
+from meshrt.memory.mappings import Mappings
 from meshrt.memory.walk import BUDGET, NOBODY, Key, Size, Walk
 
 __all__ = ["Budget", "Size", "Snapshot"]
@@ -64,6 +66,7 @@ class Snapshot:
     def __init__(self, stop: Iterable[Any] = ()) -> None:
         self._kinds = Kinds()
         self._segments: list[set[int]] = []
+        self._places: dict[Place, int] = {}
         self._stop = list(stop)  # kept: while they live, nothing else has their identity
         #: Who has reached an object first that not only one other object refers to.
         self._holders: dict[Key, int] = dict.fromkeys(map(id, self._stop), NOBODY)
@@ -75,7 +78,7 @@ class Snapshot:
         """Return what ``value`` holds: the next variable."""
         number = len(self._sizes)
         self._segments.append(set())
-        self._open[number] = Walk(self._kinds, self._holders, number, value, self._segments[number].add)
+        self._open[number] = Walk(self._kinds, self._holders, number, value, self._segments[number].add, self._places)
         self._sizes.append(Size(0, 0))
         return self.go_on(number, budget)
 
@@ -98,6 +101,18 @@ class Snapshot:
     def unique(self) -> int:
         """Return the bytes of all that was counted, each once."""
         return sum(size.bytes - sum(size.shared.values()) for size in self._sizes)
+
+    def mapped(self) -> int:
+        """Return those bytes of `unique` that are of files, or shared with other processes: none of the heap.
+
+        Raises OSError: the kernel does not tell.
+        """
+        mappings = Mappings.now()
+        return sum(
+            size
+            for (device, address), size in self._places.items()
+            if device == MAPPED or (isinstance(address, int) and mappings.of_file(address))
+        )
 
     def sharers(self, least: int) -> list[list[int]]:
         """Return for each variable, by its number, with which others it shares ``least`` bytes or more."""

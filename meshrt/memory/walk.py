@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from gc import get_referents
 from itertools import chain, filterfalse
+from mmap import PAGESIZE
 from sys import getrefcount, getsizeof
 from types import FunctionType
 from typing import Any
@@ -101,6 +102,7 @@ class Walk:
         number: Of this variable.
         value: What it holds.
         note: Told of the segments of shared memory to which it meets references, or in which arrays lie.
+        places: Takes what arrays and mappings of a page or more it has reached first: their size, by place.
     """
 
     def __init__(
@@ -109,9 +111,11 @@ class Walk:
         holders: dict[Key, int],
         number: int,
         value: Any,
-        note: Callable[[int], None] = lambda _segment: None,
+        note: Callable[[int], None],
+        places: dict[Place, int],
     ) -> None:
         self._note = note
+        self._places = places
         self._kinds = kinds
         self._holders = holders
         self._number = number
@@ -304,6 +308,8 @@ class Walk:
         else:
             self._holders[place] = self._number
             holder = NOBODY  # below what a walk that was ended has reached, too: it will find this to be ours
+            if size >= PAGESIZE and place[0] in (HOST, MAPPED):
+                self._places[place] = size
         if place[0] in (HOST, MAPPED):
             self._count(size, 0, holder)
         else:

@@ -42,7 +42,7 @@ def document(
             total = sum(row["bytes"] for row in rows)
             said = {"unique": total, "total": total, "exact": all(row["exact"] for row in rows)}
             merged.add(Group("m", (number,), "answered", {"rows": rows, **said}, {}))
-            ranks[number].update(said)
+            ranks[number] = {"mapped": 0, **ranks[number], **said}
         answer["variables"], answer["variables_left_out"] = merged.rows(1 << 20)
     return document_of({"columns": COLUMNS, "ranks": [[row.get(name) for name in COLUMNS] for row in ranks], **answer})
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import array
 import collections
 import mmap
+import multiprocessing
 import sys
 import threading
 import tracemalloc
 import types
 from collections.abc import Callable, Iterator
 from gc import get_referents
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -148,6 +150,32 @@ def test_arrays_count_by_the_memory_that_they_hold() -> None:
         assert near(measure([mapped, np.frombuffer(mapped, dtype=np.uint8)]), MIB)
     closed = measure(mapped)
     assert not closed.exact and "mmap does not tell" in closed.why
+
+
+class OwnMapping(mmap.mmap):
+    def __buffer__(self, _flags: int) -> memoryview:
+        raise AssertionError("it was asked")
+
+
+def test_what_is_of_files_or_shared_is_told_from_what_is_of_the_heap(tmp_path: Path) -> None:
+    file = np.memmap(tmp_path / "file", np.uint8, "w+", shape=MIB)
+    copied = np.memmap(tmp_path / "file", np.uint8, "c", shape=MIB)
+    with mmap.mmap(-1, MIB) as shared, mmap.mmap(-1, MIB, mmap.MAP_PRIVATE) as alone, OwnMapping(-1, MIB) as own:
+        raw = multiprocessing.RawArray("B", MIB)
+        for held, expected in (
+            ([shared, np.frombuffer(shared, np.uint8), memoryview(shared)], MIB),
+            ([raw, np.frombuffer(raw, np.uint8)], MIB),
+            (file[10:20], MIB),
+            (copied, MIB),
+            (own, MIB),
+            (alone, 0),
+            ([np.ones(MIB, np.uint8), bytearray(MIB)], 0),
+        ):
+            snapshot = Snapshot()
+            snapshot.measure(held)
+            snapshot.measure([held])
+            mapped = snapshot.mapped()
+            assert expected <= mapped < expected + mmap.PAGESIZE and mapped <= snapshot.unique(), held
 
 
 def test_objects_are_walked_into() -> None:

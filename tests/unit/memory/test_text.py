@@ -111,6 +111,10 @@ def test_what_is_not_explained_is_told() -> None:
     text = render(document([row, rank(1, 0, state="dead", note="exited")], {0: [variable("self.x", 30 * MIB)]}), Look())
     assert "not explained: 40.0 MiB of 100.0 MiB RSS: the interpreter, modules, what no variable reaches;" in text
     assert "no variables of 1 rank (1): exited" in text
+    # What a variable has mapped is among files and shared memory: 25 of its 30 MiB.
+    mapped = {**row, "file": 20 * MIB, "shmem": 15 * MIB, "mapped": 25 * MIB}
+    text = render(document([mapped], {0: [variable("self.x", 30 * MIB)]}), Look())
+    assert "not explained: 50.0 MiB of 100.0 MiB RSS: " in text and "15.0 MiB mapped shared memory" in text
     assert lines(render(document([row]), Look(totals_only=True)), "RANK", "0 ") == []
 
 
