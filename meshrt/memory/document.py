@@ -16,7 +16,18 @@ from meshrt.memory.devices import devices_of
 from meshrt.memory.merging import order
 from meshrt.transport.directories import write_atomic
 
-__all__ = ["NAME", "VERSION", "Document", "document_of", "entries", "folded", "read", "totals_of", "write"]
+__all__ = [
+    "NAME",
+    "VERSION",
+    "Document",
+    "document_of",
+    "entries",
+    "folded",
+    "read",
+    "totals_of",
+    "unmeasured",
+    "write",
+]
 
 FORMAT = "meshrt memory"
 VERSION = 1
@@ -58,10 +69,12 @@ def totals_of(document: Document) -> dict[str, Any]:
     """Return the sums over all ranks.
 
     ``pss`` and ``unique`` count what several have once; ``rss`` and ``total`` count it for each of them.
+    ``without_rss`` counts ranks of which nothing is known, ``without_pss`` those of which that is all.
     """
     ranks = document["ranks"]
     totals: dict[str, Any] = {name: _sum(ranks, name) for name in ("rss", "pss", "anonymous", "file", "swap")}
     totals["ranks"], totals["without_pss"] = len(ranks), sum("pss" not in row and "rss" in row for row in ranks)
+    totals["without_rss"] = sum(map(unmeasured, ranks))
     totals["runtime"] = _sum(document["processes"], "pss")
     told = [row for row in ranks if "unique" in row]
     if "variables" in document:
@@ -77,6 +90,11 @@ def totals_of(document: Document) -> dict[str, Any]:
     if devices:
         totals["devices"] = devices
     return totals
+
+
+def unmeasured(row: Mapping[str, Any]) -> bool:
+    """Whether a rank has memory, and nobody knows how much: the agent of its host has not answered, say."""
+    return "rss" not in row and row["state"] != "dead"
 
 
 def _sum(rows: Iterable[Mapping[str, Any]], name: str) -> int:

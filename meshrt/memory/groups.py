@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from meshrt.errors import UsageError
-from meshrt.memory.document import Document, entries
+from meshrt.memory.document import Document, entries, unmeasured
 from meshrt.memory.look import GROWTHS
 
 __all__ = ["OF_REFERENCES", "OF_VARIABLES", "grouped"]
@@ -20,9 +20,9 @@ OF_REFERENCES = "callsite"
 def grouped(document: Document, by: str) -> list[dict[str, Any]]:
     """Return the groups, the largest first.
 
-    Each is ``{"key", "ranks" (how many), "rss", "pss", "growth"}``, of a host also ``"address"``, and, if there are
-    variables, ``{"variables" (how many), "bytes", "exact", "devices"}``; by type or dtype it is the latter only. Bytes
-    are those of all ranks, summed over variables.
+    Each is ``{"key", "ranks" (how many), "without_rss" (of how many of them that is not known), "rss", "pss",
+    "growth"}``, of a host also ``"address"``, and, if there are variables, ``{"variables" (how many), "bytes", "exact",
+    "devices"}``; by type or dtype it is the latter only. Bytes are those of all ranks, summed over variables.
 
     Raises:
         UsageError: By type or dtype, where variables were not asked for.
@@ -39,6 +39,8 @@ def grouped(document: Document, by: str) -> list[dict[str, Any]]:
             group["ranks"] += 1
             if by == "host" and row.get("address"):
                 group["address"] = row["address"]
+            if unmeasured(row):
+                group["without_rss"] = group.get("without_rss", 0) + 1
             for name in ("rss", "pss", *GROWTHS):
                 if name in row:
                     group[name] = group.get(name, 0) + row[name]

@@ -40,6 +40,8 @@ _PER_RANK = 170
 #: Seconds in which a view without variables is complete, whatever ranks do.
 _MEASURE_SECONDS = 0.8
 _HEAP_SECONDS = 0.6
+#: ... one with them: it is an agent that asks ranks, and those of one that says nothing for so long are not waited for.
+_SILENT_SECONDS = 3.0
 #: Seconds that all ranks together may take for their variables.
 _VARIABLES_SECONDS = 60.0
 _EXACT_SECONDS = 600.0
@@ -84,13 +86,12 @@ class View:
 
     async def _ranks(self, asked: Asked) -> Body:
         if asked.variables:  # one after the other: what the count takes from the processors, the measures would miss
-            measured = await self._services.measure(asked.whom.targets, _MEASURE_SECONDS, asked.references)
-            script, groups = await asyncio.gather(self._ask_script(asked), self._ask_variables(asked))
+            measured = await self._measure(asked, _SILENT_SECONDS)
+            script, groups = await asyncio.gather(self._ask_script(asked), self._ask_variables(asked, measured))
         else:
             script = []
-            measured, groups = await asyncio.gather(
-                self._services.measure(asked.whom.targets, _MEASURE_SECONDS, asked.references), self._ask_heaps(asked)
-            )
+            seconds = _SILENT_SECONDS if asked.references else _MEASURE_SECONDS
+            measured, groups = await asyncio.gather(self._measure(asked, seconds), self._ask_heaps(asked))
         merged, heaps, silent = Merged(), dict[tuple[str, int], Any](), dict[tuple[str, int], Doing]()
         unknown = ""
         for group in script:
@@ -145,7 +146,7 @@ class View:
         budget = _BUDGET - _PER_RANK * len(rows)
         references = {} if asked.references is None else self._references(asked, measured, budget // 2)
         if asked.references:
-            references.update(await self._holding(asked, references))
+            references.update(await self._holding(asked, measured, references))
         variables, left_out = merged.rows(budget // 2 if references else budget)
         more: Body = {"chosen": True} if asked.chosen else {}
         if asked.variables:
@@ -170,12 +171,15 @@ class View:
         chosen = {of_mesh.get(mesh_id, {}).get(rank) for mesh_id, found in asked.whom.targets.items() for rank in found}
         return references_of(measured, ranks, chosen - {None} if asked.chosen else None, budget)
 
-    async def _holding(self, asked: Asked, references: Body) -> Body:
+    async def _measure(self, asked: Asked, seconds: float) -> Measured:
+        return await self._services.measure(asked.whom.targets, seconds, asked.references)
+
+    async def _holding(self, asked: Asked, measured: Measured, references: Body) -> Body:
         """Ask those who hold a reference for the variable that does."""
         ranks = {pid: (mesh["mesh_id"], rank) for mesh in self._services.meshes() for rank, pid in mesh["pid"].items()}
         holders = {ranks[pid] for pid in map(int, references["holders"]) if pid in ranks}
         body = {**_limits(asked), "name": asked.references}
-        groups = await self._in_waves(asked, "memory.holding", body, holders)
+        groups = await self._in_waves(asked, "memory.holding", body, measured, holders)
         if not asked.chosen and any(
             pid == os.getpid() for row in references["references"] for pid, _ in row["holders"]
         ):
@@ -186,17 +190,22 @@ class View:
         answering = asked.whom.answering()
         return await gather_all(self._services, answering, "memory.heap", {}, _HEAP_SECONDS, stack_suffices=True)
 
-    async def _ask_variables(self, asked: Asked) -> list[Group]:
-        return await self._in_waves(asked, "memory.variables", _of_variables(asked), None)
+    async def _ask_variables(self, asked: Asked, measured: Measured) -> list[Group]:
+        return await self._in_waves(asked, "memory.variables", _of_variables(asked), measured, None)
 
     async def _ask_script(self, asked: Asked) -> list[Group]:
         """Measure the variables of the script itself, if no ranks were chosen."""
         return [] if asked.chosen else [await _beside(script_sizes, _of_variables(asked))]
 
     async def _in_waves(
-        self, asked: Asked, operation: str, body: Body, chosen: Container[Address] | None
+        self, asked: Asked, operation: str, body: Body, measured: Measured, chosen: Container[Address] | None
     ) -> list[Group]:
-        """Ask a few ranks of each host at a time: were all of them at work at once, some would seem to be silent."""
+        """Ask a few ranks of each host at a time: were all of them at work at once, some would seem to be silent.
+
+        Args:
+            measured: The hosts of which nothing has come are not asked.
+            chosen: None: all ranks.
+        """
         hosts: dict[str, list[Address]] = {}
         of_mesh = {mesh["mesh_id"]: mesh["host"] for mesh in self._services.meshes()}
         for mesh_id, ranks in asked.whom.answering().items():
@@ -205,7 +214,9 @@ class View:
                     hosts.setdefault(of_mesh[mesh_id][rank], []).append((mesh_id, rank))
         seconds = _EXACT_SECONDS if asked.milliseconds is None else _VARIABLES_SECONDS
         end = asyncio.get_running_loop().time() + seconds
-        groups: list[Group] = []
+        unheard = [hosts.pop(host) for host in measured.silent if host in hosts and host not in measured.agents]
+        silent = _by_mesh([address for members in unheard for address in members])
+        groups = [Group(mesh_id, tuple(ranks), "silent", {"state": "host"}, {}) for mesh_id, ranks in silent.items()]
         while any(hosts.values()):
             wave = _by_mesh([address for members in hosts.values() for address in members[:_AT_ONCE]])
             left = end - asyncio.get_running_loop().time()

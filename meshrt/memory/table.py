@@ -8,7 +8,7 @@ from typing import Any
 
 from meshrt.inspect.fitting import Room, fitted
 from meshrt.memory.devices import device_names, kept_on_devices
-from meshrt.memory.document import Document
+from meshrt.memory.document import Document, unmeasured
 from meshrt.memory.groups import OF_REFERENCES, grouped
 from meshrt.memory.holdtable import holders_without, holding_table
 from meshrt.memory.look import GROWTHS, Look, alike, grown, largest_first
@@ -116,7 +116,10 @@ def _ranks(document: Document, look: Look) -> list[str]:
     drop = [name for name in _RANK_DROPS if name != "ADDRESS" or not look.addresses]
     lines = _table(names, [[columns[name](rows) for name in names] for rows in shown], look, drop, _RANK_CUTS)
     rest = [row for rows in left_out for row in rows]
-    return [*lines, *_more(len(rest), sum(row.get("rss", 0) for row in rest), look)]
+    unknown = sum(map(unmeasured, rest))
+    if rest and unknown == len(rest):
+        return [*lines, f"+{unknown} more"]
+    return [*lines, *_more(len(rest), sum(row.get("rss", 0) for row in rest), look, exact=not unknown)]
 
 
 def _folded(rows: Sequence[Row]) -> list[list[Row]]:
@@ -328,7 +331,7 @@ def _group_cell(row: Row, name: str, look: Look) -> str:
         return size_text({"bytes": row["bytes"], "exact": row["exact"], "devices": row.get("devices")}, look.units)
     if name in GROWTHS:
         return _bound([row], name) + change(row[name], look.units)
-    return amount(row[name], look.units)
+    return (">= " if row.get("without_rss") else "") + amount(row[name], look.units)
 
 
 def _more(count: int, size: int, look: Look, *, exact: bool = True) -> list[str]:

@@ -28,11 +28,7 @@ def totals(document: Document, look: Look) -> list[str]:
     def shown(count: int) -> str:
         return amount(count, look.units)
 
-    swap = f", swap {shown(sums['swap'])}" if sums["swap"] else ""
-    lines = [
-        f"{_count(sums['ranks'], 'rank')}: {shown(sums['pss'])} PSS (each page once), {shown(sums['rss'])} RSS "
-        f"(summed over ranks){swap}; the script and its host agents: {shown(sums['runtime'])} PSS"
-    ]
+    lines = [f"{_of_ranks(sums, shown)}{_of_runtime(document, shown)}"]
     if sums["without_pss"]:
         lines.append(f"the PSS of {_count(sums['without_pss'], 'rank')} has not come in time")
     if "devices" in sums:
@@ -58,6 +54,26 @@ def totals(document: Document, look: Look) -> list[str]:
     return lines
 
 
+def _of_ranks(sums: Mapping[str, Any], shown: Callable[[int], str]) -> str:
+    count = _count(sums["ranks"], "rank")
+    unknown = sums.get("without_rss", 0)  # no view of an earlier version has told it
+    if unknown:
+        if unknown == sums["ranks"]:
+            return f"{count}: what they have in memory is not known"
+        count = f"{sums['ranks'] - unknown} of {count} (of the others it is not known)"
+    swap = f", swap {shown(sums['swap'])}" if sums["swap"] else ""
+    return f"{count}: {shown(sums['pss'])} PSS (each page once), {shown(sums['rss'])} RSS (summed over ranks){swap}"
+
+
+def _of_runtime(document: Document, shown: Callable[[int], str]) -> str:
+    if not document["processes"]:  # what a rank at its limit has written
+        return ""
+    known = {row["host"] for row in document["processes"] if row["kind"] == "agent"}
+    hosts = {row["host"] for row in document["ranks"] if row["state"] != "dead"}
+    which = f" and {'its host agents' if known >= hosts else 'the host agents that answer'}" if known else ""
+    return f"; the script{which}: {shown(document['totals']['runtime'])} PSS"
+
+
 def _ended_references(document: Document) -> list[str]:
     rows = [row for row in document.get("references_ended", ()) if row.get("growth")]
     return [f"what {row['site']} had put" if row["site"] else f"an {row['kind']}" for row in rows]
@@ -72,6 +88,8 @@ def _variables_totals(document: Document, told: Mapping[str, Any], shown: Callab
         what = f"{document['opened']} of {_count(told['ranks'], 'rank')}"
         of_ranks = [f"{what}: {bound}{shown(told['unique'])} summed over ranks"] if told["ranks"] else []
         return [*of_ranks, *_of_script(document, document["opened"], shown), *_without(document)]
+    if not told["ranks"]:
+        return [*_of_script(document, "variables", shown), *_without(document)]
     lines = [
         f"variables of {_count(told['ranks'], 'rank')}: {bound}{shown(told['unique'])}, each byte once "
         f"({bound}{shown(told['total'])} summed over variables)",

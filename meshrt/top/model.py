@@ -6,8 +6,9 @@ A rank that was started again is another process: its rates and its growth begin
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from meshrt.memory.growth import weight
@@ -19,6 +20,8 @@ __all__ = ["ActorLoad", "Key", "Model", "Row", "Totals"]
 _MISSES = 2
 #: Rows of meshes that were stopped that are kept: a program may make meshes again and again.
 _KEPT = 1000
+#: Sums of numbers that a living rank has, known or not.
+_SUMMED = ("cpu", "rss", "calls", "queue")
 _SILENT = "has not answered for {:.0f} s: C code holds its GIL, or the machine is busy"
 
 Key = tuple[str, int]
@@ -83,7 +86,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over rows: ranks by state, percent of a processor, bytes, calls per second, messages that wait."""
+    """Sums over rows: ranks by state, percent of a processor, bytes, calls per second, messages that wait.
+
+    Attributes:
+        unknown: Of how many ranks that are not dead a sum has nothing, by its name; none where it has all.
+    """
 
     states: Mapping[str, int]
     cpu: float
@@ -93,6 +100,12 @@ class Totals:
     growth: int
     calls: float
     queue: int
+    unknown: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def living(self) -> int:
+        """How many ranks are not dead."""
+        return sum(self.states.values()) - self.states.get("dead", 0)
 
 
 @dataclass(slots=True)
@@ -132,6 +145,7 @@ class Model:
         rows, states = self.rows(), dict[str, int]()
         for row in rows:
             states[row.state] = states.get(row.state, 0) + 1
+        living = [row for row in rows if row.state != "dead"]
         return Totals(
             states,
             cpu=sum(row.cpu or 0.0 for row in rows),
@@ -141,6 +155,7 @@ class Model:
             growth=sum(row.growth or 0 for row in rows),
             calls=sum(row.calls or 0.0 for row in rows),
             queue=sum(row.queue or 0 for row in rows),
+            unknown=Counter(name for name in _SUMMED for row in living if getattr(row, name) is None),
         )
 
     def select_none(self) -> None:

@@ -16,17 +16,28 @@ VERSION = 1
 
 
 def summary(totals: Totals) -> str:
-    """Return the sums in one line."""
+    """Return the sums in one line; ``?``: of no rank it is known, ``of 3 ranks``: of the others it is not."""
     states = ", ".join(f"{totals.states[word]} {word}" for word in reversed(WORST_FIRST) if totals.states.get(word))
     count = sum(totals.states.values())
     # What ranks share counts for each that has it; `meshrt memory` asks for PSS, which takes longer, and has it once.
     summed = " summed" if count > 1 else ""
     parts = [f"{count} rank{'' if count == 1 else 's'}: {states}" if count else "no ranks"]
-    parts += [f"CPU {totals.cpu:.0f}%", f"RSS {amount(totals.rss)}{summed}"]
+
+    def told(name: str, value: str, text: str) -> str:
+        """Put a sum into ``text``, and say of how many ranks it is if these are not all."""
+        unknown = totals.unknown.get(name, 0)
+        if not unknown:
+            return text.format(value)
+        if unknown == totals.living:
+            return text.format("?")
+        known = totals.living - unknown
+        return f"{text.format(value)} of {known} rank{'' if known == 1 else 's'}"
+
+    parts += [told("cpu", f"{totals.cpu:.0f}%", "CPU {}"), told("rss", f"{amount(totals.rss)}{summed}", "RSS {}")]
     parts += [f"growth {change(totals.growth)}"] if totals.growth else []
     parts += [f"store {amount(totals.store)}{summed}"] if totals.store else []
     parts += [f"GPU {amount(totals.gpu)}"] if totals.gpu else []
-    parts += [f"{totals.calls:.0f} calls/s", f"{totals.queue} waiting"]
+    parts += [told("calls", f"{totals.calls:.0f}", "{} calls/s"), told("queue", str(totals.queue), "{} waiting")]
     return " | ".join(parts)
 
 

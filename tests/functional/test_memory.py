@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ import pytest
 
 import meshrt
 from meshrt import ActorError, ActorMesh, LocalEngine, ProcessDied, SelectionError, UsageError, proc_mesh
+from meshrt.hooks import RootServices
 from meshrt.host.memory import private
+from meshrt.inspect.asking import gather_all
 from meshrt.memory import root
 from meshrt.memory.sizing import Snapshot
 from meshrt.mesh.root import start_root
@@ -98,6 +101,25 @@ def measure_whatever_they_do(holder: ActorMesh[Holder], pids: list[int], tmp_pat
         assert document["totals"]["rss"] == sum(found[rank]["rss"] for rank in range(4))
         assert [each["kind"] for each in document["processes"]] == ["script", "agent", "agent"]
     assert sizes(document, "self.weights").keys() == {0, 1}
+
+
+def test_ranks_whose_agent_does_not_answer_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, pids = holders(2)
+    asked: list[Mapping[str, Sequence[int]]] = []
+
+    def gather(services: RootServices, targets: Mapping[str, Sequence[int]], *rest: Any, **more: Any) -> Any:
+        asked.append(targets)
+        return gather_all(services, targets, *rest, **more)
+
+    monkeypatch.setattr(root, "gather_all", gather)
+    monkeypatch.setattr(root, "_SILENT_SECONDS", 1.0)
+    with paused(psutil.Process(pids[1]).ppid()):
+        document = meshrt.memory(variables=True)
+    assert [list(targets.values()) for targets in asked] == [[[0]]]
+    assert sizes(document, "self.weights").keys() == {0}
+    row = rows(document)[1]
+    assert (row["state"], row["note"]) == ("not-answering", "the agent of its host does not answer")
+    assert "rss" not in row and document["totals"]["without_rss"] == 1
 
 
 def test_variables_of_actors_their_classes_and_modules(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,6 +353,7 @@ def check_the_document(saved: Path) -> None:
             "references_ended",
             "opened",
             "chosen",
+            "without_rss",
         }
         if part != "process":
             absent = told - value.keys() - seldom - WORDS

@@ -118,6 +118,32 @@ def test_what_is_not_explained_is_told() -> None:
     assert lines(render(document([row]), Look(totals_only=True)), "RANK", "0 ") == []
 
 
+def test_what_is_not_known_is_no_zero() -> None:
+    silent = {"rss": None, "pss": None, "shared": None, "anonymous": None, "file": None, "swap": None}
+    note = "the agent of its host does not answer"
+    unknown = [{**rank(n, 0), **silent, "state": "not-answering", "note": note, "host": "node1"} for n in range(2)]
+    agent = {"kind": "agent", "host": "node0", "pid": 7, "pss": MIB}
+    script = {"kind": "script", "host": "", "pid": 1, "pss": 5 * MIB}
+    whole = document(unknown, {}, processes=[script])
+    assert whole["totals"]["without_rss"] == 2
+    assert render(whole, Look(totals_only=True)).splitlines() == [
+        "2 ranks: what they have in memory is not known; the script: 5.0 MiB PSS",
+        f"no variables of 2 ranks (0-1): {note}",
+    ]
+    dead = {**rank(3, 0), **silent, "state": "dead", "note": "exited", "host": "node2"}
+    part = document([*unknown, rank(2, 40 * MIB), dead], processes=[script, agent])
+    assert render(part, Look(totals_only=True)) == (
+        "2 of 4 ranks (of the others it is not known): 20.0 MiB PSS (each page once), 40.0 MiB RSS (summed over ranks)"
+        "; the script and the host agents that answer: 6.0 MiB PSS"
+    )
+    assert lines(render(whole, Look(most=1)), "+") == ["+1 more"]
+    part["ranks"].append(rank(4, 90 * MIB))
+    assert lines(render(part, Look(most=1)), "+") == ["+4 more, >= 40.0 MiB"]
+    part["ranks"].pop()
+    assert lines(render(part, Look(by="actor")), "a ") == ["a 4 >= 40.0 MiB >= 20.0 MiB"]
+    assert lines(render(part, Look(by="host")), "node") == ["node0 1 40.0 MiB 20.0 MiB", "node1 2", "node2 1"]
+
+
 def test_what_stands_in_files_is_told_beside_what_is_in_memory() -> None:
     store = {"host": "node0", "committed": MIB, "limit": 4 * MIB, "files": 9 * MIB, "fetched": {"bytes": 0, "count": 0}}
     idle = {**store, "host": "node1", "committed": 0, "files": 0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -149,6 +150,7 @@ def test_a_table_and_its_sums() -> None:
     model.take(look(rank(0), rank(1)))
     gpu = rank(1, cpu=2.0, at=11.0, told=11.0, actors=[["a", "step", 150, 2, True]], devices={"cuda:0": 3 * MIB})
     model.take(look(rank(0, cpu=1.5, at=11.0, told=11.0), gpu))
+    told = copy.deepcopy(model)
     head, first, second, empty, sums = table(model, Sorting("cpu")).splitlines()
     assert " ".join(head.split()) == "RANK COORDS PID STATE CPU% RSS GPU CALLS/S QUEUE RUNS NOTE"
     assert " ".join(first.split()) == "1 n=1 101 running 100 20.0 MiB 3.0 MiB 50 2+ step"
@@ -160,7 +162,17 @@ def test_a_table_and_its_sums() -> None:
     both = Totals({"running": 2}, cpu=0.0, rss=4 * MIB, store=2 * MIB, gpu=0, growth=0, calls=0.0, queue=0)
     assert "| RSS 4.0 MiB summed | store 2.0 MiB summed |" in summary(both)
     assert "| RSS 4.0 MiB | store 2.0 MiB |" in summary(replace(both, states={"running": 1})), "of one rank"
-    plain = document(model, Sorting(), {"pid": 1})["ranks"][1]
+    # What is not known is none of a sum: the agent of a host, or a rank, has not answered; a rate needs two looks.
+    model.take(look(rank(0, cpu=1.5, at=12.0, told=12.0), silent(1, rss=None, cpu=None)))
+    assert summary(model.totals()).partition(" | ")[2] == (
+        "CPU 0% of 1 rank | RSS 20.0 MiB summed of 1 rank | 0 calls/s of 1 rank | 0 waiting of 1 rank"
+    )
+    model.take(look(*(silent(n, rss=None, cpu=None) for n in (0, 1))))
+    assert summary(model.totals()).partition(" | ")[2] == "CPU ? | RSS ? | ? calls/s | ? waiting"
+    dead = Model()
+    dead.take(look(silent(0, state="dead", rss=None, cpu=None)))
+    assert summary(dead.totals()) == "1 rank: 1 dead | CPU 0% | RSS 0 B | 0 calls/s | 0 waiting"
+    plain = document(told, Sorting(), {"pid": 1})["ranks"][1]
     assert (plain["cpu"], plain["calls"], plain["more"], plain["gpu"]) == (100.0, 50.0, True, 3 * MIB)
     assert plain["actors"] == [{"actor": "a", "endpoint": "step", "calls": 50.0, "queue": 2, "more": True}]
     assert table(Model(), Sorting()).endswith("no ranks | CPU 0% | RSS 0 B | 0 calls/s | 0 waiting")
