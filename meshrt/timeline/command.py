@@ -42,7 +42,9 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="meshrt timeline", description=_ABOUT, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("out", metavar="OUT.json", type=Path, help="the file to write; one that is there is replaced")
+    parser.add_argument(
+        "out", metavar="OUT.json", type=Path, help="the file to write; one that is there is overwritten"
+    )
     parser.add_argument("run", nargs="?", default="", metavar="RUN", help="the program")
     ends = "how long (10); Ctrl-C and SIGTERM end it, too"
     parser.add_argument("--seconds", type=seconds_of, default=10.0, metavar="S", help=ends)
@@ -62,9 +64,13 @@ def _begin(given: argparse.Namespace) -> int:
 
 def _check(out: Path) -> None:
     """Raise UsageError for a place where no file can be written, before anything is recorded."""
-    directory = out.absolute().parent
     if out.is_dir():
         raise UsageError(f"{out} is a directory; expected the name of a file")
+    if out.exists() and not out.is_file():
+        if not os.access(out, os.W_OK):
+            raise UsageError(f"{out} cannot be written: no right to")
+        return
+    directory = Path(os.path.realpath(out)).parent  # what a link points to is written
     if not directory.is_dir():
         raise UsageError(f"{out} cannot be written: there is no directory {directory}")
     if not os.access(directory, os.W_OK):

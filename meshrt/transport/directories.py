@@ -10,6 +10,7 @@ A socket's path may have 107 bytes, so the runtime directory is kept short.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -235,23 +236,56 @@ def remove_tree(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def write_atomic(path: Path, text: str | Iterable[str]) -> None:
-    """Write a file so that a reader sees all of it or nothing; mode 0600.
+def write_atomic(path: Path, text: str | Iterable[str], *, private: bool = False) -> None:
+    """Write a file so that a reader sees all of it or nothing. A new one has mode 0600, another one keeps its mode.
+
+    A link stays one, and what it points to is written. What is no file, such as a pipe or a device, cannot be replaced:
+    it is written to, as ``/dev/stdout`` is.
 
     Args:
         text: All of it, or its pieces in order.
+        private: A file that is there already loses what others may do with it.
     Raises:
         OSError: It cannot be written, and nothing is left. The error names ``path``, also where the disk is full.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = None
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        facts = _facts_of(path)
+        descriptor = None if facts is None else _opened_as_it_is(path, facts)
+        if descriptor is None:
+            target = path.resolve()  # the file may be kept elsewhere
+            mode = 0o600 if facts is None else stat.S_IMODE(facts.st_mode) & (0o700 if private else 0o7777)
+            temporary = target.with_name(f".{target.name}.{os.getpid()}")
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            os.fchmod(descriptor, mode)
         with open(descriptor, "w", encoding="utf-8") as file:
             file.writelines([text] if isinstance(text, str) else text)
-        temporary.replace(path)
+        if temporary is not None:
+            temporary.replace(target)
     except BaseException as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        if isinstance(error, OSError) and error.errno and error.filename in (None, str(temporary)):
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+        if isinstance(error, OSError) and error.errno and error.filename in (None, str(path), str(temporary)):
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+def _facts_of(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _opened_as_it_is(path: Path, facts: os.stat_result) -> int | None:
+    """Return a descriptor of what is to be written to where it is; None: of a file that can be replaced."""
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):  # closed
+            if os.path.samestat(facts, os.fstat(descriptor)):
+                return os.dup(descriptor)  # opened anew it would begin at its start, and a socket cannot be
+    if stat.S_ISREG(facts.st_mode):
+        return None
+    if stat.S_ISSOCK(facts.st_mode):
+        raise OSError(errno.ENXIO, "it is a socket", str(path))
+    return os.open(path, os.O_WRONLY | os.O_CLOEXEC)

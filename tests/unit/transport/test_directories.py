@@ -7,6 +7,7 @@ import fcntl
 import os
 import resource
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -204,6 +205,55 @@ def test_a_small_file_is_there_whole_and_private(tmp_path: Path) -> None:
     assert (tmp_path / "token").read_text() == "new"
     assert stat.S_IMODE((tmp_path / "token").stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["token"]
+
+
+def test_a_file_that_is_replaced_stays_what_it_was(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    kept, link, dangling = tmp_path / "kept" / "file", tmp_path / "link", tmp_path / "dangling"
+    kept.write_text("old")
+    kept.chmod(0o640)
+    link.symlink_to("kept/file")
+    dangling.symlink_to("kept/new")
+    for path in (link, dangling):
+        directories.write_atomic(path, "new")
+        assert path.is_symlink() and path.read_text() == "new"
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (link, dangling)] == [0o640, 0o600]
+    directories.write_atomic(link, "secret", private=True)
+    assert link.is_symlink() and stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["dangling", "file", "kept", "link", "new"]
+
+
+def test_what_is_no_file_is_written_to_or_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fifo, sock = tmp_path / "fifo", tmp_path / "sock"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        directories.write_atomic(fifo, ["some ", "text"])
+        assert os.read(reader, 100) == b"some text" and fifo.is_fifo()
+    finally:
+        os.close(reader)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(sock))
+        for path, complaint in ((sock, "is a socket"), (tmp_path, "directory")):
+            with pytest.raises(OSError, match=f"(?i){complaint}.*{path}"):
+                directories.write_atomic(path, "text")
+        assert sock.is_socket()
+    os.write(1, b"before ")
+    directories.write_atomic(Path("/dev/stdout"), "text")
+    os.write(1, b" behind")
+    assert capfd.readouterr().out == "before text behind"
+    assert sorted(tmp_path.iterdir()) == [fifo, sock]
+
+
+def test_a_device_stays_one(tmp_path: Path) -> None:
+    null = tmp_path / "null"
+    try:
+        os.mknod(null, stat.S_IFCHR | 0o600, Path(os.devnull).stat().st_rdev)
+        null.write_text("")
+    except PermissionError:
+        pytest.skip("devices cannot be made here")
+    directories.write_atomic(null, "text")
+    assert null.is_char_device()
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def write_launch_json(folder: Path, port: int, token: str) -> Path:
         raise UsageError(f"{path} is no launch.json ({error}); it was left as it is") from None
     if edited != text:
         path.parent.mkdir(exist_ok=True)
-        write_atomic(path.resolve(), edited)  # a link stays one: the file may be kept elsewhere
+        write_atomic(path, edited, private=True)  # there is a token in it
     return path
 
 

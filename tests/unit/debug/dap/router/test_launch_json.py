@@ -63,6 +63,7 @@ def test_a_file_that_is_kept_elsewhere(tmp_path: Path, path: Path) -> None:
     path.symlink_to("../kept.json")
     write_launch_json(tmp_path, 7, "t")
     assert path.is_symlink() and read(kept) == [entry(7, "t")]
+    assert kept.stat().st_mode & 0o777 == 0o600, "there is a token in it now"
 
 
 @pytest.mark.parametrize(("begin", "end"), [("", "\n"), ("", "\r\n"), ("\ufeff", "\r\n")])
