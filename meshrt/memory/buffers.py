@@ -1,4 +1,4 @@
-"""Memory that Python's own count of an object does not show: arrays, tensors, mapped files.
+"""Memory that Python's own count of an object does not show: arrays, tensors, mapped files, what ctypes has made.
 
 numpy and torch are looked up where the program has loaded them, and never imported. What is asked of an array is asked
 of numpy's (torch's) own class, so a subclass of the user's is not run.
@@ -6,6 +6,7 @@ of numpy's (torch's) own class, so a subclass of the user's is not run.
 
 from __future__ import annotations
 
+import array
 import ctypes
 import mmap
 import sys
@@ -13,7 +14,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any, NamedTuple
 
-from meshrt.inspect.values import bases, class_name
+from meshrt.inspect.values import bases, class_name, module_name
 from meshrt.memory.mappings import address_of
 from meshrt.store.lease import Spot, spot_at, spot_of
 from meshrt.store.tensors import loaded_class
@@ -29,6 +30,10 @@ SHARED = "shared memory"
 
 #: The module whose ctypes arrays are windows into the store.
 _WINDOWS = "meshrt.store.mapping"
+#: The base of all classes of ctypes; it has no public name.
+_CTYPES: Any = ctypes.Structure.__base__
+#: What shows the memory that it lends to an array.
+_LENDERS = (bytes, bytearray, memoryview, array.array, mmap.mmap, _CTYPES)
 
 Place = tuple[str, int | Spot]
 """A device, and the address of memory on it, or what of the store it is: the same for everybody who reaches it."""
@@ -56,16 +61,19 @@ class Buffers:
 
     def __init__(self) -> None:
         self._array = loaded_class("numpy", "ndarray")
+        self._flat = loaded_class("numpy", "flatiter")
         self._tensor = loaded_class("torch", "Tensor")
         #: Looked up on torch's class, which is where a subclass of the user's cannot have put its own.
         self._storage: Any = getattr(self._tensor, "untyped_storage", None)
 
     def kind(self, cls: type) -> str:
-        """Return ``"ndarray"``, ``"tensor"``, ``"mmap"``, ``"window"`` or ""."""
+        """Return ``"ndarray"``, ``"flatiter"``, ``"tensor"``, ``"mmap"``, ``"window"``, ``"ctypes"`` or ""."""
         if issubclass(cls, ctypes.Array) and type.__dict__["__module__"].__get__(cls) == _WINDOWS:
             return "window"
+        classes = ((mmap.mmap, "mmap"), (_CTYPES, "ctypes"))
+        loaded = ((self._array, "ndarray"), (self._flat, "flatiter"), (self._tensor, "tensor"))
         for base in bases(cls):  # by identity: a metaclass may compare
-            for known, kind in ((mmap.mmap, "mmap"), (self._array, "ndarray"), (self._tensor, "tensor")):
+            for known, kind in (*classes, *loaded):
                 if base is known:
                     return kind
         return ""
@@ -81,6 +89,10 @@ class Buffers:
             shown = spot_of(value)
             window = None if shown is None else (SHARED, shown)  # the runtime's own windows, to write, are nobody's
             return Memory(object.__sizeof__(value), window, ctypes.sizeof(value), ())
+        if kind == "ctypes":
+            return _of_ctypes(value)
+        if kind == "flatiter":  # the collector is not told of its array
+            return Memory(object.__sizeof__(value), None, 0, (vars(self._flat)["base"].__get__(value),))
         return self._of_array(value) if kind == "ndarray" else self._of_tensor(value)
 
     def facts(self, value: Any) -> dict[str, Any]:
@@ -107,6 +119,7 @@ class Buffers:
         unknown = "objects in a structured array" if dtype.hasobject and not refers else ""
         if base is not None and class_name(base) != "PyCapsule":
             refers.append((base,))
+            unknown = unknown or ("" if self._lends(type(base)) else f"memory of a {class_name(base)}")
             return Memory(own, None, 0, chain.from_iterable(refers), unknown)
         owns = bool(self._get(array, "flags").owndata)
         address = int(self._get(array, "__array_interface__")["data"][0]) if nbytes else 0
@@ -115,6 +128,13 @@ class Buffers:
         place = (HOST, address) if nbytes else None
         further = chain.from_iterable(refers) if refers else ()
         return Memory(own - nbytes if owns else own, place, nbytes, further, unknown)
+
+    def _lends(self, cls: type) -> bool:
+        """Whether memory that an array has from an object of a class is counted there."""
+        lenders = (*_LENDERS, self._array, self._tensor)
+        return any(base is lender for base in bases(cls) for lender in lenders) or (
+            module_name(cls).partition(".")[0] == "numpy"  # strides of another array
+        )
 
     def _of_tensor(self, tensor: Any) -> Memory:
         with self._no_dispatch():
@@ -133,3 +153,18 @@ class Buffers:
     def _no_dispatch() -> Any:
         """Keep torch from asking a subclass of its tensor."""
         return sys.modules["torch"]._C.DisableTorchFunctionSubclass()
+
+
+def _of_ctypes(value: Any) -> Memory:
+    """Return what a ctypes object has allocated, or else whose memory it shows: the collector knows of that."""
+    members, own = vars(_CTYPES), object.__sizeof__(value)
+    start, size = ctypes.addressof(value), ctypes.sizeof(value)
+    base = members["_b_base_"].__get__(value)
+    if base is not None:
+        first = ctypes.addressof(base)
+        inside = first <= start < first + ctypes.sizeof(base)
+        return Memory(own, None, 0, (), "" if inside else "memory behind a pointer")
+    if members["_b_needsfree_"].__get__(value):
+        small = id(value) <= start < id(value) + own  # it is in the object itself
+        return Memory(own if small else own + size, None, 0, ())
+    return Memory(own, None, 0, (), "" if members["_objects"].__get__(value) else "memory of a library")

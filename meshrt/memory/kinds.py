@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable
 from types import (
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 
 from meshrt.inspect.values import bases, module_name
 from meshrt.memory.buffers import Buffers
+from meshrt.memory.hiding import hides
 from meshrt.store.refs import ObjectRef
 
 __all__ = ["ATOMS", "PLAIN", "Kind", "Kinds"]
@@ -30,21 +30,19 @@ ATOMS = frozenset(
 PLAIN = ATOMS | {list, tuple, dict, set, frozenset, deque}
 
 #: Not part of what a variable holds: they are there anyway, and everything hangs on them.
-_SKIPPED = (type, ModuleType, CodeType, FrameType)
+_SKIPPED = (type, ModuleType, CodeType)
 #: Flags of a class (CPython's Include/object.h).
-_MANAGED_WEAKREF, _MANAGED_DICT, _HEAP, _GC = 1 << 3, 1 << 4, 1 << 9, 1 << 14
+_MANAGED_WEAKREF, _MANAGED_DICT, _GC = 1 << 3, 1 << 4, 1 << 14
 #: Bytes in front of an object that the collector knows, and of one whose attributes or weak references lie there.
 _GC_HEAD = _MANAGED_HEAD = 16
-#: Libraries whose classes show what they hold.
-_KNOWN = ("numpy", "torch")
 
 
 class Kind(NamedTuple):
     """One class.
 
     Attributes:
-        how: ``"skip"``, ``"reference"`` (to shared memory: it has nothing itself), ``"object"``, ``"function"``, or a
-            kind of `Buffers`.
+        how: ``"skip"``, ``"reference"`` (to shared memory: it has nothing itself), ``"object"``, ``"function"``,
+            ``"frame"``, or a kind of `Buffers`.
         sizeof: The count of the built-in class below it, whatever its own ``__sizeof__`` is.
         head: Bytes in front of the object.
         attributes: Whether its instance variables lie in an array that nobody counts.
@@ -89,10 +87,18 @@ class Kinds:
         sizeof = _sizeof(chain)
         if cls is FunctionType:
             return Kind("function", object.__sizeof__, head)
-        hides = "" if buffer else _hides(chain)
+        if cls is FrameType:
+            return Kind("frame", sizeof, head)
         # Of what else a container refers to, its variables cannot be told apart.
         attributes = bool(flags & _MANAGED_DICT) and sizeof is object.__sizeof__
-        return Kind(buffer or "object", sizeof, head, attributes, any(base is dict for base in chain), hides)
+        return Kind(
+            buffer or "object",
+            sizeof,
+            head,
+            attributes,
+            any(base is dict for base in chain),
+            "" if buffer else hides(chain),
+        )
 
 
 def _sizeof(chain: tuple[type, ...]) -> Callable[[Any], int]:
@@ -102,13 +108,3 @@ def _sizeof(chain: tuple[type, ...]) -> Callable[[Any], int]:
         if isinstance(found, MethodDescriptorType | WrapperDescriptorType | BuiltinFunctionType):
             return found
     return object.__sizeof__
-
-
-def _hides(chain: tuple[type, ...]) -> str:
-    """Return what to say of a class that C code outside of Python has made: what its objects hold cannot be seen."""
-    for base in chain:
-        if not int(type.__dict__["__flags__"].__get__(base)) & _HEAP:
-            package = module_name(base).partition(".")[0]
-            if package not in sys.stdlib_module_names and package not in _KNOWN:
-                return f"{package} objects do not tell all"
-    return ""

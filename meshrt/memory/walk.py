@@ -2,8 +2,8 @@
 
 It goes through ``gc.get_referents``, from a list of its own instead of by recursion, and counts each object once. It
 runs no code of the user's: no ``__sizeof__``, no property, no ``__getattr__``. What is there anyway is left out
-(modules, classes, code, stack frames, the runtime), and arrays are counted by the memory that they hold, once for each
-owner, however many views show it.
+(modules, classes, code, stack frames that run, the runtime), and arrays are counted by the memory that they hold, once
+for each owner, however many views show it.
 
 `SLICE` objects at a time: then it looks at its budget, and lets go of the GIL, unless these are a few only
 (`meshrt.memory.contents` says what becomes of a container that is written to then).
@@ -29,6 +29,7 @@ from typing import Any
 from meshrt.inspect.values import class_name
 from meshrt.memory.buffers import HOST, MAPPED, SHARED, Memory, Place
 from meshrt.memory.contents import CONTAINERS, SLICE, Copied, Lying, Source, keys, keys_and_values
+from meshrt.memory.frames import ended
 from meshrt.memory.kinds import ATOMS, PLAIN, Kind, Kinds
 from meshrt.store.refs import ObjectRef
 
@@ -251,7 +252,9 @@ class Walk:
                 self._take_reference(each, holder)
             return
         self._hidden = self._hidden or kind.hides
-        if kind.how not in ("object", "function"):
+        if kind.how == "frame":
+            objects = list(filter(ended, objects))
+        elif kind.how not in ("object", "function"):
             for each in objects:
                 self._take_buffer(kind, each, holder)
             return

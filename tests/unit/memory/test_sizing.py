@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import array
 import collections
+import ctypes
+import dataclasses
+import datetime
+import functools
+import io
 import mmap
 import multiprocessing
+import random
+import re
+import sqlite3
+import struct
 import sys
 import threading
 import tracemalloc
 import types
+import zlib
 from collections.abc import Callable, Iterator
 from gc import get_referents
 from pathlib import Path
@@ -20,6 +30,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshrt.files import RUNTIME_FILES
 from meshrt.memory import contents, following, walk
 from meshrt.memory.contents import SLICE
 from meshrt.memory.sizing import Budget, Size, Snapshot
@@ -176,6 +187,122 @@ def test_what_is_of_files_or_shared_is_told_from_what_is_of_the_heap(tmp_path: P
             snapshot.measure([held])
             mapped = snapshot.mapped()
             assert expected <= mapped < expected + mmap.PAGESIZE and mapped <= snapshot.unique(), held
+
+
+class Both(ctypes.Structure):
+    _fields_: ClassVar = [("head", ctypes.c_int), ("rest", ctypes.c_ubyte * MIB)]
+
+
+def test_memory_of_ctypes_counts_once_for_all_who_see_it() -> None:
+    kept: Any = (ctypes.c_double * (MIB // 8))()
+    assert near(measure(kept), MIB) and near(measure(ctypes.create_string_buffer(MIB)), MIB)
+    assert near(measure([kept, memoryview(kept)[5:6], np.ctypeslib.as_array(kept), np.frombuffer(kept)[:3]]), MIB)
+    assert near(measure(Both().rest), MIB), "a part keeps the whole"
+    lent = bytearray(MIB)
+    assert near(measure([lent, (ctypes.c_char * MIB).from_buffer(lent)]), MIB)
+    assert near(measure(ctypes.pointer(kept)), MIB)
+    assert near(measure(multiprocessing.RawArray("b", 4 * MIB)), 4 * MIB, slack=MIB)
+    assert measure([ctypes.c_int(5), ctypes.c_double(2.5)]).bytes < 500
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda kept: ctypes.pointer(kept).contents, "memory behind a pointer"),
+        (lambda kept: (ctypes.c_char * MIB).from_address(ctypes.addressof(kept)), "memory of a library"),
+        (lambda kept: np.asarray(Exporter(kept)), "memory of a Exporter"),
+    ],
+)
+def test_memory_of_which_nobody_tells_whose_it_is_makes_a_lower_bound(make: Any, why: str) -> None:
+    kept = ctypes.create_string_buffer(MIB)
+    size = measure(make(kept))
+    assert (size.exact, size.why) == (False, why)
+
+
+class Exporter:
+    """Shows memory, and does not say that it has it."""
+
+    def __init__(self, kept: Any) -> None:
+        self.__array_interface__ = {"shape": (MIB,), "typestr": "|u1", "data": (ctypes.addressof(kept), False)}
+
+
+def test_iterators_of_arrays_keep_them() -> None:
+    array = np.ones(MIB, dtype=np.uint8)
+    assert near(measure(array.flat), MIB, slack=4000)
+    assert near(measure(np.lib.stride_tricks.as_strided(array, (2, 2), (1, 1))), MIB)
+    assert not measure(np.nditer(array)).exact
+
+
+def failed() -> tuple[ValueError, Any]:
+    held = bytearray(MIB)
+    try:
+        raise ValueError(len(held))
+    except ValueError as error:
+        return error, sys._getframe()
+
+
+def test_an_exception_keeps_what_the_frames_of_its_traceback_held() -> None:
+    error, frame = failed()
+    assert near(measure(error), MIB) and near(measure(error.__traceback__), MIB) and near(measure(frame), MIB)
+    snapshot = Snapshot()
+    snapshot.measure(error), snapshot.measure([frame])
+    assert snapshot.sharers(MIB) == [[1], [0]]
+
+    def calls() -> tuple[ValueError, Any]:
+        also = bytearray(MIB)
+        assert also
+        return failed()
+
+    assert near(measure(calls()[0]), 2 * MIB), "a frame keeps the one that has called it"
+    error.with_traceback(None)
+    del frame
+    assert near(measure(error), 0)
+
+
+def test_frames_that_run_hold_nothing_themselves() -> None:
+    here = bytearray(MIB)
+
+    def waits() -> Iterator[Any]:
+        held = bytearray(MIB)
+        yield sys._getframe(), held
+
+    waiting = waits()
+    frame, _ = next(waiting)
+    assert here and near(measure([sys._getframe(), frame]), 0) and near(measure(waiting), MIB)
+    loops = compile("def end():\n held = bytearray(1 << 20)\n return sys._getframe()", RUNTIME_FILES + "x.py", "exec")
+    names: dict[str, Any] = {"sys": sys}
+    exec(loops, names)
+    assert near(measure(names["end"]()), 0), "what the runtime has called"
+
+
+def closed(connection: sqlite3.Connection) -> sqlite3.Connection:
+    connection.close()
+    return connection
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: closed(sqlite3.connect(":memory:")),
+        zlib.compressobj,
+        io.StringIO,
+        np.random.default_rng,
+        lambda: type("Own", (io.StringIO,), {})(),
+    ],
+)
+def test_what_c_code_keeps_to_itself_makes_a_lower_bound(make: Any) -> None:
+    size = measure([make()])
+    assert not size.exact and size.why.endswith("objects do not tell all")
+
+
+def test_what_is_written_in_python_or_counts_itself_is_exact() -> None:
+    in_slots = dataclasses.make_dataclass("InSlots", ["a", "b"], slots=True, weakref_slot=True)
+    own = type("Own", (in_slots,), {"__slots__": ("c", "__dict__")})
+    made: list[Any] = [in_slots(1, 2), own(1, 2), type("OwnInt", (int,), {})(7), type("OwnTuple", (tuple,), {})((1,))]
+    library = [re.compile("a"), functools.partial(len), io.BytesIO(b"x"), random.Random(), np.float32(1), np.sum]
+    library += [collections.OrderedDict(a=1), struct.Struct("i"), np.dtype("f4"), datetime.datetime(2000, 1, 1)]
+    for each in [*made, *library]:
+        assert measure(each).exact, each
 
 
 def test_objects_are_walked_into() -> None:

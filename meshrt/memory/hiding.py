@@ -1,0 +1,67 @@
+"""Which classes hold memory that is not seen: those that C code has made, unless they are known to show what they hold.
+
+A class shows what it holds if the collector is told of its objects' referents, and ``__sizeof__`` of all the rest.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import MemberDescriptorType
+
+from meshrt.inspect.values import bases, module_name
+
+__all__ = ["hides"]
+
+_POINTER = 8
+_HEAP = 1 << 9
+#: Modules and classes of Python's library that keep memory of a C library, or do not count what they have themselves.
+_HIDING = frozenset(
+    (
+        *("zlib", "_bz2", "_lzma", "_zstd", "_hashlib", "_ssl", "pyexpat", "_csv", "_tkinter", "_curses"),
+        *("_dbm", "_gdbm", "_io.StringIO", "sqlite3.Connection", "xml.etree.ElementTree.XMLParser"),
+    )
+)
+#: Classes of libraries that show it, and so do those that inherit from them; arrays and tensors are measured otherwise.
+_SHOWING = {
+    "numpy": ("generic", "dtype", "ufunc", "_ArrayFunctionDispatcher"),
+    "torch": ("Size", "device", "dtype", "finfo", "iinfo", "layout", "memory_format"),
+}
+#: What Cython calls the modules of its functions and coroutines, which are as open as Python's.
+_CYTHON = "_cython_"
+
+
+def hides(chain: tuple[type, ...]) -> str:
+    """Return what to say of a class, given with its bases, whose objects may hold more than is seen; "" of others."""
+    for base in chain:
+        if _made_by_c(base) and not _shows(base):
+            module = module_name(base)
+            if module.partition(".")[0] not in sys.stdlib_module_names:
+                return f"{module.partition('.')[0]} objects do not tell all"
+            return f"{module.lstrip('_')}.{_name(base)} objects do not tell all"
+    return ""
+
+
+def _made_by_c(cls: type) -> bool:
+    """Whether objects of a class have more in them than Python's ``class`` adds to those of its base."""
+    facts = type.__dict__
+    if not int(facts["__flags__"].__get__(cls)) & _HEAP:
+        return True
+    names = facts["__dict__"].__get__(cls)
+    slots = sum(type(each) is MemberDescriptorType for each in list(names.values())) if "__slots__" in names else 0
+    added = _POINTER * (slots + ("__dict__" in names) + ("__weakref__" in names))
+    size, base = facts["__basicsize__"].__get__, facts["__base__"].__get__(cls)
+    return int(size(cls)) > int(size(base)) + added
+
+
+def _shows(cls: type) -> bool:
+    module = module_name(cls)
+    package = module.partition(".")[0]
+    if package in _SHOWING:
+        return any(module_name(base) == package and _name(base) in _SHOWING[package] for base in bases(cls))
+    if package in sys.stdlib_module_names:
+        return module not in _HIDING and f"{module}.{_name(cls)}" not in _HIDING
+    return package.startswith(_CYTHON)
+
+
+def _name(cls: type) -> str:
+    return str(type.__dict__["__name__"].__get__(cls))
