@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["clean", "without_addresses"]
+__all__ = ["clean", "clean_line", "without_addresses"]
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _ADDRESS = re.compile(r"\b0x(?:[0-9a-f]{6,}|\.\.\.)")
@@ -13,6 +13,11 @@ _ADDRESS = re.compile(r"\b0x(?:[0-9a-f]{6,}|\.\.\.)")
 def clean(text: str) -> str:
     """Return ``text`` of a rank with everything that could drive a terminal made visible."""
     return _CONTROLS.sub(lambda match: _visible(match[0]), text.replace("\r\n", "\n"))
+
+
+def clean_line(text: str) -> str:
+    """Return ``text`` of a rank as `clean` does, on one line: a cell of a table."""
+    return clean(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def without_addresses(text: str) -> str:

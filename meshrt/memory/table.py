@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from meshrt.inspect.clean import clean_line
 from meshrt.inspect.fitting import Room, fitted
 from meshrt.memory.devices import device_names, kept_on_devices
 from meshrt.memory.document import Document, unmeasured
@@ -50,7 +51,7 @@ _MEASURES: tuple[tuple[Callable[[Row], int], int], ...] = (
 
 
 def render(document: Document, look: Look) -> str:
-    """Return the text of a document."""
+    """Return the text of a document, safe to show: whatever names are in it, nothing of them acts on a terminal."""
     lines: list[str] = []
     if not look.totals_only:
         if look.by in ("", "rank"):
@@ -62,7 +63,7 @@ def render(document: Document, look: Look) -> str:
         else:
             lines += _groups(document, look)
         lines.append("")
-    return "\n".join([*lines, *totals(document, look)])
+    return "\n".join([*lines, *map(clean_line, totals(document, look))])
 
 
 # -- ranks -------------------------------------------------------------------------------------------------------------
@@ -296,7 +297,7 @@ def _holding(document: Document, look: Look) -> list[str]:
     heads, cells = holding_table(document)
     return [
         *(_table(heads, cells, look, ("TYPE",), {"VARIABLE": 24, "TYPE": 12}) if cells else []),
-        *holders_without(document),
+        *map(clean_line, holders_without(document)),
     ]
 
 
@@ -347,6 +348,7 @@ def _table(
 ) -> list[str]:
     from tabulate import tabulate  # start-up: only where a table is shown
 
+    cells = [list(map(clean_line, row)) for row in cells]
     heads, cells, left_out = fitted(heads, cells, Room(look.width, drop, cut))
     right = {"PID", "RSS", "PSS", "SHARED", "HEAP", "FREE", "SWAP", "GPU", *GROWTHS.values(), "VARIABLES"}
     align = ["right" if head in right else "left" for head in heads]

@@ -64,7 +64,7 @@ class Asking:
             _Of(self._connection, row.mesh_id),
             ranks=str(row.rank), actor="", variables=True, frames=True, milliseconds=MILLISECONDS, references=None,
         )  # fmt: skip
-        return clean(render(document, Look(ranks=False)))
+        return render(document, Look(ranks=False))
 
     def log(self, row: Row) -> str:
         """Return the last lines that a rank has printed."""

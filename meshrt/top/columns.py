@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshrt.errors import UsageError
-from meshrt.inspect.clean import clean
+from meshrt.inspect.clean import clean_line
 from meshrt.inspect.states import WORST_FIRST
 from meshrt.inspect.times import since
 from meshrt.memory.units import amount, change
@@ -59,14 +59,14 @@ def _note(row: Row, now: float) -> str:
     parts = [f"at {row.place}" if row.place else "", row.note]
     if row.state != "running" and row.since:
         parts.append(f"since {since(row.since, now)}")
-    return clean(", ".join(filter(None, parts))).replace("\n", " ")
+    return clean_line(", ".join(filter(None, parts)).replace("\n", " "))
 
 
 def _runs(row: Row) -> str:
     if row.actors is None:
         return ""
     several = len(row.actors) > 1
-    return clean(" ".join(f"{each.name}." * several + each.endpoint for each in row.actors if each.endpoint))
+    return clean_line(" ".join(f"{each.name}." * several + each.endpoint for each in row.actors if each.endpoint))
 
 
 def _several(value: Callable[[Row], Any]) -> Callable[[Sequence[Row]], bool]:
@@ -99,19 +99,25 @@ def _amount(
 COLUMNS: tuple[Column, ...] = (
     Column("rank", "RANK", lambda row, _: str(row.rank), lambda row: (row.mesh, row.rank), right=True),
     Column(
-        "mesh", "MESH", lambda row, _: clean(row.mesh), lambda row: row.mesh, wanted=_several(lambda row: row.mesh_id)
+        "mesh",
+        "MESH",
+        lambda row, _: clean_line(row.mesh),
+        lambda row: row.mesh,
+        wanted=_several(lambda row: row.mesh_id),
     ),
     Column(
         "coords",
         "COORDS",
-        lambda row, _: ",".join(f"{label}={index}" for label, index in row.coords.items()),
+        lambda row, _: clean_line(",".join(f"{label}={index}" for label, index in row.coords.items())),
         lambda row: tuple(row.coords.values()),
     ),
-    Column("host", "HOST", lambda row, _: clean(row.host), lambda row: row.host, wanted=_several(lambda row: row.host)),
+    Column(
+        "host", "HOST", lambda row, _: clean_line(row.host), lambda row: row.host, wanted=_several(lambda row: row.host)
+    ),
     Column(
         "actor",
         "ACTOR",
-        lambda row, _: clean(",".join(row.names)),
+        lambda row, _: clean_line(",".join(row.names)),
         lambda row: row.names or None,
         wanted=_several(lambda row: row.names),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from meshrt.errors import UsageError
 from meshrt.hooks import Group
 from meshrt.memory.document import entries, folded, read, write
 from meshrt.memory.groups import grouped
+from meshrt.memory.growth import add_growth
 from meshrt.memory.holdtable import holders_without
 from meshrt.memory.look import Look, clusters
 from meshrt.memory.merging import Merged
@@ -197,6 +199,22 @@ def test_files(tmp_path: Path) -> None:
     path.write_text('{"format": "meshrt memory", "version": 9}')
     with pytest.raises(UsageError, match="has version 9; this meshrt reads version 1"):
         read(path)
+
+
+def test_names_do_not_act_on_the_terminal() -> None:
+    said = {0: [variable("self.\x1b[31mred", 5 * MIB, **{"with": ["self.\x9bx"]}, why="\x07")], 1: []}
+    references = [reference(1, site="train\x1b[2J.py:9\n")]
+    more = {"references": references, "references_left_out": {"count": 0, "bytes": 0}, "holders": {}, "stores": []}
+    ranks = [rank(0, MIB, actors=["a\nb"]), rank(1, MIB, note="ended:\r\x1b[0m")]
+    before = document([rank(0, MIB), rank(1, MIB)], {0: [], 1: [variable("self.\x1bgone", MIB)]})
+    whole = document(ranks, said, **more)
+    for each in (whole, add_growth(whole, before)):
+        for by in ("", "host", "actor", "callsite"):
+            text = render(each, Look(by=by))
+            assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
+        text = render(each, Look())
+        assert all(name in text for name in ("self.\\e[31mred", "self.\\x9bx [\\x07]", "train\\e[2J.py:9\\n", "a\\nb"))
+    assert "gone: self.\\egone" in text
 
 
 def test_looks_that_are_none() -> None:

@@ -141,6 +141,8 @@ def test_order_and_columns() -> None:
     assert "gpu" in [each.name for each in shown_columns(rows, Sorting("gpu"))]
     # What a rank says cannot drive the terminal.
     assert column("note").text(rows[2], 61.0) == "at train.py:7 (step), \\e[2J, since 60 s"
+    (named,) = after(look(rank(0, actors=[["a\x1b[31m", "step\nx", 1, 0, False], ["b", "", 1, 0, False]])))
+    assert column("runs").text(named, 0) == "a\\e[31m.step\\nx"
     with pytest.raises(UsageError, match="did you mean 'cpu'"):
         column("cup")
 

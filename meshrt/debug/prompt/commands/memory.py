@@ -6,7 +6,6 @@ import re
 
 from meshrt.debug.prompt.commands.command import Arguments, Command, Outcome, Prompt
 from meshrt.debug.prompt.commands.words import Words
-from meshrt.debug.prompt.text import clean
 from meshrt.errors import UsageError
 from meshrt.inspect.fitting import columns
 from meshrt.memory.api import ask
@@ -80,7 +79,7 @@ def _show(prompt: Prompt, arguments: Arguments) -> Outcome:
         frames=arguments["variables"],
         milliseconds=None if arguments["exact"] else MILLISECONDS,
     )
-    return Outcome(clean(render(document, _look(arguments))), {"document": document})
+    return Outcome(render(document, _look(arguments)), {"document": document})
 
 
 _GROUPINGS = ", ".join(each for each in GROUPINGS if each != OF_REFERENCES)
