@@ -579,6 +579,18 @@ def _at_exit() -> None:
         _root.at_exit = True
     error = sys.exc_info()[1] or getattr(sys, "last_value", None)
     shutdown(0.5 if error is None else 0.0, why_ended(error))
+    if isinstance(error, KeyboardInterrupt) and not hasattr(sys, "ps1"):
+        _die_by_ctrl_c()
+
+
+def _die_by_ctrl_c() -> None:
+    """Have this process die by SIGINT when the interpreter has ended, as any script that Ctrl-C ends.
+
+    CPython keeps that in one flag of the process, which each string that is executed takes back, on whichever thread:
+    ``@dataclass`` executes some, in what is loaded at the end of the program. This sets it as the script itself has.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")
 
 
 def shutdown(grace: float = 5.0, why: str = "") -> None:

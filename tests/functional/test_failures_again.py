@@ -149,6 +149,13 @@ def test_who_uses_what_an_error_has_ended_has_not_failed(tmp_path: Path) -> None
     assert "FAILED" not in done.stderr and "ROOT CAUSE" not in done.stderr
 
 
+def test_a_script_that_ctrl_c_ends_dies_by_it_whatever_is_executed_meanwhile(tmp_path: Path) -> None:
+    main = (
+        "proc_mesh(n=1).get()\natexit.register(exec, 'pass', {})\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)"
+    )
+    assert logged(tmp_path, f"import atexit\n{main}").returncode == -signal.SIGINT
+
+
 def test_a_fork_just_after_a_failure(tmp_path: Path) -> None:
     """The child ends by itself, however far the parent had come with what it loads for a failure."""
     done = program(
