@@ -270,11 +270,22 @@ class Failures:
     def ended_by(self, error: BaseException) -> None:
         """The script has ended by ``error``, and shows it in its own way. A thread of the script."""
         _end_waiting(error)
-        self.collect(error)
+        self._collect_last(error, FAILED)
+        self._note(error, FAILED)
+
+    def _collect_last(self, error: BaseException, outcome: str) -> None:
+        """Wait for what belongs to the error that ends the program; Ctrl-C ends the waiting, and nothing else."""
+        try:
+            self.collect(error)
+        except KeyboardInterrupt:
+            self._note(error, outcome)
+            raise
+
+    def _note(self, error: BaseException, outcome: str) -> None:
         with self._changed:
             incident = self._meant_by(error)
             if incident is not None:
-                incident.outcome = FAILED
+                incident.outcome = outcome
                 self._write(incident)
 
     def interrupted(self, error: BaseException, waited: CallTimeout) -> bool:
@@ -282,7 +293,7 @@ class Failures:
 
         Returns whether it is known where they stood.
         """
-        self.collect(waited)
+        self._collect_last(waited, INTERRUPTED)
         with self._changed:
             incident = self._meant_by(waited)
             if incident is None:
@@ -397,7 +408,7 @@ class Failures:
         """Return the report about ``error``, or about what nobody was told of; "" if there is none. Any thread."""
         if error is not None:
             _end_waiting(error)
-            self.collect(error)
+            self._collect_last(error, FAILED)
         with self._changed:
             if error is None:
                 self._changed.wait_for(lambda: self._collected, _PATIENCE)

@@ -49,7 +49,7 @@ class Interrupted:
 
 
 def waited_for(walker: TracebackType | None, activity: Any) -> Interrupted | None:
-    """Return what the wait that an exception has ended was for; None if there was none.
+    """Return what the wait that an exception has ended was for; None if it was for no call.
 
     Args:
         walker: The traceback of the exception.
@@ -60,8 +60,8 @@ def waited_for(walker: TracebackType | None, activity: Any) -> Interrupted | Non
         name = _WAITS.get(walker.tb_frame.f_code)
         pending = walker.tb_frame.f_locals[name] if name is not None else pending
         walker = walker.tb_next
-    if not isinstance(pending, Future):
-        return None
+    if not (isinstance(pending, Future) and pending.tells):
+        return None  # also that of a stop: whoever is in a hurry knows what is being stopped
     sent = pending.overdue(0).sent
     call = pending.overdue(round((time.monotonic_ns() - sent) / 1e9, 1) if sent else 0)
     if not call.missing:

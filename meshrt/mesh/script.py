@@ -154,8 +154,11 @@ class Script:
             return
         try:
             self._show(kind, error, walker)
-        except KeyboardInterrupt:
-            self._before(kind, error, walker)  # whoever waits no longer for the report is told what there is
+        except KeyboardInterrupt:  # whoever waits no longer for the report is told what there is
+            if issubclass(kind, KeyboardInterrupt):
+                self._print(f"meshrt: interrupted{_place(walker)}\n")
+            else:
+                self._before(kind, error, walker)
         except Exception as failure:  # of a hostile exception class, say
             self._before(kind, error, walker)
             self._print(f"meshrt: no report: {type(failure).__name__}: {failure}\n")
@@ -183,7 +186,10 @@ class Script:
                 self._reporter.tell_launcher(error)
 
     def _knows_wait_of(self, error: BaseException) -> bool:
-        return self._waited_for is not None and self._waited_for[0] is error
+        if self._waited_for is None:
+            return False
+        # A second Ctrl-C, while what the first one has ended is stopped, follows from it.
+        return any(each is self._waited_for[0] for each in (error, own_attribute(error, "__context__")))
 
     def _wait_of(self, error: BaseException) -> str:
         """Return what a script that Ctrl-C ends has waited for, in lines; of a call that hangs, a report is kept."""

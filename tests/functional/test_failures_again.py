@@ -156,6 +156,40 @@ def test_a_script_that_ctrl_c_ends_dies_by_it_whatever_is_executed_meanwhile(tmp
     assert logged(tmp_path, f"import atexit\n{main}").returncode == -signal.SIGINT
 
 
+IN_A_HURRY = """
+from meshrt.failure.root import Failures
+def collect(self, error, collect=Failures.collect):
+    collect(self, error)
+    os.kill(os.getpid(), signal.SIGINT)
+Failures.collect = collect
+os.environ["SCRIPT"] = str(os.getpid())
+"""
+
+
+def test_ctrl_c_while_a_failure_is_looked_at_ends_only_that(tmp_path: Path) -> None:
+    (tmp_path / "hangs.py").write_text("import os, time\nos.kill(int(os.environ['SCRIPT']), 2)\ntime.sleep(60)\n")
+    done = logged(tmp_path, IN_A_HURRY + "proc_mesh(n=1, name='train', preload=['hangs']).get()\n")
+    assert done.returncode == -signal.SIGINT
+    assert re.fullmatch(r"meshrt: interrupted at \S+train\.py:\d+, in <module>\n", done.stderr)
+    again = run_python("-m", "meshrt", "postmortem", env=environment(MESHRT_RUNS=str(tmp_path / "runs")))
+    assert "meshrt: INTERRUPTED, waiting for the only rank of train" in again.stdout
+
+
+def test_ctrl_c_while_a_mesh_is_stopped_says_what_was_waited_for_before(tmp_path: Path) -> None:
+    done = logged(
+        tmp_path,
+        "mesh = proc_mesh(n=1)\n"
+        "def interrupt():\n"
+        "    while mesh._owner().registry.meshes[mesh.mesh_id].stopped is None: pass\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "threading.Thread(target=interrupt, daemon=True).start()\n"
+        "try: mesh.spawn('log', Log).hang.call(os.getpid()).get()\n"
+        "finally: mesh.stop(60)\n",
+    )
+    assert done.returncode == -signal.SIGINT and done.stderr.count("meshrt: interrupted at") == 1
+    assert "log.hang(): no answer from 1 of 1" in done.stderr and "stopping" not in done.stderr
+
+
 def test_a_fork_just_after_a_failure(tmp_path: Path) -> None:
     """The child ends by itself, however far the parent had come with what it loads for a failure."""
     done = program(
