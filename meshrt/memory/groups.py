@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meshrt.errors import UsageError
@@ -32,6 +32,8 @@ def grouped(document: Document, by: str) -> list[dict[str, Any]]:
     if by in OF_VARIABLES and "variables" not in document:
         raise UsageError(f"a grouping by {by} is of variables; expected them to be asked for (--vars)")
     rows: dict[str, dict[str, Any]] = {}
+    #: Whose growth is that of a group.
+    members: dict[str, list[Mapping[str, Any]]] = {}
     keys = {(row["mesh_id"], row["rank"]): _key(row, by) for row in document["ranks"]}
     if by not in OF_VARIABLES:
         for row in document["ranks"]:
@@ -41,9 +43,11 @@ def grouped(document: Document, by: str) -> list[dict[str, Any]]:
                 group["address"] = row["address"]
             if unmeasured(row):
                 group["without_rss"] = group.get("without_rss", 0) + 1
-            for name in ("rss", "pss", *GROWTHS):
+            for name in ("rss", "pss"):
                 if name in row:
                     group[name] = group.get(name, 0) + row[name]
+            if row["state"] != "dead":
+                members.setdefault(_key(row, by), []).append(row)
     names: dict[str, set[tuple[str, ...]]] = {}
     for entry in entries(document.get("variables", ())):
         if by in OF_VARIABLES:
@@ -58,9 +62,15 @@ def grouped(document: Document, by: str) -> list[dict[str, Any]]:
             devices = group.setdefault("devices", {})
             devices[device] = devices.get(device, 0) + count
         if by in OF_VARIABLES:
-            _add_growths(group, entry)
+            members.setdefault(key, []).append(entry)
     found = [
-        {"key": key, **group, **({"variables": len(names[key])} if key in names else {})} for key, group in rows.items()
+        {
+            "key": key,
+            **group,
+            **_growths(members.get(key, ())),
+            **({"variables": len(names[key])} if key in names else {}),
+        }
+        for key, group in rows.items()
     ]
     return sorted(found, key=lambda group: (-group.get("rss", group.get("bytes", 0)), group["key"]))
 
@@ -69,23 +79,31 @@ def _by_site(document: Document) -> list[dict[str, Any]]:
     if "references" not in document:
         raise UsageError("a grouping by callsite is of references; expected them to be asked for (--refs)")
     sums: dict[str, dict[str, Any]] = {}
+    members: dict[str, list[Mapping[str, Any]]] = {}
     for row in document["references"]:
         group = sums.setdefault(_site(row), {"references": 0, "bytes": 0, "exact": True})
         group["references"] += row["count"]
         group["bytes"] += row["count"] * row["size"]
-        _add_growths(group, row)
+        members.setdefault(_site(row), []).append(row)
     for row in document.get("references_ended", ()):
-        _add_growths(sums.setdefault(_site(row), {"references": 0, "bytes": 0, "exact": True}), row)
-    return sorted(({"key": key, **group} for key, group in sums.items()), key=lambda group: -group["bytes"])
+        sums.setdefault(_site(row), {"references": 0, "bytes": 0, "exact": True})
+        members.setdefault(_site(row), []).append(row)
+    found = [{"key": key, **group, **_growths(members[key])} for key, group in sums.items()]
+    return sorted(found, key=lambda group: -group["bytes"])
 
 
-def _add_growths(group: dict[str, Any], row: Mapping[str, Any]) -> None:
+def _growths(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the growths of several together: lower bounds where those of some are bounds, or are not known.
+
+    As of one alone, a bound of nothing says nothing.
+    """
+    found: dict[str, Any] = {}
     for word in GROWTHS:
-        if word in row:
-            group[word] = group.get(word, 0) + row[word]
-        exact = f"{word}_exact"
-        if not row.get(exact, True):
-            group[exact] = False
+        known = [row[word] for row in rows if word in row]
+        exact = len(known) == len(rows) and all(row.get(f"{word}_exact", True) for row in rows)
+        if known and (exact or sum(known) > 0):
+            found.update({word: sum(known)} if exact else {word: sum(known), f"{word}_exact": False})
+    return found
 
 
 def _site(row: Mapping[str, Any]) -> str:

@@ -127,7 +127,8 @@ def _folded(rows: Sequence[Row]) -> list[list[Row]]:
     """Return ranks that are alike together; one that has more memory, or does something else, alone."""
     same: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        same.setdefault((row["mesh_id"], *row["actors"], row["state"], row.get("note")), []).append(row)
+        known = [word in row for word in GROWTHS]
+        same.setdefault((row["mesh_id"], *row["actors"], row["state"], row.get("note"), *known), []).append(row)
     return [group for members in same.values() for group in alike(members, *_MEASURES)]
 
 
@@ -240,7 +241,8 @@ def _sizes(sizes: Sequence[Row], *, every: bool) -> list[tuple[dict[str, Any], l
         return [({**size, "ranks": [rank]}, [size]) for size in sizes for rank in size["ranks"]]
     same: dict[str, list[Row]] = {}
     for size in sizes:
-        same.setdefault(repr([size.get(word) for word in _TOGETHER]), []).append(size)
+        known = [word in size for word in GROWTHS]
+        same.setdefault(repr([known, *(size.get(word) for word in _TOGETHER)]), []).append(size)
     shown = []
     for members in same.values():
         for near in alike(members, (lambda size: int(size["bytes"]), 0), (grown, _SMALL_GROWTH)):

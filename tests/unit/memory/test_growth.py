@@ -75,6 +75,36 @@ def test_a_lower_bound_of_a_growth_ranks_what_it_is_of() -> None:
     assert lines(by_type, "list") == ["list 2 >= 113.0 MiB >= +11.0 MiB >= +11.0 MiB"]
 
 
+def test_of_what_is_not_known_to_have_grown_nothing_is_said() -> None:
+    lists, unknown = [variable("self.a", MIB), variable("self.b", MIB)], {"exact": False, "why": "budget"}
+    dicts = [variable("self.d", 9 * MIB, type="dict"), variable("self.s", 9 * MIB, type="set")]
+    before = document([rank(0, 40 * MIB), rank(1, 40 * MIB)], {n: [*lists, *dicts] for n in range(2)})
+    now = [{**lists[0], "bytes": 3 * MIB}, {**lists[1], **unknown}, {**dicts[0], **unknown}]
+    ranks = [rank(0, 42 * MIB), rank(1, 40 * MIB)]
+    found = add_growth(document(ranks, {0: [*now, {**dicts[1], **unknown}], 1: [*lists, dicts[1]]}), before, before)
+    of_type = {
+        row["key"]: [row.get(word) for word in ("growth", "growth_exact", "grown")] for row in grouped(found, "type")
+    }
+    # Of sets, one has not grown, and of the other it is not known: a bound of nothing.
+    assert of_type == {"list": [2 * MIB, False, 2 * MIB], "dict": [None] * 3, "set": [None] * 3}
+    shown = render(found, Look(by="type", sort="growth"))
+    assert lines(shown, "list", "dict") == ["list 2 >= 6.0 MiB >= +2.0 MiB >= +2.0 MiB", "dict 1 >= 9.0 MiB"]
+    # ... and neither has it the growth of others that are alike.
+    assert lines(render(found, Look()), "self.d", "self.s") == [
+        "self.d dict >= 9.0 MiB 0",
+        "self.s set >= 9.0 MiB 0",
+        "self.s set = 9.0 MiB 0 0 1",
+    ]
+    for row in found["ranks"][1:]:
+        del row["growth"]
+    (group,) = grouped(found, "actor")
+    assert (group["growth"], group["growth_exact"], group["grown"]) == (2 * MIB, False, 2 * MIB)
+    assert "growth_exact" not in grouped(add_growth(before, before), "actor")[0]
+    many = document([rank(n, 40 * MIB) for n in range(9)])
+    text = render(add_growth(many, {**many, "ranks": many["ranks"][1:]}), Look())
+    assert [line.split()[0] for line in lines(text, "0 ", "[")] == ["[1-8]", "0"]
+
+
 def test_another_program_is_refused_and_another_run_is_said() -> None:
     before = document([rank(0, MIB)], time=100.0)
     again = {**document([rank(0, 2 * MIB)]), "run_id": "another"}
