@@ -102,7 +102,7 @@ def test_of_what_is_not_known_to_have_grown_nothing_is_said() -> None:
     assert "growth_exact" not in grouped(add_growth(before, before), "actor")[0]
     many = document([rank(n, 40 * MIB) for n in range(9)])
     text = render(add_growth(many, {**many, "ranks": many["ranks"][1:]}), Look())
-    assert [line.split()[0] for line in lines(text, "0 ", "[")] == ["[1-8]", "0"]
+    assert [line.split()[0] for line in lines(text, "0 ", "[")] == ["0", "[1-8]"]
 
 
 def test_another_program_is_refused_and_another_run_is_said() -> None:
