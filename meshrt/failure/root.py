@@ -444,7 +444,7 @@ class Failures:
         """Return the record of a failure; waits for it. Any thread but the loop's."""
         wanted = Reference(failure, mesh_id, rank)
         with self._changed:
-            self._changed.wait_for(lambda: self._incident_of(wanted) is not None, _PATIENCE)
+            self._changed.wait_for(lambda: failure in self._excused or self._incident_of(wanted) is not None, _PATIENCE)
             incident = self._incident_of(wanted)
             return _find(wanted, incident) if incident is not None else None
 

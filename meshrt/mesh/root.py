@@ -18,6 +18,7 @@ import json
 import logging
 import os
 import secrets
+import signal
 import sys
 import threading
 import time
@@ -40,7 +41,7 @@ from meshrt.mesh.registry import MeshRecord, Owner, Registry
 from meshrt.mesh.requests import RankRequests
 from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.roottree import RootTree
-from meshrt.mesh.script import Script
+from meshrt.mesh.script import Script, die_by
 from meshrt.mesh.services import Services
 from meshrt.mesh.spec import MeshSpec, check_limits
 from meshrt.mesh.supervision import Supervision
@@ -579,18 +580,11 @@ def _at_exit() -> None:
         _root.at_exit = True
     error = sys.exc_info()[1] or getattr(sys, "last_value", None)
     shutdown(0.5 if error is None else 0.0, why_ended(error))
+    # CPython keeps that an unhandled Ctrl-C has ended the script in one flag of the process, and each string that is
+    # executed takes it back, on whichever thread: `@dataclass` does, in what is loaded at the end. A shell's loop goes
+    # on then. An interactive interpreter ends by itself, whatever its last error was.
     if isinstance(error, KeyboardInterrupt) and not hasattr(sys, "ps1"):
-        _die_by_ctrl_c()
-
-
-def _die_by_ctrl_c() -> None:
-    """Have this process die by SIGINT when the interpreter has ended, as any script that Ctrl-C ends.
-
-    CPython keeps that in one flag of the process, which each string that is executed takes back, on whichever thread:
-    ``@dataclass`` executes some, in what is loaded at the end of the program. This sets it as the script itself has.
-    """
-    with contextlib.suppress(KeyboardInterrupt):
-        exec("raise KeyboardInterrupt")
+        die_by(signal.SIGINT)
 
 
 def shutdown(grace: float = 5.0, why: str = "") -> None:

@@ -28,7 +28,7 @@ from meshrt.wire.codec import own_attribute, text_of
 if TYPE_CHECKING:
     from meshrt.mesh.services import Services
 
-__all__ = ["Script"]
+__all__ = ["Script", "die_by"]
 
 #: Characters of the line that says what came from a rank.
 _HEADLINE = 500
@@ -306,13 +306,23 @@ def _exit_with(status: int) -> None:
     interpreter's own end. There ``exit`` goes on with what is left to run, and with another status (glibc's
     ``__run_exit_handlers``; musl ends at once).
     """
-    import ctypes  # start-up: only where something has failed
+    _at_last("exit", status)
+
+
+def die_by(number: int) -> None:
+    """Have this process die by a signal when the interpreter has ended; that has set the default handlers again."""
+    _at_last("raise", number)
+
+
+def _at_last(name: str, argument: int) -> None:
+    """Have the C library call one of its functions behind the interpreter's end."""
+    import ctypes  # start-up: only where something has failed, or Ctrl-C has ended the script
 
     try:
         library = ctypes.CDLL(None)
         register = library.__cxa_atexit
-        leave = ctypes.cast(library.exit, ctypes.c_void_p)
+        function = ctypes.cast(getattr(library, name), ctypes.c_void_p)
     except (OSError, AttributeError):  # another C library
         return
     register.argtypes = [ctypes.c_void_p] * 3
-    register(leave, status, None)
+    register(function, argument, None)
