@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from meshrt.errors import UsageError
+from meshrt.inspect.clean import clean_line
 from meshrt.memory.document import NAME, Document, entries, folded, totals_of
 from meshrt.memory.refgrowth import add_growth_of_references
 
@@ -13,6 +14,8 @@ __all__ = ["add_growth", "weight"]
 
 #: Bytes of a variable that is no more, from which on it is told.
 _ENDED = 4096
+#: Characters of a program's name in a complaint: what follows -c may be long.
+_SCRIPT_MAX = 200
 
 
 def add_growth(document: Document, before: Document, first: Document | None = None) -> Document:
@@ -54,13 +57,26 @@ def _check(document: Document, before: Document) -> None:
     opened, earlier = (each.get("opened") or "all variables" for each in (document, before))
     if "variables" in document and "variables" in before and opened != earlier:
         raise UsageError(f"the view to compare with shows {earlier}; expected one of {opened}")
+    if document["run_id"] == before["run_id"]:
+        return
+    scripts = [each.get("script", "") for each in (document, before)]  # "": no view of an earlier version has told it
+    if all(scripts) and scripts[0] != scripts[1]:
+        script, other = map(_short, scripts)
+        raise UsageError(
+            f"the view to compare with is of another program, {other} ({before['run_id']}); expected one of {script}, "
+            f"of this run ({document['run_id']}) or of an earlier one"
+        )
     names, old_names = (sorted({row["mesh"] for row in each["ranks"]}) for each in (document, before))
-    if document["run_id"] != before["run_id"] and not set(names) & set(old_names):
+    if not set(names) & set(old_names):
         raise UsageError(
             f"the view to compare with is of another program ({before['run_id']}), whose meshes are "
             f"{', '.join(old_names) or 'none'}; expected one of this program ({document['run_id']}), or of an earlier "
             f"run of it, with {', '.join(names) or 'a mesh'}"
         )
+
+
+def _short(script: str) -> str:
+    return clean_line(script if len(script) <= _SCRIPT_MAX else f"{script[: _SCRIPT_MAX - 3]}...")
 
 
 def _grown_since(document: Document, before: Document, word: str) -> Document:

@@ -25,7 +25,7 @@ from meshrt.inspect.chosen import Doing, packed
 from meshrt.memory.asked import Asked
 from meshrt.memory.merging import Merged
 from meshrt.memory.references import held_of, holding_of, references_of, stores_of, without_store
-from meshrt.memory.script import SCRIPT_ADDRESS, script_holding, script_sizes
+from meshrt.memory.script import SCRIPT_ADDRESS, script_holding, script_name, script_sizes
 from meshrt.memory.units import bytes_of
 from meshrt.selection import Shape
 from meshrt.wire.messages import Address
@@ -79,7 +79,7 @@ class View:
 
     async def collect(self, asked: Asked) -> Body:
         """Return everything, as docs/json.md says it."""
-        answer: Body = {"time": time.time_ns() / 1e9, "run_id": self._services.run_id}
+        answer: Body = {"time": time.time_ns() / 1e9, "run_id": self._services.run_id, "script": script_name()}
         for part in await asyncio.gather(*(source(asked) for source in self.sources)):
             answer.update(part)
         return answer

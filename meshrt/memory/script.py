@@ -1,7 +1,8 @@
-"""The variables of the script itself: the names of its module. In the root; not on its loop."""
+"""The script itself: what it is called, and its variables, which are the names of its module. In the root."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from types import FunctionType
@@ -12,16 +13,35 @@ from meshrt.memory.holding import holding
 from meshrt.memory.opening import opened
 from meshrt.memory.rows import rows
 from meshrt.memory.variables import own_names
+from meshrt.wire.source import command_text
 
-__all__ = ["SCRIPT_ADDRESS", "script_holding", "script_sizes"]
+__all__ = ["SCRIPT_ADDRESS", "script_holding", "script_name", "script_sizes"]
 
 #: In the place of an actor, and of mesh id and rank.
 _SCRIPT = "script"
 SCRIPT_ADDRESS = ("", -1)
+#: Characters of a program that stands on the command line.
+_TEXT_MAX = 4000
+
+
+def script_name() -> str:
+    """Return what tells the program from others in each of its runs; "": it is typed, or comes from a pipe.
+
+    The path of its file, ``-m MODULE``, or ``-c TEXT``.
+    """
+    module = sys.modules.get("__main__")
+    spec = getattr(module, "__spec__", None)
+    if spec is not None:
+        return f"-m {spec.name.removesuffix('.__main__')}"
+    file = getattr(module, "__file__", None)
+    if isinstance(file, str):
+        return os.path.realpath(file)
+    text = command_text()
+    return "" if text is None else f"-c {text}"[:_TEXT_MAX]
 
 
 def script_sizes(body: Body) -> Group:
-    """Measure them, as a rank does it: returns its answer to ``memory.variables``."""
+    """Measure its variables, as a rank does it: returns its answer to ``memory.variables``. Not on the loop."""
     measure = opened if body.get("opened") else rows
     same = measure((), body, more=_variables())
     same.pop("counted")
@@ -29,7 +49,7 @@ def script_sizes(body: Body) -> Group:
 
 
 def script_holding(body: Body) -> Group:
-    """Return which of them hold references: the answer to ``memory.holding``."""
+    """Return which of them hold references: the answer to ``memory.holding``. Not on the loop."""
     return Group(SCRIPT_ADDRESS[0], SCRIPT_ADDRESS[1:], "answered", holding((), body, more=_variables()), {})
 
 

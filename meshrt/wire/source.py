@@ -21,7 +21,7 @@ import threading
 import types
 from collections.abc import Iterator
 
-__all__ = ["alias_of", "source_text"]
+__all__ = ["alias_of", "command_text", "source_text"]
 
 _lock = threading.Lock()
 _texts: dict[str, str] = {}
@@ -39,7 +39,7 @@ def source_text(filename: str) -> str | None:
     if text is not None:
         return text
     if filename == "<string>":
-        return _command_text()
+        return command_text()
     if filename == _STDIN:
         return _stdin_text()
     lines = linecache.getlines(filename)
@@ -74,8 +74,8 @@ def _interactive() -> bool:
     return hasattr(sys, "ps1") or bool(sys.flags.interactive)
 
 
-def _command_text() -> str | None:
-    """The argument of ``python -c``."""
+def command_text() -> str | None:
+    """Return the argument of ``python -c``; None: this process was started otherwise."""
     arguments = list(sys.orig_argv[1:])
     for index, argument in enumerate(arguments):
         if argument == "-c" and index + 1 < len(arguments):

@@ -433,6 +433,7 @@ def test_the_variables_of_the_script_itself(tmp_path: Path) -> None:
     with another_program(code) as program:
         pid = str(program.pid)
         document = json.loads(command(pid, "--vars", "--refs", "--json", "--save", str(tmp_path / "then")))
+        assert document["script"].startswith("-c import json, numpy as np, meshrt\n")
         found = {row["where"]: row for row in document["variables"] if row["actor"] == "script"}
         assert found.keys() >= {"__main__.table", "__main__.small", "__main__.ref"}
         assert not found.keys() & {"__main__.np", "__main__.proc_mesh", "__main__.json"}, "what it has imported"

@@ -115,6 +115,17 @@ def test_another_program_is_refused_and_another_run_is_said() -> None:
         add_growth(stranger, before)
     with pytest.raises(UsageError, match="of another program"):
         add_growth(stranger, stranger, before)
+    # Meshes of any program may have the same name.
+    then = {**before, "script": "/home/me/then.py"}
+    assert add_growth({**again, "script": "/home/me/then.py"}, then)["since_run"] == "r"
+    assert add_growth({**again, "script": ""}, then)["since_run"] == "r", "one that has been typed"
+    complaint = (
+        r"another program, /home/me/then\.py \(r\); expected one of /home/me/now\.py, of this run \(another\) or"
+    )
+    with pytest.raises(UsageError, match=complaint):
+        add_growth({**again, "script": "/home/me/now.py"}, then)
+    with pytest.raises(UsageError, match=r"expected one of -c import a\\nx+\.\.\., of this run"):
+        add_growth({**again, "script": "-c import a\n" + 1000 * "x"}, then)
 
 
 def test_what_the_earlier_view_has_nothing_of_is_said() -> None:
