@@ -22,7 +22,8 @@ from meshrt.memory.growth import add_growth
 from meshrt.memory.look import GROUPINGS, ORDERS, Look
 from meshrt.memory.pace import Pace
 from meshrt.memory.table import render
-from meshrt.memory.units import UNITS, change
+from meshrt.memory.totals import growth_of_ranks
+from meshrt.memory.units import UNITS
 from meshrt.memory.watching import watch
 from meshrt.transport.tools import ToolConnection, connect
 
@@ -208,8 +209,8 @@ def _watch(connection: ToolConnection, given: argparse.Namespace, look: Look, fi
         _show(document, given, look)
         if not given.json:
             since_first = since(document["since_first"], document["time"])
-            grown = change(document["totals"]["grown"], given.units)
-            write_out(sys.stdout, f"growth of all ranks since {given.diff or 'the first look'}, {since_first} ago: ")
+            when = f"since {given.diff or 'the first look'}, {since_first} ago"
+            grown = growth_of_ranks(document, "grown", when, given.units)
             write_out(sys.stdout, f"{grown}\n{pace}\n\n" if pace else f"{grown}\n\n")
 
     adapts = given.vars and given.budget is None and not given.exact

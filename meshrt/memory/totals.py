@@ -13,7 +13,7 @@ from meshrt.memory.reftable import store_totals
 from meshrt.memory.units import amount, change
 from meshrt.selection import fold_ranks
 
-__all__ = ["totals"]
+__all__ = ["growth_of_ranks", "totals"]
 
 #: Ranks whose variables could not be told are named in so many groups.
 _MOST_REASONS = 5
@@ -39,8 +39,8 @@ def totals(document: Document, look: Look) -> list[str]:
     if "since" in document:
         ended = [*document.get("ended", []), *_ended_references(document)]
         lines.append(
-            f"growth of all ranks in {since(document['since'], document['time'])}: "
-            f"{change(sums['growth'], look.units)}" + (f"; gone: {', '.join(ended[:_MOST_REASONS])}" if ended else "")
+            growth_of_ranks(document, "growth", f"in {since(document['since'], document['time'])}", look.units)
+            + (f"; gone: {', '.join(ended[:_MOST_REASONS])}" if ended else "")
         )
     lines += [
         f"the view to compare with was kept without {_KEPT_BY[table]}: how {table} have grown is not known"
@@ -52,6 +52,23 @@ def totals(document: Document, look: Look) -> list[str]:
             "their meshes have the same name"
         )
     return lines
+
+
+def growth_of_ranks(document: Document, word: str, when: str, units: str) -> str:
+    """Return the line of the growth of ranks together: ``"growth of all ranks in 5 s: +1.0 MiB (summed over ranks)"``.
+
+    Args:
+        word: One of `meshrt.memory.look.GROWTHS`.
+        when: The time that it took.
+    """
+    living = [row for row in document["ranks"] if row["state"] != "dead"]
+    known = [row for row in living if word in row]
+    if not known:
+        return f"growth of ranks {when}: not known"
+    which = "all ranks" if len(known) == len(living) else f"{len(known)} of {len(living)} ranks"
+    shared = any(row.get("store_held") for row in known)
+    each = ": what several hold in shared memory counts for each" if shared else ""
+    return f"growth of {which} {when}: {change(document['totals'][word], units)} (summed over ranks{each})"
 
 
 def _of_ranks(sums: Mapping[str, Any], shown: Callable[[int], str]) -> str:

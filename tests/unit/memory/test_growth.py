@@ -13,6 +13,7 @@ from meshrt.memory.growth import add_growth
 from meshrt.memory.look import Look
 from meshrt.memory.pace import SHARE, Pace
 from meshrt.memory.table import render
+from meshrt.memory.totals import growth_of_ranks
 from meshrt.memory.watching import watch
 from tests.unit.memory.documents import MIB, document, lines, rank, reference, variable
 
@@ -31,7 +32,7 @@ def test_growth() -> None:
         "self.new list = 2.0 MiB +2.0 MiB 1",
         "self.x list = 5.0 MiB 0 0",
     ]
-    assert "growth of all ranks in 12 s: +6.0 MiB; gone: self.old, self.ref\n" in f"{text}\n"
+    assert "growth of all ranks in 12 s: +6.0 MiB (summed over ranks); gone: self.old, self.ref\n" in f"{text}\n"
     bound = {0: [variable("self.x", 2 * MIB, exact=False)], 1: []}
     (row,) = add_growth(document([rank(0, MIB), rank(1, MIB)], bound), before)["variables"]
     assert "growth" not in row["sizes"][0], "a lower bound and an exact size have no difference"
@@ -175,6 +176,22 @@ def test_references_of_another_run_are_known_by_their_ranks() -> None:
     moved = reference(5, owner=900, holders=(900,))
     found = add_growth({**references(moved), "holders": {"900": ["mesh1", 0]}, "run_id": "another"}, before)
     assert found["references"][0]["growth"] == 2 * MIB and found["references_ended"] == []
+
+
+def test_the_sum_of_growths_says_what_it_is_of() -> None:
+    before = document([rank(n, 10 * MIB) for n in range(2)])
+    holds = [rank(n, 10 * MIB, store_held=8 * MIB) for n in range(2)]
+    found = add_growth(document(holds), before, before)
+    # One object of 8 MiB.
+    shared = "+16.0 MiB (summed over ranks: what several hold in shared memory counts for each)"
+    assert lines(render(found, Look()), "growth") == [f"growth of all ranks in 0 s: {shared}"]
+    assert growth_of_ranks(found, "grown", "since then", "auto") == f"growth of all ranks since then: {shared}"
+    dead = {**rank(2, 0, state="dead"), "rss": None}
+    new = document([*(rank(n, 11 * MIB) for n in range(2)), dead, rank(3, 90 * MIB)])
+    text = render(add_growth(new, before), Look())
+    assert lines(text, "growth") == ["growth of 2 of 3 ranks in 0 s: +2.0 MiB (summed over ranks)"]
+    alone = add_growth(document([rank(5, MIB)]), before)
+    assert lines(render(alone, Look()), "growth") == ["growth of ranks in 0 s: not known"]
 
 
 def test_an_outlier_of_growth_is_not_folded() -> None:
