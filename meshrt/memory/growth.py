@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from meshrt.errors import UsageError
@@ -24,7 +24,8 @@ def add_growth(document: Document, before: Document, first: Document | None = No
     A rank is known by its mesh, or, where that is of another run, by the name of that; a variable by its name and type.
     One that was not there has grown by all it is, if its rank has told then. Where a size of a variable is not exact,
     the growth is a lower bound (``"growth_exact"`` is False): what was counted now beyond what it was, or was estimated
-    to be, then. Where that is nothing, its growth is not known. What is no more is told in ``"ended"``, by name, and
+    to be, then. Where that is nothing, its growth is not known, and neither is that of a rank that was started again
+    since (``"restarted"`` is True), and of its variables. What is no more is told in ``"ended"``, by name, and
     ``"references_ended"``; ``"not_compared"`` names what the earlier document has nothing of.
 
     Args:
@@ -84,13 +85,20 @@ def _grown_since(document: Document, before: Document, word: str) -> Document:
     same_run = document["run_id"] == before["run_id"]
     old_ranks = {_address(row, same_run): row for row in before["ranks"]}
     ranks = []
+    restarted = set()
     for row in document["ranks"]:
-        old = old_ranks.get(_address(row, same_run))
-        grown = weight(row) - weight(old) if old is not None and "rss" in row and "rss" in old else None
-        ranks.append({**row, **({word: grown} if grown is not None else {})})
+        address = _address(row, same_run)
+        old = old_ranks.get(address)
+        if old is not None and same_run and old["pid"] != row["pid"]:
+            restarted.add(address)
+            ranks.append({**row, "restarted": True})
+        elif old is not None and "rss" in row and "rss" in old:
+            ranks.append({**row, word: weight(row) - weight(old)})
+        else:
+            ranks.append(row)
     found: Document = {**document, "ranks": ranks, "ended": []}
     if "variables" in document and "variables" in before:
-        found["variables"], found["ended"] = _of_variables(document, before, word, same_run)
+        found["variables"], found["ended"] = _of_variables(document, before, word, same_run, restarted)
     # Of a few that were asked for by name, the others have not ended.
     if all("references" in each and "holding" not in each for each in (document, before)):
         add_growth_of_references(found, before, word)
@@ -98,7 +106,7 @@ def _grown_since(document: Document, before: Document, word: str) -> Document:
 
 
 def _of_variables(
-    document: Document, before: Document, word: str, same_run: bool
+    document: Document, before: Document, word: str, same_run: bool, restarted: Set[tuple[str, int]]
 ) -> tuple[list[dict[str, Any]], list[str]]:
     names = {row["mesh_id"]: row["mesh"] for document_ in (document, before) for row in document_["ranks"]}
 
@@ -106,14 +114,14 @@ def _of_variables(
         mesh = entry["mesh_id"] if same_run else names.get(entry["mesh_id"], "")
         return (mesh, entry["rank"], *(entry[word] for word in NAME if word != "mesh_id"))
 
-    told = _told(before, same_run)
+    told = _told(before, same_run) - restarted
     old_sizes = {key(entry): entry for entry in entries(before["variables"])}
     current = []
     for entry in entries(document["variables"]):
         known = key(entry)
         growth = _grown(entry, old_sizes.pop(known, None), word) if known[:2] in told else {}
         current.append({**entry, **growth})
-    still_tell = _told(document, same_run)
+    still_tell = _told(document, same_run) - restarted
     ended = [entry for known, entry in old_sizes.items() if known[:2] in still_tell and _held(entry) > _ENDED]
     return folded(current), sorted({entry["where"] for entry in ended})
 

@@ -129,6 +129,9 @@ class View:
                 doing = asked.whom.doing(*address)
                 if doing.word != "dead" and rank not in mesh["gone"]:
                     doing = silent.get(address, doing).measured(facts, host, measured)
+                pid = mesh["pid"].get(rank, 0)
+                if not pid and doing.word == "running":
+                    doing = Doing("starting")
                 heap = heaps.get(address, {})
                 malloc = heap.get("malloc", {})
                 said = merged.of_rank.get(address, {})
@@ -136,9 +139,9 @@ class View:
                     "mesh_id": mesh["mesh_id"], "mesh": mesh["name"], "rank": rank,
                     "coords": dict(shape.coordinates(rank)),
                     "host": host, **{name: measured.agents.get(host, {}).get(name, "") for name in _OF_HOST},
-                    "pid": mesh["pid"].get(rank, 0), "actors": actors,
+                    "pid": pid, "actors": actors,
                     **facts, "state": doing.word, "note": _note(doing),
-                    **held.get(mesh["pid"].get(rank, 0), {}),
+                    **held.get(pid, {}),
                     "blocks": heap.get("blocks"), "malloc_used": malloc.get("used"), "malloc_free": malloc.get("free"),
                     "devices": heap.get("devices"), "counted": heap.get("counted"),
                     "variables_left_out": said.get("left_out"), **said,

@@ -88,7 +88,7 @@ def _ranks(document: Document, look: Look) -> list[str]:
         "ACTOR": lambda rows: ",".join(rows[0]["actors"]) or "-",
         "HOST": lambda rows: _hosts(rows),
         "ADDRESS": lambda rows: _addresses(rows),
-        "PID": lambda rows: str(rows[0]["pid"]) if len(rows) == 1 else "",
+        "PID": lambda rows: str(rows[0]["pid"] or "") if len(rows) == 1 else "",
         "RSS": _span_of("rss", look),
         "PSS": _span_of("pss", look),
         "SHARED": _span_of("shared", look),

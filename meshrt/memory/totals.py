@@ -42,6 +42,10 @@ def totals(document: Document, look: Look) -> list[str]:
             growth_of_ranks(document, "growth", f"in {since(document['since'], document['time'])}", look.units)
             + (f"; gone: {', '.join(ended[:_MOST_REASONS])}" if ended else "")
         )
+        restarted = [row["rank"] for row in document["ranks"] if row.get("restarted")]
+        if restarted:
+            which = f"{_count(len(restarted), 'rank')} ({fold_ranks(restarted)})"
+            lines.append(f"started again since then: {which}; how much more they have than before is not known")
     lines += [
         f"the view to compare with was kept without {_KEPT_BY[table]}: how {table} have grown is not known"
         for table in document.get("not_compared", ())

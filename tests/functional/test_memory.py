@@ -36,7 +36,7 @@ WAIT = 30
 #: What stands in the descriptions of docs/json.md beside keys.
 WORDS = {
     *("budget", "version", "attribute", "class", "global", "local", "put", "argument", "result", "file"),
-    *("item", "element", "referent", "itself", "rest"),
+    *("item", "element", "referent", "itself", "rest", "starting"),
 }
 
 
@@ -354,6 +354,7 @@ def check_the_document(saved: Path) -> None:
             "opened",
             "chosen",
             "without_rss",
+            "restarted",
         }
         if part != "process":
             absent = told - value.keys() - seldom - WORDS

@@ -194,6 +194,26 @@ def test_the_sum_of_growths_says_what_it_is_of() -> None:
     assert lines(render(alone, Look()), "growth") == ["growth of ranks in 0 s: not known"]
 
 
+def test_a_rank_that_was_started_again_is_not_compared_with_the_process_before() -> None:
+    held = [variable("self.buf", 30 * MIB), variable("self.old", MIB)]
+    before = document([rank(n, 50 * MIB) for n in range(2)], {0: held, 1: [*held, variable("self.gone", MIB)]})
+    now = {0: [held[0]], 1: [variable("self.buf", 56)]}
+    again = document([rank(0, 51 * MIB), rank(1, 20 * MIB, pid=900)], now)
+    found = add_growth(again, before)
+    assert [(row.get("growth"), row.get("restarted")) for row in found["ranks"]] == [(MIB, None), (None, True)]
+    text = render(found, Look(sort="growth"))
+    assert lines(text, "self", "growth", "started") == [
+        "self.buf list = 30.0 MiB 0 0",
+        "self.buf list = 56 B 1",
+        "growth of 1 of 2 ranks in 0 s: +1.0 MiB (summed over ranks); gone: self.old",
+        "started again since then: 1 rank (1); how much more they have than before is not known",
+    ]
+    watched = add_growth(again, again, before)["ranks"][1]
+    assert (watched["growth"], watched.get("grown"), watched["restarted"]) == (0, None, True)
+    other_run = {**again, "run_id": "another"}
+    assert all("growth" in row and "restarted" not in row for row in add_growth(other_run, before)["ranks"])
+
+
 def test_an_outlier_of_growth_is_not_folded() -> None:
     ranks = [rank(n, 500 * MIB) for n in range(16)]
     before = document(ranks, {n: [variable("self.x", 100 * MIB)] for n in range(16)})

@@ -1,0 +1,53 @@
+"""What the root makes of what is known of ranks, without any."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from meshrt.hooks import Gathered, Measured, RootServices
+from meshrt.inspect.chosen import Chosen, Doing
+from meshrt.memory.asked import Asked
+from meshrt.memory.document import document_of
+from meshrt.memory.look import Look
+from meshrt.memory.root import View
+from meshrt.memory.table import render
+from meshrt.selection import Shape
+from tests.unit.memory.documents import MIB, lines
+
+
+class Services:
+    """Three ranks of one host; rank 1 is being started again, and rank 2 has ended."""
+
+    run_id = "r"
+
+    def meshes(self) -> Sequence[Mapping[str, Any]]:
+        return [
+            {
+                "mesh_id": "m", "name": "mesh1", "shape": Shape.from_extent({"n": 3}).to_wire(),
+                "host": dict.fromkeys(range(3), "node0"), "pid": {0: 100}, "gone": {2: ["exited", 1.0]},
+                "actors": [{"name": "a"}],
+            }
+        ]  # fmt: skip
+
+    async def measure(self, *_asked: Any) -> Measured:
+        return Measured({("m", 0): {"rss": 10 * MIB, "pss": 5 * MIB}}, {"node0": {"pid": 7, "pss": MIB}}, [], [])
+
+    def gather(self, *asked: Any, stack_suffices: bool) -> int:
+        report: Callable[[Gathered], None] = asked[-1]
+        asyncio.get_running_loop().call_soon(report, Gathered([], True))
+        return 1
+
+    def leave_gather(self, number: int) -> None: ...
+
+
+def test_a_rank_that_is_being_started_again_is_no_running_one() -> None:
+    chosen = Chosen({"m": [0, 1, 2]}, lambda _mesh_id, rank: Doing("dead" if rank == 2 else "running"))
+    answer = asyncio.run(View(cast(RootServices, Services())).collect(Asked(chosen)))
+    text = render(document_of(answer), Look(sort="rank"))
+    assert lines(text, "0 n", "1 n", "2 n") == [
+        "0 n=0 a node0 100 10.0 MiB 5.0 MiB ? ? running",
+        "1 n=1 a node0 ? ? ? ? starting",
+        "2 n=2 a node0 ? ? ? ? dead",
+    ]
