@@ -22,7 +22,9 @@ def grouped(document: Document, by: str) -> list[dict[str, Any]]:
 
     Each is ``{"key", "ranks" (how many), "without_rss" (of how many of them that is not known), "rss", "pss",
     "growth"}``, of a host also ``"address"``, and, if there are variables, ``{"variables" (how many), "bytes", "exact",
-    "devices"}``; by type or dtype it is the latter only. Bytes are those of all ranks, summed over variables.
+    "devices"}``; by type or dtype it is the latter only. Bytes are those of all ranks, summed over variables. Of
+    references there are ``{"references" (how many), "stored" (bytes, each once)}``: those of a host, or those that
+    ranks of an actor have put.
 
     Raises:
         UsageError: By type or dtype, where variables were not asked for.
@@ -48,6 +50,8 @@ def grouped(document: Document, by: str) -> list[dict[str, Any]]:
                     group[name] = group.get(name, 0) + row[name]
             if row["state"] != "dead":
                 members.setdefault(_key(row, by), []).append(row)
+        for key, references in _references(document, by, keys).items():
+            rows.setdefault(key, {}).update(references)
     names: dict[str, set[tuple[str, ...]]] = {}
     for entry in entries(document.get("variables", ())):
         if by in OF_VARIABLES:
@@ -73,6 +77,23 @@ def grouped(document: Document, by: str) -> list[dict[str, Any]]:
         for key, group in rows.items()
     ]
     return sorted(found, key=lambda group: (-group.get("rss", group.get("bytes", 0)), group["key"]))
+
+
+def _references(document: Document, by: str, keys: Mapping[tuple[str, int], str]) -> dict[str, dict[str, int]]:
+    """Return how many references there are in each group, and their bytes.
+
+    Args:
+        keys: The group of each rank.
+    """
+    owners = {row["pid"]: keys[row["mesh_id"], row["rank"]] for row in document["ranks"]}
+    owners.update((row["pid"], row["kind"]) for row in document["processes"])
+    found: dict[str, dict[str, int]] = {}
+    for row in document.get("references", ()):
+        key = str(row["host"]) if by == "host" else owners.get(row["owner"], "-")
+        group = found.setdefault(key, {"references": 0, "stored": 0})
+        group["references"] += row["count"]
+        group["stored"] += row["count"] * row["size"]
+    return found
 
 
 def _by_site(document: Document) -> list[dict[str, Any]]:

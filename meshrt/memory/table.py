@@ -316,11 +316,11 @@ def _groups(document: Document, look: Look) -> list[str]:
     shown, left_out = largest_first(rows, look, keys)
     names = [
         name
-        for name in ("address", "ranks", "references", "variables", "rss", "pss", "bytes", *GROWTHS)
+        for name in ("address", "ranks", "references", "stored", "variables", "rss", "pss", "bytes", *GROWTHS)
         if any(name in row for row in rows)
     ]
     cells = [[row["key"], *(_group_cell(row, name, look) for name in names)] for row in shown]
-    heads = {"bytes": "SIZE" if look.by == OF_REFERENCES else "IN VARIABLES", **GROWTHS}
+    heads = {"bytes": "SIZE" if look.by == OF_REFERENCES else "IN VARIABLES", "stored": "IN REFERENCES", **GROWTHS}
     lines = _table([look.by.upper(), *(heads.get(name, name.upper()) for name in names)], cells, look)
     return [*lines, *_more(len(left_out), sum(map(keys["size"], left_out)), look)]
 
@@ -334,7 +334,8 @@ def _group_cell(row: Row, name: str, look: Look) -> str:
         return size_text({"bytes": row["bytes"], "exact": row["exact"], "devices": row.get("devices")}, look.units)
     if name in GROWTHS:
         return _bound([row], name) + change(row[name], look.units)
-    return (">= " if row.get("without_rss") else "") + amount(row[name], look.units)
+    bound = ">= " if row.get("without_rss") and name in ("rss", "pss") else ""
+    return bound + amount(row[name], look.units)
 
 
 def _more(count: int, size: int, look: Look, *, exact: bool = True) -> list[str]:

@@ -270,6 +270,8 @@ def test_the_command(tmp_path: Path) -> None:
     assert rows(document).keys() == {1, 2} and sum(group["ranks"] for group in document["groups"]) == 2
     assert command("--stats-only").count("\n") == 1
     assert "by type" not in command("--by", "type")
+    assert "expected it without --vars" in command("--by", "callsite", "--vars", code=2)
+    assert "expected it without --refs and --holders" in command("--by", "dtype", "--refs", code=2)
     assert "did you mean" in command("--actor", "hodler", code=2)
     assert "expected 0 to 3" in command("--ranks", "7", code=2)
     assert "expected a file that meshrt memory --save has written" in command("--diff", __file__, code=2)

@@ -176,6 +176,22 @@ def test_groups() -> None:
         grouped(document([rank(0, 1)]), "type")
 
 
+def test_references_in_groups() -> None:
+    found = [reference(3), reference(2, owner=101, host="node1"), reference(1, owner=1), reference(1, owner=9)]
+    whole = document([rank(n, 10 * MIB, actors=["ab"[n]]) for n in range(2)], references=found)
+    assert lines(render(whole, Look(by="host")), "HOST", "node") == [
+        "HOST RANKS REFERENCES IN REFERENCES RSS PSS",
+        "node0 1 5 5.0 MiB 10.0 MiB 5.0 MiB",
+        "node1 1 2 2.0 MiB 10.0 MiB 5.0 MiB",
+    ]
+    assert lines(render(whole, Look(by="actor")), "a ", "b ", "script", "- ") == [
+        "a 1 3 3.0 MiB 10.0 MiB 5.0 MiB",
+        "b 1 2 2.0 MiB 10.0 MiB 5.0 MiB",
+        "- 1 1.0 MiB",
+        "script 1 1.0 MiB",
+    ]
+
+
 def test_folding_loses_nothing() -> None:
     said = {n: [variable("self.x", 5), variable("self.y", n % 2)] for n in range(5)}
     rows = document([rank(n, MIB) for n in range(5)], said)["variables"]
