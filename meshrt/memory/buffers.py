@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from meshrt.inspect.values import bases, class_name, module_name
+from meshrt.inspect.variables import attributes
 from meshrt.memory.mappings import address_of
 from meshrt.store.lease import Spot, spot_at, spot_of
 from meshrt.store.tensors import loaded_class
@@ -28,8 +29,6 @@ MAPPED = "mmap"
 #: ... and what is seen of the store of a host: other processes have it, too.
 SHARED = "shared memory"
 
-#: The module whose ctypes arrays are windows into the store.
-_WINDOWS = "meshrt.store.mapping"
 #: The base of all classes of ctypes; it has no public name.
 _CTYPES: Any = ctypes.Structure.__base__
 #: What shows the memory that it lends to an array.
@@ -67,9 +66,7 @@ class Buffers:
         self._storage: Any = getattr(self._tensor, "untyped_storage", None)
 
     def kind(self, cls: type) -> str:
-        """Return ``"ndarray"``, ``"flatiter"``, ``"tensor"``, ``"mmap"``, ``"window"``, ``"ctypes"`` or ""."""
-        if issubclass(cls, ctypes.Array) and type.__dict__["__module__"].__get__(cls) == _WINDOWS:
-            return "window"
+        """Return ``"ndarray"``, ``"flatiter"``, ``"tensor"``, ``"mmap"``, ``"ctypes"`` or ""."""
         classes = ((mmap.mmap, "mmap"), (_CTYPES, "ctypes"))
         loaded = ((self._array, "ndarray"), (self._flat, "flatiter"), (self._tensor, "tensor"))
         for base in bases(cls):  # by identity: a metaclass may compare
@@ -85,10 +82,6 @@ class Buffers:
             # A class of the user's may give out its memory by code of its own.
             place: Place = (HOST, address_of(value)) if type(value) is mmap.mmap else (MAPPED, id(value))
             return Memory(object.__sizeof__(value), place, size, ())
-        if kind == "window":
-            shown = spot_of(value)
-            window = None if shown is None else (SHARED, shown)  # the runtime's own windows, to write, are nobody's
-            return Memory(object.__sizeof__(value), window, ctypes.sizeof(value), ())
         if kind == "ctypes":
             return _of_ctypes(value)
         if kind == "flatiter":  # the collector is not told of its array
@@ -167,4 +160,7 @@ def _of_ctypes(value: Any) -> Memory:
     if members["_b_needsfree_"].__get__(value):
         small = id(value) <= start < id(value) + own  # it is in the object itself
         return Memory(own if small else own + size, None, 0, ())
+    shown = spot_of(dict(attributes(value)).get("origin")) or spot_at(start)
+    if shown is not None:
+        return Memory(own, (SHARED, shown), size, ())
     return Memory(own, None, 0, (), "" if members["_objects"].__get__(value) else "memory of a library")

@@ -138,9 +138,8 @@ def writable(view: memoryview) -> memoryview:
     return memoryview(bytearray(view))
 
 
-def spot_of(memory: object) -> Spot | None:
-    """Return what of the store the memory behind a view to read shows; None: it is no such memory. Any thread."""
-    origin = getattr(memory, "origin", None)
+def spot_of(origin: object) -> Spot | None:
+    """Return what of the store memory shows that has such an ``origin``; None: it is no such memory. Any thread."""
     if isinstance(origin, tuple) and isinstance(origin[0], Reading):
         return origin[0].segment, origin[1]
     return None

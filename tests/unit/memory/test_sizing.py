@@ -11,6 +11,7 @@ import functools
 import io
 import mmap
 import multiprocessing
+import os
 import random
 import re
 import sqlite3
@@ -35,6 +36,7 @@ from meshrt.memory import contents, following, walk
 from meshrt.memory.contents import SLICE
 from meshrt.memory.sizing import Budget, Size, Snapshot
 from meshrt.memory.variables import facts_of, type_name
+from meshrt.store.mapping import Mapping
 
 MIB = 1 << 20
 
@@ -203,6 +205,17 @@ def test_memory_of_ctypes_counts_once_for_all_who_see_it() -> None:
     assert near(measure(ctypes.pointer(kept)), MIB)
     assert near(measure(multiprocessing.RawArray("b", 4 * MIB)), 4 * MIB, slack=MIB)
     assert measure([ctypes.c_int(5), ctypes.c_double(2.5)]).bytes < 500
+
+
+def test_a_buffer_is_the_stores_by_its_memory() -> None:
+    """Of one length, ctypes has one class for all, whoever has made it first."""
+    size = MIB + 4242
+    file = os.memfd_create("test")
+    os.truncate(file, size)
+    view = Mapping(file, size).window(0, size, None)
+    os.close(file)
+    own = ctypes.create_string_buffer(size)
+    assert view and type(own).__module__ == "meshrt.store.mapping" and near(measure(own), size)
 
 
 @pytest.mark.parametrize(
