@@ -12,7 +12,7 @@ from pathlib import Path
 from meshrt.errors import UsageError
 from meshrt.inspect.commands import run_command, write_out
 from meshrt.inspect.fitting import columns
-from meshrt.inspect.programs import choose, meant
+from meshrt.inspect.programs import choose, meant, seconds_of
 from meshrt.inspect.times import since
 from meshrt.memory.api import ask
 from meshrt.memory.asked import MILLISECONDS
@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--open", type=Path, metavar="FILE", help="show a view that was kept, or what a rank wrote at its limit")
     add("--diff", type=Path, metavar="FILE", help="show what has grown since a view that was kept")
     often = "look again and again, and show what grows; variables so seldom that ranks hardly feel it"
-    add("--watch", nargs="?", type=float, const=2.0, metavar="SECONDS", help=often)
+    add("--watch", nargs="?", type=seconds_of, const=2.0, metavar="SECONDS", help=often)
     return parser
 
 
@@ -133,11 +133,8 @@ def _look(given: argparse.Namespace) -> Look:
             raise UsageError(f"--by {given.by} adds up what is in shared memory; expected it without --vars")
         if given.by in OF_VARIABLES and given.refs:
             raise UsageError(f"--by {given.by} adds up variables; expected it without --refs and --holders")
-    if given.watch is not None:
-        if given.save is not None:
-            raise UsageError("--watch keeps nothing; expected it without --save, or --save alone for a later --diff")
-        if not given.watch > 0:
-            raise UsageError(f"--watch takes a number of seconds above 0, not {given.watch:g}")
+    if given.watch is not None and given.save is not None:
+        raise UsageError("--watch keeps nothing; expected it without --save, or --save alone for a later --diff")
     if given.exact and given.budget is not None:
         raise UsageError("--exact has no limit; expected it without --budget")
     if given.budget is not None and not 0 <= given.budget < float("inf"):

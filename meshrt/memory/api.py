@@ -76,9 +76,12 @@ def ask(connection: _Asks, *, variables: bool | str, milliseconds: float | None,
         milliseconds: None: no limit.
 
     Raises:
+        UsageError: ``variables`` is neither.
         MeshError: It refuses: the question was wrong.
         ConnectionError, TimeoutError: It has ended, or does not answer.
     """
+    if not isinstance(variables, bool | str):
+        raise UsageError(f"variables is True, False, or the name of one, not {variables!r}")
     exact = milliseconds is None
     inside = {"variables": bool(variables), "opened": variables if isinstance(variables, str) else ""}
     body = {**asked, **inside, "milliseconds": milliseconds, "objects": None if exact else OBJECTS}

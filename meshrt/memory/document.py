@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from meshrt.errors import UsageError
+from meshrt.memory.checking import check
 from meshrt.memory.devices import devices_of
 from meshrt.memory.merging import order
 from meshrt.transport.directories import write_atomic
@@ -138,7 +139,7 @@ def write(path: Path, document: Document) -> None:
 
 
 def read(path: Path) -> Document:
-    """Read a file back. Raises UsageError: it cannot be read, or is something else."""
+    """Read a file back. Raises UsageError: it cannot be read, is damaged, or is something else."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -149,4 +150,8 @@ def read(path: Path) -> Document:
         raise UsageError(f"{path} is no snapshot of memory; expected a file that meshrt memory --save has written")
     if document.get("version") != VERSION:
         raise UsageError(f"{path} has version {document.get('version')!r}; this meshrt reads version {VERSION}")
+    try:
+        check(document)
+    except ValueError as error:
+        raise UsageError(f"{path} is damaged: {error}") from None
     return document

@@ -275,7 +275,8 @@ def _who(row: Row, document: Document) -> str:
     same = " same" if len(row["rank_sets"]) == 1 else ""
     mesh = ""
     if len({each["mesh_id"] for each in document["ranks"]}) > 1:
-        mesh = next(f"{each['mesh']} " for each in document["ranks"] if each["mesh_id"] == row["mesh_id"])
+        names = {each["mesh_id"]: each["mesh"] for each in document["ranks"]}
+        mesh = f"{names.get(row['mesh_id'], row['mesh_id'])} "
     return f"{mesh}[{fold_ranks(ranks)}] x{len(ranks)}{same}" if len(ranks) > 1 else f"{mesh}{ranks[0]}"
 
 

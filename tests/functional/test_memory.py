@@ -190,6 +190,10 @@ def test_a_budget_ends_the_count_and_exact_lifts_it() -> None:
     assert exact["exact"] and exact["bytes"] > 300_000 * 80 > bound["bytes"] > 300_000 * 8
     with pytest.raises(UsageError, match="milliseconds is a number, 0 or more"):
         meshrt.memory(variables=True, milliseconds=-1)
+    with pytest.raises(UsageError, match="milliseconds is a number, 0 or more, or null for no limit; not nan"):
+        meshrt.memory(variables=True, milliseconds=float("nan"))
+    with pytest.raises(UsageError, match="variables is True, False, or the name of one, not 5"):
+        meshrt.memory(variables=5)  # type: ignore[arg-type]
 
 
 def test_references_and_who_holds_them() -> None:

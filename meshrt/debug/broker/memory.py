@@ -58,6 +58,7 @@ def _name(value: Any) -> str | None:
 def _limit(body: Mapping[str, Any], name: str, default: Any) -> Any:
     """Return a limit that was given: a number, or null for none."""
     value = body.get(name, default)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and not (number and 0 <= value < float("inf")):
         raise UsageError(f"{name} is a number, 0 or more, or null for no limit; not {value!r}")
     return value

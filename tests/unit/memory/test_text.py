@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import pytest
 
 from meshrt.errors import UsageError
 from meshrt.hooks import Group
-from meshrt.memory.document import entries, folded, read, write
+from meshrt.memory.document import Document, entries, folded, read, write
 from meshrt.memory.groups import grouped
 from meshrt.memory.growth import add_growth
 from meshrt.memory.holdtable import holders_without
@@ -231,6 +234,87 @@ def test_names_do_not_act_on_the_terminal() -> None:
         text = render(each, Look())
         assert all(name in text for name in ("self.\\e[31mred", "self.\\x9bx [\\x07]", "train\\e[2J.py:9\\n", "a\\nb"))
     assert "gone: self.\\egone" in text
+
+
+def full() -> Document:
+    """A document with all that is read of one."""
+    facts = {"kept": MIB, "used": 5, "visible": "3"}
+    more = {"devices": {"cuda:0": facts}, "store_own": MIB, "store_held": 1, "malloc_free": MIB, "note": "x", "swap": 7}
+    said = [
+        variable(
+            "self.x", 5 * MIB, shape=[3], dtype="f4", device="cuda:0", devices={"cuda:0": 5}, **{"with": ["self.y"]}
+        ),
+        variable("self.y", 7, exact=False, estimate=9, why="budget", length=3, objects=2),
+    ]
+    ranks = [
+        rank(n, (n + 1) * MIB, variables_left_out={"count": 1, "bytes": 5, "exact": True}, **more) for n in range(1)
+    ]
+    held = {"mesh_id": "m", "ranks": [0], "actor": "a", "kind": "attribute", "where": "self.z", "type": "list"}
+    return document(
+        ranks,
+        {0: said},
+        references=[reference(2)],
+        references_left_out={"count": 0, "bytes": 0},
+        holders={"100": ["mesh1", 0]},
+        holding=[{**held, "references": ["abc"], "count": 1}],
+        holding_exact=True,
+        stores=[
+            {"host": "node0", "committed": 5, "limit": 9, "files": 1, "fetched": {"bytes": 1, "count": 1}, "sent": 0}
+        ],
+    )
+
+
+def mutations(value: Any) -> Iterator[Any]:
+    """Go through what is left of a document with one thing gone, or another thing in its place."""
+    items = list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ())
+    for key, each in items:
+        rest = [pair for pair in items if pair[0] != key]
+        for other in (..., None, "text", [{}], 10**400, *mutations(each)):
+            changed = [*rest[:key], (key, other), *rest[key:]] if isinstance(value, list) else [*rest, (key, other)]
+            kept = [pair for pair in changed if pair[1] is not ...]
+            yield dict(kept) if isinstance(value, dict) else [each for _, each in kept]
+
+
+def test_a_file_that_is_damaged_is_refused_or_shown(tmp_path: Path) -> None:
+    """Never half of it, and then a traceback."""
+    path = tmp_path / "view.json"
+    whole = full()
+    later = {**whole, "time": 200.0}
+    grown = add_growth(later, whole, whole)
+    refused, told = 0, set[str]()
+    for view in (whole, grown, {**whole, "opened": "self.x"}):
+        path.write_text(json.dumps(view))
+        assert read(path) == view
+    for damaged in mutations(grown):
+        try:
+            path.write_text(json.dumps(damaged))
+            found = read(path)
+        except UsageError as error:
+            refused += 1
+            told.add(str(error).partition("; expected ")[2])
+            continue
+        for by in ("", "host", "type", "callsite"):
+            with contextlib.suppress(UsageError):  # it has no variables, say
+                render(found, Look(by=by))
+        with contextlib.suppress(UsageError):
+            add_growth(later, found, found)
+    assert refused > 500 and {"a number", "text", "a list", "an object", "true or false"} <= told
+
+
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        ({"ranks": None}, "ranks is null; expected a list"),
+        ({"totals": {}}, "totals.ranks is missing; expected a whole number"),
+        ({"time": "now"}, "time is 'now'; expected a number"),
+        ({"stores": [{"host": "a"}]}, r"stores\[0\].committed is missing; expected a whole number"),
+    ],
+)
+def test_what_is_damaged_is_told(part: Any, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "view.json"
+    path.write_text(json.dumps({**full(), **part}))
+    with pytest.raises(UsageError, match=f"view.json is damaged: {told}"):
+        read(path)
 
 
 def test_looks_that_are_none() -> None:
