@@ -90,7 +90,7 @@ def _run(given: argparse.Namespace) -> int:
     look = _look(given)
     before = read(given.diff) if given.diff is not None else None
     if given.open is not None:
-        document = read(given.open)
+        document = _kept(given)
         _show(document if before is None else add_growth(document, before), given, look)
         return 0
     program = choose(given.run, how="meshrt memory RUN", ranks=True)
@@ -113,6 +113,14 @@ def _run(given: argparse.Namespace) -> int:
     return 0
 
 
+def _kept(given: argparse.Namespace) -> Document:
+    document = read(given.open)
+    for table, option, wanted in (("variables", "--vars", given.vars), ("references", "--refs", given.refs)):
+        if wanted and table not in document:
+            raise UsageError(f"{given.open} was kept without {option}: there are no {table} in it")
+    return document
+
+
 def _look(given: argparse.Namespace) -> Look:
     """Return how it is to be shown; raises UsageError for options that do not go together."""
     given.inside, given.taken = given.vars or "", ""
@@ -122,8 +130,13 @@ def _look(given: argparse.Namespace) -> Look:
         raise UsageError(f"expected RUN and ACTOR once, not {' '.join(given.words)}")
     given.run, actor = meant(given.words)
     given.actor = given.actor or actor
-    if given.open is not None and (given.run or given.watch is not None or given.save is not None or given.inside):
-        raise UsageError("--open shows a file; expected it without RUN, --watch, --save and the name of a variable")
+    asked = given.run or given.actor or given.ranks or given.frames or given.exact or given.inside
+    asked = asked or any(each is not None for each in (given.holders, given.budget, given.watch, given.save))
+    if given.open is not None and asked:
+        raise UsageError(
+            "--open shows a file as it was kept; expected it without RUN, ACTOR, --ranks, --holders, --frames, "
+            "--exact, --budget, --watch, --save and the name of a variable"
+        )
     given.vars = (
         given.vars is not None or given.frames or given.exact or given.budget is not None or given.by in OF_VARIABLES
     )

@@ -2,9 +2,41 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from meshrt.cli.memory import main
+from meshrt.memory.document import write
+from tests.unit.memory.documents import MIB, document, rank, variable
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """A view with variables, and without references."""
+    path = tmp_path / "view.json"
+    write(path, document([rank(0, MIB), rank(1, 2 * MIB)], {0: [variable("self.x", 5)], 1: []}))
+    return path
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["1234"], ["trainer"], ["--actor", "trainer"], ["--ranks", "0"], ["--holders", "ab"], ["--holders", ""],
+        ["--frames"], ["--exact"], ["--budget", "0"], ["--watch"], ["--save", "x"], ["--vars", "self.x"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_file_is_not_asked(options: list[str], kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--open", str(kept), *options]) == 2
+    out, complaint = capsys.readouterr()
+    assert not out and "--open shows a file as it was kept; expected it without RUN, ACTOR, --ranks, " in complaint
+
+
+def test_what_a_file_has_not_is_not_shown(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--open", str(kept), "--vars", "--by", "type"]) == 0
+    assert main(["--open", str(kept), "--refs"]) == 2
+    assert f"{kept} was kept without --refs: there are no references in it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "inf", "nan", "1e300"])
