@@ -71,7 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--units", default="auto", choices=UNITS)
     add("--stats-only", action="store_true", help="totals only")
     everything = "one object with all that was seen, in bytes (docs/json.md); options of the table change nothing of it"
-    add("--json", action="store_true", help=everything)
+    add("--format", default="table", choices=("table", "json"), help=f"a table, or {everything}")
+    add("--json", action="store_const", dest="format", const="json", help="the same as --format json")
     add("--save", type=Path, metavar="FILE", help="keep this view for a later --diff")
     add("--open", type=Path, metavar="FILE", help="show a view that was kept, or what a rank wrote at its limit")
     add("--diff", type=Path, metavar="FILE", help="show what has grown since a view that was kept")
@@ -203,7 +204,7 @@ def _selection(text: str) -> str:
 
 
 def _show(document: Document, given: argparse.Namespace, look: Look) -> None:
-    if given.json:
+    if given.format == "json":
         groups = {"groups": grouped(document, look.by)} if look.by else {}
         write_out(sys.stdout, json.dumps({**document, **groups}) + "\n")
     else:
@@ -212,7 +213,7 @@ def _show(document: Document, given: argparse.Namespace, look: Look) -> None:
 
 def _watch(connection: ToolConnection, given: argparse.Namespace, look: Look, first: Document | None) -> None:
     """Show growth, look by look, until the person, or the program, has enough."""
-    clear = "\x1b[2J\x1b[H" if sys.stdout.isatty() and not given.json else ""
+    clear = "\x1b[2J\x1b[H" if sys.stdout.isatty() and given.format != "json" else ""
     if clear and look.most is None:
         tables = 1 if look.by not in ("", "rank") else given.vars + given.refs + look.ranks
         rows = shutil.get_terminal_size().lines // max(1, tables) - _AROUND
@@ -222,7 +223,7 @@ def _watch(connection: ToolConnection, given: argparse.Namespace, look: Look, fi
         if clear:
             write_out(sys.stdout, clear)
         _show(document, given, look)
-        if not given.json:
+        if given.format != "json":
             since_first = since(document["since_first"], document["time"])
             when = f"since {given.diff or 'the first look'}, {since_first} ago"
             grown = growth_of_ranks(document, "grown", when, given.units)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from meshrt.cli.memory import main
-from meshrt.memory.document import write
+from meshrt.memory.document import read, write
 from tests.unit.memory.documents import MIB, document, rank, variable
 
 
@@ -31,6 +32,16 @@ def test_a_file_is_not_asked(options: list[str], kept: Path, capsys: pytest.Capt
     assert main(["--open", str(kept), *options]) == 2
     out, complaint = capsys.readouterr()
     assert not out and "--open shows a file as it was kept; expected it without RUN, ACTOR, --ranks, " in complaint
+
+
+def test_formats(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for options in ([], ["--format", "table"], ["--json"], ["--format", "json"], ["--format=json", "--by", "host"]):
+        assert main(["--open", str(kept), *options]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] and shown[0].startswith("RANK ")
+    assert json.loads(shown[2]) == json.loads(shown[3]) == read(kept)
+    assert json.loads(shown[4]).keys() - json.loads(shown[3]).keys() == {"groups"}
 
 
 def test_what_a_file_has_not_is_not_shown(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
