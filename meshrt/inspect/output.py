@@ -19,8 +19,8 @@ _BYTES = 64 << 10
 
 
 def line_count(wanted: object) -> int:
-    """Return how many lines of each rank a person wants (0 or nothing: the usual number). Raises UsageError."""
-    count = wanted or _LINES
+    """Return how many lines of each rank a person wants (None: the usual number). Raises UsageError."""
+    count = _LINES if wanted is None else wanted
     if type(count) is not int or not 1 <= count <= _MOST_LINES:
         raise UsageError(f"the number of lines is from 1 to {_MOST_LINES}, not {count!r}")
     return count

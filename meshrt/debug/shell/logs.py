@@ -118,7 +118,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("words", nargs="*", metavar="[RUN] [ACTOR]", help="a program; an actor of it")
     parser.add_argument("--ranks", metavar="SELECTION", default="", help="only these, as in 'ranks(0:4)' or 'hosts=1'")
-    parser.add_argument("-n", dest="lines", type=int, default=0, metavar="N", help="so many lines of each rank (10)")
+    parser.add_argument("-n", dest="lines", type=int, metavar="N", help="so many lines of each rank (10)")
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the program ends, or Ctrl-C")
     parser.add_argument(
         "--diff", type=int, nargs="?", const=-1, metavar="RANK", help="show what differs from this rank (the first one)"

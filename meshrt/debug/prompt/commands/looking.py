@@ -83,7 +83,7 @@ def _parse_logs(words: Words) -> Arguments:
     arguments = {
         "actor": words.actor(),
         "ranks": words.ranks(optional=True),
-        "lines": words.number(options["-n"], "lines") if "-n" in options else 0,
+        "lines": words.number(options["-n"], "lines") if "-n" in options else None,
         "diff": reference(words, options),
     }
     words.end()

@@ -1,0 +1,21 @@
+"""How many lines of a rank's output are shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshrt.debug.shell.logs import main
+from meshrt.errors import UsageError
+from meshrt.inspect.output import line_count
+
+
+def test_a_number_of_lines() -> None:
+    assert [line_count(wanted) for wanted in (None, 1, 10_000)] == [10, 1, 10_000]
+    for wanted in (0, -1, 10_001, True, "5"):
+        with pytest.raises(UsageError, match="the number of lines is from 1 to 10000"):
+            line_count(wanted)
+
+
+def test_no_lines_are_not_the_usual_number(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-n", "0"]) == 2
+    assert "the number of lines is from 1 to 10000, not 0" in capsys.readouterr().err
