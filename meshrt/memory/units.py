@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from meshrt.errors import UsageError
+from meshrt.store.limits import parse_size
 
 __all__ = ["UNITS", "amount", "bytes_of", "change", "size_text", "span"]
 
@@ -30,15 +30,14 @@ def amount(count: int, unit: str = "auto") -> str:
 
 
 def bytes_of(text: str) -> int:
-    """Return the number of bytes that a person writes as ``4GiB``, ``512 MiB`` or ``1000000``.
+    """Return the number of bytes that a person writes as ``4GiB``, ``500 MB`` or ``1000000``.
 
     Raises:
         UsageError: It is no size.
     """
-    match = re.fullmatch(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_FACTORS)})?\s*", text)
-    size = round(float(match[1]) * _FACTORS[match[2] or "B"]) if match is not None else 0
-    if not 0 < size < 1 << 62:
-        raise UsageError(f"{text!r} is no size; expected a number of bytes, or one such as 512MiB or 4GiB")
+    size = parse_size(text)
+    if size is None or not 0 < size < 1 << 62:
+        raise UsageError(f"{text!r} is no size; expected a number of bytes, or one such as 500MB or 4GiB")
     return size
 
 

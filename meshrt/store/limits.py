@@ -9,7 +9,7 @@ from pathlib import Path
 from meshrt.errors import UsageError
 from meshrt.store.cgroup import memory_groups
 
-__all__ = ["LIMIT", "SPILL", "free_in_group", "free_memory", "parse_limit", "spills", "store_limit"]
+__all__ = ["LIMIT", "SPILL", "free_in_group", "free_memory", "parse_limit", "parse_size", "spills", "store_limit"]
 
 #: Environment: ``4GiB``, ``500MB``, ``30%``, or a number of bytes.
 LIMIT = "MESHRT_STORE_LIMIT"
@@ -23,14 +23,21 @@ _TEXT = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*(%|[A-Za-z]*)\s*")
 _MOST = 1 << 60
 
 
+def parse_size(text: str) -> int | None:
+    """Return the bytes that a person writes as ``4GiB``, ``500 MB`` or ``1000000``; None: it is no size."""
+    match = _TEXT.fullmatch(text)
+    factor = _UNITS.get(match[2].upper()) if match else None
+    return int(float(match[1]) * factor) if match and factor else None
+
+
 def parse_limit(text: str, total: int) -> int:
     """Return the bytes that ``text`` means on a host with ``total`` bytes. Raises UsageError."""
     match = _TEXT.fullmatch(text)
-    unit = match[2].upper() if match else "?"
-    if match and unit == "%" and float(match[1]) <= 100:
+    if match and match[2] == "%" and float(match[1]) <= 100:
         return int(total * float(match[1]) / 100)
-    if match and unit in _UNITS:
-        return min(_MOST, int(float(match[1]) * _UNITS[unit]))
+    size = parse_size(text)
+    if size is not None:
+        return min(_MOST, size)
     raise UsageError(f"{LIMIT}={text!r}: expected a size such as 4GiB or 500MB, or a share such as 30%")
 
 

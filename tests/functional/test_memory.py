@@ -368,8 +368,8 @@ def check_the_document(saved: Path) -> None:
 
 
 def test_a_limit_is_an_error_of_the_endpoint_and_what_was_held_is_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MESHRT_MEMORY_LIMIT", "300MB")
-    with pytest.raises(UsageError, match="MESHRT_MEMORY_LIMIT: '300MB' is no size; expected a number of bytes, or one"):
+    monkeypatch.setenv("MESHRT_MEMORY_LIMIT", "300MX")
+    with pytest.raises(UsageError, match="MESHRT_MEMORY_LIMIT: '300MX' is no size; expected a number of bytes, or one"):
         proc_mesh(n=1)
     monkeypatch.setenv("MESHRT_MEMORY_LIMIT", "400 MiB")
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # numpy's library reserves memory for each processor

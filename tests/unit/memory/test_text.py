@@ -40,8 +40,9 @@ def test_amounts() -> None:
 
 
 def test_sizes_that_a_person_writes() -> None:
-    assert [bytes_of(text) for text in ("4GiB", "512 MiB", "1000000", " 1.5KiB ")] == [4 << 30, 512 << 20, 10**6, 1536]
-    for text in ("", "0", "4GB", "-1", "x", "1e3", "9" * 40):
+    assert [bytes_of(text) for text in ("4GiB", "512 mib", "1000000", " 1.5KiB ")] == [4 << 30, 512 << 20, 10**6, 1536]
+    assert [bytes_of(text) for text in ("4GB", "500 MB")] == [4 * 10**9, 500 * 10**6], "as MESHRT_STORE_LIMIT has it"
+    for text in ("", "0", "4GX", "50%", "-1", "x", "1e3", "9" * 40):
         with pytest.raises(UsageError, match="is no size; expected a number of bytes"):
             bytes_of(text)
 
