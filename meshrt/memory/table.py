@@ -265,7 +265,7 @@ def _shape(row: Row) -> str:
     if not lengths:
         return ""
     least, most = min(lengths), max(lengths)
-    return f"len {least}" + (f" - {most}" if most > least else "")
+    return f"len {least}" + (f" - {most}" if most > least else "") + (f" {row['dtype']}" if "dtype" in row else "")
 
 
 def _who(row: Row, document: Document) -> str:

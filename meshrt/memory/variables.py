@@ -6,6 +6,7 @@ Whoever knows of others appends to ``hooks.variables``: the debugger does, for s
 from __future__ import annotations
 import __future__
 
+import array
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -81,10 +82,26 @@ def type_name(value: Any) -> str:
     return name if module == "builtins" else f"{module}.{name}"
 
 
-def facts_of(value: Any) -> dict[str, int]:
-    """Return the number of elements of a built-in container, or {}."""
-    length = next((_LENGTHS[id(cls)] for cls in bases(type(value)) if id(cls) in _LENGTHS), None)
-    return {"length": length(value)} if length is not None else {}
+def facts_of(value: Any) -> dict[str, Any]:
+    """Return the number of elements of a built-in container, and the type code of those of an array; {} of others."""
+    if type(value) is memoryview:
+        return _of_view(value)
+    for cls in bases(type(value)):
+        if cls is array.array:
+            members = vars(array.array)
+            return {"length": members["__len__"](value), "dtype": members["typecode"].__get__(value)}
+        if id(cls) in _LENGTHS:
+            return {"length": _LENGTHS[id(cls)](value)}
+    return {}
+
+
+def _of_view(view: memoryview) -> dict[str, Any]:
+    try:
+        shape: tuple[int, ...] = view.shape or ()
+        size: dict[str, Any] = {"length": shape[0]} if len(shape) == 1 else {"shape": list(shape)}
+        return {**size, "dtype": view.format}
+    except ValueError:
+        return {}  # it was released
 
 
 def _own_classes(cls: type) -> list[type]:

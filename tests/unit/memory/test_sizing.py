@@ -359,6 +359,20 @@ def test_nothing_of_the_users_is_run() -> None:
     assert type_name(of_meta).endswith(".OfMeta") and facts_of(of_meta) == {} and facts_of(value) == {"length": 1}
 
 
+def test_arrays_of_the_library_tell_their_length_and_type_code() -> None:
+    own = type("Own", (array.array,), {"typecode": "x", "__len__": None})
+    view = memoryview(bytearray(24))
+    for value, facts in (
+        (array.array("d", [1.0] * 3), {"length": 3, "dtype": "d"}),
+        (own("i"), {"length": 0, "dtype": "i"}),
+        (view[:5], {"length": 5, "dtype": "B"}),
+        (view.cast("d", (1, 3)), {"shape": [1, 3], "dtype": "d"}),
+    ):
+        assert facts_of(value) == facts
+    view.release()
+    assert facts_of(view) == {}
+
+
 def test_attributes_count_though_python_does_not_count_them() -> None:
     many = [Attributes() for _ in range(1000)]
     assert measure(many).bytes == counted(many) + 1000 * 3 * 8

@@ -55,6 +55,21 @@ def test_spans() -> None:
     ]
 
 
+def test_shapes() -> None:
+    kinds: tuple[dict[str, Any], ...] = (
+        {"length": 3},
+        {"length": 5, "dtype": "d"},
+        {"shape": [1, 3], "dtype": "d"},
+        {"shape": []},
+    )
+    said = {0: [variable(f"self.x{n}", 9 - n, **each) for n, each in enumerate(kinds)]}
+    shown = [
+        line.split(" list ")[1].split(" = ")[0]
+        for line in lines(render(document([rank(0, MIB)], said), Look()), "self.")
+    ]
+    assert shown == ["len 3", "len 5 d", "1x3 d", "scalar"]
+
+
 def test_marks_are_never_mixed_up() -> None:
     assert size_text({"bytes": MIB, "exact": True}) == "= 1.0 MiB"
     assert size_text({"bytes": MIB, "exact": False}) == ">= 1.0 MiB"
