@@ -73,6 +73,15 @@ def test_what_is_assigned_at_the_prompt_is_measured_and_stays(halted: tuple[Pers
         shown = me("vars holder ranks(1)")
         assert "= 6.0 MiB 1" in row(shown, "holders.py:") or "= 7.0 MiB 1" in row(shown, "holders.py:"), frame
         assert "halt() local" in shown and "= 3.0 MiB" not in shown
+    for line in ("vars ranks(1)", "vars -n 1 ranks(1)", "vars --exact", "vars self.batches ranks(1)", "mem ranks(1)"):
+        assert ("VARIABLE" in me(line)) == line.startswith("vars") and me.ok, line
+    for word, said in (("memory", "NameError: name 'memory' is not defined"), ("vars", "<built-in function vars>")):
+        hint = f"`{word}` is a command of the mesh's prompt: `detach` goes there; from here: {word} ACTOR, or"
+        shown = me(word)
+        assert said in shown and hint in shown
+        me(f"{word} = {{'x': 5}}")
+        assert me(word) == "{'x': 5}\n" and me(f"{word}['x']") == "5\n"
+    assert "`status` is a command of the mesh's prompt: `detach` goes there\n" in me("status")
     assert str(6 * MIB) in me("p len(local)")
     assert str(7 * MIB) in me("p len(extra)")
     me("detach")

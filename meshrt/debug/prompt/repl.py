@@ -13,7 +13,7 @@ from meshrt.debug.prompt.answers import Answers
 from meshrt.debug.prompt.attached import Attached
 from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.commands.command import Outcome
-from meshrt.debug.prompt.commands.table import candidates, parse_line, pdb_words
+from meshrt.debug.prompt.commands.table import candidates, elsewhere, parse_line, pdb_words
 from meshrt.debug.prompt.records import error_record
 from meshrt.debug.prompt.terminal import Terminal, Woken
 from meshrt.debug.prompt.text import clean
@@ -34,8 +34,12 @@ ENDING_SECONDS = 3.0
 
 #: Commands that are obeyed at a rank's prompt too, if an actor follows: no Python that means anything looks so.
 _MESH_LINE = re.compile(
-    r"\s*(?:cast|attach|interrupt|logs|wait|where|memory|vars)\s+"
+    r"\s*(?:cast|attach|interrupt|logs|wait|where|memory|mem|vars)\s+"
     r"(?:--(?:by|sort)\s+\w+\s+|--?\w+\s+(?:\d+\s+)?)*([\w-]+)[@/\s]?"
+)
+#: ... and if ranks, an option or the name of a variable does: that is no Python, whatever is called so at the rank.
+_MEMORY_LINE = re.compile(
+    r"\s*(?:memory|mem|vars)\s+(?:-n\s+\d|--[a-z]|ranks\(|(?!(?:and|if|in|is|not|or)\b)[^\W\d]\w*[.\[]\S)"
 )
 
 
@@ -199,7 +203,11 @@ class Repl:
         return False
 
     def _is_for_the_mesh(self, attached: Attached, line: str) -> bool:
-        match = _MESH_LINE.match(line) if attached.at_pdb else None
+        if not attached.at_pdb:
+            return False
+        if _MEMORY_LINE.match(line):
+            return True
+        match = _MESH_LINE.match(line)
         if match is None:
             return False
         self._learn()
@@ -207,8 +215,12 @@ class Repl:
 
     def _at_rank(self, attached: Attached, line: str) -> bool:
         ok = attached.execute(line)
+        facts = attached.facts()
+        hint = elsewhere(line, str(facts["text"])) if attached.here and attached.at_pdb else ""
+        if hint:
+            self._say(hint)
         if self._record is not None:
-            self._record({"command": "pdb", "line": line, "ok": ok, **attached.facts()})
+            self._record({"command": "pdb", "line": line, "ok": ok, **facts})
         return ok
 
     def _obey(self, line: str) -> bool:

@@ -15,7 +15,17 @@ from meshrt.debug.protocol import MODES
 from meshrt.errors import UsageError
 from meshrt.selection import STATE_WORDS, near_miss
 
-__all__ = ["COMMANDS", "PDB_WORDS", "Invocation", "candidates", "find", "help_text", "parse_line", "pdb_words"]
+__all__ = [
+    "COMMANDS",
+    "PDB_WORDS",
+    "Invocation",
+    "candidates",
+    "elsewhere",
+    "find",
+    "help_text",
+    "parse_line",
+    "pdb_words",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +109,20 @@ def find(word: str) -> Command:
         raise UsageError(f"{word!r} is a command of pdb: attach to a rank first, or: cast ACTOR ranks(...) {word}")
     names = [command.name for command in COMMANDS]
     raise UsageError(f"no command {word!r}" + (near_miss(word, names) or f"; there are: {', '.join(names)}"))
+
+
+def elsewhere(line: str, said: str) -> str:
+    """Return what somebody is told who typed a command of the mesh at a rank, which knows none; "" if it is none.
+
+    Args:
+        said: What pdb has said to it: whatever is called so there goes first.
+    """
+    word = line.strip()
+    unknown = (f"NameError: name {word!r} is not defined", f"<built-in function {word}>")
+    if word not in _WORDS or word in pdb_words() or not said.rstrip().endswith(unknown):
+        return ""
+    here = f"; from here: {word} ACTOR, or {word} ranks(...)" if _WORDS[word] in memory.COMMANDS else ""
+    return f"`{word}` is a command of the mesh's prompt: `detach` goes there{here}"
 
 
 def parse_line(line: str) -> Invocation:
