@@ -142,7 +142,7 @@ def _look(given: argparse.Namespace) -> Look:
         given.vars is not None or given.frames or given.exact or given.budget is not None or given.by in OF_VARIABLES
     )
     given.refs = given.refs or given.holders is not None or given.by == OF_REFERENCES
-    if not given.json:  # that has all of it beside the groups
+    if given.format != "json":  # that has all of it beside the groups
         if given.by == OF_REFERENCES and given.vars:
             raise UsageError(f"--by {given.by} adds up what is in shared memory; expected it without --vars")
         if given.by in OF_VARIABLES and given.refs:

@@ -52,7 +52,7 @@ _LEFT_OUT = {"count": int, "bytes": int, **_maybe(exact=bool)}
 _DEVICE = {"kept": int, **_maybe(used=int, visible=str)}
 _PROCESS = {
     "pid": int,
-    **_counts("rss", "pss", "shared", "anonymous", "file", "shmem", "swap", "unique", "total"),
+    **_counts("rss", "pss", "shared", "anonymous", "file", "shmem", "swap", "unique", "mapped", "total"),
     **_maybe(exact=bool, variables_left_out=_LEFT_OUT),
 }
 _RANK = {
@@ -61,7 +61,7 @@ _RANK = {
     "rank": int,
     "coords": _ByName(int),
     "actors": _Some(str),
-    **_maybe(note=str, node=str, address=str, devices=_ByName(_DEVICE)),
+    **_maybe(note=str, node=str, address=str, devices=_ByName(_DEVICE), restarted=bool),
     **_counts("store_own", "store_held", "store_pinned", "malloc_free", "malloc_used", "unexplained"),
     **_GROWTHS,
 }
@@ -90,7 +90,7 @@ _OF_VARIABLES = ("ranks", "unique", "total", "rss", "file", "shmem", "malloc_fre
 _TOTALS = {
     **dict.fromkeys(("ranks", "rss", "pss", "swap", "without_pss", "runtime"), int),
     **_maybe(variables={**dict.fromkeys(_OF_VARIABLES, int), "exact": bool}, devices=_ByName(int)),
-    **_counts("growth", "grown"),
+    **_counts("growth", "grown", "without_rss"),
 }
 _TABLES = frozenset(("variables", "references"))
 _DOCUMENT = {
@@ -99,7 +99,9 @@ _DOCUMENT = {
     "ranks": _Some(_RANK),
     "processes": _Some({**_PROCESS, "kind": str}),
     "totals": _TOTALS,
-    **_maybe(opened=str, stores=_Some(_STORE), ended=_Some(str), references_ended=_Some(_REFERENCE)),
+    **_maybe(
+        script=str, chosen=bool, opened=str, stores=_Some(_STORE), ended=_Some(str), references_ended=_Some(_REFERENCE)
+    ),
     **_maybe(since=float, since_first=float, since_run=str, not_compared=_Some(_TABLES)),
 }
 #: What a document has together, or not at all.
