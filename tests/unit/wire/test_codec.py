@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 import threading
+from array import array as machine_array
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,36 @@ def test_a_large_buffer_is_not_copied_on_either_side() -> None:
     again = decode(memoryview(payload), lengths)
     payload[-1] = 9
     assert again[-1] == 9
+
+
+@pytest.mark.parametrize(
+    ("value", "shared"),
+    [
+        (np.ones((500, 500)), True),
+        (np.ones((500, 500)).T, True),
+        (np.ones((50, 60, 70)).transpose(2, 0, 1), True),
+        (np.zeros(250_000, [("a", "f8"), ("b", "i4")]), True),
+        (np.full(250_000, "x", "U8"), True),
+        (np.ones(500_000)[::2], False),
+        (np.ones((500, 500))[:, 10:], False),
+        (np.broadcast_to(np.ones(500), (500, 500)), False),
+        (np.zeros(250_000, "M8[s]"), False),
+        (np.zeros(250_000, "M8[s]").view("i8"), True),
+        (np.ma.masked_array(np.ones(250_000)), False),
+        (np.zeros(250_000, [("a", "f8")]).view(np.recarray), False),
+        (np.full(250_000, None, dtype=object), False),
+        (bytes(10**6), False),
+        (bytearray(10**6), False),
+        (machine_array("d", bytes(10**6)), False),
+        (memoryview(bytearray(10**6)), False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_of_which_values_the_bytes_travel_beside_the_pickle(value: Any, shared: bool) -> None:
+    """docs/tutorial.md says which: of these receivers of a host share one copy."""
+    data, buffers = codec.pickled(value)
+    assert [each.nbytes > 10**5 for each in buffers] == [True] * shared
+    assert len(data) < 1000 or not shared
 
 
 def test_code_by_value() -> None:
