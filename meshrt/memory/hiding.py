@@ -26,7 +26,7 @@ _SHOWING = {
     "numpy": ("generic", "dtype", "ufunc", "_ArrayFunctionDispatcher"),
     "torch": ("Size", "device", "dtype", "finfo", "iinfo", "layout", "memory_format"),
 }
-#: What Cython calls the modules of its functions and coroutines, which are as open as Python's.
+#: In what Cython calls the modules of its functions and coroutines, which are as open as Python's.
 _CYTHON = "_cython_"
 
 
@@ -60,7 +60,7 @@ def _shows(cls: type) -> bool:
         return any(module_name(base) == package and _name(base) in _SHOWING[package] for base in bases(cls))
     if package in sys.stdlib_module_names:
         return module not in _HIDING and f"{module}.{_name(cls)}" not in _HIDING
-    return package.startswith(_CYTHON)
+    return _CYTHON in package
 
 
 def _name(cls: type) -> str:

@@ -34,6 +34,7 @@ from hypothesis import strategies as st
 from meshrt.files import RUNTIME_FILES
 from meshrt.memory import contents, following, walk
 from meshrt.memory.contents import SLICE
+from meshrt.memory.hiding import hides
 from meshrt.memory.sizing import Budget, Size, Snapshot
 from meshrt.memory.variables import facts_of, type_name
 from meshrt.store.mapping import Mapping
@@ -316,6 +317,8 @@ def test_what_is_written_in_python_or_counts_itself_is_exact() -> None:
     library += [collections.OrderedDict(a=1), struct.Struct("i"), np.dtype("f4"), datetime.datetime(2000, 1, 1)]
     for each in [*made, *library]:
         assert measure(each).exact, each
+    in_cython = type(np.random.default_rng)
+    assert in_cython.__name__ == "cython_function_or_method" and not hides(in_cython.__mro__)
 
 
 def test_objects_are_walked_into() -> None:
