@@ -83,11 +83,9 @@ def _record(program: Program, out: Path, seconds: float, ranks: str) -> int:
     how = ""
     try:
         count = session.begin(ranks)
-        print(
-            f"recording {_ranks(count)} of pid {program.pid}, {command_of(program)}, for {seconds:g} s; Ctrl-C ends it",
-            file=sys.stderr,
-        )
         try:
+            what = f"{_ranks(count)} of pid {program.pid}, {command_of(program)}"
+            print(f"recording {what}, for {seconds:g} s; Ctrl-C ends it", file=sys.stderr)  # from here on it may come
             how = _fetch_until(session, begun + seconds)
         except KeyboardInterrupt:
             how = "until Ctrl-C"

@@ -1,14 +1,20 @@
-"""Where a recording may be written to: asked before anything is recorded."""
+"""Where a recording may be written to, asked before anything is recorded; and how a person ends it."""
 
 from __future__ import annotations
 
+import json
 import os
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from meshrt.errors import UsageError
+from meshrt.timeline import command
+from meshrt.timeline.collected import Collected
 from meshrt.timeline.command import _check
+from meshrt.transport.tools import Program
 
 
 def test_what_a_link_points_to_is_asked_for(tmp_path: Path) -> None:
@@ -29,3 +35,34 @@ def test_what_is_no_file_needs_no_directory_to_write_in(tmp_path: Path, monkeypa
     allowed.clear()
     with pytest.raises(UsageError, match="no right to"):
         _check(fifo)
+
+
+class Begun:
+    """A recording of nothing that has begun."""
+
+    def __init__(self, _program: Program) -> None:
+        self.collected = Collected()
+        self.closed = threading.Event()
+
+    def begin(self, _ranks: str) -> int:
+        return 1
+
+    def fetch(self, *, everybody: bool = False) -> bool:
+        return False
+
+    def end(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_ctrl_c_ends_a_recording_as_soon_as_it_is_said_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(_text: str) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "Session", Begun)
+    monkeypatch.setattr(sys.stderr, "write", said)
+    program = Program("r", 1, ["train.py"], "/", 0.0, tmp_path, tmp_path)
+    assert command._record(program, tmp_path / "out.json", 10.0, "") == 0
+    assert "traceEvents" in json.loads((tmp_path / "out.json").read_text())
