@@ -10,6 +10,7 @@ import pytest
 from meshrt import ActorError, ActorMesh, proc_mesh
 from tests.debug.actors import Asynchronous, Debugee, Stubborn, line_of
 from tests.debug.harness import person
+from tests.support.waiting import wait_until
 
 WAIT = 20
 
@@ -57,7 +58,8 @@ def test_the_same_person_again_and_again() -> None:
     with person() as me:
         assert me("list") == "nothing is stopped\n"
         assert me("continue") == "nothing is stopped\n"
-        assert "is not stopped" in me("attach debugee 0")
+        # Until it is told that the call has ended, the rank "runs since it was resumed": its result comes another way.
+        wait_until(lambda: "is not stopped" in me("attach debugee 0"), WAIT)
 
 
 def test_set_trace_of_pdb_stops_as_breakpoint_does() -> None:
