@@ -225,11 +225,18 @@ def test_the_root_is_told_who_stands_still(tmp_path: Path) -> None:
     wait_until(lambda: activity(0, "beside") is not None, WAIT)
 
 
+def meet(folder: str, count: int) -> None:
+    """Wait for the other ranks: one that has not begun would answer those that have."""
+    (Path(folder) / str(current_rank().rank)).touch()
+    wait_until(lambda: len(os.listdir(folder)) == count, WAIT)
+
+
 class Caller(Actor):
     """Calls others, and is called."""
 
     @endpoint
-    def call_next(self, mesh: ActorMesh[Any]) -> int:
+    def call_next(self, mesh: ActorMesh[Any], folder: str) -> int:
+        meet(folder, len(mesh))
         following: int = mesh.slice(n=(current_rank().rank + 1) % len(mesh)).ask.call_one().get(timeout=500)
         return following
 
@@ -242,7 +249,8 @@ class AsyncCaller(Actor):
     """The same on an event loop: of several calls at once."""
 
     @endpoint
-    async def call_next(self, mesh: ActorMesh[Any]) -> list[int]:
+    async def call_next(self, mesh: ActorMesh[Any], folder: str) -> list[int]:
+        meet(folder, len(mesh))
         following = mesh.slice(n=(current_rank().rank + 1) % len(mesh))
         return list(await asyncio.gather(following.ask.call_one(), following.ask.call_one()))
 
@@ -252,10 +260,10 @@ class AsyncCaller(Actor):
 
 
 @pytest.mark.parametrize("kind", [Caller, AsyncCaller])
-def test_ranks_that_wait_for_each_other(kind: type[Caller] | type[AsyncCaller]) -> None:
+def test_ranks_that_wait_for_each_other(kind: type[Caller] | type[AsyncCaller], tmp_path: Path) -> None:
     caller: ActorMesh[Any] = proc_mesh(n=2).spawn("caller", kind)
     caller.get(WAIT)
-    called = caller.call_next.call(caller)
+    called = caller.call_next.call(caller, str(tmp_path))
     cycle = "rank 0 waits for caller.ask() of rank 1, which waits for caller.ask() of rank 0: a cycle, for "
 
     def told() -> bool:
