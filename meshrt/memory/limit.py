@@ -110,10 +110,11 @@ class Limit:
         limit = f"its MESHRT_MEMORY_LIMIT ({amount(self._count)})"
         services = self._services
         with self._lock:
-            self._make_room(room)
             self._files += 1
             if self._files > _MOST_FILES:
+                self._rest(private(services.pid))
                 return
+            self._make_room(room)
             name = f"memory-{services.mesh_name}-{services.mesh_id}.{services.rank}-{self._files}.json"
             path = Path(services.run_directory) / name
             try:

@@ -96,6 +96,7 @@ class Driver(Waiting):
         self._condemning = False
         self._suspects: dict[OutLink, float] = {}
         self._look_planned = False
+        #: A look for answers that nobody waits for is planned.
         self._collects = False
         #: What waits until everything that was sent to a mesh has been written.
         self._unwritten: list[_AfterWriting] = []
