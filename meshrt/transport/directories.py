@@ -1,7 +1,7 @@
 """The two directories of a program.
 
-* The **runtime directory** holds sockets, the tools' token and ``program.json``. It lives under ``$XDG_RUNTIME_DIR`` or
-  the system's temporary directory, is private (0700, verified), and goes when the program ends.
+* The **runtime directory** holds sockets, the tools' token and ``program.json``. It lives in a place that is private
+  (`meshrt.transport.places`), and goes when the program ends.
 * The **run directory** holds what a person reads afterwards: the output of every rank. It stays; the oldest go.
 
 A socket's path may have 107 bytes, so the runtime directory is kept short.
@@ -10,38 +10,32 @@ A socket's path may have 107 bytes, so the runtime directory is kept short.
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import os
 import re
 import shutil
 import stat
-import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from meshrt.errors import UsageError
+from meshrt.transport import dirlock, places
 
 __all__ = [
     "ERROR_FILE",
     "create_run",
     "create_runtime",
+    "discard",
     "ended_run",
     "error_path",
     "failed",
     "in_use",
     "is_empty",
     "log_path",
-    "make_runtime_base",
-    "release",
     "remove_tree",
+    "repair",
     "runs",
-    "runs_base",
-    "runtime_base",
     "runtime_of",
-    "verify_private",
-    "write_atomic",
 ]
 
 #: The environment variable that names the file in which a process is to say why it fails, for whoever started it. It
@@ -51,46 +45,35 @@ ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 KEPT_RUNS = 30
 #: ... and of those before them, so many that have left a failure.
 KEPT_FAILED = 10
-#: Seconds after which a program that has not taken its directory never will.
-_UNTAKEN = 60.0
 _RUNTIME_NAME = re.compile(r"p-[0-9a-f]{8}")
-_RUN_NAME = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
-#: Locked by its program as long as that lives.
-_LOCK = ".lock"
-_held: dict[Path, int] = {}
+_RUN_NAME = re.compile(r"[0-9]{8}-[0-9]{6}-([0-9a-f]{8})")
 
 
-def runtime_base() -> Path:
-    """Return the directory in which every program of this user has its runtime directory (it may not exist yet)."""
-    base = os.environ.get("MESHRT_RUNTIME_DIR")
-    if base:
-        return Path(base)
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and os.access(runtime, os.W_OK):
-        return Path(runtime) / "meshrt"
-    return Path(tempfile.gettempdir()) / f"meshrt-{os.geteuid()}"
+def _ignore(_text: str) -> None:
+    """Nobody is told."""
 
 
-def runs_base() -> Path:
-    """Return the directory of the run directories: ``$MESHRT_RUNS``, or below ``$XDG_STATE_HOME``."""
-    base = os.environ.get("MESHRT_RUNS")
-    if base:
-        return Path(base)
-    state = os.environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "meshrt" / "runs"
-
-
-def runtime_of(run_id: str) -> Path:
-    """Return the runtime directory of a program."""
-    return runtime_base() / f"p-{run_id}"
+def runtime_of(run_id: str) -> list[Path]:
+    """Return the runtime directories of a program that are there: one, or none."""
+    found = [base / f"p-{run_id}" for base in places.runtime_bases()]
+    return [path for path in found if path.is_dir()]
 
 
 def runs(run: str = "") -> list[Path]:
     """Return the run directories that are there, of the program ``run`` or ("") of all, the oldest first."""
+    base = places.runs_base()
+    if base is None:
+        return []
     try:
-        return sorted(entry for entry in runs_base().iterdir() if entry.name.endswith(run) and entry.is_dir())
+        return sorted(entry for entry in base.iterdir() if entry.name.endswith(run) and _is_ours(entry))
     except OSError:  # no program has run yet
         return []
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether it is a directory of this user, and no link to one."""
+    facts = path.lstat()
+    return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid()
 
 
 def failed(run: Path) -> bool:
@@ -108,80 +91,109 @@ def ended_run(wanted: str) -> Path | None:
     return None if found is None or in_use(found) else found
 
 
-def verify_private(path: Path) -> None:
-    """Raise UsageError unless ``path`` is a real directory of this user that nobody else can enter."""
-    facts = path.lstat()
-    if not stat.S_ISDIR(facts.st_mode):
-        raise UsageError(f"{path} is not a directory (or a link to one); remove it, or set MESHRT_RUNTIME_DIR")
-    if facts.st_uid != os.geteuid():
-        raise UsageError(f"{path} belongs to uid {facts.st_uid}, not to you; set MESHRT_RUNTIME_DIR to another place")
-    if facts.st_mode & 0o077:
-        raise UsageError(f"{path} is open to other users (mode {stat.S_IMODE(facts.st_mode):o}); chmod 700 it")
+def create_runtime(run_id: str, tell: Callable[[str], object] = _ignore) -> Path:
+    """Make the private runtime directory of this program, and remove those that dead programs left.
 
-
-def make_runtime_base() -> Path:
-    """Return `runtime_base`, which is there then, and this user's alone. Raises UsageError, OSError."""
-    base = runtime_base()
-    with contextlib.suppress(FileExistsError):
-        base.mkdir(mode=0o700, parents=True)
-    verify_private(base)
-    return base
-
-
-def create_runtime(run_id: str) -> Path:
-    """Make the private runtime directory of this program, and remove those that dead programs left."""
-    base = make_runtime_base()
+    Args:
+        tell: Given a line if the directory is not where it usually is.
+    Raises:
+        UsageError, OSError: There is no place for it.
+    """
+    base = places.make_runtime_base(tell)
     for entry in _left_behind(base, _RUNTIME_NAME):
         remove_tree(entry)
-    path = runtime_of(run_id)
+    path = base / f"p-{run_id}"
     if len(os.fsencode(path)) > 70:
         raise UsageError(f"{base} is too long for socket paths (70 bytes); set MESHRT_RUNTIME_DIR to a shorter one")
     path.mkdir(mode=0o700)
-    _hold(path)
+    dirlock.lock(path)
     return path
 
 
-def create_run(run_id: str) -> Path:
-    """Make the directory for what outlives the program; in the temporary directory when home is read-only."""
+def create_run(run_id: str, tell: Callable[[str], object] = _ignore, limit: int = 1 << 60) -> Path:
+    """Make the directory for what outlives the program; in the temporary directory when home is read-only.
+
+    Args:
+        tell: Given a line if ``MESHRT_RUNS`` names a directory that is not safe, and if what is kept is too large.
+        limit: Bytes that programs which have ended may have left.
+    Raises:
+        OSError: There is no place for it.
+    """
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{run_id}"
     try:
-        base = runs_base()
-        base.mkdir(mode=0o700, parents=True, exist_ok=True)
-        older = sorted(_left_behind(base, _RUN_NAME))[:-KEPT_RUNS]
-        # A failure is not to be pushed out by the programs that went well since.
-        kept = [entry for entry in older if failed(entry)][-KEPT_FAILED:]
-        for entry in older:
-            if entry not in kept:
-                remove_tree(entry)
-        path = base / name
-        path.mkdir(mode=0o700)
-    except (OSError, RuntimeError):  # RuntimeError: there is no home directory at all
-        path = Path(tempfile.mkdtemp(prefix=f"meshrt-run-{name}-"))
-    _hold(path)
+        base = places.make_runs_base(tell)
+        path = None if base is None else _made_in(base, name, tell, limit)
+    except OSError:
+        path = None
+    path = path or places.make_temporary(f"meshrt-run-{name}-")
+    if path is None:
+        raise UsageError("there is no place for the output of ranks; set MESHRT_RUNS to a directory of your own")
+    dirlock.lock(path)
     return path
 
 
-def release(path: Path) -> None:
-    """Say that this program does not use a directory of its own any more."""
-    lock = _held.pop(path, None)
-    if lock is not None:
-        os.close(lock)
+def _made_in(base: Path, name: str, tell: Callable[[str], object], limit: int) -> Path:
+    left = sorted(_left_behind(base, _RUN_NAME))
+    older = left[:-KEPT_RUNS]
+    # A failure is not to be pushed out by the programs that went well since.
+    kept = [entry for entry in older if failed(entry)][-KEPT_FAILED:]
+    for entry in older:
+        if entry not in kept:
+            remove_tree(entry)
+    _keep_within(limit, [entry for entry in left if entry in kept or entry not in older], tell)
+    path = base / name
+    path.mkdir(mode=0o700)
+    return path
+
+
+def _keep_within(limit: int, runs: list[Path], tell: Callable[[str], object]) -> None:
+    """Remove the oldest directories until the others are small enough. The latest stays, however large it is."""
+    sizes = {run: _size_of(run) for run in runs}
+    used, removed = sum(sizes.values()), []
+    for run in runs[:-1]:
+        if used <= limit:
+            break
+        remove_tree(run)
+        used -= sizes[run]
+        removed.append(run.name)
+    if removed:
+        tell(
+            f"the directories of ended programs had more than {limit} bytes (MESHRT_RUNS_LIMIT): "
+            f"{len(removed)} of them removed, {removed[0]} first"
+        )
+
+
+def _size_of(run: Path) -> int:
+    """Return the bytes of its files; there are no directories in it."""
+    size = 0
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(run):
+            with contextlib.suppress(OSError):
+                size += entry.stat(follow_symlinks=False).st_size
+    return size
+
+
+def repair(path: Path) -> bool:
+    """Make a directory of this program anew, and its lock, if somebody has removed them; returns whether one has.
+
+    Raises UsageError, OSError: its place is not safe any more.
+    """
+    if dirlock.owns(path):
+        return False
+    places.make_guarded(path.parent)
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    dirlock.lock(path)
+    return True
 
 
 def in_use(path: Path) -> bool:
-    """Whether a living program holds this directory, in whichever pid namespace it runs."""
-    try:
-        lock = os.open(path / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        # Its program is about to take it, or died before it could.
-        return time.clock_gettime(time.CLOCK_REALTIME) - path.stat().st_mtime < _UNTAKEN
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    """Whether a living program uses this directory, in whichever pid namespace it runs."""
+    if dirlock.is_locked(path):
         return True
-    finally:
-        os.close(lock)
-    return False
+    # Where somebody has removed the lock of a run directory, the runtime directory tells of its program.
+    run = _RUN_NAME.search(path.name)
+    return run is not None and any(map(dirlock.is_locked, runtime_of(run[1])))
 
 
 def _left_behind(base: Path, name: re.Pattern[str]) -> list[Path]:
@@ -189,29 +201,9 @@ def _left_behind(base: Path, name: re.Pattern[str]) -> list[Path]:
     found = []
     for entry in base.iterdir():
         with contextlib.suppress(OSError):
-            facts = entry.lstat()
-            ours = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and name.fullmatch(entry.name)
-            if ours and not in_use(entry):
+            if name.fullmatch(entry.name) and _is_ours(entry) and not in_use(entry):
                 found.append(entry)
     return found
-
-
-def _hold(path: Path) -> None:
-    # Locked before it has its name: another program that starts now would take an unlocked one for that of a dead one.
-    unnamed = path / f"{_LOCK}.new"
-    lock = os.open(unnamed, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    unnamed.rename(path / _LOCK)
-    _held[path] = lock
-
-
-def _let_go_in_child() -> None:
-    # A fork shares the lock, and must not keep the directories of a program that has ended.
-    for path in tuple(_held):
-        release(path)
-
-
-os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 def error_path(run_directory: Path | str, mesh_name: str, mesh_id: str, rank: int) -> Path:
@@ -227,65 +219,16 @@ def log_path(run_directory: Path | str, mesh_name: str, mesh_id: str, rank: int)
 def is_empty(path: Path) -> bool:
     """Whether nothing but the lock stands in a directory (or somebody has removed it)."""
     with contextlib.suppress(OSError):
-        return all(entry.name == _LOCK for entry in path.iterdir())
+        return all(entry.name == dirlock.LOCK for entry in path.iterdir())
     return False
+
+
+def discard(path: Path) -> None:
+    """Remove a directory of this program, and let go of it."""
+    remove_tree(path)
+    dirlock.unlock(path)
 
 
 def remove_tree(path: Path) -> None:
     """Remove a directory with all that is in it; what is gone already is no error."""
     shutil.rmtree(path, ignore_errors=True)
-
-
-def write_atomic(path: Path, text: str | Iterable[str], *, private: bool = False) -> None:
-    """Write a file so that a reader sees all of it or nothing. A new one has mode 0600, another one keeps its mode.
-
-    A link stays one, and what it points to is written. What is no file, such as a pipe or a device, cannot be replaced:
-    it is written to, as ``/dev/stdout`` is.
-
-    Args:
-        text: All of it, or its pieces in order.
-        private: A file that is there already loses what others may do with it.
-    Raises:
-        OSError: It cannot be written, and nothing is left. The error names ``path``, also where the disk is full.
-    """
-    temporary = None
-    try:
-        facts = _facts_of(path)
-        descriptor = None if facts is None else _opened_as_it_is(path, facts)
-        if descriptor is None:
-            target = path.resolve()  # the file may be kept elsewhere
-            mode = 0o600 if facts is None else stat.S_IMODE(facts.st_mode) & (0o700 if private else 0o7777)
-            temporary = target.with_name(f".{target.name}.{os.getpid()}")
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            os.fchmod(descriptor, mode)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.writelines([text] if isinstance(text, str) else text)
-        if temporary is not None:
-            temporary.replace(target)
-    except BaseException as error:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-        if isinstance(error, OSError) and error.errno and error.filename in (None, str(path), str(temporary)):
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
-
-
-def _facts_of(path: Path) -> os.stat_result | None:
-    try:
-        return path.stat()
-    except FileNotFoundError:
-        return None
-
-
-def _opened_as_it_is(path: Path, facts: os.stat_result) -> int | None:
-    """Return a descriptor of what is to be written to where it is; None: of a file that can be replaced."""
-    for descriptor in (1, 2):
-        with contextlib.suppress(OSError):  # closed
-            if os.path.samestat(facts, os.fstat(descriptor)):
-                return os.dup(descriptor)  # opened anew it would begin at its start, and a socket cannot be
-    if stat.S_ISREG(facts.st_mode):
-        return None
-    if stat.S_ISSOCK(facts.st_mode):
-        raise OSError(errno.ENXIO, "it is a socket", str(path))
-    return os.open(path, os.O_WRONLY | os.O_CLOEXEC)

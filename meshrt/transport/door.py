@@ -6,17 +6,32 @@ things to do meanwhile, and nothing spins.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import selectors
 import socket
 from collections.abc import Callable
 
 from meshrt.transport.link import same_user
 
-__all__ = ["Door"]
+__all__ = ["Door", "listening_socket"]
 
 #: Seconds until it is tried again.
 _PAUSE = 0.1
+
+
+def listening_socket(path: str) -> socket.socket:
+    """Return a socket of mode 0600 that listens at ``path``. Raises OSError, and leaves nothing then."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        os.fchmod(listener.fileno(), 0o600)  # Linux gives the file the mode of the socket
+        listener.bind(path)
+        listener.listen(4096)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
 class Door:
@@ -58,6 +73,26 @@ class Door:
             self._selector.unregister(self._listener)
         self._listener.close()
 
+    def listen_again(self) -> None:
+        """Listen at the same path anew if its socket has been removed, as cleaners of temporary files do."""
+        path = self._listener.getsockname()
+        if self._closed or not path or os.path.lexists(path):
+            return
+        try:
+            listener = listening_socket(path)
+        except OSError:  # its directory has been removed, too: that is made anew elsewhere, or the program ends
+            return
+        before, waits = self._listener, self._listener in self._selector.get_map()
+        with contextlib.suppress(OSError):
+            while waits:  # who has connected before
+                self._let_in(before.accept()[0])
+        if waits:
+            self._selector.unregister(before)
+        before.close()
+        self._listener = listener
+        if waits:
+            self.open()
+
     def _accept(self, _events: int) -> None:
         try:
             sock, _ = self._listener.accept()
@@ -71,6 +106,9 @@ class Door:
             self._later(_PAUSE, self.open)
             return
         self._told = False
+        self._let_in(sock)
+
+    def _let_in(self, sock: socket.socket) -> None:
         if not same_user(sock):
             sock.close()
             return

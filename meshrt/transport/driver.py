@@ -8,11 +8,15 @@ Rules (who reads, and when: `meshrt.transport.waiting`):
 * End of stream is no death: the link becomes a **suspect**, and its calls fail when its rank's fate is known (the
   caller is told through the control tree), or as LinkLost after `SUSPECT_SECONDS`.
 * Death first: what the rank wrote before it died is read and delivered, then the rest fails.
+* What a rank does not take is queued. A thread that has queued more than `_QUEUE_LIMIT` waits; an event loop must not
+  wait, and is refused a call (`busy`) where `LOOP_LIMIT` is reached.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import math
 import os
 import select
 import socket
@@ -26,23 +30,28 @@ from typing import Any, Protocol
 
 from meshrt.errors import AuthenticationError, ProtocolError
 from meshrt.transport.fate import Fate
-from meshrt.transport.link import Link, same_user
-from meshrt.transport.outlink import Loss, OutLink, Receiver
+from meshrt.transport.link import LATER, Link, peer_of
+from meshrt.transport.outlink import Early, Loss, OutLink, Receiver
 from meshrt.transport.waiting import Waiting
 from meshrt.wire.frames import Frame
 from meshrt.wire.handshake import NOBODY, ROLE_DATA, ClientHandshake, Identity
 from meshrt.wire.messages import STATE, STORED
 
-__all__ = ["SUSPECT_SECONDS", "Driver", "Tree"]
+__all__ = ["LOOP_LIMIT", "SUSPECT_SECONDS", "Driver", "Tree"]
 
 #: How long a closed connection may stay without a word about its rank's death.
 SUSPECT_SECONDS = 2.0
 #: Bytes that may wait for a slow rank without making the caller wait.
 _QUEUE_LIMIT = 1 << 20
+#: Bytes of memory that the queue of one link may take before an event loop is refused a call there.
+LOOP_LIMIT = 64 << 20
 #: Seconds after which what a slow rank has not taken is copied instead: a rank that reads is faster than a copy.
 _COPY_AFTER = 0.005
 #: Seconds that a `connect` may wait for a place in the rank's backlog.
 _CONNECT_SECONDS = 10
+#: Seconds until it is tried again where something is short that it takes: memory, descriptors, time.
+_CONNECT_AGAIN = 0.1
+_SHORT = LATER | {errno.EMFILE, errno.ENFILE, errno.ENOSPC}
 #: Seconds between two looks for answers while nobody waits for any.
 _UNREAD_SECONDS = 1.0
 #: How often a rank is dialled that hangs up before it was proved who calls.
@@ -67,7 +76,7 @@ class Tree(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class _AfterWriting:
-    mesh_id: str
+    written: Callable[[], bool]
     deadline: float
     action: Callable[[float], None]
 
@@ -98,8 +107,10 @@ class Driver(Waiting):
         self._look_planned = False
         #: A look for answers that nobody waits for is planned.
         self._collects = False
-        #: What waits until everything that was sent to a mesh has been written.
+        #: What waits until something that was sent has been written.
         self._unwritten: list[_AfterWriting] = []
+        #: Links that have reached `LOOP_LIMIT`, and maybe no longer have: see `busy`. Empty: no call is refused.
+        self.full: set[OutLink] = set()
 
     # -- sending
 
@@ -121,40 +132,60 @@ class Driver(Waiting):
         self._tree.watch(out.key[0], out.key[1], lambda fate: self.condemn(out, fate))
 
     def _open(self, out: OutLink) -> None:
-        if not self._connect(out):
+        if self._connect(out) is not None:
             # Not born yet, or gone: the tree knows which.
             self._tree.when_born(out.key[0], out.key[1], lambda: self._connect_again(out))
 
-    def _connect(self, out: OutLink) -> bool:
+    def _connect(self, out: OutLink) -> OSError | None:
+        """Dial; returns what has failed."""
         handshake = ClientHandshake(self._secret, ROLE_DATA, "/".join(map(str, out.key)), self.identity())
         try:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        except OSError:
-            return False
+        except OSError as error:
+            return error
         try:
             # A time-out of Python's own would make the socket non-blocking: a full backlog is an error at once then.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_SECONDS, 0))
             sock.connect(out.path)
-            if not same_user(sock):
+            uid = peer_of(sock)[1]
+            if uid < 0:  # it waited for a place in the backlog, a signal came, and Python takes that for a connection
+                raise InterruptedError(errno.EINTR, os.strerror(errno.EINTR))
+            if uid != os.geteuid():
                 raise AuthenticationError(f"{out.path} is served by another user")
             sock.send(handshake.hello())
-        except OSError:
+            self._listen(out, Link(sock), handshake)
+        except OSError as error:
             sock.close()
-            return False
+            return error
         except BaseException:
             sock.close()
             raise
-        with self._links_lock:
-            out.handshake = handshake
-            out.link = Link(sock)
-            self._by_fd[out.link.fileno()] = out
-            self._epoll.register(out.link.fileno(), select.EPOLLIN)
-        return True
+        return None
 
-    def _connect_again(self, out: OutLink) -> None:
-        if out.fate is None and not self._connect(out):
-            self._suspect(out)
-            self.wake()
+    def _listen(self, out: OutLink, link: Link, handshake: ClientHandshake) -> None:
+        with self._links_lock:
+            out.handshake, out.link = handshake, link
+            self._by_fd[link.fileno()] = out
+            try:
+                self._epoll.register(link.fileno(), select.EPOLLIN)
+            except OSError:
+                del self._by_fd[link.fileno()]
+                out.handshake = out.link = None
+                raise
+
+    def _connect_again(self, out: OutLink, until: float = 0.0) -> None:
+        """Dial a rank that listens, or has ended; where something is short, again and again for a while."""
+        error = self._connect(out) if out.fate is None else None
+        if error is None:
+            return
+        if error.errno in _SHORT:
+            out.trouble = f"could not be connected to: {error.strerror}"
+            until = until or time.monotonic() + SUSPECT_SECONDS
+            if time.monotonic() < until:
+                self._tree.call_later(_CONNECT_AGAIN, lambda: self._connect_again(out, until))
+                return
+        self._suspect(out)
+        self.wake()
 
     def outstanding(self) -> dict[int, Receiver]:
         """Return who waits for answers, by the number of the call. Any thread."""
@@ -244,18 +275,60 @@ class Driver(Waiting):
         Args:
             block: Whether this thread may wait (it may not on an event loop).
         """
-        slow = [out for out in outs if out.early or (out.link is not None and out.link.backlog)]
+        slow = [out for out in outs if out.waiting_bytes()]
         if not slow:
             return
+        if not block:
+            self.full.update(out for out in slow if out.memory() >= LOOP_LIMIT)
         if block and any(out.waiting_bytes() > _QUEUE_LIMIT for out in slow):
-            self.wait(_Written(slow), None)
-        elif len(parts) > 1 and not (block and self.wait(_Written(slow), _COPY_AFTER)):
+            self.wait(Written(slow), None)
+        elif len(parts) > 1 and not (block and self.wait(Written(slow), _COPY_AFTER)):
             for out in slow:
-                with self._links_lock:
-                    if out.early:
-                        out.early = [[b"".join(early)] for early in out.early]
+                if not self._keep(out):
+                    self.wait(Written([out]), None)  # on an event loop, too: the alternative is to send changed bytes
+
+    def _keep(self, out: OutLink) -> bool:
+        """Copy what is queued on a link. Returns False if there is no memory for that."""
+        try:
+            with self._links_lock:
+                if out.early is not None:
+                    out.early.keep()
+        except MemoryError:
+            return False
+        return out.link is None or out.link.keep_backlog()
+
+    def busy(self, outs: list[OutLink]) -> dict[int, int]:
+        """Return for which ranks an event loop is refused a call: position -> bytes of memory that its queue takes."""
+        found: dict[int, int] = {}
+        for position, out in enumerate(outs):
+            if out in self.full:
                 if out.link is not None:
-                    out.link.keep_backlog()
+                    out.link.flush()
+                memory = out.memory()
+                if memory >= LOOP_LIMIT and out.fate is None:
+                    found[position] = memory
+                else:
+                    self.full.discard(out)
+        return found
+
+    def has_room(self, outs: list[OutLink]) -> bool:
+        """Whether so little is queued that a thread that calls would not wait. Ranks that have ended have room."""
+        return all(out.memory() <= _QUEUE_LIMIT or out.fate is not None for out in outs)
+
+    def when_room(self, outs: list[OutLink], action: Callable[[], None]) -> Callable[[], None]:
+        """Call ``action`` when these links have room, on the thread that reads and writes: it must not block.
+
+        Returns:
+            A function after which it is not called any more.
+        """
+        waiting = _AfterWriting(lambda: self.has_room(outs), math.inf, lambda _seconds: action())
+        self._await_writing(waiting)
+
+        def forget() -> None:
+            with self._links_lock, contextlib.suppress(ValueError):
+                self._unwritten.remove(waiting)
+
+        return forget
 
     def receivers(self, outs: list[OutLink], *, block: bool) -> list[Identity] | None:
         """Return who is behind some links; those that have ended are left out.
@@ -275,9 +348,10 @@ class Driver(Waiting):
             self.wait(opened, None)
         return [out.server for out in outs if out.server.pid]
 
-    def unwritten(self, mesh_id: str) -> bool:
-        """Whether something that was sent to a rank of this mesh has not left this process. Any thread."""
-        outs = [out for key, out in list(self._links.items()) if key[0] == mesh_id]
+    def unwritten(self, mesh_id: str, rank: int | None = None) -> bool:
+        """Whether something that was sent to a mesh, or to one rank of it, has not left this process. Any thread."""
+        links = list(self._links.items())
+        outs = [out for key, out in links if key[0] == mesh_id and (rank is None or key[1] == rank)]
         return any(out.waiting_bytes() and out.fate is None for out in outs)
 
     def when_written(self, mesh_id: str, seconds: float, action: Callable[[float], None]) -> None:
@@ -289,9 +363,12 @@ class Driver(Waiting):
         if seconds <= 0 or not self.unwritten(mesh_id):
             action(seconds)
             return
-        waiting = _AfterWriting(mesh_id, time.monotonic() + seconds, action)
-        self._unwritten.append(waiting)
+        waiting = _AfterWriting(lambda: not self.unwritten(mesh_id), time.monotonic() + seconds, action)
+        self._await_writing(waiting)
         self._tree.call_later(seconds, lambda: self._written(waiting))
+
+    def _await_writing(self, waiting: _AfterWriting) -> None:
+        self._unwritten.append(waiting)
         # Looked at after it is in the list: what is written from here on is noticed.
         self.wake()
         self.poll_nowait()
@@ -324,7 +401,7 @@ class Driver(Waiting):
         if self._condemned or self._suspects:
             self._sentence()
         for waiting in tuple(self._unwritten):
-            if not self.unwritten(waiting.mesh_id):
+            if waiting.written():
                 self._written(waiting)
 
     def _readable(self, out: OutLink) -> None:
@@ -333,14 +410,18 @@ class Driver(Waiting):
             return
         try:
             frames = link.read() if out.handshake is None else self._shake(out, link, out.handshake)
-        except ProtocolError:
+        except (ProtocolError, MemoryError):  # not even a few bytes can be read
             self._suspect(out)
             return
         if frames is None:
             if out.handshake is None or not self._dial_again(out, link):
                 self._suspect(out)
             return
-        self._dispatch(out, frames)
+        try:
+            self._dispatch(out, frames)
+        except ProtocolError:
+            self._suspect(out)
+            return
         if out.stopped and not out.outstanding:
             self._fall_asleep(out, link)
 
@@ -350,13 +431,13 @@ class Driver(Waiting):
         self._unlist(out)
         link.close()
         out.refusals += 1
-        return out.refusals < _DIALS and self._connect(out)
+        return out.refusals < _DIALS and self._connect(out) is None
 
     def _fall_asleep(self, out: OutLink, link: Link) -> None:
         """Close the link to a stopped actor, unless it is in use."""
         with self._links_lock:
             # First: who sends notes the call in `outstanding`, and looks at `early` after that.
-            out.early = []
+            out.early = Early()
             if out.outstanding or not link.at_rest():
                 out.early = None
                 return
@@ -369,19 +450,20 @@ class Driver(Waiting):
         for frame in frames:
             if frame.kind & STORED:
                 frame = self.claim(frame)
-            entry = outstanding.pop(frame.header[0], None)
+            try:
+                entry = outstanding.pop(frame.header[0], None)
+            except (TypeError, LookupError) as error:
+                raise ProtocolError(f"an answer that does not say to what: {error}") from None
             if entry is not None:
                 entry[0].deliver(entry[1], frame)
             elif frame.kind == STATE:
-                out.stopped = frame.header[1]
+                out.stopped = len(frame.header) > 1 and bool(frame.header[1])
 
     def _shake(self, out: OutLink, link: Link, handshake: ClientHandshake) -> list[Frame] | None:
         try:
             data = link.sock.recv(256)
-        except BlockingIOError:
-            return []
-        except OSError:
-            return None
+        except OSError as error:
+            return [] if error.errno in LATER else None
         if not data:
             return None
         proof = handshake.receive_data(data)
@@ -395,7 +477,7 @@ class Driver(Waiting):
         out.server = handshake.server
         out.refusals = 0
         with self._links_lock:
-            for parts in out.early or ():
+            for parts in out.early.messages if out.early is not None else ():
                 link.send(parts)
             out.handshake = out.early = None
         if not link.backlog:
@@ -472,7 +554,7 @@ class Driver(Waiting):
         losses: dict[Receiver, list[Loss]] = {}
         for out, deadline in tuple(self._suspects.items()):
             if deadline <= now:
-                self._condemned.append((out, Fate("link")))
+                self._condemned.append((out, Fate("link", hint=out.trouble)))
         while self._condemned:
             out, fate = self._condemned.popleft()
             self._suspects.pop(out, None)
@@ -490,7 +572,8 @@ class Driver(Waiting):
     def _end(self, out: OutLink, fate: Fate, losses: dict[Receiver, list[Loss]]) -> None:
         opened = out.early is None
         if opened and not out.eof and out.link is not None:
-            self._dispatch(out, out.link.drain())
+            with contextlib.suppress(ProtocolError):
+                self._dispatch(out, out.link.drain())
         self._forget_fd(out)
         if fate.restarts:
             self._begin_anew(out, fate, losses, opened)
@@ -498,6 +581,7 @@ class Driver(Waiting):
         with self._links_lock:
             out.fate = fate
             out.early = None
+        self.full.discard(out)
         if out.link is not None:
             out.link.close()
         self._lose(out, fate, losses, opened)
@@ -514,7 +598,7 @@ class Driver(Waiting):
         with self._links_lock:
             # First: who sends notes the call in `outstanding`, and looks at `early` after that. A call that is sent at
             # this very moment may be lost below and run all the same; its caller is told that it may have.
-            out.early = []
+            out.early = Early()
             out.asleep, out.stopped, out.writing, out.eof = True, False, False, False
             out.link = out.handshake = out.fate = None
             out.server, out.before = NOBODY, fate
@@ -531,7 +615,7 @@ class Driver(Waiting):
         """Drop the links to a mesh that is stopped; their calls have failed before. Any thread."""
         with self._links_lock:
             for key in [key for key in self._links if key[0] == mesh_id]:
-                del self._links[key]
+                self.full.discard(self._links.pop(key))
 
     def close(self) -> None:
         """Close every link at the end of the process's part in the program."""
@@ -571,12 +655,22 @@ def _not_claimed(_frame: Frame) -> Frame:
     raise ProtocolError("an answer in shared memory, which this process does not have")
 
 
-class _Written:
-    """Finished when these links have written what they had."""
+class Written:
+    """Finished when these links have written what they had.
+
+    Attributes:
+        since: When the wait began, monotonic ns.
+    """
 
     def __init__(self, outs: list[OutLink]) -> None:
         self._outs = outs
+        self.since = time.monotonic_ns()
 
     @property
     def finished(self) -> bool:
-        return not any(out.waiting_bytes() and out.fate is None for out in self._outs)
+        return not self.slow
+
+    @property
+    def slow(self) -> list[OutLink]:
+        """The links that have not."""
+        return [out for out in self._outs if out.waiting_bytes() and out.fate is None]

@@ -86,4 +86,4 @@ class Fate:
                 return HostLost(place, log_tail=self.log_tail, **common)
             case "stopped":
                 return MeshStopped(place, **common)
-        return LinkLost(place, **common)
+        return LinkLost(place, hint=self.hint, **common)

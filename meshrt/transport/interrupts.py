@@ -21,7 +21,7 @@ from threading import get_ident
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
-__all__ = ["Shield", "called_by_python", "installed"]
+__all__ = ["Shield", "called_by_python", "follows_from_interrupt", "installed"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,6 +44,23 @@ def _is_unheard(frame: FrameType | None) -> bool:
     while frame is not None and frame.f_code not in _unheard:
         frame = frame.f_back
     return frame is not None
+
+
+def follows_from_interrupt(error: BaseException) -> bool:
+    """Whether the cancellation of what is awaited follows from Ctrl-C. Main thread.
+
+    Either a KeyboardInterrupt leaves an event loop, whose tasks are cancelled meanwhile, or asyncio has taken over the
+    signal and cancels the main task: the exception tells nothing then, but `asyncio.Runner` counts signals.
+    """
+    each: BaseException | None = error
+    seen: set[int] = set()
+    while each is not None and id(each) not in seen:
+        if isinstance(each, KeyboardInterrupt):
+            return True
+        seen.add(id(each))
+        each = each.__context__
+    runner = getattr(getattr(signal.getsignal(signal.SIGINT), "func", None), "__self__", None)
+    return type(runner).__module__ == "asyncio.runners" and bool(getattr(runner, "_interrupt_count", 0))
 
 
 class Shield:

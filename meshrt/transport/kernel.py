@@ -1,18 +1,33 @@
-"""What the kernel tells about a process, by its number."""
+"""What the kernel tells about a process, by its number.
+
+A process that has ended has nothing; whatever else goes wrong is an OSError: who cannot look must not say "it is gone".
+"""
 
 from __future__ import annotations
 
+import functools
+import os
+import time
 from pathlib import Path
 
-__all__ = ["is_stopped", "kernel_state", "stat_fields"]
+from meshrt.transport.reserve import reserve
+
+__all__ = ["boot_id", "is_stopped", "kernel_state", "pid_namespace", "start_of", "started_before", "stat_fields"]
+
+#: What the kernel counts the start of a process in: so many a second.
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def stat_fields(pid: int) -> list[str]:
-    """Return what ``/proc/PID/stat`` says behind the name of the process, its state first; empty when it is gone."""
+    """Return what ``/proc/PID/stat`` says behind the name of the process, its state first; empty when it is gone.
+
+    Raises OSError if that cannot be read.
+    """
     try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
+        text = reserve.run(Path(f"/proc/{pid}/stat").read_text, errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
         return []
+    return text.rpartition(")")[2].split()
 
 
 def kernel_state(pid: int) -> str:
@@ -23,3 +38,33 @@ def kernel_state(pid: int) -> str:
 def is_stopped(pid: int) -> bool:
     """Whether a signal, or a debugger, has stopped a process."""
     return kernel_state(pid) in ("T", "t")
+
+
+def start_of(pid: int) -> int:
+    """Return when a process was started, clock ticks since the machine was; 0 when it is gone (it has been reaped).
+
+    With its pid this tells it from every other one, also from a later process with the same pid. Raises OSError.
+    """
+    fields = stat_fields(pid)
+    return int(fields[19]) if fields else 0
+
+
+def started_before(start: int, when: int) -> bool:
+    """Whether `start_of` says that the process was there at ``when``, monotonic ns; to a clock tick or two."""
+    # The monotonic clock rests while the machine sleeps, that of the kernel's table does not.
+    asleep = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    return start * 1_000_000_000 // _TICKS - asleep <= when + 2_000_000_000 // _TICKS
+
+
+@functools.cache
+def boot_id() -> str:
+    """Return what tells this boot of the machine from others."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+
+
+def pid_namespace() -> int:
+    """Return the number of the pid namespace in which this process looks for others; 0: it cannot be told."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0

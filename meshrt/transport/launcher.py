@@ -38,7 +38,7 @@ def launcher_file() -> Path | None:
     if _taken is not None and _taken.pid == os.getpid():
         return _taken.path
     name = os.environ.get(ERROR_FILE)  # of a fork: the children's
-    return Path(name) if name else None
+    return Path(os.path.abspath(name)) if name else None
 
 
 def children_file() -> Path | None:

@@ -10,7 +10,9 @@ Rules:
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 import socket
 import struct
 import threading
@@ -20,10 +22,14 @@ from meshrt.errors import ProtocolError
 from meshrt.wire.frames import Frame, FrameDecoder
 from meshrt.wire.handshake import NOBODY
 
-__all__ = ["Link", "peer_of", "same_user"]
+__all__ = ["LATER", "Link", "kept", "peer_of", "same_user"]
 
 _RECV = 1 << 18
+#: ... where there is no memory for that.
+_RECV_SMALL = 1 << 12
 _IOV = 64
+#: The kernel cannot do it now: the socket is full or empty, or memory is short. It is tried again.
+LATER = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS})
 #: What the kernel may hold of a link: a payload of this size is written in one go, without waking each other in turns.
 _SEND_BUFFER = 1 << 20
 
@@ -88,11 +94,11 @@ class Link:
                     data = parts[0]
                     try:
                         sent = self.sock.send(data)
-                    except (BlockingIOError, InterruptedError):
+                    except OSError as error:
+                        if error.errno not in LATER:
+                            self.reader_gone = True
+                            return True
                         sent = 0
-                    except OSError:
-                        self.reader_gone = True
-                        return True
                     if sent == len(data):
                         return True
                     parts = [memoryview(data)[sent:]]
@@ -106,13 +112,21 @@ class Link:
         self.backlog_bytes += sum(len(part) for part in parts)
         self._borrowed += len(parts)
 
-    def keep_backlog(self) -> None:
-        """Copy what is queued, so that its owners may change their buffers."""
+    def keep_backlog(self) -> bool:
+        """Copy what is queued, so that its owners may change their buffers.
+
+        Returns:
+            False: There is no memory for a copy. The buffers are in use until they are written.
+        """
         with self._lock:
-            borrowed = [self.backlog.pop() for _ in range(min(self._borrowed, len(self.backlog)))]
-            if borrowed:
-                self.backlog.append(memoryview(b"".join(reversed(borrowed))))
-            self._borrowed = 0
+            self._borrowed = min(self._borrowed, len(self.backlog))
+            try:
+                while self._borrowed:
+                    self.backlog[-self._borrowed] = memoryview(kept(self.backlog[-self._borrowed]))
+                    self._borrowed -= 1
+            except MemoryError:
+                return False
+        return True
 
     def flush(self) -> bool:
         """Write what is queued as far as the socket takes it. Returns True when nothing is left."""
@@ -134,9 +148,9 @@ class Link:
                     else:
                         backlog[0] = part[sent:]
                         sent = 0
-        except (BlockingIOError, InterruptedError):
-            return False
-        except OSError:
+        except OSError as error:
+            if error.errno in LATER:
+                return False
             self.reader_gone = True
             backlog.clear()
             self.backlog_bytes = 0
@@ -150,10 +164,8 @@ class Link:
         """
         try:
             return self._receive()
-        except (BlockingIOError, InterruptedError):
-            return []
-        except OSError:
-            return None
+        except OSError as error:
+            return [] if error.errno in LATER else None
 
     def drain(self) -> list[Frame]:
         """Read all that is there now, to the end of the stream or to an empty socket."""
@@ -170,7 +182,10 @@ class Link:
     def _receive(self) -> list[Frame] | None:
         target = self._decoder.get_buffer()
         if target is None:
-            data = self.sock.recv(_RECV)
+            try:
+                data = self.sock.recv(_RECV)
+            except MemoryError:
+                data = self.sock.recv(_RECV_SMALL)
             return self._decoder.receive_data(data) if data else None
         count = self.sock.recv_into(target)
         return self._decoder.buffer_updated(count) if count else None
@@ -197,6 +212,15 @@ class Link:
         except OSError:
             return True
 
+    def hung_up(self) -> bool:
+        """Whether the peer has closed its end, whatever is still to be read."""
+        poll = select.poll()
+        try:
+            poll.register(self.sock, select.POLLRDHUP)
+        except ValueError:  # closed here
+            return True
+        return bool(poll.poll(0))
+
     def at_rest(self) -> bool:
         """Whether nothing is there to be read (the end of the stream is something), and nothing waits to be written."""
         try:
@@ -219,6 +243,12 @@ class Link:
                 self.backlog.clear()
                 self.backlog_bytes = 0
                 self.sock.close()
+
+
+def kept(part: bytes | bytearray | memoryview) -> bytes | memoryview:
+    """Return bytes that nobody changes: these ones, or a copy. Raises MemoryError."""
+    view = memoryview(part)
+    return view if type(view.obj) is bytes else bytes(view)
 
 
 def peer_of(sock: socket.socket) -> tuple[int, int]:

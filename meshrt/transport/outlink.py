@@ -9,11 +9,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from meshrt.transport.fate import Fate
-from meshrt.transport.link import Link
+from meshrt.transport.link import Link, kept
 from meshrt.wire.frames import Frame
 from meshrt.wire.handshake import NOBODY, ClientHandshake
 
-__all__ = ["Loss", "OutLink", "Receiver"]
+__all__ = ["Early", "Loss", "OutLink", "Receiver"]
+
+#: What a message in a queue takes beside its bytes, with the future of its call, bytes.
+_MESSAGE = 1 << 10
 
 
 class Loss(NamedTuple):
@@ -35,6 +38,28 @@ class Receiver(Protocol):
         """Some ranks will not answer: all that are known to be lost at once. As `deliver`."""
 
 
+class Early:
+    """What was sent before the link was open."""
+
+    __slots__ = ("_kept", "bytes", "messages")
+
+    def __init__(self) -> None:
+        self.messages: list[list[Any]] = []
+        self.bytes = 0
+        self._kept = 0
+
+    def append(self, parts: list[Any]) -> None:
+        """Add a message."""
+        self.messages.append(parts)
+        self.bytes += sum(map(len, parts))
+
+    def keep(self) -> None:
+        """Copy what belongs to whoever sent it, who may change it."""
+        for index in range(self._kept, len(self.messages)):
+            self.messages[index] = [kept(part) for part in self.messages[index]]
+            self._kept = index + 1
+
+
 class OutLink:
     """A connection from this process to one actor on one rank."""
 
@@ -52,6 +77,7 @@ class OutLink:
         "refusals",
         "server",
         "stopped",
+        "trouble",
         "writing",
     )
 
@@ -64,7 +90,7 @@ class OutLink:
         #: Not None until the link is open.
         self.handshake: ClientHandshake | None = None
         #: Sent before the link was open.
-        self.early: list[list[Any]] | None = []
+        self.early: Early | None = Early()
         #: How often the rank has hung up before it was proved who calls.
         self.refusals = 0
         #: call id -> (receiver, position) of the calls that have not been answered.
@@ -75,11 +101,19 @@ class OutLink:
         #: Closed because of that; the next call opens it again.
         self.asleep = False
         self.eof = False
+        #: Why it could not be opened; "" if that is not known.
+        self.trouble = ""
         self.fate: Fate | None = None
         #: How the process has ended that the one behind it has taken the place of.
         self.before: Fate | None = None
 
     def waiting_bytes(self) -> int:
         """Bytes that were sent but not written yet."""
-        early = sum(len(part) for parts in self.early or () for part in parts)
-        return early + (self.link.backlog_bytes if self.link is not None else 0)
+        early, link = self.early, self.link  # another thread may open it
+        return (early.bytes if early is not None else 0) + (link.backlog_bytes if link is not None else 0)
+
+    def memory(self) -> int:
+        """Bytes of memory that what was sent, and not written yet, takes in this process."""
+        early, link = self.early, self.link
+        count = (len(early.messages) if early is not None else 0) + (len(link.backlog) if link is not None else 0)
+        return self.waiting_bytes() + count * _MESSAGE

@@ -1,4 +1,4 @@
-"""A terminal's end of the control socket: find the running programs of this user, connect, ask.
+"""How terminals find the running programs of this user, and a terminal's end of the control socket: connect, ask.
 
 Any thread may call `ToolConnection.request`; events come on the connection's own reader thread.
 """
@@ -9,22 +9,27 @@ import contextlib
 import itertools
 import json
 import socket
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from meshrt.errors import AuthenticationError, MeshError, ProtocolError
 from meshrt.hooks import Body
-from meshrt.transport import directories
+from meshrt.transport import directories, dirlock, places
 from meshrt.transport.link import same_user
 from meshrt.transport.process import current_runtime, has_runtime
+from meshrt.transport.writing import write_atomic
 from meshrt.wire.frames import control_decoder
-from meshrt.wire.handshake import ROLE_TOOL, ClientHandshake
+from meshrt.wire.handshake import ROLE_TOOL, ClientHandshake, Secret
 from meshrt.wire.messages import control_frame, refused, unpack_control
 
-__all__ = ["Program", "ToolConnection", "connect", "own_program", "programs"]
+__all__ = ["TOKEN", "Program", "ToolConnection", "connect", "own_program", "programs", "publish"]
+
+#: The file with what a terminal proves.
+TOKEN = "tools.token"
 
 #: Where a thousand processes want the machine at once, a program that is well answers late.
 _CONNECT_SECONDS = 60.0
@@ -44,9 +49,21 @@ class Program:
     run_directory: Path
 
 
+def publish(directory: Path, token: bytes, facts: Mapping[str, Any]) -> None:
+    """Have terminals find this program, which listens already. Raises OSError.
+
+    Args:
+        directory: Its runtime directory.
+        token: What terminals have to prove.
+        facts: ``run_id``, ``cwd``, ``started`` and ``run_directory``, as in `Program`.
+    """
+    write_atomic(directory / TOKEN, token.hex())
+    write_atomic(directory / dirlock.PROGRAM, json.dumps({**dirlock.identity(), "argv": sys.orig_argv, **facts}))
+
+
 def _read(directory: Path) -> Program | None:
     try:
-        facts = json.loads((directory / "program.json").read_text())
+        facts = json.loads((directory / dirlock.PROGRAM).read_text())
         if not directories.in_use(directory):
             return None
         return Program(
@@ -65,12 +82,7 @@ def _read(directory: Path) -> Program | None:
 
 def programs() -> list[Program]:
     """Return the running programs of this user, the oldest first. Raises UsageError if their directory is not safe."""
-    base = directories.runtime_base()
-    try:
-        directories.verify_private(base)
-    except FileNotFoundError:
-        return []
-    found = [_read(entry) for entry in base.iterdir()]
+    found = [_read(entry) for base in places.runtime_bases() for entry in base.iterdir()]
     return sorted((program for program in found if program is not None), key=lambda program: program.started)
 
 
@@ -222,7 +234,7 @@ def connect(
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        token = bytes.fromhex((program.directory / "tools.token").read_text())
+        token = Secret.fromhex((program.directory / TOKEN).read_text())
         sock.settimeout(_CONNECT_SECONDS)
         sock.connect(str(program.directory / "tools"))
         if not same_user(sock):

@@ -32,6 +32,10 @@ __all__ = ["Pending", "Waiting"]
 
 #: Seconds of one poll: the kernel's clocks take no more than some weeks.
 _LONGEST_POLL = 86400.0
+#: The same where signals are handled. One that comes just before the kernel waits, or to another thread, ends no poll.
+_SIGNAL_POLL = 1.0
+#: Awaited calls that are remembered when Ctrl-C has cancelled them.
+_GIVEN_UP = 8
 
 
 class Pending:
@@ -99,8 +103,14 @@ class Waiting(ABC):
         self.shield = Shield(self.wake)
         self.callback_lock = threading.RLock()
         self._epoll = select.epoll()
-        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._epoll.register(self._wake_fd, select.EPOLLIN)
+        try:
+            self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            self._epoll.register(self._wake_fd, select.EPOLLIN)
+        except OSError:
+            self._epoll.close()
+            if hasattr(self, "_wake_fd"):
+                os.close(self._wake_fd)
+            raise
         self._lead = threading.Lock()
         #: A lock per following thread, released to wake it. No condition variable: a signal handler wakes them too.
         self._followers: set[threading.Lock] = set()
@@ -119,6 +129,10 @@ class Waiting(ABC):
         self.on_failure: Callable[[str, tuple[str, str, str]], None] | None = None
         #: Wake those who await, to look at the alarm.
         self.alerted: set[Callable[[], None]] = set()
+        #: Called when a wait of a thread has ended, on that thread, while somebody wants to know.
+        self.wait_ended: Callable[[], None] | None = None
+        #: What was awaited when Ctrl-C cancelled that, the latest ones, and when; monotonic seconds.
+        self.given_up: deque[tuple[Pending, float]] = deque(maxlen=_GIVEN_UP)
         self.closed = False
 
     @abstractmethod
@@ -147,6 +161,8 @@ class Waiting(ABC):
                 self._waits[ident] = outer
             else:
                 self._waits.pop(ident, None)
+            if self.wait_ended is not None:
+                self.wait_ended()
 
     def waits_for(self, waiter: object, pending: Pending | None, deadline: float | None = None) -> None:
         """Note what a thread (its ident) or an asyncio task waits for, and its deadline; None: nothing any more."""
@@ -180,12 +196,13 @@ class Waiting(ABC):
         # Ctrl-C must not come between taking the lead and knowing it; `wake` ends the poll, `check` raises.
         self.shield.close()
         alerts = 0
+        longest = _SIGNAL_POLL if main or not isinstance(pending, Pending) else None
         try:
             while not pending.finished:
                 self.shield.check()
-                left = None
+                left = longest
                 if deadline is not None:
-                    left = min(deadline - self.clock.now(), _LONGEST_POLL)
+                    left = min(deadline - self.clock.now(), longest or _LONGEST_POLL)
                     if left <= 0:
                         # One more look at what has arrived already.
                         self.poll_nowait()

@@ -12,11 +12,14 @@ from meshrt.transport.fate import Fate
 from meshrt.transport.outlink import Loss
 from meshrt.wire.frames import Frame, FrameDecoder, split_frames
 from meshrt.wire.handshake import ROLE_DATA, ServerHandshake
-from meshrt.wire.messages import RESULT
+from meshrt.wire.messages import CALL, RESULT
+from tests.support.waiting import wait_until
 
-__all__ = ["SECRET", "Answers", "FakeRank", "FakeTree"]
+__all__ = ["KEY", "SECRET", "Answers", "FakeRank", "FakeTree", "call", "open_link", "pump"]
 
 SECRET = b"s" * 32
+#: Of the link to the rank.
+KEY = ("m", 0, "actor")
 
 
 class FakeTree:
@@ -136,3 +139,25 @@ class Answers:
     def lose(self, losses: Sequence[Loss]) -> None:
         self.told += 1
         self.lost += [(position, fate.kind, sent) for position, fate, sent in losses]
+
+
+def call(call_id: int, payload: bytes = b"") -> list[Any]:
+    return split_frames(CALL, [call_id], [payload])
+
+
+def open_link(driver: Driver, rank: FakeRank) -> Any:
+    """Connect and shake hands."""
+    out = driver.link_to(KEY, rank.path)
+    pump(driver, rank, lambda: out.handshake is None)
+    return out
+
+
+def pump(driver: Driver, rank: FakeRank, condition: Callable[[], object]) -> None:
+    """Serve both ends until ``condition()``."""
+
+    def turn() -> object:
+        rank.serve()
+        driver.poll_nowait()
+        return condition()
+
+    wait_until(turn, 10, "both ends served")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
-import resource
 import shutil
-import socket
 import stat
 import subprocess
 import sys
@@ -18,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from meshrt.errors import UsageError
-from meshrt.transport import directories
+from meshrt.transport import directories, dirlock
 from tests.support.waiting import wait_until
 
 
@@ -34,8 +31,8 @@ def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def let_go() -> Iterator[None]:
     yield
-    for path in tuple(directories._held):
-        directories.release(path)
+    for path in tuple(dirlock._locks):
+        dirlock.unlock(path)
 
 
 def left_by_a_program(code: str) -> Path:
@@ -127,17 +124,6 @@ def test_a_forked_child_does_not_keep_a_directory(base: Path) -> None:
         gate.open("w").close()
 
 
-def test_where_the_base_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("MESHRT_RUNTIME_DIR")
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    assert directories.runtime_base() == tmp_path / "meshrt"
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "missing"))
-    assert directories.runtime_base() == Path(tempfile.gettempdir()) / f"meshrt-{os.geteuid()}"
-    monkeypatch.delenv("MESHRT_RUNS")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert directories.runs_base() == tmp_path / "meshrt" / "runs"
-
-
 def test_run_directories_are_kept_up_to_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = tmp_path / "runs"
     monkeypatch.setenv("MESHRT_RUNS", str(runs))
@@ -147,7 +133,7 @@ def test_run_directories_are_kept_up_to_a_number(tmp_path: Path, monkeypatch: py
         os.utime(entry, (0, 0))
     (runs / "experiment").mkdir()
     held = runs / "20200100-000000-00000000"
-    directories._hold(held)
+    dirlock.lock(held)
     path = directories.create_run("0000ffff")
     assert path.name.endswith("-0000ffff") and stat.S_IMODE(path.stat().st_mode) == 0o700
     left = sorted(entry.name for entry in runs.iterdir())
@@ -185,7 +171,7 @@ def test_programs_that_start_together_leave_each_others_directories(
         lock(descriptor, how)
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    directories._hold(tmp_path)
+    dirlock.lock(tmp_path)
     assert looked == ["in use"] and directories.in_use(tmp_path) and directories.is_empty(tmp_path)
 
 
@@ -199,87 +185,22 @@ def test_a_run_directory_elsewhere_when_there_is_no_home(tmp_path: Path, monkeyp
         directories.remove_tree(path)
 
 
-def test_a_small_file_is_there_whole_and_private(tmp_path: Path) -> None:
-    directories.write_atomic(tmp_path / "token", "old")
-    directories.write_atomic(tmp_path / "token", "new")
-    assert (tmp_path / "token").read_text() == "new"
-    assert stat.S_IMODE((tmp_path / "token").stat().st_mode) == 0o600
-    assert [path.name for path in tmp_path.iterdir()] == ["token"]
-
-
-def test_a_file_that_is_replaced_stays_what_it_was(tmp_path: Path) -> None:
-    (tmp_path / "kept").mkdir()
-    kept, link, dangling = tmp_path / "kept" / "file", tmp_path / "link", tmp_path / "dangling"
-    kept.write_text("old")
-    kept.chmod(0o640)
-    link.symlink_to("kept/file")
-    dangling.symlink_to("kept/new")
-    for path in (link, dangling):
-        directories.write_atomic(path, "new")
-        assert path.is_symlink() and path.read_text() == "new"
-    assert [stat.S_IMODE(path.stat().st_mode) for path in (link, dangling)] == [0o640, 0o600]
-    directories.write_atomic(link, "secret", private=True)
-    assert link.is_symlink() and stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["dangling", "file", "kept", "link", "new"]
-
-
-def test_what_is_no_file_is_written_to_or_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    fifo, sock = tmp_path / "fifo", tmp_path / "sock"
-    os.mkfifo(fifo)
-    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        directories.write_atomic(fifo, ["some ", "text"])
-        assert os.read(reader, 100) == b"some text" and fifo.is_fifo()
-    finally:
-        os.close(reader)
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(sock))
-        for path, complaint in ((sock, "is a socket"), (tmp_path, "directory")):
-            with pytest.raises(OSError, match=f"(?i){complaint}.*{path}"):
-                directories.write_atomic(path, "text")
-        assert sock.is_socket()
-    os.write(1, b"before ")
-    directories.write_atomic(Path("/dev/stdout"), "text")
-    os.write(1, b" behind")
-    assert capfd.readouterr().out == "before text behind"
-    assert sorted(tmp_path.iterdir()) == [fifo, sock]
-
-
-def test_a_device_stays_one(tmp_path: Path) -> None:
-    null = tmp_path / "null"
-    try:
-        os.mknod(null, stat.S_IFCHR | 0o600, Path(os.devnull).stat().st_rdev)
-        null.write_text("")
-    except PermissionError:
-        pytest.skip("devices cannot be made here")
-    directories.write_atomic(null, "text")
-    assert null.is_char_device()
-
-
-@pytest.fixture
-def full_disk() -> Iterator[None]:
-    """No file takes a byte; the error is that of a file that is too long, and comes as late."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, full_disk: None) -> None:
-    for path, number in ((tmp_path / "token", errno.EFBIG), (tmp_path / "not there" / "token", errno.ENOENT)):
-        with pytest.raises(OSError, match="token") as caught:
-            directories.write_atomic(path, "text")
-        assert (caught.value.errno, caught.value.filename) == (number, str(path))
-    assert not list(tmp_path.iterdir())
-
-
-def test_what_is_no_error_of_the_file_says_what_it_is(tmp_path: Path) -> None:
-    def pieces() -> Iterator[str]:
-        yield "some"
-        raise ConnectionError("the program has ended")
-
-    with pytest.raises(ConnectionError, match="the program has ended"):
-        directories.write_atomic(tmp_path / "token", pieces())
-    assert not list(tmp_path.iterdir())
+def test_what_ended_programs_have_left_has_a_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MESHRT_RUNS", str(tmp_path / "runs"))
+    base = tmp_path / "runs"
+    base.mkdir(mode=0o700)
+    for index in range(6):
+        run = base / f"20200101-00000{index}-0000000{index}"
+        run.mkdir(mode=0o700)
+        (run / ".lock").touch()
+        (run / "m.0.log").write_bytes(b"x" * 1000)
+    told: list[str] = []
+    made = directories.create_run("0000ffff", told.append, 2500)
+    left = sorted(path.name[-1] for path in base.iterdir() if path != made)
+    assert left == ["4", "5"]
+    (line,) = told
+    assert "MESHRT_RUNS_LIMIT" in line and "4 of them removed, 20200101-000000-00000000 first" in line
+    dirlock.unlock(made)
+    other = directories.create_run("0000fffe", told.append, 0)
+    assert set(base.iterdir()) == {other, made}, "the latest one is kept however large it is"
+    dirlock.unlock(other)

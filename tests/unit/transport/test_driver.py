@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,55 +15,17 @@ from meshrt.transport import driver as driver_module
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
 from meshrt.transport.waiting import Pending
-from meshrt.wire.frames import split_frames
 from meshrt.wire.handshake import ROLE_DATA, Identity, ServerHandshake
-from meshrt.wire.messages import CALL, RESULT, STATE
+from meshrt.wire.messages import RESULT, STATE
 from tests.support.descriptors import next_is
 from tests.support.waiting import wait_until
-from tests.unit.transport.fake_rank import SECRET, Answers, FakeRank, FakeTree
+from tests.unit.transport.fake_rank import KEY, SECRET, Answers, FakeRank, FakeTree, call, open_link, pump
 
-KEY = ("m", 0, "actor")
 DIED = Fate("died", signal=9)
 RESTARTS = Fate("died", signal=9, restarts=True)
 
 
-@pytest.fixture
-def tree() -> FakeTree:
-    return FakeTree()
-
-
-@pytest.fixture
-def driver(tree: FakeTree) -> Iterator[Driver]:
-    made = Driver(SECRET, tree)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def listen(tmp_path: Path) -> Iterator[Callable[..., FakeRank]]:
-    ranks: list[FakeRank] = []
-
-    def make(name: str = "0", secret: bytes = SECRET) -> FakeRank:
-        ranks.append(FakeRank(tmp_path / name, secret))
-        return ranks[-1]
-
-    yield make
-    for rank in ranks:
-        rank.close()
-
-
 Listen = Callable[..., FakeRank]
-
-
-def call(call_id: int, payload: bytes = b"") -> list[Any]:
-    return split_frames(CALL, [call_id], [payload])
-
-
-def open_link(driver: Driver, rank: FakeRank) -> Any:
-    """Connect and shake hands."""
-    out = driver.link_to(KEY, rank.path)
-    pump(driver, rank, lambda: out.handshake is None)
-    return out
 
 
 def asked(driver: Driver, listen: Listen) -> tuple[FakeRank, Any, Answers]:
@@ -73,17 +35,6 @@ def asked(driver: Driver, listen: Listen) -> tuple[FakeRank, Any, Answers]:
     receiver = Answers()
     driver.send(out, call(1), 1, receiver, 0)
     return rank, out, receiver
-
-
-def pump(driver: Driver, rank: FakeRank, condition: Callable[[], object]) -> None:
-    """Serve both ends until ``condition()``."""
-
-    def turn() -> object:
-        rank.serve()
-        driver.poll_nowait()
-        return condition()
-
-    wait_until(turn, 10, "both ends served")
 
 
 def test_calls_are_sent_in_order_and_answers_find_their_call(driver: Driver, listen: Listen) -> None:
@@ -291,6 +242,7 @@ def test_a_death_without_end_of_stream_is_enough(driver: Driver, listen: Listen,
     assert receiver.lost == [(0, "died", True)]
 
 
+@pytest.mark.row("N1")
 def test_an_end_of_stream_is_a_suspicion_until_the_fate_is_known(
     driver: Driver, listen: Listen, tree: FakeTree
 ) -> None:
@@ -302,6 +254,7 @@ def test_an_end_of_stream_is_a_suspicion_until_the_fate_is_known(
     assert receiver.lost == [(0, "died", True)]
 
 
+@pytest.mark.row("N1")
 def test_a_suspicion_without_a_fate_becomes_a_lost_link(
     driver: Driver, listen: Listen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,6 +269,7 @@ def test_a_suspicion_without_a_fate_becomes_a_lost_link(
     assert late.lost == [(0, "link", False)]
 
 
+@pytest.mark.row("N5")
 def test_garbage_from_a_rank_is_a_lost_link(driver: Driver, listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_module, "SUSPECT_SECONDS", 0.05)
     rank, _, receiver = asked(driver, listen)
@@ -325,6 +279,7 @@ def test_garbage_from_a_rank_is_a_lost_link(driver: Driver, listen: Listen, monk
     assert receiver.lost == [(0, "link", True)]
 
 
+@pytest.mark.row("N5")
 def test_an_answer_to_nobody_is_dropped(driver: Driver, listen: Listen) -> None:
     rank = listen()
     out = open_link(driver, rank)
@@ -437,18 +392,6 @@ def test_an_action_does_not_wait_for_the_dead(driver: Driver, listen: Listen, tr
     driver.when_written("m", 9.0, left.append)
     tree.kill(driver, 0, DIED)
     assert len(left) == 1
-
-
-def test_settle_copies_what_a_caller_may_change(driver: Driver, listen: Listen) -> None:
-    rank = listen()
-    out = open_link(driver, rank)
-    array = bytearray(b"a" * (4 << 20))
-    parts = split_frames(CALL, [1], [array])
-    driver.send(out, parts, 1, None, 0)
-    driver.settle([out], parts, block=False)
-    array[:] = b"b" * len(array)
-    pump(driver, rank, lambda: rank.frames)
-    assert bytes(rank.frames[0].payload) == b"a" * len(array)
 
 
 def test_an_interjection_runs_on_the_main_thread_while_it_waits(driver: Driver) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import socket
 import threading
@@ -12,6 +13,7 @@ import pytest
 from meshrt.errors import ProtocolError
 from meshrt.transport.link import Link, peer_of, same_user
 from meshrt.wire.frames import Frame, FrameDecoder, split_frames
+from tests.support.limits import limited
 from tests.support.waiting import wait_until
 
 
@@ -91,6 +93,34 @@ def test_a_kept_backlog_is_a_copy(pair: tuple[Link, Link]) -> None:
 
     wait_until(there)
     assert bytes(found[0].payload) == b"a" * len(memory) and taken > 0
+
+
+def test_a_backlog_that_cannot_be_copied_stays_as_it_is(pair: tuple[Link, Link]) -> None:
+    """Of pages that nobody writes to, which cost nothing."""
+    left, _ = pair
+    left.send(split_frames(1, [], [memoryview(mmap.mmap(-1, 2 << 30))]))
+    before, count = left.backlog_bytes, len(left.backlog)
+    with limited(8 << 20):
+        assert not left.keep_backlog()
+    assert (left.backlog_bytes, len(left.backlog)) == (before, count)
+
+
+class PoorSocket(socket.socket):
+    """There is no memory for more than 4 KiB at a time."""
+
+    def recv(self, size: int, *flags: int) -> bytes:
+        if size > 4096:
+            raise MemoryError
+        return super().recv(size, *flags)
+
+
+def test_little_is_read_where_there_is_no_memory_for_more() -> None:
+    left, right = socket.socketpair()
+    link = Link(PoorSocket(fileno=right.detach()))
+    left.sendall(b"".join(part for size in (100, 5000, 9000) for part in split_frames(1, [size], [bytes(size)])))
+    assert [frame.header for frame in receive(link, 3)] == [[100], [5000], [9000]]
+    left.close()
+    link.close()
 
 
 def test_threads_send_whole_frames(pair: tuple[Link, Link]) -> None:

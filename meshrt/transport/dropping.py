@@ -1,0 +1,59 @@
+"""What a peer that does not read costs: how much may wait for it, and which events are left out then.
+
+A stopped process reads nothing, and those that talk to it go on. Three kinds of messages go up the control tree:
+
+* **May be left out**, and are counted: events that come again and again while nobody looks (`DROPPABLE`). The first
+  ones are kept, as they tell the cause.
+* **Only the latest counts**: whether a rank answers. It waits in place of the one before (`meshrt.host.rootlink`).
+* **Never lost**: the end of a rank, answers, requests, and events that change a state. Each answers something that the
+  peer has asked, or is said once; where code could repeat it without end, its thread waits for the peer to read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["DROPPABLE", "EVENT_BYTES", "WAIT_BYTES", "Dropped", "may_be_dropped"]
+
+#: Events that may be left out, and what they are called where the user is told.
+DROPPABLE: Mapping[str, str] = {
+    "unhandled": "exceptions that no caller waits for",
+    "failure.record": "records of failures",
+    "debug.output": "lines printed at breakpoints",
+    "debug.missed": "interrupts that came too late",
+}
+#: Bytes that may wait for a peer before such events are left out.
+EVENT_BYTES = 4 << 20
+#: ... and before whoever sends something else waits.
+WAIT_BYTES = 32 << 20
+#: The most that is counted: a message holds numbers of 64 bits, and a rank may claim any of them.
+_COUNT_MAX = (1 << 63) - 1
+
+
+def may_be_dropped(message: Mapping[str, Any]) -> bool:
+    """Whether a message to a peer that does not read may be left out."""
+    return message["t"] == "ev" and message["ev"] in DROPPABLE
+
+
+class Dropped:
+    """How many events of each kind were left out. Any thread, signal handlers too."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._lock = threading.RLock()
+
+    def __bool__(self) -> bool:
+        return bool(self._counts)
+
+    def note(self, event: str, count: int = 1) -> None:
+        """Some were left out."""
+        with self._lock:
+            self._counts[event] = min(self._counts.get(event, 0) + count, _COUNT_MAX)
+
+    def take(self) -> dict[str, int]:
+        """Return how many since the last time."""
+        with self._lock:
+            counts, self._counts = self._counts, {}
+        return counts

@@ -1,0 +1,96 @@
+"""What waits to be written: whose memory it is, and how much there may be of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from meshrt.transport import driver as driver_module
+from meshrt.transport.driver import Driver
+from meshrt.transport.fate import Fate
+from meshrt.wire.frames import split_frames
+from meshrt.wire.messages import CALL
+from tests.unit.transport.fake_rank import KEY, FakeRank, FakeTree, call, open_link, pump
+
+DIED = Fate("died", signal=9)
+Listen = Callable[..., FakeRank]
+
+
+def test_settle_copies_what_a_caller_may_change(driver: Driver, listen: Listen) -> None:
+    rank = listen()
+    out = open_link(driver, rank)
+    array = bytearray(b"a" * (4 << 20))
+    parts = split_frames(CALL, [1], [array])
+    driver.send(out, parts, 1, None, 0)
+    driver.settle([out], parts, block=False)
+    array[:] = b"b" * len(array)
+    pump(driver, rank, lambda: rank.frames)
+    assert bytes(rank.frames[0].payload) == b"a" * len(array)
+
+
+def test_settle_copies_nothing_that_nobody_can_change(driver: Driver, listen: Listen) -> None:
+    rank = listen()
+    out = open_link(driver, rank)
+    data = b"a" * (4 << 20)
+    parts = split_frames(CALL, [1], [data])
+    driver.send(out, parts, 1, None, 0)
+    driver.settle([out], parts, block=False)
+    assert out.link.backlog[-1].obj is data
+
+
+def fill(driver: Driver, out: Any) -> int:
+    """Send on an event loop until a call is refused; returns how many calls were sent."""
+    data = b"a" * 100_000
+    for call_id in range(10_000):
+        if driver.full and driver.busy([out]):
+            return call_id
+        parts = call(call_id + 1, data)
+        if not driver.send(out, parts, call_id + 1, None, 0):
+            driver.settle([out], parts, block=False)
+    raise AssertionError("nothing was refused")
+
+
+@pytest.mark.row("N6")
+@pytest.mark.parametrize("opened", [True, False])
+def test_an_event_loop_is_refused_what_makes_a_queue_too_long(
+    driver: Driver, listen: Listen, tree: FakeTree, opened: bool
+) -> None:
+    """Whether or not the link is open; what is queued arrives, and then there is room again."""
+    rank = listen()
+    out = open_link(driver, rank) if opened else driver.link_to(KEY, rank.path)
+    count = fill(driver, out)
+    assert driver_module.LOOP_LIMIT <= out.memory() < driver_module.LOOP_LIMIT + (1 << 20)
+    assert driver.busy([out]) == {0: out.memory()} and not driver.has_room([out])
+    came: list[bool] = []
+    driver.when_room([out], lambda: came.append(driver.has_room([out])))
+    forgotten = driver.when_room([out], lambda: came.append(False))
+    forgotten()
+    pump(driver, rank, lambda: len(rank.frames) == count)
+    assert [frame.header for frame in rank.frames] == [[number] for number in range(1, count + 1)]
+    assert driver.busy([out]) == {} and not driver.full and driver.has_room([out])
+    assert came == [True]
+
+
+def test_small_messages_count_with_what_they_take_in_the_queue(driver: Driver, listen: Listen) -> None:
+    out = driver.link_to(KEY, listen().path)
+    for call_id in range(1000):
+        driver.send(out, call(call_id), call_id, None, 0)
+    assert out.waiting_bytes() < 100_000 and 1 << 19 < out.memory() < 1 << 21
+
+
+@pytest.mark.parametrize("how", ["died", "forgotten"])
+def test_a_rank_that_has_ended_refuses_nothing(driver: Driver, listen: Listen, tree: FakeTree, how: str) -> None:
+    rank = listen()
+    out = open_link(driver, rank)
+    fill(driver, out)
+    came: list[bool] = []
+    driver.when_room([out], lambda: came.append(True))
+    if how == "died":
+        tree.kill(driver, 0, DIED)
+        assert came == [True] and driver.has_room([out])
+    else:
+        driver.forget("m")
+        out.link.close()
+    assert not driver.full
