@@ -15,6 +15,7 @@
     |  |- HostLost                the host agent ended, and its ranks with it
     |  |- LinkLost                the connection broke although the process lives
     |  `- MeshStopped             stop() was called
+    |- MeshBusy                   too much waits to be sent to a rank: an event loop is refused a call
     |- SpawnError                 (RuntimeError) the processes could not be started
     |- StoreFull                  no shared memory is left for an object
     |- StoreTimeout               (TimeoutError) the agent of a host does not answer what concerns shared memory
@@ -35,6 +36,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from meshrt.escapes import escaped
 from meshrt.files import RUNTIME_FILES
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "ForkedMeshError",
     "HostLost",
     "LinkLost",
+    "MeshBusy",
     "MeshError",
     "MeshFailure",
     "MeshStopped",
@@ -356,11 +359,7 @@ def user_stack(stack: str) -> str:
 
 def one_line(text: str, most: int) -> str:
     """Return ``text`` in one line that cannot act on a terminal; its end is left out if it is long."""
-    shown = text.strip()[: 2 * most]
-    line = "".join(
-        each if each.isprintable() else " " if each in "\n\t" else each.encode("unicode_escape").decode("ascii")
-        for each in shown
-    )
+    line = escaped(text.strip()[: 2 * most].replace("\n", " ").replace("\t", " "))
     return line if len(line) <= most else line[: most - 4] + " ..."
 
 
@@ -423,9 +422,19 @@ def _first(error: MeshError) -> str:
 
 
 class LinkLost(SupervisionError):
-    """The connection to a rank broke, and nothing is known of an end of its process."""
+    """The connection to a rank broke, and nothing is known of an end of its process.
+
+    Attributes:
+        hint: Why it could not be made; "" if it was made, and broke.
+    """
+
+    def __init__(self, place: RankPlace, *, hint: str = "", **facts: Any) -> None:
+        super().__init__(place, **facts)
+        self.hint = hint
 
     def _what(self) -> str:
+        if self.hint:
+            return self.hint
         return "closed its connection, and no end of its process is known (did user code close the socket?)"
 
 
@@ -434,6 +443,51 @@ class MeshStopped(SupervisionError):
 
     def _what(self) -> str:
         return "was stopped"
+
+
+class MeshBusy(MeshError):
+    """A call on an event loop was not sent, to no rank of its mesh: too much waits to be sent to one of them already.
+
+    Attributes:
+        place: The rank that does not take what is sent to it; that with the longest queue.
+        endpoint: What was called.
+        queued: Bytes of memory that its queue takes in this process.
+        limit: From how many on a call is refused.
+        others: The further ranks whose queues are full.
+    """
+
+    def __init__(
+        self,
+        place: RankPlace,
+        endpoint: str,
+        queued: int,
+        limit: int,
+        others: Sequence[RankPlace] = (),
+        others_folded: str = "",
+    ) -> None:
+        super().__init__(str(place), endpoint)
+        self.place = place
+        self.endpoint = endpoint
+        self.queued = queued
+        self.limit = limit
+        self.others = tuple(others)
+        self.others_folded = others_folded
+
+    @property
+    def rank(self) -> int:
+        """The base rank with the longest queue."""
+        return self.place.rank
+
+    def __str__(self) -> str:
+        call = f"{self.place.actor}.{self.endpoint}"
+        ranks = self.others_folded or ",".join(str(place.rank) for place in self.others)
+        also = f", nor do the ranks {ranks}" if self.others else ""
+        return (
+            f"{call}() was not sent: {self.place.where} does not take its messages{also}; "
+            f"{_amount(self.queued)} wait for it, and the limit on an event loop is {_amount(self.limit)}; "
+            f"limit the number of calls that have not been answered, or write `await {call}.wait_ready()` before each "
+            "call; `meshrt ps` shows what the rank does"
+        )
 
 
 class SpawnError(MeshError, RuntimeError):

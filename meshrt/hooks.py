@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ASKED_FOR",
+    "DEBUG_VALUES",
     "PLUGINS",
     "POST_MORTEM_VALUES",
     "PULSE_PLUGINS",
@@ -140,6 +141,8 @@ POST_MORTEM_VALUES: Mapping[str, str] = {
     "on": "on",
     "dump": "dump",
 }
+#: What the environment variable ``MESHRT_DEBUG`` may say, and whether a program has its debugger then.
+DEBUG_VALUES: Mapping[str, bool] = {"": True, "0": False, "off": False, "1": True, "on": True}
 
 
 @dataclass(slots=True)
@@ -424,14 +427,15 @@ class RootServices(Protocol):
         """Return what runs: ``{"mesh_id", "name", "shape" (wire form), "host": {rank: name}, "pid": {rank: pid},
         "alive": [ranks], "started": epoch seconds, "gone": {rank: [how, epoch seconds]}, "silent": {rank:
         [state, epoch seconds]}, "incarnations": {rank: how often it was started again}, "stopping": bool,
-        "actors": [{"name"}]}`` of each mesh."""
+        "over": when nothing of it was left (monotonic ns, 0: not yet), "actors": [{"name"}]}`` of each mesh."""
 
     def mesh(self, mesh_id: str) -> Mapping[str, Any] | None:
         """Return the same of one mesh, which may have ended; None if it is not remembered. Any thread."""
 
     def stopped_how(self, mesh_id: str) -> str:
-        """Return how the script has ended a mesh: ``"stopped"``, ``"abandoned"`` (because of an error, or with the
-        program), or "": it has not. What a rank has made ends with the rank's own mesh. Any thread."""
+        """Return how the script has ended a mesh: ``"stopped"``, ``"left"`` (its block has ended well), ``"abandoned"``
+        (because of an error, or with the program), or "": it has not. What a rank has made ends with the rank's own
+        mesh. Any thread."""
 
     def interrupted(self, mesh_id: str) -> int:
         """Return when what runs on a mesh is ended, because it is stopped: monotonic ns; 0: it goes on. Any thread."""

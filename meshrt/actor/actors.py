@@ -7,6 +7,7 @@ own; the control thread answers its callers (`meshrt.actor.stopped`).
 from __future__ import annotations
 
 import functools
+import logging
 import queue
 import threading
 import time
@@ -24,6 +25,11 @@ from meshrt.transport.link import Link
 from meshrt.wire.messages import error_to_wire
 
 __all__ = ["ActorHost"]
+
+_log = logging.getLogger("meshrt")
+
+#: Seconds until an actor is begun again that could not be: no descriptor, no thread, no memory was left for it.
+_BEGIN_AGAIN = 0.1
 
 
 class ActorHost:
@@ -58,6 +64,8 @@ class ActorHost:
         self._main = main
         self._exiting = exiting or _report_exit
         self._threads: dict[str, threading.Thread] = {}
+        #: What has come for actors that could not be begun yet.
+        self._waiting: dict[str, tuple[list[Link], list[Message]]] = {}
         self._ending: bool | None = None
         self._error: BaseException | None = None
         self._setup_lock = threading.Lock()
@@ -66,6 +74,7 @@ class ActorHost:
     def attach(self, control: ControlThread) -> None:
         """Be served by ``control``, before it starts."""
         self._call_soon = control.call_soon
+        self._call_later = control.call_later
         self._stopped = StoppedActors(control.selector, self._begin)
 
     def deliver(self, actor: str, link: Link, leftover: bytes) -> None:
@@ -84,13 +93,36 @@ class ActorHost:
             self._begin(actor, [link], messages)
 
     def _begin(self, actor: str, links: list[Link], messages: list[Message]) -> None:
-        self._send({"t": "ev", "ev": "actor", "body": {"name": actor}})
+        """Begin an actor now, or, where something is short, as soon as that can be done."""
+        if actor in self._waiting:
+            known, unserved = self._waiting[actor]
+            known += links
+            unserved += messages
+            return
+        try:
+            self._begin_now(actor, links, messages)
+        except (OSError, RuntimeError, MemoryError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error) or "no memory"
+            _log.error("actor %s cannot be started now, and is tried again: %s", actor, why)
+            self._waiting[actor] = links, messages
+            self._call_later(_BEGIN_AGAIN, functools.partial(self._begin_again, actor))
+
+    def _begin_again(self, actor: str) -> None:
+        try:
+            self._begin_now(actor, *self._waiting[actor])
+            del self._waiting[actor]
+        except (OSError, RuntimeError, MemoryError):
+            self._call_later(_BEGIN_AGAIN, functools.partial(self._begin_again, actor))
+
+    def _begin_now(self, actor: str, links: list[Link], messages: list[Message]) -> None:
         executor = Executor(
             self.mesh_id, self.rank, actor, self._run_setup, self._unhandled, self.before_error, self.before_raised
         )
-        mailbox = self.mailboxes[actor] = Mailbox(executor, self._exiting)
+        mailbox = Mailbox(executor, self._exiting)
         mailbox.error = self._error
         mailbox.callers.add(links, messages)
+        self.mailboxes[actor] = mailbox
+        self._send({"t": "ev", "ev": "actor", "body": {"name": actor}})
         if self._ending is not None:
             mailbox.stop(drain=self._ending)
         elif self._main is not None and self.main_mailbox is None:
@@ -98,8 +130,14 @@ class ActorHost:
             self._main.put(mailbox)
             return
         thread = threading.Thread(target=self.serve, args=(mailbox,), name=f"meshrt-{actor}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            del self.mailboxes[actor]
+            mailbox.callers.hand_over()
+            self._send({"t": "ev", "ev": "actor-ended", "body": {"name": actor}})
+            raise
         self._threads[actor] = thread
-        thread.start()
 
     def were_stopped(self, actors: Iterable[str]) -> None:
         """These have been on the rank before it was started again: who calls them is told that they were stopped."""
@@ -167,6 +205,9 @@ class ActorHost:
 
     def abandon(self) -> None:
         """Close the links in a forked child, which serves nobody."""
+        for links, _ in tuple(self._waiting.values()):
+            for link in links:
+                link.sock.close()
         for mailbox in self.mailboxes.values():
             mailbox.executor.abandon()
             mailbox.callers.abandon()

@@ -4,13 +4,16 @@ Rules:
 
 * What one caller sent stays in order.
 * CALLs that arrive before INIT wait for it; from INIT on everything keeps its order.
-* A caller that does not read its answers is not read from, until it does; the others are served meanwhile.
+* A caller that does not read its answers is not read from, until it does; the others are served meanwhile. Calls that
+  were read before are set aside where more than `_UNREAD_MAX` waits to be written to it.
 * An answer that the socket did not take whole is copied before the next message runs: user code may change its arrays.
+  Where there is no memory for a copy, the actor waits until its caller has taken the answer.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import select
 import threading
@@ -22,14 +25,18 @@ from meshrt.errors import ProtocolError
 from meshrt.transport.link import Link
 from meshrt.transport.process import current_runtime
 from meshrt.wire.frames import Frame
-from meshrt.wire.messages import CALL, INIT, STORED
+from meshrt.wire.messages import CALL, INIT, STOP, STORED
 
 __all__ = ["Callers", "Message"]
 
 Message = tuple[Link, Frame]
 """A message and where its answer goes."""
 
+_log = logging.getLogger("meshrt")
+
 _EVENTS = 64
+#: Bytes of answers that one caller has not read, from which on its messages are not served.
+_UNREAD_MAX = 4 << 20
 #: Bytes of one caller in which messages that were not read yet are counted.
 _PEEK = 256 << 10
 
@@ -44,11 +51,18 @@ class Callers:
         #: Whether an INIT has come: what follows it keeps its place in the queue.
         self._begun = False
         self._links: dict[int, Link] = {}
-        self._slow: set[Link] = set()
+        #: Those that have not read their answers.
+        self.slow: set[Link] = set()
+        #: What is served when its caller has read.
+        self._aside: dict[Link, list[Message]] = {}
         self._arrivals: deque[tuple[list[Link], list[Message]]] = deque()
         self._epoll = select.epoll()
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._epoll.register(self._wake_fd, select.EPOLLIN)
+        try:
+            self._epoll.register(self._wake_fd, select.EPOLLIN)
+        except OSError:
+            os.close(self._wake_fd)
+            raise
         self._lock = threading.Lock()
         self._closed = False
 
@@ -71,7 +85,7 @@ class Callers:
         Args:
             unread: Count in the sockets as well: the actor's thread is known not to read them meanwhile.
         """
-        count, more = len(self.queue) + len(self._early), False
+        count, more = len(self.queue) + len(self._early) + sum(map(len, tuple(self._aside.values()))), False
         for link in tuple(self._links.values()) if unread else ():
             found = link.unread(_PEEK)
             count, more = count + (found or 0), more or found is None
@@ -105,14 +119,18 @@ class Callers:
             for link in links:
                 self._links[link.fileno()] = link
                 if link.backlog:
-                    self._slow.add(link)
-                self._epoll.register(link.fileno(), select.EPOLLOUT if link.backlog else select.EPOLLIN)
+                    self.slow.add(link)
+                try:
+                    self._epoll.register(link.fileno(), select.EPOLLOUT if link.backlog else select.EPOLLIN)
+                except OSError as error:
+                    _log.error("a caller cannot be served: %s", error.strerror)
+                    self.drop(link)
             self._enqueue(messages)
 
     def _read(self, link: Link) -> None:
         try:
             frames = link.read()
-        except ProtocolError:
+        except (ProtocolError, MemoryError):  # not even a few bytes can be read: this caller is lost, and no other
             frames = None
         if frames is None:
             self.drop(link)
@@ -123,14 +141,39 @@ class Callers:
         for message in messages:
             kind = message[1].kind
             if kind & STORED:
-                message = message[0], current_runtime().store.claim(message[1])
+                try:
+                    message = message[0], current_runtime().store.claim(message[1])
+                except ProtocolError:
+                    self.drop(message[0])
+                    continue
                 kind = message[1].kind
-            if kind == INIT:
-                self._begun = True
             if kind == CALL and not self._begun:
                 self._early.append(message)
-            else:
-                self.queue.append(message)
+                continue
+            if kind == INIT:
+                self._begun = True
+            elif kind == STOP and not (isinstance(message[1].header, list) and message[1].header):
+                self.drop(message[0])
+                continue
+            self.queue.append(message)
+
+    def set_aside(self) -> bool:
+        """Set aside what comes next but is of callers that do not read. Returns whether nothing else is there."""
+        while self.queue:
+            link, frame = self.queue[0]
+            if link not in self._aside and (link.backlog_bytes <= _UNREAD_MAX or frame.kind != CALL):
+                return False
+            self._aside.setdefault(link, []).append(self.queue.popleft())
+        return True
+
+    def _take_back(self, link: Link) -> None:
+        # It is before all that the caller has sent since.
+        self.queue.extendleft(reversed(self._aside.pop(link, ())))
+
+    def take_all_back(self) -> None:
+        """What was set aside is served next, whether or not its callers read."""
+        for link in tuple(self._aside):
+            self._take_back(link)
 
     def init_done(self) -> None:
         """What came before INIT is next."""
@@ -144,7 +187,8 @@ class Callers:
             del self._links[link.fileno()]
             with contextlib.suppress(OSError):
                 self._epoll.unregister(link.fileno())
-        self._slow.discard(link)
+        self.slow.discard(link)
+        self._take_back(link)
         link.close()
 
     # -- answering
@@ -152,22 +196,27 @@ class Callers:
     def answer(self, link: Link, parts: list[Any]) -> None:
         """Send an answer; what the socket does not take is kept."""
         if not link.send(parts) and not link.closed:
-            self._slow.add(link)
+            self.slow.add(link)
             self._epoll.modify(link.fileno(), select.EPOLLOUT)
 
     def _flush(self, link: Link) -> None:
         if link.flush():
-            self._slow.discard(link)
+            self.slow.discard(link)
+            self._take_back(link)
             self._epoll.modify(link.fileno(), select.EPOLLIN)
 
     def keep_backlogs(self) -> None:
         """User code comes next: copy what has not been written."""
-        for link in self._slow:
-            link.keep_backlog()
+        for link in tuple(self.slow):
+            while not link.keep_backlog():
+                poll = select.poll()
+                poll.register(link.fileno(), select.POLLOUT)
+                poll.poll()
+                self._flush(link)
 
     def flush_all(self) -> None:
         """Write what is left, if the callers read soon."""
-        for link in tuple(self._slow):
+        for link in tuple(self.slow):
             link.sock.settimeout(0.2)
             link.flush()
 
@@ -176,6 +225,7 @@ class Callers:
     def hand_over(self) -> tuple[list[Link], list[Message]]:
         """Return the links, open, and what has come and was not served; close the rest."""
         self._take_arrivals()
+        self.take_all_back()
         self.keep_backlogs()
         links = list(self._links.values())
         self._links.clear()

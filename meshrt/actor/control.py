@@ -27,6 +27,7 @@ from meshrt.actor.replies import Reply
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks import PULSE_PLUGINS, Body, RankServices, hooks, plugin_of
 from meshrt.transport.door import Door
+from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES, Dropped, may_be_dropped
 from meshrt.transport.link import Link
 from meshrt.transport.refusals import Refusals
 from meshrt.transport.threads import RuntimeThread
@@ -35,6 +36,9 @@ from meshrt.wire.handshake import HANDSHAKE_SECONDS, ROLE_DATA, UNPROVED_MAX, Id
 from meshrt.wire.messages import control_frame, unpack_control, why_of
 
 __all__ = ["ControlThread"]
+
+#: Seconds between two looks whether the agent reads again.
+_FULL_PAUSE = 0.02
 
 _log = logging.getLogger("meshrt")
 
@@ -86,6 +90,8 @@ class ControlThread:
         self._driver_wanted = False
         self._driver_on = False
         self._closing = False
+        #: What was left out since the agent was told of it.
+        self._dropped = Dropped()
         self._pulsing = False
         self.thread = RuntimeThread(target=self._run, name="meshrt-control", daemon=True)
 
@@ -108,9 +114,19 @@ class ControlThread:
     # -- any thread
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send a message up the tree; never blocks."""
-        if self._link is not None and not self._link.send([control_frame(message)]):
+        """Send a message up the tree.
+
+        It does not wait, or only for an agent that reads nothing for long, and not on threads of the runtime.
+        """
+        link = self._link
+        if link is None:
+            return
+        if link.backlog_bytes > EVENT_BYTES and may_be_dropped(message):
+            self._dropped.note(message["ev"])
+        elif not link.send([control_frame(message)]):
             self._wake()
+            while link.backlog_bytes > WAIT_BYTES and not isinstance(threading.current_thread(), RuntimeThread):
+                time.sleep(_FULL_PAUSE)
 
     def request(self, operation: str, body: Body, answered: Callable[[Body | None, str], None]) -> int:
         """Ask the root; ``answered(body, "")`` or ``answered(None, refusal)`` is called on the control thread."""
@@ -131,6 +147,10 @@ class ControlThread:
     def call_soon(self, function: Callable[[], object]) -> None:
         """Call ``function`` on this thread, in the order of these calls. Signal handlers may call it too."""
         self.call_later(0.0, function)
+
+    def listen_again(self) -> None:
+        """Make the socket at which callers are let in anew, if somebody has removed it."""
+        self.call_soon(self._door.listen_again)
 
     def settle(self, timeout: float) -> None:
         """Wait until what was asked for by `call_soon` has been done, at most ``timeout`` seconds."""
@@ -213,8 +233,13 @@ class ControlThread:
         if len(self._unproved) >= UNPROVED_MAX:
             self._refuse(next(iter(self._unproved)))
         handshake = ServerHandshake(self._secret, ROLE_DATA, self.identity())
+        try:
+            self.selector.register(sock, selectors.EVENT_READ, lambda _events: self._prove(sock, handshake))
+        except OSError as error:
+            _log.error("a caller cannot be let in: %s", error.strerror)
+            sock.close()  # it dials again
+            return
         self._unproved[sock] = time.monotonic() + HANDSHAKE_SECONDS
-        self.selector.register(sock, selectors.EVENT_READ, lambda _events: self._prove(sock, handshake))
 
     def _prove(self, sock: socket.socket, handshake: ServerHandshake) -> None:
         if sock not in self._unproved:  # dropped since it was found readable
@@ -269,6 +294,8 @@ class ControlThread:
             return
         if events & selectors.EVENT_WRITE and link.flush():
             self.selector.modify(link.sock, selectors.EVENT_READ, self._from_agent)
+            if self._dropped:
+                self.send({"t": "dropped", "events": self._dropped.take()})
         if events & selectors.EVENT_READ:
             frames = link.read()
             if frames is None:
@@ -291,6 +318,7 @@ class ControlThread:
             if answered is not None:
                 answered(message.get("body") or {}, "") if kind == "ok" else answered(None, message["why"])
         elif kind == "ping":
+            self._door.listen_again()
             self.send({"t": "pong"})
             self._pulse()
         elif kind == "stop":

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 import signal
 import threading
 from collections import deque
@@ -32,6 +33,8 @@ from meshrt.wire.frames import Frame
 from meshrt.wire.messages import CALL, INIT, STOP
 
 __all__ = ["Mailbox"]
+
+_log = logging.getLogger("meshrt")
 
 #: Messages that an actor with an event loop reads ahead.
 _QUEUE_MAX = 16
@@ -168,7 +171,11 @@ class Mailbox:
         self.thread = threading.get_ident()
         callers = self.callers
         while True:
-            while not callers.queue and not self._errands and self._ending is None:
+            while (
+                not self._errands
+                and self._ending is None
+                and (not callers.queue or (callers.slow and callers.set_aside()))
+            ):
                 callers.collect(None)
             if self._errands:
                 self.do_errands()
@@ -191,6 +198,7 @@ class Mailbox:
         """Return the next message, or None at the end."""
         callers = self.callers
         if self._ending is not None:
+            callers.take_all_back()
             # Look for what was sent before: by a caller that has only just come, or in part.
             while self._ending and not callers.queue and callers.collect(0):
                 pass
@@ -214,7 +222,9 @@ class Mailbox:
             if frame.kind == INIT:
                 return self.executor.decode_init(frame, link)
             raise ProtocolError(f"an actor is sent no messages of kind {frame.kind}")
-        except ProtocolError:
+        except Exception as error:  # what user code raises is an answer; this is about the header
+            if not isinstance(error, ProtocolError):
+                _log.warning("a caller is cut off: its message cannot be read: %r", error)
             self.callers.drop(link)
             return None
 
@@ -301,7 +311,10 @@ class Mailbox:
         loop.add_reader(callers.fileno(), on_ready)
         try:
             while True:
-                while not callers.queue and self._ending is None:
+                while self._ending is None and (not callers.queue or (callers.slow and callers.set_aside())):
+                    if not reading:
+                        reading = True
+                        loop.add_reader(callers.fileno(), on_ready)
                     arrived.clear()
                     await self._undisturbed(arrived.wait)
                 message = self._take()

@@ -19,7 +19,6 @@ import functools
 import os
 import queue
 import signal
-import socket
 import sys
 import threading
 import time
@@ -51,7 +50,7 @@ from meshrt.transport.process import ProcessRuntime, set_runtime
 from meshrt.wire.codec import text_of
 from meshrt.wire.messages import error_to_wire
 
-__all__ = ["RankProcess", "listening_socket", "rank_main"]
+__all__ = ["RankProcess", "rank_main"]
 
 #: Seconds for what runs, when this rank ends without being told by the mesh; as in ``ProcMesh.stop()``.
 GRACE = 5.0
@@ -59,6 +58,8 @@ GRACE = 5.0
 _KILL_AFTER = 0.5
 #: Seconds for the last answers of the control thread.
 _SETTLE = 1.0
+#: Calls that are named when they are cut off.
+_CALLS = 20
 #: Interrupts whatever the main thread does; a real-time signal that nobody else uses.
 _MAIN_SIGNAL = signal.SIGRTMIN + 6
 
@@ -76,6 +77,7 @@ class RankProcess:
         self.operations: dict[str, Callable[[Body], Body | None]] = {
             "ping": lambda body: {"pid": self.pid},
             "hold": self._on_hold,
+            "cut": self._on_cut,
             "stopped": lambda body: self.host.were_stopped(body["actors"]),
         }
         self.signals_sent = self.signals_handled = 0
@@ -183,6 +185,14 @@ class RankProcess:
                 # It may end by itself before the signal comes, and `__cleanup__` begin.
                 self._term_spares_cleanup = True
                 os.kill(self.pid, signal.SIGTERM)
+
+    def _on_cut(self, _body: Body) -> None:
+        """The grace is over: tell what is cut off, and interrupt it."""
+        calls = [[call.actor, call.endpoint] for call in self.current_calls()]
+        work = self.workload()
+        waiting, more = sum(each.waiting for each in work), any(each.more for each in work)
+        self._send({"t": "ev", "ev": "cut", "body": {"calls": calls[:_CALLS], "waiting": waiting, "more": more}})
+        os.kill(self.pid, signal.SIGTERM)
 
     def _on_term(self, _number: int, _frame: Any) -> None:
         """The first one ends this rank after its messages; when it is ending, user code is interrupted. Main thread."""
@@ -445,11 +455,3 @@ def _exit_text(error: BaseException) -> str:
 def rank_main(birth: Birth, plumbing: Plumbing) -> None:
     """Be a rank; returns when it is to exit."""
     RankProcess(birth, plumbing).run()
-
-
-def listening_socket(path: str) -> socket.socket:
-    """Return a socket that listens at ``path``."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(path)
-    listener.listen(4096)
-    return listener

@@ -7,6 +7,7 @@ that whatever was sent is read. A name is kept for as long as the process lives:
 
 from __future__ import annotations
 
+import errno
 import functools
 import selectors
 from collections.abc import Callable
@@ -46,8 +47,11 @@ class StoppedActors:
         for link in links:
             try:
                 self._selector.register(link.sock, selectors.EVENT_READ, functools.partial(self._ready, actor, link))
-            except (OSError, ValueError, KeyError):
-                link.sock.detach()  # user code has closed its descriptor; the number may be another's by now
+            except (OSError, ValueError, KeyError) as error:
+                if isinstance(error, OSError) and error.errno != errno.EBADF:
+                    link.close()
+                else:
+                    link.sock.detach()  # user code has closed its descriptor; the number may be another's by now
                 continue
             known.add(link)
             self._send(link, _state(stopped=True))
@@ -74,7 +78,7 @@ class StoppedActors:
             return
         try:
             frames = link.read()
-        except ProtocolError:
+        except (ProtocolError, MemoryError):
             frames = None
         if frames is None:
             self._drop(actor, link)
@@ -84,7 +88,11 @@ class StoppedActors:
     def _serve(self, actor: str, messages: list[Message]) -> None:
         for index, (link, frame) in enumerate(messages):
             if frame.kind & STORED:
-                frame = current_runtime().store.claim(frame)
+                try:
+                    frame = current_runtime().store.claim(frame)
+                except ProtocolError:
+                    self._drop(actor, link)
+                    continue
                 messages[index] = link, frame
             if frame.kind == INIT:
                 self._begin_anew(actor, messages[index:])

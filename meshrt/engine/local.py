@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from meshrt.host.osutil import RUN_VARIABLE
+from meshrt.transport.helper import interpreter
 
 __all__ = ["LocalEngine"]
 
@@ -47,7 +47,7 @@ class LocalEngine:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             process = subprocess.Popen(
-                [sys.executable, *subprocess._args_from_interpreter_flags(), str(_PROGRAM), str(theirs.fileno())],  # type: ignore[attr-defined]
+                [*interpreter(), str(_PROGRAM), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,

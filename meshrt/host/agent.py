@@ -24,7 +24,9 @@ from meshrt.errors import ProtocolError
 from meshrt.host import osutil
 from meshrt.host.child import Birth, Child
 from meshrt.host.dumps import Dumps
+from meshrt.host.family import Families
 from meshrt.host.gather import Gathers
+from meshrt.host.logspace import LogSpace
 from meshrt.host.memory import Measures
 from meshrt.host.oom import OutOfMemory
 from meshrt.host.output import Stream
@@ -34,9 +36,13 @@ from meshrt.host.starting import Starter
 from meshrt.host.strays import Strays
 from meshrt.host.waking import Waking
 from meshrt.store.server import StoreServer
+from meshrt.transport.dropping import DROPPABLE
 from meshrt.transport.fate import Fate
+from meshrt.transport.reserve import reserve
+from meshrt.transport.rootpipe import open_root_pipe, signal_at_end
 from meshrt.wire.frames import Frame
-from meshrt.wire.messages import Address, control_frame, unpack_control
+from meshrt.wire.handshake import Secret
+from meshrt.wire.messages import FROM_RANK, Address, check_control, control_frame, unpack_control
 
 __all__ = ["Agent"]
 
@@ -48,7 +54,10 @@ _KILL_EVERYTHING = 2.0
 _OUTPUT_GRACE = 0.05
 #: The files of a process are closed so long before its end is told, at most; ns.
 _TEARDOWN = 100_000_000
+#: Seconds until strays are looked for again, if that could not be done.
+_SWEEP_AGAIN = 0.1
 _PING = control_frame({"t": "ping"})
+_CUT = control_frame({"t": "op", "id": 0, "op": "cut", "body": {}})
 #: Characters of the last lines that an error carries.
 _TAIL_MAX = 64 << 10
 
@@ -67,13 +76,15 @@ class Agent:
 
     def __init__(self, control: socket.socket, main: Callable[..., None]) -> None:
         self._selector = selectors.DefaultSelector()
-        self._root = RootLink(control, self._selector, self._from_root)
+        self._root = RootLink(control, self._selector, self._from_root, self._unmute)
         self._pid = os.getpid()
         self._children: dict[Address, Child] = {}
         self._starter = Starter(self._selector, self._children, main, self._adopt, self._not_started, self._warn)
         self._strays = Strays()
         #: Something has ended since the strays were looked at.
         self._unswept = False
+        #: They could not be looked at, which the user was told.
+        self._sweep_failed = False
         #: Meshes that are being stopped, and the families of their ranks (None: what is of no family).
         self._stopping: dict[str, set[int | None]] = {}
         self._pulse = Pulse(self._ping, self._on_pulse)
@@ -83,11 +94,13 @@ class Agent:
             "bye": self._on_bye,
             "spawn": self._on_spawn,
             "stop": self._on_stop,
-            "ping": lambda _message: self._root.tell({"t": "pong"}),
+            "ping": lambda message: self._root.tell({**message, "t": "pong"}),
             "gather": self._on_gather,
             "ungather": self._gathers.leave,
             "memory": Measures(self._children, self._root.tell, self._later, lambda: self._store).begin,
         }
+        #: Ranks that are not read from until the root has read what they have sent before.
+        self._muted: set[Child] = set()
         #: Requests to start ranks of which the last message is still to come, by mesh.
         self._incomplete: dict[str, list[dict[str, Any]]] = {}
         self._out_of_memory = OutOfMemory()
@@ -97,6 +110,7 @@ class Agent:
         #: Shared memory of its ranks and of the root, once it knows where it may listen.
         self._store: StoreServer | None = None
         self._root_pidfd = -1
+        self._root_pipe = -1
         #: The root has ended without a goodbye, so nobody else cleans up behind it.
         self._bereaved = False
         self._selector.register(self._strays.fileno(), selectors.EVENT_READ, self._sweep_next)
@@ -132,8 +146,13 @@ class Agent:
             self._handlers[message["t"]](message)
 
     def _on_hello(self, message: dict[str, Any]) -> None:
+        message["secret"] = Secret(message["secret"])
+        for name in ("directory", "run_directory"):
+            message[name] = os.fsdecode(message[name])
         self._facts = message
-        sys.path[:] = message["sys_path"]
+        self._strays.families = Families(message["families"])
+        self._starter.log_space = LogSpace(message["logs_limit"], self._warn)
+        sys.path[:] = map(os.fsdecode, message["sys_path"])
         sys.argv[:] = message["argv"]
         try:
             self._root_pidfd = os.pidfd_open(message["root_pid"])
@@ -141,6 +160,10 @@ class Agent:
             raise RootGoneError from None  # it has ended before this process could read that
         self._selector.register(self._root_pidfd, selectors.EVENT_READ, self._on_root_exit)
         try:
+            self._root_pipe = open_root_pipe(message["directory"])
+            # Somebody may have stopped this process, and without it nobody kills what ranks have detached.
+            if signal_at_end(self._root_pipe, signal.SIGCONT, self._pid) is None:
+                raise RootGoneError
             self._store = StoreServer(
                 self._selector,
                 message["directory"],
@@ -194,6 +217,7 @@ class Agent:
                 facts["argv"],
                 self._pid,
                 self._strays.families.new(),
+                self._root_pipe,
                 facts["run_directory"],
                 message["operations"],
             )
@@ -203,23 +227,35 @@ class Agent:
         address = child.address
         try:
             child.pidfd = os.pidfd_open(pid)
+            self._watch(child)
         except OSError as error:
             os.kill(pid, signal.SIGKILL)
             self._reap(pid)
             self._children.pop(address, None)
+            self._unwatch(child)
             child.close()
-            self._not_started(child.birth, f"it cannot be watched: {error.strerror} (see ulimit -n)")
+            self._not_started(child.birth, f"it cannot be watched: {error.strerror} (see ulimit -n, and memory)")
             return
         self._children[address] = child
+        self._root.tell({"t": "started", "mesh": address[0], "rank": address[1], "pid": pid})
+        if address[0] in self._stopping:
+            self._stopping[address[0]].add(child.birth.family)
+            self._send_rank(child, control_frame({"t": "stop", "drain": True, "why": ""}))
+
+    def _watch(self, child: Child) -> None:
         register = self._selector.register
         register(child.pidfd, selectors.EVENT_READ, lambda _events: self._on_exit(child))
         register(child.link.sock, selectors.EVENT_READ, lambda events: self._from_rank(child, events))
         for stream in child.streams:
             register(stream.fd, selectors.EVENT_READ, lambda _events, s=stream: self._on_output(child, s))
-        self._root.tell({"t": "started", "mesh": address[0], "rank": address[1], "pid": pid})
-        if address[0] in self._stopping:
-            self._stopping[address[0]].add(child.birth.family)
-            self._send_rank(child, control_frame({"t": "stop", "drain": True, "why": ""}))
+
+    def _unwatch(self, child: Child) -> None:
+        """Undo as much of `_watch` as was done, and close the pidfd."""
+        for watched in (child.pidfd, child.link.fileno(), *(stream.fd for stream in child.streams)):
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(watched)
+        if child.pidfd >= 0:
+            os.close(child.pidfd)
 
     def _not_started(self, birth: Birth, reason: str) -> None:
         kind = "stopped" if birth.mesh_id in self._stopping else "unborn"
@@ -256,27 +292,54 @@ class Agent:
         if events & selectors.EVENT_READ:
             try:
                 frames = child.link.read()
-                if frames is not None:
-                    self._pass_on(child, frames)
             except ProtocolError as error:
-                # User code wrote into the runtime's descriptors: this rank cannot be trusted any more.
-                child.hint = f"its control link was broken by user code: {error}"
-                signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+                self._distrust(child, error)
                 frames = None
-            if frames is None:
+            if frames is None or not self._pass_on(child, frames):
                 # Closed by user code, or the rank is about to end: only its pidfd tells.
                 child.closed = self._waking.span()
                 self._selector.unregister(child.link.sock)
+            elif self._root.full:
+                self._muted.add(child)
+                self._selector.unregister(child.link.sock)
 
-    def _pass_on(self, child: Child, frames: list[Frame]) -> None:
+    def _unmute(self) -> None:
+        muted, self._muted = self._muted, set()
+        for child in muted:
+            if not child.gone:
+                # Its answers to pings have been waiting as well.
+                self._pulse.forget(child)
+                events = selectors.EVENT_READ | selectors.EVENT_WRITE
+                self._selector.register(child.link.sock, events, lambda events, c=child: self._from_rank(c, events))
+
+    def _pass_on(self, child: Child, frames: list[Frame]) -> bool:
+        """Take what a rank has sent. Returns whether that was what a rank may send; if not, the rank is ended."""
         for frame in frames:
-            message = unpack_control(frame.payload)
-            if message["t"] == "pong":
-                self._pulse.answered(child)
-            elif message["t"] == "why":
-                child.hint = message["text"]
-            elif not self._gathers.takes(child, message):
-                self._root.tell(message, child.address)
+            try:
+                message = unpack_control(frame.payload)
+                check_control(message, FROM_RANK)
+                self._take(child, message)
+            except Exception as error:
+                # Whatever it has caused: a bad message costs its sender, and nobody else.
+                self._distrust(child, error)
+                return False
+        return True
+
+    def _take(self, child: Child, message: dict[str, Any]) -> None:
+        if message["t"] == "pong":
+            self._pulse.answered(child)
+        elif message["t"] == "why":
+            child.hint = message["text"]
+        elif message["t"] == "dropped":
+            self._root.note_dropped(child.address, _counts(message["events"]))
+        elif not self._gathers.takes(child, message):
+            self._root.pass_on(message, child.address)
+
+    def _distrust(self, child: Child, error: Exception) -> None:
+        """User code wrote into the runtime's descriptors: this rank cannot be trusted any more."""
+        child.hint = f"its control link was broken by user code: {type(error).__name__}: {error}"
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
 
     def _on_output(self, child: Child, stream: Stream) -> None:
         if child.gone:
@@ -296,9 +359,10 @@ class Agent:
         """The process has ended: read what it left, reap it, and tell."""
         child.gone = True
         self._selector.unregister(child.pidfd)
-        with contextlib.suppress(KeyError, ProtocolError):
+        self._muted.discard(child)
+        with contextlib.suppress(KeyError):
             self._selector.unregister(child.link.sock)
-            self._pass_on(child, child.link.drain())
+        self._pass_on(child, child.link.drain())
         self._last_output(child)
         status = self._reap(child.pid)
         os.close(child.pidfd)
@@ -317,7 +381,7 @@ class Agent:
             low=low,
             high=high,
         )
-        if child.birth.mesh_id in self._stopping:
+        if child.birth.mesh_id in self._stopping and not _crashed(child, fate):
             fate = Fate("stopped", host=child.birth.host, pid=child.pid, exit_code=fate.exit_code, signal=fate.signal)
         self._pulse.forget(child)
         mesh, rank = child.address
@@ -368,7 +432,17 @@ class Agent:
     def _sweep(self) -> None:
         """Leave nothing of what has ended, and say so of the meshes of which nothing is left."""
         self._unswept = False
-        ending = self._strays.sweep(self._children.values(), self._starter.zygotes.keys())
+        try:
+            ending = self._strays.sweep(self._children.values(), self._starter.zygotes.keys())
+        except OSError as error:
+            if not self._sweep_failed:
+                self._warn(
+                    f"processes that ranks have left behind cannot be looked up: {error.strerror} (see ulimit -n)"
+                )
+            self._sweep_failed = True
+            self._later(_SWEEP_AGAIN, lambda: self._sweep_next(0))
+            return
+        self._sweep_failed = False
         for mesh, families in tuple(self._stopping.items()):
             if not families & ending and not self._of(mesh) and not self._starter.is_to_start(mesh):
                 del self._stopping[mesh]
@@ -388,7 +462,8 @@ class Agent:
 
     def _on_pulse(self, child: Child, state: str, stack: str) -> None:
         mesh, rank = child.address
-        self._root.tell({"t": "pulse", "mesh": mesh, "rank": rank, "state": state, "stack": stack})
+        message = {"t": "pulse", "mesh": mesh, "rank": rank, "state": state, "stack": stack}
+        self._root.tell_latest(message, child.address)
 
     # -- stopping
 
@@ -400,9 +475,9 @@ class Agent:
         for child in self._of(mesh):
             if child.pid:
                 self._send_rank(child, request)
-        if grace > 0:
-            self._later(grace, lambda: self._signal(mesh, signal.SIGTERM))
-        self._later(grace + _KILL_AFTER, lambda: self._signal(mesh, signal.SIGKILL))
+        if message["drain"]:
+            self._later(grace, lambda: self._cut(mesh))
+        self._later(grace + _KILL_AFTER, lambda: self._kill(mesh))
         if grace <= 0:
             self._starter.give_up(mesh)
         self._unswept = True
@@ -410,17 +485,26 @@ class Agent:
     def _of(self, mesh: str) -> list[Child]:
         return [child for (owner, _), child in self._children.items() if owner == mesh]
 
-    def _signal(self, mesh: str, number: int) -> None:
+    def _cut(self, mesh: str) -> None:
+        """The grace is over: each rank tells what it still does, and interrupts that."""
+        self._starter.give_up(mesh)
+        for child in self._of(mesh):
+            if child.pid:
+                self._send_rank(child, _CUT)
+
+    def _kill(self, mesh: str) -> None:
         self._starter.give_up(mesh)
         for child in self._of(mesh):
             if child.pidfd >= 0:
+                child.killed = True
                 with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(child.pidfd, number)
+                    signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
 
     def _kill_everything(self) -> None:
         """Leave nothing: ranks, their descendants, and strays with the mark of this program."""
         self._strays.kill_all(_KILL_EVERYTHING)
         if self._bereaved:
+            reserve.release()  # directories are opened to be removed
             _remove_sockets(self._facts.get("directory"))
 
     # -- timers and the rest
@@ -438,6 +522,20 @@ class Agent:
 
     def _warn(self, text: str) -> None:
         self._root.tell({"t": "warning", "text": text})
+
+
+def _crashed(child: Child, fate: Fate) -> bool:
+    """Whether a rank that was to stop has ended in another way: not with its actors, nor by a request to end."""
+    if fate.signal == signal.SIGKILL:
+        return not child.killed
+    return fate.exit_code != 0 and fate.signal != signal.SIGTERM
+
+
+def _counts(sent: dict[str, Any]) -> dict[str, int]:
+    """Return what a rank says that it has left out. Raises ProtocolError."""
+    if not all(event in DROPPABLE and isinstance(count, int) and count > 0 for event, count in sent.items()):
+        raise ProtocolError(f"counts of events that were left out; expected some of {', '.join(DROPPABLE)}")
+    return sent
 
 
 def _last_lines(lines: Iterable[str]) -> tuple[str, ...]:
@@ -459,8 +557,7 @@ def _remove_sockets(directory: str | None) -> None:
     if directory is not None:
         directories.remove_tree(Path(directory))
         return
-    path = directories.runtime_of(os.environ.get(osutil.RUN_VARIABLE, "").partition(".")[0])
-    with contextlib.suppress(FileNotFoundError):
+    for path in directories.runtime_of(os.environ.get(osutil.RUN_VARIABLE, "").partition(".")[0]):
         if not directories.in_use(path):
             directories.remove_tree(path)
 
@@ -470,6 +567,7 @@ def serve(descriptor: int, main: Callable[..., None]) -> None:
     osutil.set_name("meshrt-agent")
     osutil.set_subreaper()
     osutil.raise_file_limit()
+    reserve.fill()
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         # The root decides; a scheduler that signals the whole job must not take the agent away before it.
         signal.signal(number, signal.SIG_IGN)

@@ -9,22 +9,26 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from meshrt.hooks import Body
 from meshrt.host.family import join_family
-from meshrt.host.osutil import die_with_parent, set_name
+from meshrt.host.logspace import LogSpace
+from meshrt.host.osutil import die_with_parent, forget_bytes, set_name
 from meshrt.host.output import RankLog, Stream
 from meshrt.transport.directories import ERROR_FILE, error_path
+from meshrt.transport.door import listening_socket
 from meshrt.transport.link import Link
 from meshrt.transport.process import socket_path
+from meshrt.transport.rootpipe import signal_at_end
 from meshrt.wire.frames import control_decoder
+from meshrt.wire.handshake import Secret
 from meshrt.wire.messages import Address
 
 #: How faulthandler begins what it writes when the process crashes; what it was asked for does not.
-_CRASH = "Fatal Python error"
+_CRASH = b"Fatal Python error"
 #: Characters of a dump that are kept. The main thread comes last.
 _DUMP_MAX = 64 << 10
 
@@ -40,15 +44,17 @@ class Birth:
     rank: int
     labels: list[str]
     sizes: list[int]
-    env: dict[str, str]
+    env: dict[str, str] = field(repr=False)
     run_id: str
     directory: str
-    secret: bytes
+    secret: Secret
     host: str
     argv: list[str]
     agent_pid: int
     #: What all that it starts is known by, see `meshrt.host.family`.
     family: int
+    #: `meshrt.transport.rootpipe.open_root_pipe`, to be inherited.
+    root_pipe: int
     #: Where files for a person to read afterwards go.
     run_directory: str
     #: Control operations that it serves itself before any other: ``[name, body]``.
@@ -91,24 +97,25 @@ class Child:
     #: Why the agent itself had to end it.
     hint: str = ""
     gone: bool = False
+    #: Its agent has killed it, as it did not stop in time.
+    killed: bool = False
     #: When its end of the link was closed: not before, not after; monotonic ns.
     closed: tuple[int, int] | None = None
     #: Where the dumps that were asked for end in the fault file: a crash writes behind them.
     asked_faults: int = 0
 
     @classmethod
-    def prepare(cls, birth: Birth, log_path: Path, warn: Callable[[str], None]) -> tuple[Child, Plumbing]:
+    def prepare(
+        cls, birth: Birth, log_path: Path, warn: Callable[[str], None], space: LogSpace | None
+    ) -> tuple[Child, Plumbing]:
         """Make both ends of the plumbing. Raises OSError when descriptors run out; nothing is left then."""
         cleanup: list[Callable[[], Any]] = []
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             cleanup += [ours.close, theirs.close]
-            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            cleanup.append(listener.close)
             path = socket_path(birth.directory, birth.mesh_id, birth.rank)
-            listener.bind(path)
-            cleanup.append(lambda: os.unlink(path))
-            listener.listen(4096)
+            listener = listening_socket(path)
+            cleanup += [listener.close, lambda: os.unlink(path)]
             pipes = []
             for _ in range(2):
                 pipe = os.pipe2(os.O_CLOEXEC)
@@ -119,7 +126,7 @@ class Child:
             for close in reversed(cleanup):
                 close()
             raise
-        log = RankLog(log_path, warn)
+        log = RankLog(log_path, warn, space)
         streams = [Stream(pipes[0][0], log, err=False), Stream(pipes[1][0], log, err=True)]
         child = cls(birth, Link(ours, control_decoder()), log, streams, fault_file, path)
         return child, Plumbing(theirs, listener, pipes[0][1], pipes[1][1], fault_file)
@@ -142,23 +149,29 @@ class Child:
         """Return how much faulthandler has written."""
         return os.fstat(self.fault_file).st_size
 
-    def fault_text(self, start: int = 0) -> str:
+    def _fault_bytes(self, start: int) -> bytes:
         """Return what faulthandler wrote from ``start`` on."""
-        return os.pread(self.fault_file, 4 << 20, start).decode("utf-8", errors="replace")
+        return os.pread(self.fault_file, 4 << 20, start)
 
     def take_dump(self, start: int) -> str:
-        """Return the stacks that were asked for and written from ``start`` on; they are no crash."""
-        text = self.fault_text(start).partition(_CRASH)[0]
-        self.asked_faults = max(self.asked_faults, start + len(text))
+        """Return the stacks that were asked for and written from ``start`` on; they are no crash.
+
+        What has been taken takes no memory any more. The file keeps its length: the rank may be writing to it.
+        """
+        dump = self._fault_bytes(start).partition(_CRASH)[0]
+        if start + len(dump) > self.asked_faults:
+            self.asked_faults = start + len(dump)
+            forget_bytes(self.fault_file, self.asked_faults)
+        text = dump.decode("utf-8", errors="replace")
         if len(text) <= _DUMP_MAX:
             return text
         return f"{text[: _DUMP_MAX // 4]}\n...\n{text[-_DUMP_MAX * 3 // 4 :]}"
 
     def crash_text(self) -> str:
         """Return what faulthandler wrote because the process crashed, or ""."""
-        text = self.fault_text(self.asked_faults)
-        crash = text.find(_CRASH)
-        return text[crash:][: 1 << 16] if crash >= 0 else ""
+        written = self._fault_bytes(self.asked_faults)
+        crash = written.find(_CRASH)
+        return written[crash:][: 1 << 16].decode("utf-8", errors="replace") if crash >= 0 else ""
 
 
 def keep_only(descriptors: set[int]) -> None:
@@ -183,7 +196,7 @@ def become_rank(birth: Birth, plumbing: Plumbing, main: Callable[[Birth, Plumbin
         join_family(birth.family)
         os.setsid()
         die_with_parent(birth.agent_pid)
-        keep_only(plumbing.descriptors())
+        keep_only(plumbing.descriptors() | {birth.root_pipe})
         signal.set_wakeup_fd(-1)
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
@@ -196,6 +209,10 @@ def become_rank(birth: Birth, plumbing: Plumbing, main: Callable[[Birth, Plumbin
         number = plumbing.control.detach()
         plumbing.control = socket.socket(fileno=os.dup(number))
         os.close(number)
+        # Its process group, too: the agent, which kills the rest, may be stopped. The descriptor stays open for ever.
+        if signal_at_end(birth.root_pipe, signal.SIGKILL, -os.getpid()) is None:
+            os._exit(1)
+        os.close(birth.root_pipe)
         for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)

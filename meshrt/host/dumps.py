@@ -40,9 +40,10 @@ class Dumps:
         """
         if not child.pid:
             return None  # about to start
-        if is_stopped(child.pid):
-            self.forget(child)
-            return "stopped", ""
+        with contextlib.suppress(OSError):  # what cannot be looked up may be told by its stacks
+            if is_stopped(child.pid):
+                self.forget(child)
+                return "stopped", ""
         dump = self._asked.get(child)
         if dump is None:
             if ask:

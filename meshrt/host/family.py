@@ -12,19 +12,42 @@ import itertools
 import resource
 import secrets
 
-__all__ = ["Families", "join_family"]
+__all__ = ["Families", "is_of_block", "join_family", "new_family_block"]
 
 #: RLIMIT_LOCKS, which `resource` does not name.
 _LIMIT = 10
 #: The low bits of a number count ranks, those above are the agent's own: a mesh may be started within a rank.
 _COUNT_BITS = 28
+#: ... and so many: with those it is below 2**63, what the kernel's interface takes for a number.
+_BLOCK_BITS = 34
+
+
+def new_family_block() -> int:
+    """Return what the numbers of one host agent begin with, and those of no other program."""
+    # The highest bit is always set: what an administrator sets as a limit never looks like it, nor does "unlimited".
+    return secrets.randbits(_BLOCK_BITS) | 1 << (_BLOCK_BITS - 1)
+
+
+def is_of_block(pid: int, block: int) -> bool:
+    """Whether a process descends from a rank of the agent with these numbers.
+
+    Limits of other users' processes are not to be read, so none of those is. Raises OSError for nothing else.
+    """
+    try:
+        return resource.prlimit(pid, _LIMIT)[0] >> _COUNT_BITS == block
+    except (ProcessLookupError, PermissionError):
+        return False
 
 
 class Families:
-    """The numbers that one host agent gives to its ranks."""
+    """The numbers that one host agent gives to its ranks.
 
-    def __init__(self) -> None:
-        self._own = secrets.randbits(32)
+    Args:
+        block: What they begin with: `new_family_block`.
+    """
+
+    def __init__(self, block: int) -> None:
+        self._own = block
         self._counter = itertools.count()
 
     def new(self) -> int:

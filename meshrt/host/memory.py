@@ -20,6 +20,7 @@ from meshrt.host.osutil import outgoing_address
 from meshrt.store.server import StoreServer
 from meshrt.store.table import held_by, in_files, segment_rows
 from meshrt.transport.kernel import stat_fields
+from meshrt.transport.reserve import reserve
 from meshrt.wire.messages import Address
 
 __all__ = ["Measures", "machine", "private", "resident", "shares", "work"]
@@ -81,13 +82,16 @@ def private(pid: int) -> int:
 
 
 def work(pid: int) -> dict[str, Any]:
-    """Return what a process does; empty if it is gone.
+    """Return what a process does; empty if it is gone, or cannot be looked up.
 
     Returns:
         ``cpu``: processor time of all its threads so far, seconds, in steps of a clock tick; ``at``: when that was,
         monotonic seconds; ``kernel``: the letter of its state ("R", "S", "D", "T", ...); ``threads``: how many.
     """
-    fields = stat_fields(pid)
+    try:
+        fields = stat_fields(pid)
+    except OSError:
+        return {}
     if len(fields) < 18:
         return {}
     cpu = (int(fields[11]) + int(fields[12])) / _TICKS
@@ -97,7 +101,7 @@ def work(pid: int) -> dict[str, Any]:
 def _read(path: str, names: Mapping[str, str]) -> Bytes:
     found: Bytes = {}
     try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
+        text = reserve.run(Path(path).read_text, encoding="utf-8", errors="replace")
     except OSError:
         return found  # its process has ended, or is about to
     for line, kilobytes in _LINE.findall(text):

@@ -11,10 +11,13 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+from meshrt.transport.reserve import reserve
+
 __all__ = [
     "RUN_VARIABLE",
     "children_of",
     "die_with_parent",
+    "forget_bytes",
     "kill_child",
     "kill_run",
     "outgoing_address",
@@ -27,9 +30,14 @@ __all__ = [
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
+#: FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+_PUNCH_HOLE = 3
 
 #: In the environment of every process of a program, so that strays can be found whoever their parent is.
 RUN_VARIABLE = "MESHRT_RUN"
+
+#: What is raised for a process that has ended.
+_GONE = (FileNotFoundError, ProcessLookupError)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -67,54 +75,86 @@ def raise_file_limit() -> int:
 
 
 def children_of(pid: int) -> list[int]:
-    """Return the pids of the children of every thread of a process."""
+    """Return the pids of the children of every thread of a process; none if it has ended.
+
+    Raises OSError if they cannot be looked up, which does not mean that there are none.
+    """
+    return reserve.run(_children_of, pid)
+
+
+def _children_of(pid: int) -> list[int]:
     found: list[int] = []
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(*_GONE):
         for task in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError, ValueError):
+            with contextlib.suppress(*_GONE):
                 found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
     return found
+
+
+def forget_bytes(descriptor: int, length: int) -> None:
+    """Give back the memory of the first bytes of a file in memory; the others stay where they are.
+
+    No writer is disturbed, as one would be by a file that becomes shorter.
+    """
+    if _libc.fallocate(descriptor, _PUNCH_HOLE, ctypes.c_long(0), ctypes.c_long(length)) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"fallocate: {os.strerror(error)}")
 
 
 def resident_bytes(pid: int) -> int:
     """Return how much memory of a process is in RAM, what it shares with others included; 0 if it has ended."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+        return int(reserve.run(Path(f"/proc/{pid}/statm").read_text).split()[1]) * resource.getpagesize()
     except (OSError, IndexError):
         return 0
 
 
 def _kill_if(pid: int, condition: Callable[[], bool]) -> bool:
-    """Kill the process that fulfils ``condition``, and surely no other one that gets its number meanwhile."""
-    with contextlib.suppress(OSError):
+    """Kill the process that fulfils ``condition``, and surely no other one that gets its number meanwhile.
+
+    Raises OSError if it cannot be looked up.
+    """
+    try:
         pidfd = os.pidfd_open(pid)
-        try:
-            # What is read now belongs to the process of the pidfd, or the signal below finds it gone.
-            if condition():
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-                return True
-        finally:
-            os.close(pidfd)
+    except _GONE:
+        return False
+    try:
+        # What is read now belongs to the process of the pidfd, or the signal below finds it gone.
+        if condition():
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            return True
+    except (*_GONE, PermissionError):  # it has ended, or is another user's
+        pass
+    finally:
+        os.close(pidfd)
     return False
 
 
 def kill_child(parent: int, pid: int) -> bool:
-    """Kill ``pid`` if it is a child of ``parent``. Returns whether it was."""
-    return _kill_if(pid, lambda: pid in children_of(parent))
+    """Kill ``pid`` if it is a child of ``parent``. Returns whether it was. Raises OSError if that cannot be told."""
+    return reserve.run(_kill_if, pid, lambda: pid in children_of(parent))
 
 
-def kill_run(run_id: str) -> int:
-    """Kill every process that carries the mark of this program, except this one. Returns how many."""
+def kill_run(run_id: str, belongs: Callable[[int], bool]) -> int:
+    """Kill every process of a host agent that is left, except this one. Returns how many.
+
+    Args:
+        run_id: The mark that it carries in its environment,
+        belongs: or ``belongs(pid)``: it is known by something that it cannot clear.
+    Raises:
+        OSError: Processes cannot be looked up; some may be left.
+    """
     mark = f"{RUN_VARIABLE}={run_id}".encode()
 
     def marked(pid: int) -> bool:
-        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return belongs(pid) or mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
 
     killed: set[int] = set()
     while True:
         # Again until nobody is left: what one of them forks meanwhile may have a pid that was looked at already.
-        pids = {int(entry) for entry in os.listdir("/proc") if entry.isdigit()} - killed - {os.getpid()}
-        found = {pid for pid in pids if _kill_if(pid, lambda pid=pid: marked(pid))}  # type: ignore[misc]
+        entries = reserve.run(os.listdir, "/proc")
+        pids = {int(entry) for entry in entries if entry.isdigit()} - killed - {os.getpid()}
+        found = {pid for pid in pids if reserve.run(_kill_if, pid, lambda pid=pid: marked(pid))}  # type: ignore[misc]
         if not found:
             return len(killed)
         killed |= found

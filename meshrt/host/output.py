@@ -1,44 +1,49 @@
 """What the ranks print: read from their pipes, kept in files, passed on to the root line by line.
 
-A rank that prints faster than the root reads never waits: the file keeps it (two files of `FILE_MAX` bytes, the older
-one is dropped), the terminal gets a line that says how much was left out.
+The files have every byte as it was printed, but for the marks of actors; only lines of more than `LINE_MAX` bytes are
+cut into several. What of a line may act on a terminal is decided where it is shown (`meshrt.escapes`).
+
+A rank that prints faster than the root reads never waits: the file keeps it (two files, the older one is dropped; how
+long they may be, `meshrt.host.logspace` tells), the terminal gets a line that says how much was left out.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["FILE_MAX", "LINE_MAX", "MARK", "RankLog", "Stream", "latest_state"]
+from meshrt.escapes import latest_state
+from meshrt.host.logspace import FILE_MAX, LogSpace
+from meshrt.transport.writing import open_private
 
-#: Bytes of one log file; a rank has at most two.
-FILE_MAX = 32 << 20
+__all__ = ["LINE_MAX", "MARK", "RankLog", "Stream"]
+
 #: A longer line is cut into pieces.
 LINE_MAX = 16 << 10
 #: Marks a line of another actor than the rank's first one: MARK + actor name + MARK at its start.
 MARK = b"\x1e"
+#: Such a line. Whatever else a rank puts between two marks is no name, and could be taken for another line.
+_MARKED = re.compile(MARK + rb"([A-Za-z_][A-Za-z0-9_-]{0,63})" + MARK)
 _TAIL = 20
 #: Seconds after which a line that is written over again and again (a progress bar) is told as it is.
 _PROGRESS = 5.0
 
 
-def latest_state(line: str) -> str:
-    """Return what a terminal shows of a line in the end: what stands behind its last carriage return."""
-    return next((state for state in reversed(line.split("\r")) if state), "") if "\r" in line else line
-
-
 class RankLog:
     """The log file of one rank, and its last lines."""
 
-    def __init__(self, path: Path, warn: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, warn: Callable[[str], None], space: LogSpace | None = None) -> None:
         self._path = path
         self._warn = warn
+        #: None: no others share its room.
+        self._space = space or LogSpace(2 * FILE_MAX, warn)
         self._file: int | None = None
         self._size = 0
-        self._failed = False
+        self._failed = self._told = self._unreadable = False
         self.tail: deque[str] = deque(maxlen=_TAIL)
 
     def write(self, data: bytes) -> None:
@@ -46,26 +51,46 @@ class RankLog:
         if self._failed or not data:
             return
         try:
-            if self._file is None:
-                self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            elif self._size + len(data) > FILE_MAX:
-                self.close()
-                self._path.replace(self._path.with_suffix(".log.1"))
-                self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            if self._file is not None and not os.fstat(self._file).st_nlink:
+                self.close()  # somebody has removed it: a new one keeps what comes
                 self._size = 0
+            if self._file is None:
+                self._file = open_private(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+                self._size = os.fstat(self._file).st_size  # of a rank that was started again
+                self._space.opened(self._path, self._size)
+            if self._size and self._size + len(data) > self._space.share:
+                old = self._path.with_suffix(".log.1")
+                os.close(self._file)
+                self._file = None
+                self._path.replace(old)
+                self._space.finished(self._path, old)
+                self._file = open_private(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+                self._size = 0
+                self._space.opened(self._path, 0)
             written = 0
             while written < len(data):
                 written += os.write(self._file, data[written:])
             self._size += written
+            self._space.grow(self._path, written)
         except OSError as error:
-            self._failed = True
-            self._warn(f"the output of a rank is not kept any more: {self._path}: {error.strerror}")
+            # A directory that somebody has removed is made again by the root.
+            self._failed = not isinstance(error, FileNotFoundError)
+            if not self._told:
+                self._warn(f"the output of a rank is not kept any more: {self._path}: {error.strerror}")
+            self._told = True
+
+    def unreadable(self, error: OSError) -> None:
+        """A pipe could not be read; say so, once."""
+        if not self._unreadable:
+            self._warn(f"the output of a rank cannot be read: {error.strerror}")
+        self._unreadable = True
 
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
+            self._space.finished(self._path, self._path)
 
 
 class Stream:
@@ -90,13 +115,13 @@ class Stream:
             data = os.read(self.fd, 1 << 16)
         except BlockingIOError:
             return []
+        except OSError as error:
+            self._log.unreadable(error)
+            return []  # the pipe is there, and its writer would be ended by SIGPIPE if it were closed
         if not data:
             return None
         pieces = (self._partial + data).split(b"\n")
-        self._partial = pieces.pop()
-        while len(self._partial) > LINE_MAX:
-            pieces.append(self._partial[:LINE_MAX])
-            self._partial = self._partial[LINE_MAX:]
+        *pieces, self._partial = (part for piece in pieces for part in _parts(piece))
         if self._is_old():
             pieces.append(self._partial)
             self._partial = b""
@@ -126,12 +151,18 @@ class Stream:
         plain = []
         for piece in pieces:
             actor = ""
-            if piece.startswith(MARK) and MARK in piece[1:]:
-                name, _, piece = piece[1:].partition(MARK)
-                actor = name.decode(errors="replace")
+            if (marked := _MARKED.match(piece)) is not None:
+                actor, piece = marked[1].decode(), piece[marked.end() :]
             plain.append(piece)
             text = latest_state(piece.decode(errors="replace"))
             lines.append((actor, text))
             self._log.tail.append(text)
         self._log.write(b"".join(piece + b"\n" for piece in plain))
         return lines
+
+
+def _parts(line: bytes) -> list[bytes]:
+    """Cut a line; the same line in the same way, however it has come."""
+    if len(line) <= LINE_MAX:
+        return [line]
+    return [line[start : start + LINE_MAX] for start in range(0, len(line), LINE_MAX)]

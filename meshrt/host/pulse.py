@@ -69,7 +69,11 @@ class Pulse:
                 self._judge(child, now - asked)
 
     def _judge(self, child: Child, silent: float) -> None:
-        if is_stopped(child.pid):
+        try:
+            stopped = is_stopped(child.pid)
+        except OSError:
+            return  # it cannot be looked up: at the next tick
+        if stopped:
             self._change(child, "stopped", "")
         elif child in self._dumping:
             # Asked at the last tick: what there is now is the answer.

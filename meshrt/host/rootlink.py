@@ -1,12 +1,16 @@
-"""The agent's end of its link to the root, and how much output of ranks it takes on."""
+"""The agent's end of its link to the root, and how much it keeps for a root that does not read.
+
+What may be left out, and what may not: `meshrt.transport.dropping`.
+"""
 
 from __future__ import annotations
 
 import selectors
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES, Dropped, may_be_dropped
 from meshrt.transport.link import Link
 from meshrt.wire.frames import Frame, control_decoder
 from meshrt.wire.messages import Address, control_frame
@@ -15,8 +19,11 @@ __all__ = ["RootGoneError", "RootLink"]
 
 #: Bytes of output that may wait for a root that does not read; beyond, lines go to the files only.
 _OUTPUT_LIMIT = 4 << 20
-#: Bytes of output in one message.
+#: Bytes of output in one message, and lines.
 _OUTPUT_BATCH = 512 << 10
+_LINES_BATCH = 2000
+#: Ranks in one message that says what was left out.
+_RANKS_BATCH = 1000
 
 
 class RootGoneError(Exception):
@@ -30,22 +37,60 @@ class RootLink:
         control: The connected socket.
         selector: Where it is waited for.
         receive: Takes each frame of the root.
+        on_room: Called when the root has read what waited for it.
     """
 
     def __init__(
-        self, control: socket.socket, selector: selectors.BaseSelector, receive: Callable[[Frame], None]
+        self,
+        control: socket.socket,
+        selector: selectors.BaseSelector,
+        receive: Callable[[Frame], None],
+        on_room: Callable[[], None],
     ) -> None:
         self._link = Link(control, control_decoder())
         self._selector = selector
         self._receive = receive
         #: Lines of output that were left out since the root was told of it.
         self._dropped = 0
+        #: Events of ranks that were left out since then.
+        self._events: dict[Address, Dropped] = {}
+        #: What waits in place of what was said before of the same thing.
+        self._latest: dict[tuple[str, Address], dict[str, Any]] = {}
+        self._on_room = on_room
         selector.register(control, selectors.EVENT_READ, self._on_event)
 
     def tell(self, message: dict[str, Any], address: Address | None = None) -> None:
-        """Send a message: the agent's own, or that of the rank at ``address``."""
+        """Send a message that must not be lost: the agent's own, or that of the rank at ``address``."""
         if not self._link.send([control_frame(message, address)]):
             self._selector.modify(self._link.sock, selectors.EVENT_READ | selectors.EVENT_WRITE, self._on_event)
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits that nobody is to add to it."""
+        return self._link.backlog_bytes > WAIT_BYTES
+
+    def pass_on(self, message: dict[str, Any], address: Address) -> None:
+        """Send a message of a rank, unless too many wait already and it may be left out."""
+        if self._link.backlog_bytes > EVENT_BYTES and may_be_dropped(message):
+            self.note_dropped(address, {message["ev"]: 1})
+        else:
+            self.tell(message, address)
+
+    def note_dropped(self, address: Address, events: Mapping[str, int]) -> None:
+        """Events of a rank were left out: the root is told when it reads."""
+        dropped = self._events.setdefault(address, Dropped())
+        for event, count in events.items():
+            dropped.note(event, count)
+        if not self._link.backlog:
+            self._tell_dropped()
+
+    def tell_latest(self, message: dict[str, Any], address: Address) -> None:
+        """Send what counts only until the next message of this kind about the same rank."""
+        key = (message["t"], address)
+        if self._link.backlog_bytes > EVENT_BYTES or key in self._latest:
+            self._latest[key] = message
+        else:
+            self.tell(message)
 
     def output(self, address: Address, err: bool, lines: list[tuple[str, str]]) -> None:
         """Send lines that a rank has printed, unless too many wait already."""
@@ -57,7 +102,7 @@ class RootLink:
         for line in lines:
             batch.append(line)
             size += 4 * len(line[1])  # the most that UTF-8 makes of it
-            if size > _OUTPUT_BATCH:
+            if size > _OUTPUT_BATCH or len(batch) >= _LINES_BATCH:
                 self._tell_output(address, err, batch)
                 batch, size = [], 0
         if batch:
@@ -79,6 +124,17 @@ class RootLink:
     def _flush(self) -> None:
         if self._link.flush():
             self._selector.modify(self._link.sock, selectors.EVENT_READ, self._on_event)
+            latest, self._latest = self._latest, {}
+            for message in latest.values():
+                self.tell(message)
+            self._tell_dropped()
+            self._on_room()
             if self._dropped:
                 count, self._dropped = self._dropped, 0
                 self.tell({"t": "warning", "text": f"{count} lines of output were too fast; they are in the files"})
+
+    def _tell_dropped(self) -> None:
+        events, self._events = self._events, {}
+        ranks = [[*address, dropped.take()] for address, dropped in events.items()]
+        for start in range(0, len(ranks), _RANKS_BATCH):
+            self.tell({"t": "dropped", "ranks": ranks[start : start + _RANKS_BATCH]})

@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterable
 
 from meshrt.hooks import PLUGINS, import_plugins
 from meshrt.host.child import Birth, Child, Plumbing, become_rank
+from meshrt.host.logspace import LogSpace
 from meshrt.host.zygote import Zygote
 from meshrt.transport.directories import log_path
 from meshrt.wire.messages import Address
@@ -51,6 +52,8 @@ class Starter:
         self._born = born
         self._failed = failed
         self._warn = warn
+        #: Set when the root has said how large the logs may become.
+        self.log_space: LogSpace | None = None
         #: Processes that preload modules, by pid.
         self.zygotes: dict[int, Zygote] = {}
         #: Ranks to be forked, with their log directory. They have no descriptors yet.
@@ -117,7 +120,7 @@ class Starter:
     def _prepare(self, birth: Birth, log_directory: str) -> tuple[Child, Plumbing] | None:
         log = log_path(log_directory, birth.mesh_name, birth.mesh_id, birth.rank)
         try:
-            return Child.prepare(birth, log, self._warn)
+            return Child.prepare(birth, log, self._warn, self.log_space)
         except OSError as error:
             self._failed(birth, f"no socket or pipe for it: {error.strerror} (see ulimit -n)")
             return None

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Set
 
 from meshrt.host.child import Child
-from meshrt.host.family import Families
+from meshrt.host.family import Families, new_family_block
 from meshrt.host.osutil import children_of
 
 __all__ = ["Strays"]
@@ -26,7 +26,8 @@ class Strays:
     """Finds, reaps and kills them. `fileno` is readable when a child of the agent has ended."""
 
     def __init__(self) -> None:
-        self.families = Families()
+        #: Replaced by those that the root gives it.
+        self.families = Families(new_family_block())
         self._pid = os.getpid()
         self._pipe, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
@@ -44,6 +45,8 @@ class Strays:
             zygotes: Processes that may fork ranks which nobody knows yet.
         Returns:
             The families of which some are still ending; None stands for those without one.
+        Raises:
+            OSError: Orphans cannot be looked up; to be tried again.
         """
         with contextlib.suppress(BlockingIOError):
             os.read(self._pipe, 1 << 16)
@@ -74,10 +77,15 @@ class Strays:
     def kill_all(self, seconds: float) -> None:
         """Kill every descendant of the agent; gives up after ``seconds``."""
         deadline = time.monotonic() + seconds
-        while (children := children_of(self._pid)) and time.monotonic() < deadline:
-            for pid in children:
-                _kill(pid)
-                _reap(pid)
+        while time.monotonic() < deadline:
+            # Who cannot look knows of nobody, which is not the same as that there is nobody.
+            with contextlib.suppress(OSError):
+                children = children_of(self._pid)
+                if not children:
+                    return
+                for pid in children:
+                    _kill(pid)
+                    _reap(pid)
             time.sleep(0.002)
 
 

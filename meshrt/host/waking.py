@@ -45,4 +45,7 @@ class Waking:
         """Return for how long this thread has waited for a processor so far, ns (proc(5), ``schedstat``)."""
         if self._schedstat < 0:
             return 0
-        return int(os.pread(self._schedstat, 100, 0).split()[1])
+        try:
+            return int(os.pread(self._schedstat, 100, 0).split()[1])
+        except OSError:
+            return self._delayed  # as if it had not waited since

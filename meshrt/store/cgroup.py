@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from meshrt.transport.reserve import reserve
+
 __all__ = ["MemoryGroup", "memory_groups"]
 
 _MEMBERSHIP = "/proc/self/cgroup"
@@ -57,7 +59,7 @@ class MemoryGroup:
         """Return a file's text; "" where there is no such file."""
         # UTF-8 is loaded already: Python 3.13.0 loads no other codec in a directory that is gone.
         try:
-            return (self.folder / name).read_text(encoding="utf-8", errors="replace").strip()
+            return reserve.run((self.folder / name).read_text, encoding="utf-8", errors="replace").strip()
         except OSError:
             return ""
 

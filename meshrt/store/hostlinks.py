@@ -19,6 +19,7 @@ from meshrt.store.dialling import knock
 from meshrt.store.protocol import DescriptorStream, store_path
 from meshrt.store.silence import Silence
 from meshrt.wire.handshake import ClientHandshake, Identity
+from meshrt.wire.messages import why_of
 
 __all__ = ["HostLink", "HostLinks"]
 
@@ -153,12 +154,13 @@ class HostLinks:
         except OSError as error:
             if link.handshake is None or not self._dial_again(link):
                 self._lose(link, f"is lost: {error.strerror}")
-        except (ProtocolError, KeyError, TypeError, ValueError) as error:
-            self._lose(link, f"says what cannot be read: {error}")
+        except Exception as error:
+            # Whatever it has caused: a bad message costs its sender, and nobody else.
+            self._lose(link, f"has sent an invalid message: {why_of(error)}")
 
     def _read(self, link: HostLink) -> None:
         for _ in range(_READS):
-            data = link.stream.receive()
+            data = link.stream.receive(descriptors=False)  # what another machine has is not open here
             if data is None:
                 return
             link.silence.heard()

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from meshrt.errors import MeshError, ReferenceLost
 from meshrt.store.mapping import Copies, Mapping
 from meshrt.transport.interrupts import called_by_python
+from meshrt.wire.frames import Unreceived
 
 __all__ = [
     "Lease",
@@ -193,7 +194,9 @@ class Received:
 
     __slots__ = ("_by_segment", "_leases", "_lender", "_loans", "_outer", "_readings", "payload")
 
-    def __init__(self, lender: Lender, payload: memoryview | bytes, loans: list[Loan], given: bool) -> None:
+    def __init__(
+        self, lender: Lender, payload: memoryview | bytes | Unreceived, loans: list[Loan], given: bool
+    ) -> None:
         self.payload = payload
         self._lender = lender
         self._loans = loans

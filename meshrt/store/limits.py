@@ -8,13 +8,29 @@ from pathlib import Path
 
 from meshrt.errors import UsageError
 from meshrt.store.cgroup import memory_groups
+from meshrt.transport.reserve import reserve
 
-__all__ = ["LIMIT", "SPILL", "free_in_group", "free_memory", "parse_limit", "parse_size", "spills", "store_limit"]
+__all__ = [
+    "LIMIT",
+    "LOGS_LIMIT",
+    "RUNS_LIMIT",
+    "SPILL",
+    "free_in_group",
+    "free_memory",
+    "parse_limit",
+    "parse_size",
+    "size_asked_for",
+    "spills",
+    "store_limit",
+]
 
 #: Environment: ``4GiB``, ``500MB``, ``30%``, or a number of bytes.
 LIMIT = "MESHRT_STORE_LIMIT"
 #: Environment: ``1`` has `put` write to files in the run directory when memory is refused.
 SPILL = "MESHRT_STORE_SPILL"
+#: Environment: how large the logs of the ranks of a host agent may become, and what ended programs have left.
+LOGS_LIMIT = "MESHRT_LOGS_LIMIT"
+RUNS_LIMIT = "MESHRT_RUNS_LIMIT"
 _DEFAULT = "30%"
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
@@ -39,6 +55,15 @@ def parse_limit(text: str, total: int) -> int:
     if size is not None:
         return min(_MOST, size)
     raise UsageError(f"{LIMIT}={text!r}: expected a size such as 4GiB or 500MB, or a share such as 30%")
+
+
+def size_asked_for(variable: str, default: int) -> int:
+    """Return the bytes that an environment variable says. Raises UsageError."""
+    text = os.environ.get(variable)
+    size = parse_size(text) if text else default
+    if size is None:
+        raise UsageError(f"{variable}={text!r}: expected a size such as 4GiB or 500MB")
+    return min(_MOST, size)
 
 
 def store_limit() -> int:
@@ -67,7 +92,7 @@ def _limits() -> list[tuple[int, int]]:
 
 
 def _meminfo(name: str) -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
+    for line in reserve.run(Path("/proc/meminfo").read_text).splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) << 10
     return 1 << 62

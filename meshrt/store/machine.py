@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from pathlib import Path
+
+from meshrt.transport.kernel import boot_id
 
 __all__ = ["SEPARATE", "machine_of"]
 
 #: Environment: ``1`` has each host keep what its ranks are sent by itself.
 SEPARATE = "MESHRT_STORE_SEPARATE"
-_BOOT = "/proc/sys/kernel/random/boot_id"
 
 
 def machine_of(agent_pid: int) -> int:
@@ -27,5 +27,4 @@ def machine_of(agent_pid: int) -> int:
 
 @functools.cache
 def _number(name: str) -> int:
-    boot = Path(_BOOT).read_text(encoding="utf-8").strip()
-    return int.from_bytes(hashlib.blake2b(f"{boot}{name}".encode(), digest_size=8).digest(), "big") >> 1 | 1
+    return int.from_bytes(hashlib.blake2b(f"{boot_id()}{name}".encode(), digest_size=8).digest(), "big") >> 1 | 1

@@ -14,13 +14,14 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from meshrt.errors import ProtocolError
+from meshrt.errors import MeshError, ProtocolError
 from meshrt.store.exports import Exports
-from meshrt.store.protocol import DescriptorStream
-from meshrt.transport.door import Door
+from meshrt.store.protocol import DescriptorStream, close_descriptors
+from meshrt.transport.door import Door, listening_socket
 from meshrt.transport.link import peer_of
 from meshrt.transport.refusals import Refusals
 from meshrt.wire.handshake import HANDSHAKE_SECONDS, ROLE_STORE, UNPROVED_MAX, Identity, ServerHandshake
+from meshrt.wire.messages import why_of
 
 __all__ = ["Peer", "Peers"]
 
@@ -46,7 +47,8 @@ class Peers:
         path: Of the socket.
         secret: What peers prove.
         own: Who this host is.
-        heard: Called with a peer and its message. A KeyError, TypeError, ValueError or IndexError ends the connection.
+        heard: Called with a peer and its message; removes the descriptors that it keeps from those of the message. An
+            exception ends the connection.
         ended: Called with the number of a store of another machine whose connection has ended.
         later: Calls a function after some seconds, on that thread.
     """
@@ -74,14 +76,12 @@ class Peers:
         self._peers: dict[int, list[Peer]] = {}
         self._unproved: list[Peer] = []
         self._refusals = Refusals()
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(path)
-        listener.listen(4096)
-        self._door = Door(selector, listener, "a process that dials the store", self._enters, later)
+        self._door = Door(selector, listening_socket(path), "a process that dials the store", self._enters, later)
         self._door.open()
 
     def tick(self) -> None:
-        """Drop those that prove nothing."""
+        """Drop those that prove nothing, and listen where others look for this store."""
+        self._door.listen_again()
         now = time.monotonic()
         for peer in [peer for peer in self._unproved if peer.deadline <= now]:
             self._close(peer)
@@ -154,22 +154,31 @@ class Peers:
         try:
             if events & selectors.EVENT_WRITE:
                 self._flush(peer)
-            messages = self._prove(peer, peer.handshake) if peer.handshake is not None else peer.stream.read()
+            if peer.handshake is not None:
+                messages = self._prove(peer, peer.handshake)
+            else:
+                messages = peer.stream.read(descriptors=peer.pid > 0)
             if messages is None:
                 self._close(peer)
                 return
-            for message in messages:
-                self._heard(peer, message)
+            try:
+                for message in messages:
+                    self._heard(peer, message)
+            finally:
+                close_descriptors(*(message["descriptors"] for message in messages))
             if peer.stream.unsent or peer.exports:
                 self._flush(peer)
         except OSError:
             self._close(peer)
-        except (ProtocolError, KeyError, TypeError, ValueError, IndexError) as error:
+        except Exception as error:
+            # Whatever it has caused: a bad message costs its sender, and nobody else.
+            if not isinstance(error, MeshError):
+                error = ProtocolError(f"an invalid message ({why_of(error)})")
             self._refusals.note(f"process {peer.pid}, at the store,", error)
             self._close(peer)
 
     def _prove(self, peer: Peer, handshake: ServerHandshake) -> list[dict[str, Any]] | None:
-        data = peer.stream.receive()
+        data = peer.stream.receive(descriptors=False)
         if not data:
             return [] if data is None else None
         answer = handshake.receive_data(data)

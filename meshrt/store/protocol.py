@@ -51,18 +51,45 @@ that was lost may be made anew.
 from __future__ import annotations
 
 import array
+import errno
 import fcntl
 import os
 import socket
 import termios
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import MutableSequence, Sequence
 from typing import Any, NamedTuple
 
-from meshrt.wire.frames import control_decoder
-from meshrt.wire.messages import control_frame, unpack_control
+from meshrt.errors import ProtocolError
+from meshrt.transport.link import LATER
+from meshrt.wire.frames import Unreceived, control_decoder
+from meshrt.wire.messages import Layout, control_frame, unpack_control
 
-__all__ = ["DescriptorStream", "Host", "store_path"]
+__all__ = ["FROM_PROCESS", "FROM_STORE", "DescriptorStream", "Host", "close_descriptors", "store_path"]
+
+_NUMBER, _TEXT, _LIST = (int,), (str,), (list,)
+#: What a process may send to the store of its host; elements of lists are looked at where they are used.
+FROM_PROCESS: Layout = {
+    "chunk": {"n": _NUMBER, "id": _NUMBER, "size": _NUMBER},
+    "grant": {"size": _NUMBER},
+    "lend": {"segment": _NUMBER, "chunk": _NUMBER, "start": _NUMBER, "size": _NUMBER, "kind": _TEXT, "to": _LIST},
+    "give": {"segments": _LIST, "to": _LIST},
+    "take": {"n": _NUMBER, "segment": _NUMBER},
+    "let_go": {"segments": _LIST},
+    "withdraw": {"segments": _LIST},
+    "fetch": {"n": _NUMBER, "chunk": _NUMBER},
+    "import": {"n": _NUMBER, "loan": _LIST},
+    "send": {"n": _NUMBER, "loans": _LIST, "to": _LIST},
+    "recall": {"segments": _LIST, "to": _LIST},
+    "take_back": {"segments": _LIST, "to": _LIST},
+}
+#: What the store of another machine may send.
+FROM_STORE: Layout = {
+    "pull": {"n": _NUMBER, "segment": _NUMBER, "size": _NUMBER},
+    "let_go": {"segments": _LIST},
+    "offer": {"n": _NUMBER, "loan": _LIST, "pids": _LIST},
+    "recall": {"segments": _LIST, "pids": _LIST},
+}
 
 #: Descriptors that one read may bring.
 _DESCRIPTORS = 16
@@ -90,7 +117,8 @@ class DescriptorStream:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self._decoder = control_decoder()
+        # Who waits for a message that is lost is told by the end of the connection.
+        self._decoder = control_decoder(_no_memory)
         #: Bytes that were read so far.
         self.received = 0
         #: What is queued, and the descriptors that go with it, which are closed then.
@@ -113,7 +141,7 @@ class DescriptorStream:
         try:
             own.extend(os.dup(descriptor) for descriptor in descriptors)  # as far as there are some, if one fails
         except OSError:
-            _close(own)
+            close_descriptors(own)
             raise
         self.unsent.append((data, own))
 
@@ -124,38 +152,63 @@ class DescriptorStream:
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
             try:
                 sent = self.sock.sendmsg([data], rights)
-            except (BlockingIOError, InterruptedError):
-                return False
+            except OSError as error:
+                if error.errno in LATER:
+                    return False
+                raise
             if sent == len(data):
                 self.unsent.popleft()
             else:
                 self.unsent[0] = (data[sent:], [])
-            _close(descriptors)
+            close_descriptors(descriptors)
         return True
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
-        """Return the messages that ``data`` completes; under ``"descriptors"`` those that have come with each."""
-        messages = []
-        for frame in self._decoder.receive_data(data):
-            message = unpack_control(frame.payload)
-            count = min(message.get("fds", 0), len(self.descriptors))
-            message["descriptors"] = [self.descriptors.popleft() for _ in range(count)]
-            messages.append(message)
+        """Return the messages that ``data`` completes; under ``"descriptors"`` those that have come with each.
+
+        Whoever handles a message closes its descriptors, or removes from the list those that it keeps.
+
+        Raises:
+            ProtocolError: Also for descriptors that belong to no message.
+        """
+        messages: list[dict[str, Any]] = []
+        try:
+            for frame in self._decoder.receive_data(data):
+                message = unpack_control(frame.payload)
+                count = min(message.get("fds", 0), len(self.descriptors))
+                message["descriptors"] = [self.descriptors.popleft() for _ in range(count)]
+                messages.append(message)
+            # Those of a message come with its first byte.
+            if len(self.descriptors) > (0 if self._decoder.at_boundary else _DESCRIPTORS):
+                raise ProtocolError(f"{len(self.descriptors)} descriptors that belong to no message")
+        except BaseException:
+            close_descriptors(*(message["descriptors"] for message in messages))
+            raise
         return messages
 
-    def receive(self) -> bytes | None:
-        """Read once; None: nothing is there. Empty at the end of the stream."""
+    def receive(self, *, descriptors: bool = True) -> bytes | None:
+        """Read once; None: nothing is there. Empty at the end of the stream.
+
+        Args:
+            descriptors: Whether the peer may send any. If not (it has not proved the secret yet, or has no reason to),
+                the kernel discards what it attaches: nothing of it is ever open in this process.
+        """
         try:
-            data, descriptors, _, _ = socket.recv_fds(self.sock, _READ, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
-        except (BlockingIOError, InterruptedError):
-            return None
-        self.descriptors += descriptors
+            if descriptors:
+                data, received, _, _ = socket.recv_fds(self.sock, _READ, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+                self.descriptors += received
+            else:
+                data = self.sock.recv(_READ)
+        except OSError as error:
+            if error.errno in LATER:
+                return None
+            raise
         self.received += len(data)
         return data
 
-    def read(self) -> list[dict[str, Any]] | None:
-        """Read once. Returns the messages that are complete now, or None at the end of the stream."""
-        data = self.receive()
+    def read(self, *, descriptors: bool = True) -> list[dict[str, Any]] | None:
+        """Read once, as `receive`. Returns the messages that are complete now, or None at the end of the stream."""
+        data = self.receive(descriptors=descriptors)
         if data is None:
             return []
         return self.feed(data) if data else None
@@ -169,12 +222,17 @@ class DescriptorStream:
     def close(self) -> None:
         """Close the socket, and the descriptors that have not gone out, or have come and belong to no message yet."""
         self.sock.close()
-        _close(self.descriptors)
-        self.descriptors.clear()
+        close_descriptors(self.descriptors)
         while self.unsent:
-            _close(self.unsent.popleft()[1])
+            close_descriptors(self.unsent.popleft()[1])
 
 
-def _close(descriptors: Iterable[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
+def _no_memory(lost: Unreceived) -> None:
+    raise OSError(errno.ENOMEM, str(lost.error()))
+
+
+def close_descriptors(*lists: MutableSequence[int]) -> None:
+    """Close the descriptors in these lists, and empty them."""
+    for descriptors in lists:
+        while descriptors:
+            os.close(descriptors.pop())

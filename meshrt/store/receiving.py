@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from meshrt.errors import MeshError, ReferenceLost, StoreFull, StoreTimeout
+from meshrt.errors import MeshError, ProtocolError, ReferenceLost, StoreFull, StoreTimeout
 from meshrt.store.arenas import Arenas
 from meshrt.store.lease import Loan, Received
 from meshrt.store.mapping import Copies, Mapping
@@ -35,7 +35,17 @@ class Borrower:
         self._watch = watch
 
     def claim(self, frame: Frame) -> Frame:
-        """Take what came with a frame of a kind with the flag ``STORED``; dropping the result lets go of it."""
+        """Take what came with a frame of a kind with the flag ``STORED``; dropping the result lets go of it.
+
+        Raises:
+            ProtocolError: It does not say what that is.
+        """
+        try:
+            return self._claim(frame)
+        except (TypeError, ValueError, IndexError) as error:
+            raise ProtocolError(f"a message that does not say what is in shared memory: {error}") from None
+
+    def _claim(self, frame: Frame) -> Frame:
         *header, shared = frame.header
         machine, own = self._registrars.identity().machine, os.getpid()
         given = True

@@ -6,6 +6,7 @@ what they say is queued, and sent by whoever has the connection.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import time
@@ -17,7 +18,7 @@ from meshrt.errors import MeshError, ReferenceLost, StoreFull, StoreTimeout
 from meshrt.store.chunks import Chunks
 from meshrt.store.dialling import dial, wait_for
 from meshrt.store.exclusive import Exclusive
-from meshrt.store.protocol import DescriptorStream, store_path
+from meshrt.store.protocol import DescriptorStream, close_descriptors, store_path
 from meshrt.store.questions import Questions
 from meshrt.store.silence import Silence
 from meshrt.store.unsaid import Unsaid
@@ -130,6 +131,8 @@ class Registrar:
                 agent_pid, seconds = answer["silent"]
                 raise self._timeout(agent_pid, seconds)
             raise StoreFull(*answer["facts"]) if "facts" in answer else refused(answer)
+        if operation != "fetch":
+            close_descriptors(answer["descriptors"])  # nothing else has a reason to bring any
         return answer, answer["descriptors"]
 
     def _ask(self, operation: str, send: Sequence[int], body: dict[str, Any], shield: Shield) -> dict[str, Any]:
@@ -260,7 +263,9 @@ class Registrar:
         return self._timeout(self.agent_pid, time.monotonic() - since)
 
     def _timeout(self, agent_pid: int, seconds: float) -> StoreTimeout:
-        since, stopped = time.time_ns() - round(seconds * 1e9), is_stopped(agent_pid)
+        since, stopped = time.time_ns() - round(seconds * 1e9), False
+        with contextlib.suppress(OSError):  # no descriptor is free to look that up
+            stopped = is_stopped(agent_pid)
         return StoreTimeout(self._host_of(agent_pid), agent_pid, seconds, since=since, stopped=stopped)
 
     def _connect(self, patience: float) -> DescriptorStream:
@@ -309,6 +314,8 @@ class Registrar:
 
     def _take(self, messages: list[dict[str, Any]]) -> None:
         for message in messages:
+            if message["t"] in ("freed", "dropped", "wait"):
+                close_descriptors(message["descriptors"])
             if message["t"] == "freed":
                 self.freed += message["segments"]
             elif message["t"] == "dropped":

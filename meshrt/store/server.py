@@ -20,10 +20,11 @@ from meshrt.store.lease import Loan
 from meshrt.store.limits import free_memory
 from meshrt.store.machine import machine_of
 from meshrt.store.peers import Peer, Peers
-from meshrt.store.protocol import Host, store_path
+from meshrt.store.protocol import FROM_PROCESS, FROM_STORE, Host, store_path
 from meshrt.store.registry import Registry, Segment
+from meshrt.transport.kernel import start_of
 from meshrt.wire.handshake import Identity
-from meshrt.wire.messages import why_of
+from meshrt.wire.messages import check_control, why_of
 
 __all__ = ["StoreServer"]
 
@@ -97,6 +98,8 @@ class StoreServer:
             "offer": self._on_offer,
             "recall": self._on_recalled,
         }
+        #: When processes without a connection were started: their pids may be given to others.
+        self._starts: dict[int, int] = {}
         path = store_path(directory, os.getpid())
         self._peers = Peers(selector, path, secret, own, self._heard, self.registry.ended, later)
 
@@ -105,16 +108,19 @@ class StoreServer:
         self._peers.tick()
         self.imports.tick()
         self._deliveries.tick()
-        for pid in self.registry.processes() - self._peers.pids():
-            if pid < 0:
+        alone = self.registry.processes() - self._peers.pids()
+        self._starts = {pid: start for pid, start in self._starts.items() if pid in alone}
+        for pid in alone:
+            if pid < 0 or not self._lives(pid):
                 self.registry.ended(pid)
-                continue
-            try:
-                os.kill(pid, 0)
-            except ProcessLookupError:
-                self.registry.ended(pid)
-            except PermissionError:
-                pass  # it lives
+
+    def _lives(self, pid: int) -> bool:
+        """Whether a process without a connection is still the one that it was at the first look."""
+        try:
+            start = start_of(pid)
+        except OSError:
+            return True  # who cannot look must not say that it has ended
+        return start != 0 and self._starts.setdefault(pid, start) == start
 
     @property
     def sent(self) -> int:
@@ -130,13 +136,17 @@ class StoreServer:
 
     def _heard(self, peer: Peer, message: dict[str, Any]) -> None:
         handlers = self._handlers if peer.pid > 0 else self._from_hosts
+        check_control(message, FROM_PROCESS if peer.pid > 0 else FROM_STORE)
         handlers[message["t"]](peer, message)
 
     def _on_chunk(self, peer: Peer, message: dict[str, Any]) -> None:
         if not message["descriptors"]:
             peer.stream.queue({"t": "no", "n": message["n"], "why": _NO_DESCRIPTOR})
             return
+        if self.registry.chunk(message["id"]) is not None:
+            raise ValueError(f"chunk {message['id']} is there already")
         (descriptor,) = message["descriptors"]
+        message["descriptors"].clear()  # kept
         self.registry.add_chunk(peer.pid, message["id"], message["size"], _File(message["id"], descriptor))
         peer.stream.queue({"t": "ok", "n": message["n"]})
 

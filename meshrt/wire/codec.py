@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from meshrt.wire import source, unpicklable
+from meshrt.wire.frames import Unreceived
 
 __all__ = [
     "EncodeError",
@@ -61,7 +62,7 @@ class Outside(Protocol):
     """A payload of which parts stand elsewhere, see `meshrt.store`."""
 
     @property
-    def payload(self) -> memoryview | bytes:
+    def payload(self) -> memoryview | bytes | Unreceived:
         """Return the part that came along."""
 
     def bytes_at(self, place: list[int]) -> memoryview:
@@ -146,14 +147,33 @@ def lay_out(data: bytes, buffers: Sequence[memoryview]) -> tuple[list[Part], lis
     return parts, lengths
 
 
-def decode(payload: memoryview | bytes | Outside, lengths: list[Any]) -> Any:
-    """Unpickle what `encode` made. Runs foreign code: only for authenticated peers, never on a control thread."""
-    if not isinstance(payload, memoryview | bytes):
-        with payload:
-            return _load(memoryview(payload.payload), lengths, payload)
-    if len(lengths) == 1:
-        return pickle.loads(payload)
-    return _load(memoryview(payload), lengths, None)
+def decode(payload: memoryview | bytes | Unreceived | Outside, lengths: list[Any]) -> Any:
+    """Unpickle what `encode` made. Runs foreign code: only for authenticated peers, never on a control thread.
+
+    Raises:
+        MemoryError: There is none for what it holds, or was none to receive it.
+    """
+    try:
+        if not isinstance(payload, memoryview | bytes):
+            return _decode_outside(payload, lengths)
+        if len(lengths) == 1:
+            return pickle.loads(payload)
+        return _load(memoryview(payload), lengths, None)
+    except MemoryError as error:
+        if error.args:
+            raise
+        size = sum(length for length in lengths if isinstance(length, int))
+        raise MemoryError(f"no memory is left for what a message of {size} bytes holds") from error
+
+
+def _decode_outside(payload: Unreceived | Outside, lengths: list[Any]) -> Any:
+    if isinstance(payload, Unreceived):
+        raise payload.error()
+    came = payload.payload
+    if isinstance(came, Unreceived):
+        raise came.error()
+    with payload:
+        return _load(memoryview(came), lengths, payload)
 
 
 def _load(view: memoryview, lengths: list[Any], outside: Outside | None) -> Any:

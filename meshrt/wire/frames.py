@@ -9,15 +9,19 @@
 A payload larger than `CHUNK` travels in several frames of the same kind; only the first has a header, and it announces
 the total, so that the receiver takes memory once. Lengths are checked before memory is taken.
 
+Where there is no memory for a payload, its message alone is lost: the bytes are read and thrown away, and an
+`Unreceived` stands for the payload. Messages before and behind it are received.
+
 A decoder is used by one thread at a time.
 """
 
 from __future__ import annotations
 
 import ctypes
+import logging
 import mmap
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgpack
@@ -31,6 +35,7 @@ __all__ = [
     "PAYLOAD_MAX",
     "Frame",
     "FrameDecoder",
+    "Unreceived",
     "control_decoder",
     "pack_header",
     "split_frames",
@@ -53,6 +58,8 @@ _TOTAL = struct.Struct(">Q")
 _DIRECT = 64 << 10
 _ANONYMOUS = 8 << 20
 _BOUNDARY = 64
+#: Where bytes go that are thrown away; threads may share it. Its pages are taken when it is used.
+_DISCARDED = memoryview(mmap.mmap(-1, 256 << 10))
 #: Bytes of the header of a control frame.
 _ADDRESS_MAX = 64
 
@@ -60,11 +67,33 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Frame(NamedTuple):
-    """One message as received. ``payload`` is the receiver's memory, or what stands for it if parts are elsewhere."""
+    """One message as received.
+
+    ``payload`` is the receiver's memory, what stands for it if parts are elsewhere, or an `Unreceived`.
+    """
 
     kind: int
     header: Any
     payload: Any
+
+
+class Unreceived:
+    """Stands for a payload for which there was no memory.
+
+    Attributes:
+        size: Its bytes.
+        reason: Why the memory was refused.
+    """
+
+    __slots__ = ("reason", "size")
+
+    def __init__(self, size: int, error: Exception) -> None:
+        self.size = size
+        self.reason = getattr(error, "strerror", None) or str(error) or "the interpreter is out of memory"
+
+    def error(self) -> MemoryError:
+        """Return the error of whoever wants the payload."""
+        return MemoryError(f"a message of {self.size} bytes was not received: {self.reason}")
 
 
 def pack_header(kind: int, header: Any, payload_length: int = 0) -> bytes:
@@ -119,14 +148,21 @@ def _chunks(parts: Sequence[Buffer]) -> Iterator[tuple[list[Buffer], int]]:
 
 
 class _Assembly:
-    """A payload that is being received into memory of its own."""
+    """A payload that is being received into memory of its own, or thrown away."""
 
-    __slots__ = ("filled", "frame_left", "header", "kind", "more", "view")
+    __slots__ = ("filled", "frame_left", "header", "kind", "more", "payload", "total", "view")
 
     def __init__(self, kind: int, header: Any, total: int, frame_left: int, more: bool) -> None:
         self.kind = kind
         self.header = header
-        self.view = _memory(total)
+        self.total = total
+        self.payload: memoryview | Unreceived
+        #: None: there is no memory for it.
+        self.view: memoryview | None
+        try:
+            self.payload = self.view = _memory(total)
+        except (OSError, MemoryError) as error:
+            self.payload, self.view = Unreceived(total, error), None
         self.filled = 0
         self.frame_left = frame_left
         self.more = more
@@ -150,21 +186,35 @@ class FrameDecoder:
     Args:
         max_frame: Longest frame accepted, bytes.
         max_payload: Longest (chunked) payload accepted, bytes.
+        lost: Called instead of returning a frame, for a payload for which there was no memory.
     """
 
-    __slots__ = ("_assembly", "_max_frame", "_max_payload", "_tail")
+    __slots__ = ("_assembly", "_lost", "_max_frame", "_max_payload", "_tail")
 
-    def __init__(self, max_frame: int = DATA_MAX, max_payload: int = PAYLOAD_MAX) -> None:
+    def __init__(
+        self,
+        max_frame: int = DATA_MAX,
+        max_payload: int = PAYLOAD_MAX,
+        lost: Callable[[Unreceived], None] | None = None,
+    ) -> None:
         self._max_frame = max_frame
         self._max_payload = max_payload
+        self._lost = lost
         self._tail: bytes = b""
         self._assembly: _Assembly | None = None
+
+    @property
+    def at_boundary(self) -> bool:
+        """Whether the next byte is the first one of a message."""
+        return not self._tail and self._assembly is None
 
     def get_buffer(self) -> memoryview | None:
         """Return where the next bytes belong when a long payload is under way, else None (use `receive_data`)."""
         assembly = self._assembly
         if assembly is None or not assembly.frame_left:
             return None
+        if assembly.view is None:
+            return _DISCARDED[: assembly.frame_left]
         return assembly.view[assembly.filled : assembly.filled + assembly.frame_left]
 
     def buffer_updated(self, count: int) -> list[Frame]:
@@ -189,7 +239,8 @@ class FrameDecoder:
             assembly = self._assembly
             if assembly is not None and assembly.frame_left:
                 count = min(assembly.frame_left, size - position)
-                assembly.view[assembly.filled : assembly.filled + count] = data[position : position + count]
+                if assembly.view is not None:
+                    assembly.view[assembly.filled : assembly.filled + count] = data[position : position + count]
                 position += count
                 self._advance(count, frames)
                 continue
@@ -213,7 +264,11 @@ class FrameDecoder:
             elif end > size:
                 break
             else:
-                frames.append(Frame(kind, _unpack(data[start:body]), data[body:end]))
+                header = _unpack(data[start:body])
+                try:
+                    frames.append(Frame(kind, header, data[body:end]))
+                except MemoryError as error:
+                    self._lose(Frame(kind, header, Unreceived(end - body, error)), frames)
                 position = end
         if position < size:
             self._tail = data[position:] if position else data
@@ -248,7 +303,7 @@ class FrameDecoder:
         self._assembly = _Assembly(kind & ~MORE, _unpack(header), total, frame_left, more)
 
     def _continue(self, assembly: _Assembly, length: int, kind: int, header_length: int) -> None:
-        missing = len(assembly.view) - assembly.filled
+        missing = assembly.total - assembly.filled
         last = not kind & MORE
         fits = 0 < length <= missing and last == (length == missing)
         if kind & ~MORE != assembly.kind or header_length or not fits:
@@ -264,12 +319,30 @@ class FrameDecoder:
         assembly.frame_left -= count
         if not assembly.frame_left and not assembly.more:
             self._assembly = None
-            frames.append(Frame(assembly.kind, assembly.header, assembly.view))
+            frame = Frame(assembly.kind, assembly.header, assembly.payload)
+            if assembly.view is None:
+                self._lose(frame, frames)
+            else:
+                frames.append(frame)
+
+    def _lose(self, frame: Frame, frames: list[Frame]) -> None:
+        if self._lost is None:
+            frames.append(frame)
+        else:
+            self._lost(frame.payload)
 
 
-def control_decoder() -> FrameDecoder:
-    """Return a decoder for a control link: nothing longer than `CONTROL_MAX`, in one piece or in many."""
-    return FrameDecoder(CONTROL_MAX + _ADDRESS_MAX, CONTROL_MAX)
+def _log_loss(lost: Unreceived) -> None:
+    logging.getLogger("meshrt").error("a control message is lost: %s", lost.error())
+
+
+def control_decoder(lost: Callable[[Unreceived], None] = _log_loss) -> FrameDecoder:
+    """Return a decoder for a control link: nothing longer than `CONTROL_MAX`, in one piece or in many.
+
+    Args:
+        lost: Called for a message for which there was no memory. It is logged, unless another function is given.
+    """
+    return FrameDecoder(CONTROL_MAX + _ADDRESS_MAX, CONTROL_MAX, lost)
 
 
 def _unpack(header: bytes) -> Any:

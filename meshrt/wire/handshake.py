@@ -42,8 +42,19 @@ __all__ = [
     "UNPROVED_MAX",
     "ClientHandshake",
     "Identity",
+    "Secret",
     "ServerHandshake",
 ]
+
+
+class Secret(bytes):
+    """Bytes that no message, log or traceback shows, whatever they are part of."""
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    __str__ = __repr__
+
 
 HANDSHAKE_SECONDS = 2.0
 UNPROVED_MAX = 64

@@ -41,6 +41,9 @@ __all__ = [
     "CALL",
     "CONTROL",
     "ERROR",
+    "FROM_AGENT",
+    "FROM_RANK",
+    "FROM_TERMINAL",
     "INIT",
     "NO_ERROR",
     "NO_REPLY",
@@ -49,6 +52,7 @@ __all__ = [
     "STOP",
     "STORED",
     "Address",
+    "check_control",
     "control_frame",
     "error_from_wire",
     "error_to_wire",
@@ -83,10 +87,57 @@ Address = tuple[str, int]
 """A rank on the control tree: (mesh id, base rank)."""
 
 
+#: What is nested as deep as msgpack reads could not be passed on in an envelope of somebody else's. So a message is
+#: encoded inside so many lists, of one byte each, and sent without them.
+_ENVELOPES = 32
+#: Elements of one list or map; a list may have an element for each rank of a mesh.
+_LENGTH_MAX = 65536
+_BODY = (dict, type(None))
+
+Layout = Mapping[str, Mapping[str, tuple[type, ...]]]
+"""For each type of a control message the keys that it must have, and the types of their values."""
+
+#: What a rank may send to its agent.
+FROM_RANK: Layout = {
+    "op": {"id": (int,), "op": (str,), "body": (dict,)},
+    "ok": {"id": (int,), "body": _BODY},
+    "no": {"id": (int,), "why": (str,)},
+    "later": {"id": (int,)},
+    "ev": {"ev": (str,), "body": (dict,)},
+    "pong": {},
+    "why": {"text": (str,)},
+    "dropped": {"events": (dict,)},
+}
+
+#: What an agent may send to the root, of its own.
+FROM_AGENT: Layout = {
+    "started": {"mesh": (str,), "rank": (int,), "pid": (int,)},
+    "gone": {"mesh": (str,), "rank": (int,), "fate": (dict,)},
+    "stopped": {"mesh": (str,)},
+    "output": {"mesh": (str,), "rank": (int,), "err": (bool,), "lines": (list,)},
+    "pulse": {"mesh": (str,), "rank": (int,), "state": (str,), "stack": (str,)},
+    "gathered": {"id": (int,), "groups": (list,)},
+    "serves": {},
+    "measured": {"id": (int,), "rows": (list,), "agent": _BODY, "done": (bool,)},
+    "pong": {},
+    "warning": {"text": (str,)},
+    "dropped": {"ranks": (list,)},
+}
+
+#: What a terminal may send to the root.
+FROM_TERMINAL: Layout = {"op": {"id": (int,), "op": (str,), "body": _BODY}}
+
+
 def control_frame(message: dict[str, Any], address: Address | None = None) -> bytes:
-    """Encode a control message. Raises ProtocolError if it is longer than a control link takes."""
-    # Text of user code may hold what UTF-8 does not know (lone surrogates of odd file names).
-    payload: bytes = msgpack.packb(message, unicode_errors="backslashreplace")
+    """Encode a control message. Raises ProtocolError if it is longer, or nested deeper, than a control link takes."""
+    wrapped: Any = message
+    for _ in range(_ENVELOPES):
+        wrapped = [wrapped]
+    try:
+        # Text of user code may hold what UTF-8 does not know (lone surrogates of odd file names).
+        payload: bytes = msgpack.packb(wrapped, unicode_errors="backslashreplace")[_ENVELOPES:]
+    except ValueError as error:
+        raise ProtocolError(f"a control message ({message.get('t')}) that cannot be encoded: {error}") from None
     if len(payload) > CONTROL_MAX:
         raise ProtocolError(f"a control message of {len(payload)} bytes ({message.get('t')}) is too long")
     return pack_header(CONTROL, address, len(payload)) + payload
@@ -95,12 +146,26 @@ def control_frame(message: dict[str, Any], address: Address | None = None) -> by
 def unpack_control(payload: memoryview | bytes) -> dict[str, Any]:
     """Decode the payload of a CONTROL frame. Raises ProtocolError."""
     try:
-        message = msgpack.unpackb(payload, max_array_len=1 << 20, max_map_len=65536, max_ext_len=0)
+        message = msgpack.unpackb(payload, max_array_len=_LENGTH_MAX, max_map_len=_LENGTH_MAX, max_ext_len=0)
     except Exception as error:  # msgpack has no common root for "these are not my bytes"
         raise ProtocolError(f"a control message that is no msgpack: {error}") from None
     if not isinstance(message, dict) or not isinstance(message.get("t"), str):
         raise ProtocolError("a control message without a type")
     return message
+
+
+def check_control(message: Mapping[str, Any], layout: Layout) -> None:
+    """Raise ProtocolError, which names what was expected, unless ``layout`` has the message."""
+    kind = message["t"]
+    fields = layout.get(kind)
+    if fields is None:
+        raise ProtocolError(f"a control message of type {kind[:40]!r}; expected one of {', '.join(sorted(layout))}")
+    for name, types in fields.items():
+        value = message.get(name)
+        if not isinstance(value, types):
+            expected = " or ".join("nil" if each is type(None) else each.__name__ for each in types)
+            got = f"has a {type(value).__name__}" if name in message else "has nothing"
+            raise ProtocolError(f"a control message of type {kind!r} that {got} as {name!r}; expected {expected}")
 
 
 def refusal(number: int, error: Exception) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from meshrt.actor.actors import ActorHost
 from meshrt.actor.control import ControlThread
 from meshrt.actor.endpoint import endpoint
 from meshrt.actor.mailbox import Mailbox
-from meshrt.actor.process import listening_socket
 from meshrt.selection import Extent, Shape
+from meshrt.transport.door import listening_socket
 from meshrt.transport.link import Link
 from meshrt.wire import codec
 from meshrt.wire.frames import Frame, split_frames

@@ -13,6 +13,7 @@ import pytest
 
 from meshrt.actor import control as control_module
 from meshrt.actor.control import ControlThread
+from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES
 from meshrt.transport.link import Link
 from meshrt.wire.frames import Frame
 from meshrt.wire.handshake import ROLE_DATA, ROLE_TOOL, UNPROVED_MAX, ClientHandshake
@@ -144,6 +145,7 @@ def test_a_silent_connection_is_closed_after_a_while(rank: Rank, monkeypatch: py
     silent.close()
 
 
+@pytest.mark.row("N10")
 def test_connections_that_prove_nothing_do_not_pile_up(rank: Rank) -> None:
     rank.start()
     first, _ = rank.dial()
@@ -269,3 +271,41 @@ def test_close_ends_the_thread_and_the_socket(rank: Rank) -> None:
     assert refused(unproved)
     with pytest.raises(ConnectionRefusedError):
         rank.dial()
+
+
+def test_events_for_an_agent_that_does_not_read_are_bounded_and_counted(rank: Rank) -> None:
+    rank.start()
+    sent = 200
+    for number in range(sent):
+        rank.control.send({"t": "ev", "ev": "unhandled", "body": {"number": number, "text": "x" * 100_000}})
+        rank.control.send({"t": "ok", "id": number, "body": {}})
+    link: Any = rank.control._link
+    assert link.backlog_bytes < EVENT_BYTES + (1 << 20)
+    told: list[dict[str, Any]] = []
+    while not any(message["t"] == "dropped" for message in told):
+        told += rank.told(1)
+    assert [message["id"] for message in told if message["t"] == "ok"] == list(range(sent)), "answers are never lost"
+    came = [message["body"]["number"] for message in told if message["t"] == "ev"]
+    assert came == list(range(len(came))) and came
+    (dropped,) = [message for message in told if message["t"] == "dropped"]
+    assert dropped == {"t": "dropped", "events": {"unhandled": sent - len(came)}}
+
+
+def test_a_thread_of_the_user_waits_for_an_agent_that_does_not_read(rank: Rank) -> None:
+    """What must not be lost takes no memory without end."""
+    rank.start()
+    sent = WAIT_BYTES // 1_000_000 + 20
+
+    def send() -> None:
+        for number in range(sent):
+            rank.control.send({"t": "ok", "id": number, "body": {"text": "x" * 1_000_000}})
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    link: Any = rank.control._link
+    wait_until(lambda: link.backlog_bytes > WAIT_BYTES)
+    assert sender.is_alive()
+    told = rank.told(sent)
+    sender.join(10)
+    assert [message["id"] for message in told] == list(range(sent)) and not sender.is_alive()
+    assert link.backlog_bytes == 0

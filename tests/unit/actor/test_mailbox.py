@@ -237,6 +237,60 @@ def test_a_caller_that_does_not_read_holds_nobody_up(served: Served) -> None:
     assert [len(value) for _, value in slow.answers(5)[1:]] == [1 << 20] * 4
 
 
+@pytest.mark.row("N6")
+@pytest.mark.parametrize("cls", [Notes, AsyncNotes])
+def test_a_caller_that_does_not_read_its_answers_costs_little_memory(served: Served, cls: type) -> None:
+    """Its calls are served when it reads, in their order; the others are served meanwhile."""
+    slow, quick = served.caller(), served.caller()
+    slow.init(cls)
+    slow.call(1, "hold")
+    for call_id in range(2, 30):
+        slow.call(call_id, "large", 1 << 20)
+    served.start()
+    wait_until(slow.is_read)
+    quick.call(1, "tell", "still here")
+    Notes.gate.set()
+    assert quick.answers(1) == [(1, "still here")]
+    callers = served.mailbox.callers
+    assert sum(link.backlog_bytes for link in callers.slow) < 6 << 20
+    assert served.mailbox.waiting()[0] >= 20
+    found = slow.answers(30)
+    assert [call_id for call_id, _ in found] == list(range(30))
+    assert all(len(value) == 1 << 20 for _, value in found[2:])
+    assert served.mailbox.waiting() == (0, False)
+
+
+@pytest.mark.parametrize("how", ["drain", "gone", "stop"])
+@pytest.mark.parametrize("cls", [Notes, AsyncNotes])
+def test_what_was_set_aside_is_not_lost(served: Served, cls: type, how: str) -> None:
+    slow, quick = served.caller(), served.caller()
+    slow.init(cls)
+    slow.call(1, "hold")
+    for call_id in range(2, 10):
+        slow.call(call_id, "large", 1 << 20)
+    slow.call(10, "tell", "last")
+    served.start()
+    wait_until(slow.is_read)
+    quick.call(1, "tell", "first")
+    Notes.gate.set()
+    assert quick.answers(1) == [(1, "first")]
+    assert served.mailbox.waiting()[0] > 1
+    if how == "gone":
+        slow.link.close()
+        quick.call(2, "all")
+        wait_until(lambda: served.mailbox.waiting() == (0, False))
+        quick.call(3, "all")
+        assert quick.answers(3)[-1] == (3, ["first", "last"])
+    elif how == "drain":
+        served.mailbox.stop(drain=True)
+        assert [call_id for call_id, _ in slow.answers(11)] == list(range(11))
+    else:
+        quick.stop(2)
+        served.thread.join(20)
+        _, messages = served.hand_over()
+        assert [frame.header[0] for _, frame in messages if frame.kind == CALL][-1] == 10
+
+
 def test_what_a_caller_sent_before_it_went_is_served(served: Served) -> None:
     served.start()
     owner, gone = served.caller(), served.caller()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import secrets
@@ -15,6 +16,8 @@ import pytest
 
 from meshrt.host import osutil
 from meshrt.host.child import keep_only
+from meshrt.transport.kernel import kernel_state
+from meshrt.transport.reserve import reserve
 from tests.support.waiting import wait_until
 
 WAITS = "input()"
@@ -31,6 +34,11 @@ def in_child(work: Callable[[], int]) -> int:
         finally:
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def nobody(_pid: int) -> bool:
+    """No process is known by anything but its mark."""
+    return False
 
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
@@ -85,10 +93,10 @@ def test_what_carries_the_mark_is_killed_and_nothing_else(start: Start) -> None:
     similar = start(WAITS, **{osutil.RUN_VARIABLE: run_id + "0"})
     mark = f"{osutil.RUN_VARIABLE}={run_id}".encode()
     wait_until(lambda: mark in Path(f"/proc/{marked.pid}/environ").read_bytes())
-    assert osutil.kill_run(run_id) == 1
+    assert osutil.kill_run(run_id, nobody) == 1
     assert marked.wait(10) == -9
     assert similar.poll() is None
-    assert osutil.kill_run(run_id) == 0
+    assert osutil.kill_run(run_id, nobody) == 0
 
 
 def test_a_child_of_another_parent_than_expected_ends_at_once() -> None:
@@ -143,3 +151,59 @@ def _is_open(number: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def full(work: Callable[[], int]) -> Callable[[], int]:
+    """Do it without a free descriptor."""
+
+    def inside() -> int:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+        return work()
+
+    return inside
+
+
+def test_who_cannot_look_does_not_say_that_there_is_nobody(start: Start) -> None:
+    process = start(PARENT)
+    wait_until(lambda: osutil.children_of(process.pid))
+
+    def refused() -> int:
+        for look in (
+            lambda: osutil.children_of(process.pid),
+            lambda: osutil.kill_child(os.getppid(), process.pid),
+            lambda: osutil.kill_run("no such mark", nobody),
+            lambda: kernel_state(process.pid),
+        ):
+            try:
+                look()
+            except OSError as error:
+                if error.errno != errno.EMFILE:
+                    return 1
+            else:
+                return 2
+        return 0
+
+    assert in_child(full(refused)) == 0
+    assert process.poll() is None
+
+
+def test_with_a_reserve_a_full_table_hides_nobody(start: Start) -> None:
+    process = start(PARENT)
+    wait_until(lambda: osutil.children_of(process.pid))
+    (child,) = osutil.children_of(process.pid)
+
+    def look() -> int:
+        reserve.fill()
+
+        def found() -> int:
+            if osutil.children_of(process.pid) != [child] or kernel_state(child) not in "SRD":
+                return 1
+            return 0 if osutil.kill_run("no such mark", lambda pid: pid == child) == 1 else 2
+
+        return full(found)()
+
+    assert in_child(look) == 0
+    wait_until(lambda: kernel_state(child) in "ZX")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 from collections.abc import Iterator
@@ -11,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshrt.host import output
-from meshrt.host.output import LINE_MAX, MARK, RankLog, Stream, latest_state
+from meshrt.escapes import coloured, latest_state
+from meshrt.host import logspace
+from meshrt.host.output import LINE_MAX, MARK, RankLog, Stream
 
 
 class Pipe:
@@ -65,6 +67,48 @@ def test_a_line_that_is_written_over_is_told_in_its_latest_state(pipe: Pipe, tmp
     pipe.now += 60.0
     assert pipe.write(b"no end of a line, and nothing over it") == []
     assert (tmp_path / "rank.log").read_bytes().endswith(b"\r 40%\r 50%\n\r 60%\r 100%\n")
+
+
+def test_a_progress_bar_goes_back_to_its_line_without_a_trace(pipe: Pipe) -> None:
+    assert pipe.write(b"\x1b[2K\r 10%\x1b[K\r\x1b[K 20% |##\x1b[0K\n") == [("", " 20% |##")]
+    assert pipe.write(b"\r outer\n\r inner 3/9\x1b[A\n") == [("", " outer"), ("", " inner 3/9")]
+    assert pipe.write(b"no carriage return\x1b[A\n") == [("", "no carriage return\x1b[A")]
+    assert pipe.write(b"\r done\r\x1b[K\n") == [("", " done")]
+
+
+def test_what_is_no_name_between_marks_is_part_of_the_line(pipe: Pipe, tmp_path: Path) -> None:
+    forged = MARK + b"trainer gpus=1] loss 0 [x" + MARK + b"hello\n"
+    assert pipe.write(forged) == [("", forged[:-1].decode())]
+    assert (tmp_path / "rank.log").read_bytes() == forged
+
+
+pieces_of_output = st.binary(max_size=40) | st.sampled_from(
+    [b"\x1b[31m", b"\x1b", b"[31", b"m", b"\x1b[2J", b"\x1b]0;t\x07", b"\r", b"\n", MARK, b"name", b"\xe2\x80", b"\xae"]
+)
+
+
+@given(st.lists(pieces_of_output, max_size=20), st.integers(1, 50))
+def test_however_it_is_cut_the_terminal_shows_the_same(pieces: list[bytes], size: int) -> None:
+    data = b"".join(pieces) + b"x" * (LINE_MAX - 20) * (size % 3) + b"".join(pieces) + b"\n"
+    shown = []
+    for chunks in (
+        [data],
+        pieces_by(data, pieces),
+        [data[at : at + size * 997] for at in range(0, len(data), size * 997)],
+    ):
+        pipe = Pipe(Path(os.environ["MESHRT_RUNTIME_DIR"]).parent / "cut.log")
+        try:
+            lines = [line for chunk in chunks if chunk for line in pipe.write(chunk)]
+            shown.append(coloured("".join(f"[{actor}] {text}\n" for actor, text in lines)))
+        finally:
+            pipe.close()
+    assert shown[0] == shown[1] == shown[2]
+
+
+def pieces_by(data: bytes, pieces: list[bytes]) -> list[bytes]:
+    """Cut data at the ends of its first pieces."""
+    ends = [0, *itertools.accumulate(map(len, pieces)), len(data)]
+    return [data[begin:end] for begin, end in itertools.pairwise(ends)]
 
 
 @given(st.lists(st.binary(max_size=40), max_size=12))
@@ -130,7 +174,7 @@ def test_a_file_is_private_and_made_with_the_first_byte(pipe: Pipe, tmp_path: Pa
 
 
 def test_a_full_file_becomes_the_older_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "FILE_MAX", 100)
+    monkeypatch.setattr(logspace, "FILE_MAX", 100)
     log = RankLog(tmp_path / "rank.log", lambda text: None)
     for index in range(30):
         log.write(b"%08d\n" % index)
@@ -148,3 +192,23 @@ def test_a_file_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
     log.write(b"b\n")
     log.close()
     assert len(warnings) == 1 and "is not kept any more" in warnings[0] and "No such file" in warnings[0]
+
+
+def test_a_log_that_somebody_removes_is_begun_again(tmp_path: Path) -> None:
+    said: list[str] = []
+    folder = tmp_path / "run"
+    folder.mkdir()
+    log = RankLog(folder / "rank.log", said.append)
+    try:
+        log.write(b"one\n")
+        (folder / "rank.log").unlink()
+        log.write(b"two\n")
+        assert (folder / "rank.log").read_bytes() == b"two\n"
+        (folder / "rank.log").unlink()
+        folder.rmdir()
+        log.write(b"three\n")
+        folder.mkdir()
+        log.write(b"four\n")
+        assert (folder / "rank.log").read_bytes() == b"four\n" and len(said) == 1
+    finally:
+        log.close()

@@ -137,7 +137,7 @@ def test_nonsense_of_a_store(host: Host, messages: list[dict[str, Any]]) -> None
     host.owner.accept()
     host.owner.say(*messages)
     ((_, answer),) = host.answers
-    assert answer["t"] == "no" and "says what cannot be read" in answer["why"]
+    assert answer["t"] == "no" and "has sent an invalid message" in answer["why"]
 
 
 def test_it_is_gone_or_there_is_no_room(host: Host) -> None:

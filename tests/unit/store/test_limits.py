@@ -125,6 +125,7 @@ def test_a_full_disk_is_an_error_and_no_fault(small_disk: Path) -> None:
     assert os.listdir(small_disk) == []
 
 
+@pytest.mark.row("O4")
 def test_no_addresses_are_left() -> None:
     """The chunk that could not be mapped is closed again."""
     arena = Arena(memory_chunk, lambda _chunk: None, lambda _size: None)

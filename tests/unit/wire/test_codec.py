@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 import sys
 import threading
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from meshrt.wire import codec
 from meshrt.wire.codec import EncodeError, decode, describe, encode, text_of
+from meshrt.wire.frames import Unreceived
 
 
 def back(value: Any) -> Any:
@@ -212,3 +214,40 @@ def test_padding_never_reaches_the_reader() -> None:
     assert len(lengths) == 3 and lengths[1:] == [2000, 2400]
     first, second, third = decode(b"".join(bytes(part) for part in parts), lengths)
     assert bytes(first) == b"x" * 2000 and second == b"y" * 3000 and float(third.sum()) == 300
+
+
+class Poor:
+    """Its pickle is small, and there is no memory for what it makes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _out_of_memory, ()
+
+
+def _out_of_memory() -> None:
+    raise MemoryError
+
+
+class Elsewhere:
+    """A payload of which parts are elsewhere, and what came along was not received."""
+
+    payload = Unreceived(300, MemoryError())
+
+    def bytes_at(self, place: list[int]) -> memoryview:
+        raise AssertionError(place)
+
+    def __enter__(self) -> None:
+        raise AssertionError
+
+    def __exit__(self, *_exc_info: object) -> None:
+        raise AssertionError
+
+
+def test_an_error_for_want_of_memory_names_the_size() -> None:
+    payload, lengths = codec.encode(Poor())
+    with pytest.raises(MemoryError, match=f"no memory is left for what a message of {lengths[0]} bytes holds"):
+        codec.decode(b"".join(payload), lengths)
+    with pytest.raises(MemoryError, match="a message of 300 bytes was not received: the interpreter is out of memory"):
+        codec.decode(Elsewhere(), [10])
+    refused = Unreceived(200, OSError(errno.ENOMEM, "Cannot allocate memory"))
+    with pytest.raises(MemoryError, match="a message of 200 bytes was not received: Cannot allocate memory"):
+        codec.decode(refused, [10])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import mmap
 import tracemalloc
@@ -15,7 +16,16 @@ from hypothesis import strategies as st
 
 from meshrt.errors import ProtocolError
 from meshrt.wire import frames
-from meshrt.wire.frames import CHUNK, CONTROL_MAX, Frame, FrameDecoder, pack_header, split_frames
+from meshrt.wire.frames import (
+    CHUNK,
+    CONTROL_MAX,
+    Frame,
+    FrameDecoder,
+    Unreceived,
+    control_decoder,
+    pack_header,
+    split_frames,
+)
 
 Message = tuple[int, Any, list[bytes]]
 
@@ -33,6 +43,11 @@ def wire(messages: Iterable[Message]) -> bytes:
 
 
 def read(data: bytes, cuts: Iterable[int] = (), decoder: FrameDecoder | None = None) -> list[tuple[int, Any, bytes]]:
+    """Return what comes out of `read_frames`."""
+    return [(frame.kind, frame.header, bytes(frame.payload)) for frame in read_frames(data, cuts, decoder)]
+
+
+def read_frames(data: bytes, cuts: Iterable[int] = (), decoder: FrameDecoder | None = None) -> list[Frame]:
     """Feed ``data`` cut at these places, the way `meshrt.transport.link` does, and return what came out."""
     decoder = decoder or FrameDecoder()
     found: list[Frame] = []
@@ -49,7 +64,7 @@ def read(data: bytes, cuts: Iterable[int] = (), decoder: FrameDecoder | None = N
                 target[:count] = piece[:count]
                 found += decoder.buffer_updated(count)
                 piece = piece[count:]
-    return [(frame.kind, frame.header, bytes(frame.payload)) for frame in found]
+    return found
 
 
 def expected(messages: Iterable[Message]) -> list[tuple[int, Any, bytes]]:
@@ -93,6 +108,7 @@ def test_messages_that_have_begun_to_come_are_counted_and_not_taken() -> None:
 
 
 @pytest.mark.usefixtures("small_chunks")
+@pytest.mark.row("N3")
 def test_cut_at_every_byte_and_byte_by_byte() -> None:
     messages: list[Message] = [
         (1, [7, "step"], []),
@@ -146,6 +162,7 @@ def survives(data: bytes, cuts: list[int]) -> None:
         pass
 
 
+@pytest.mark.row("N5")
 @pytest.mark.parametrize(
     ("data", "text"),
     [
@@ -193,6 +210,7 @@ def test_a_chunked_message_must_go_on_as_announced(following: bytes) -> None:
         FrameDecoder().receive_data(begin_chunked(10, b"x" * 5) + following)
 
 
+@pytest.mark.row("N5")
 def test_an_announced_total_takes_no_memory_before_bytes_come() -> None:
     """Sixty gibibytes announced: address space at most, and nothing of it is touched."""
     tracemalloc.start()
@@ -204,6 +222,77 @@ def test_an_announced_total_takes_no_memory_before_bytes_come() -> None:
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.fixture
+def no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is memory for payloads of fewer than 100 bytes. The heap refuses more, and the kernel, from 128 on."""
+    shrink(monkeypatch)
+
+    class Heap(bytearray):
+        def __init__(self, size: int) -> None:
+            if size >= 100 + frames._BOUNDARY:
+                raise MemoryError
+            super().__init__(size)
+
+    class Kernel:
+        @staticmethod
+        def mmap(_descriptor: int, _size: int) -> None:
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(frames, "bytearray", Heap, raising=False)
+    monkeypatch.setattr(frames, "mmap", Kernel)
+
+
+#: Of the second and the fourth the payload is lost; chunks have 64 bytes.
+POOR: list[Message] = [
+    (1, [7, "step"], []),
+    (2, None, [b"x" * 100]),
+    (3, {"a": 1}, [b"y" * 70]),
+    (4, [8], [b"z" * 90, b"w" * 110]),
+    (5, "end", [b"v" * 31]),
+]
+
+
+def lost(payload: Any) -> Any:
+    return (payload.size, payload.reason) if isinstance(payload, Unreceived) else bytes(payload)
+
+
+@pytest.mark.usefixtures("no_memory")
+def test_a_payload_without_memory_is_thrown_away_and_the_others_are_received() -> None:
+    data = wire(POOR)
+    expects = [
+        b"",
+        (100, "the interpreter is out of memory"),
+        b"y" * 70,
+        (200, "Cannot allocate memory"),
+        b"v" * 31,
+    ]
+    for cut in range(len(data) + 1):
+        for second in range(cut, len(data) + 1):
+            found = read_frames(data, [cut, second])
+            assert [lost(frame.payload) for frame in found] == expects, (cut, second)
+    found = read_frames(data, range(len(data)))
+    assert [lost(frame.payload) for frame in found] == expects
+    assert [(frame.kind, frame.header) for frame in found] == [(kind, header) for kind, header, _ in POOR]
+
+
+@pytest.mark.usefixtures("no_memory")
+def test_what_is_thrown_away_must_go_on_as_announced() -> None:
+    first_chunk = 9 + 8 + len(msgpack.packb([8])) + 64
+    with pytest.raises(ProtocolError, match="interrupted"):
+        FrameDecoder().receive_data(wire(POOR[3:4])[:first_chunk] + wire(POOR[:1]))
+
+
+@pytest.mark.usefixtures("no_memory")
+def test_a_control_message_without_memory_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    data = wire(POOR)
+    for cut in range(len(data) + 1):
+        found = read_frames(data, [cut], control_decoder())
+        assert [frame.kind for frame in found] == [1, 3, 5]
+    texts = [record.message for record in caplog.records]
+    assert len(texts) == 2 * (len(data) + 1)
+    assert texts[1] == "a control message is lost: a message of 200 bytes was not received: Cannot allocate memory"
 
 
 def test_an_unfinished_header_is_bounded() -> None:
@@ -219,6 +308,7 @@ def test_a_buffer_update_without_a_payload_is_an_error() -> None:
         FrameDecoder().buffer_updated(1)
 
 
+@pytest.mark.row("S6")
 def test_a_payload_beyond_what_32_bits_count() -> None:
     """Of pages that nobody writes to, which cost nothing; only the frames around them are read."""
     size = (4 << 30) + CHUNK + 5

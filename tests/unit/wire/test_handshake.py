@@ -130,6 +130,7 @@ def test_a_proof_cannot_be_relayed_to_another_endpoint() -> None:
         client.receive_data(server.receive_data(other))
 
 
+@pytest.mark.row("N5")
 def test_a_proof_cannot_be_replayed() -> None:
     hello, answer, proof = shake(*pair())
     server = ServerHandshake(SECRET, ROLE_DATA)

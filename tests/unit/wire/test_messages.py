@@ -13,6 +13,8 @@ from meshrt import errors
 from meshrt.errors import MeshError, ProtocolError, RemoteException, SelectionError, SupervisionError, UsageError
 from meshrt.wire.frames import FrameDecoder
 from meshrt.wire.messages import (
+    Layout,
+    check_control,
     control_frame,
     error_from_wire,
     error_to_wire,
@@ -112,3 +114,26 @@ def test_the_class_of_a_refusal_is_one_of_meshrts_whatever_the_message_says(name
     error = refused({"t": "no", "id": 1, "why": "because", "error": name})
     assert issubclass(type(error), MeshError)
     assert str(error) == "because"
+
+
+def test_lists_are_as_long_as_a_mesh_may_be_and_no_longer() -> None:
+    ranks = list(range(65536))
+    payload: bytes = msgpack.packb({"t": "x", "ranks": ranks})
+    assert unpack_control(payload)["ranks"] == ranks
+    for announced in (65537, 1 << 20):
+        short = b"\x82\xa1t\xa1x\xa5ranks\xdd" + announced.to_bytes(4, "big") + bytes(announced)
+        with pytest.raises(ProtocolError):
+            unpack_control(short)
+
+
+def test_a_layout_names_what_was_expected() -> None:
+    layout: Layout = {"go": {"id": (int,), "body": (dict, type(None))}, "on": {}}
+    check_control({"t": "go", "id": 1, "body": None, "more": [1]}, layout)
+    check_control({"t": "on"}, layout)
+    for message, expected in (
+        ({"t": "no"}, "of type 'no'; expected one of go, on"),
+        ({"t": "go", "body": {}}, "has nothing as 'id'; expected int"),
+        ({"t": "go", "id": 1, "body": 5}, "has a int as 'body'; expected dict or nil"),
+    ):
+        with pytest.raises(ProtocolError, match=expected):
+            check_control(message, layout)

@@ -1,0 +1,77 @@
+"""How much room the files take that keep what ranks print: all of one host agent together.
+
+::
+
+    open       a rank writes there; it begins anew, and its old file is kept, when it is as long as its share
+    finished   an old file of a rank, or the last one of a rank that has ended; the oldest go where room is short
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+__all__ = ["FILE_MAX", "FILE_MIN", "LogSpace"]
+
+#: Bytes of one file where there is room; a rank has at most two.
+FILE_MAX = 32 << 20
+#: ... and where many ranks share what there is.
+FILE_MIN = 64 << 10
+
+
+class LogSpace:
+    """Counts, and removes.
+
+    Args:
+        limit: Bytes. Many ranks have more: two files of `FILE_MIN` each.
+        warn: Tells the user, once, which output is not kept any more.
+    """
+
+    def __init__(self, limit: int, warn: Callable[[str], None]) -> None:
+        self._limit = limit
+        self._warn = warn
+        self._open: dict[Path, int] = {}
+        #: The oldest first.
+        self._finished: dict[Path, int] = {}
+        self._used = 0
+        self._told = False
+
+    @property
+    def share(self) -> int:
+        """Bytes that one open file may have now: all of them together half of the limit."""
+        return min(FILE_MAX, max(FILE_MIN, self._limit // (2 * max(1, len(self._open)))))
+
+    def opened(self, path: Path, size: int) -> None:
+        """A rank writes to this file, which has so many bytes already."""
+        self._used += size - self._finished.pop(path, 0) - self._open.get(path, 0)
+        self._open[path] = size
+
+    def grow(self, path: Path, size: int) -> None:
+        """It has so many bytes more."""
+        self._open[path] += size
+        self._used += size
+        while self._used > self._limit and self._finished:
+            oldest = next(iter(self._finished))
+            self._used -= self._finished.pop(oldest)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(oldest)
+            self._tell(oldest)
+
+    def _tell(self, path: Path) -> None:
+        if not self._told:
+            self._told = True
+            self._warn(
+                f"the oldest output of ranks is removed from its files, {path} first: a rank keeps two files of "
+                f"{self.share} bytes, and all ranks of a host agent {self._limit} bytes (MESHRT_LOGS_LIMIT)"
+            )
+
+    def finished(self, path: Path, kept: Path) -> None:
+        """Nobody writes to a file any more; ``kept`` is its name from now on, and maybe that of an older one."""
+        size = self._open.pop(path, 0)
+        older = self._finished.pop(kept, None)
+        if older is not None:
+            self._used -= older
+            self._tell(kept)
+        self._finished[kept] = size
