@@ -22,7 +22,7 @@ from meshrt.failure.record import ExceptionFacts, Frame, Reference
 from meshrt.files import is_library_file
 from meshrt.inspect.capping import cap
 from meshrt.inspect.exceptions import chain_of, frames_of
-from meshrt.inspect.masking import MASK, masked, without_secrets
+from meshrt.inspect.masking import MASK, masked, without_secrets, without_tokens
 from meshrt.inspect.values import class_name, is_array, module_name
 from meshrt.inspect.variables import Variables
 from meshrt.inspect.visibility import visible
@@ -123,7 +123,7 @@ def _facts(error: BaseException, variables: Variables, relation: str, depth: int
         linked += [_facts(member, variables, "member", depth + 1, left) for member in members]
     return ExceptionFacts(
         type=type_name(error),
-        message=cap(_message(error), _MESSAGE_MAX),
+        message=_shown(_message(error), _MESSAGE_MAX),
         bases=_bases(error),
         notes=_notes(error),
         frames=_frames(error, None if relation else variables),
@@ -147,6 +147,11 @@ def _message(error: BaseException) -> str:
     return text_of(error)
 
 
+def _shown(text: str, limit: int) -> str:
+    # What is cut off may hold the name of a secret whose end is kept: most of it is looked at first.
+    return cap(without_secrets(cap(text, 4 * limit), prose=True), limit)
+
+
 def _bases(error: BaseException) -> tuple[str, ...]:
     mro = type.__dict__["__mro__"].__get__(type(error))
     name = type.__dict__["__name__"].__get__
@@ -155,7 +160,7 @@ def _bases(error: BaseException) -> tuple[str, ...]:
 
 def _notes(error: BaseException) -> tuple[str, ...]:
     notes = dict.get(own_attribute(error, "__dict__"), "__notes__")
-    return tuple(cap(text_of(note), _MESSAGE_MAX) for note in notes[:_NOTES]) if type(notes) is list else ()
+    return tuple(_shown(text_of(note), _MESSAGE_MAX) for note in notes[:_NOTES]) if type(notes) is list else ()
 
 
 def _suppressed(error: BaseException) -> Reference | None:
@@ -203,8 +208,8 @@ def _frames(error: BaseException, variables: Variables | None) -> tuple[Frame, .
         frame, line = entries[index]
         code = frame.f_code
         texts = _locals(frame, line, variables) if variables is not None and index in kept else {}
-        source = linecache.getline(code.co_filename, line).strip()
-        frames.append(Frame(cap(code.co_filename, _LINE_MAX), line, code.co_name, cap(source, _LINE_MAX), texts))
+        source = cap(without_tokens(cap(linecache.getline(code.co_filename, line).strip(), 4 * _LINE_MAX)), _LINE_MAX)
+        frames.append(Frame(cap(code.co_filename, _LINE_MAX), line, code.co_name, source, texts))
     return tuple(reversed(frames))
 
 

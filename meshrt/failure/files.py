@@ -16,11 +16,12 @@ from typing import Any
 from meshrt.errors import UsageError
 from meshrt.failure.incident import Incident
 from meshrt.failure.report import render
-from meshrt.transport.directories import write_atomic
+from meshrt.transport.writing import write_atomic
 
 __all__ = ["VERSION", "files_of", "path_of", "read", "write"]
 
 FORMAT = "meshrt failure"
+_NOT_OURS = "is no failure file of meshrt (meshrt debug --open opens post-mortem files)"
 VERSION = 1
 #: Files of one program that are kept.
 KEPT = 10
@@ -67,7 +68,7 @@ def read(path: Path) -> Incident:
     """Read a file back. Raises UsageError: it cannot be read, is cut off, or is something else."""
     document = _document(path)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise UsageError(f"{path} is no failure file of meshrt")
+        raise UsageError(f"{path} {_NOT_OURS}")
     if document.get("version") != VERSION:
         raise UsageError(f"{path} has version {document.get('version')!r}; this meshrt reads version {VERSION}")
     return Incident.from_plain(document)
@@ -77,7 +78,7 @@ def _document(path: Path) -> Any:
     try:
         facts = path.stat()
         if not stat.S_ISREG(facts.st_mode) or facts.st_size > _LARGEST:
-            raise UsageError(f"{path} is no failure file of meshrt")
+            raise UsageError(f"{path} {_NOT_OURS}")
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
@@ -85,4 +86,5 @@ def _document(path: Path) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is cut off or damaged: {error}") from None
+        cut_off = text[:1] in ("", "{", "[")
+        raise UsageError(f"{path} {f'is cut off or damaged: {error}' if cut_off else _NOT_OURS}") from None

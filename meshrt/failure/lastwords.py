@@ -11,6 +11,7 @@ from meshrt.failure import telling
 from meshrt.failure.capture import references
 from meshrt.failure.causes import Verdict, is_consequence
 from meshrt.failure.incident import Incident
+from meshrt.failure.record import SCRIPT
 from meshrt.failure.told import sent_at
 from meshrt.failure.workers import NOTED_WITHIN, Word
 from meshrt.hooks import RootServices
@@ -63,6 +64,11 @@ class LastWords:
                 return
         self._look_later(error, thread)
 
+    def of_thread(self, error: BaseException) -> None:
+        """A thread has let out an error: told at once, for the script may go on until the launcher stops it."""
+        with self._lock:
+            telling.tell_thread_error(error, foreign=self._is_foreign(error), since=sent_at(error))
+
     def error(self, error: BaseException) -> None:
         """The script ends with an error of its own."""
         with self._lock:
@@ -87,7 +93,9 @@ class LastWords:
             low=0 if evidence == "carried" else min((root.low for root in roots), default=now) - NOTED_WITHIN,
             high=min((root.high for root in roots), default=now),
             second=int(min((root.time for root in roots if root.time), default=incident.began)),
-            headline=f"{roots[0].place}: {roots[0].headline}" if roots else incident.error,
+            headline=f"{SCRIPT if roots[0].of_script else roots[0].place}: {roots[0].headline}"
+            if roots
+            else incident.error,
         )
         try:
             telling.tell(word, text, incident.to_plain())

@@ -14,7 +14,8 @@ from meshrt.failure.incident import HANDLED
 from meshrt.failure.report import render
 from meshrt.failure.showing import listing, of_rank, plain_listing, plain_of_rank
 from meshrt.inspect.programs import named
-from meshrt.transport.directories import ended_run, runs, runs_base
+from meshrt.transport.directories import ended_run, runs
+from meshrt.transport.places import runs_base
 from meshrt.transport.tools import programs
 
 __all__ = ["main"]
@@ -24,6 +25,10 @@ _ABOUT = """Show why a program failed: the report that it printed at its end, or
 RUN is the program's id, as the report names it, its run directory, a failure file, or the pid of a program that still
 runs; without RUN it is the program that failed last. A program that failed several times has several files: the last
 one is shown, --list names all."""
+
+
+def _where() -> str:
+    return str(runs_base() or "a directory that is safe")
 
 
 def main(arguments: list[str]) -> int:
@@ -57,12 +62,15 @@ def main(arguments: list[str]) -> int:
 
 def _answer(given: argparse.Namespace) -> str:
     found = _files(given.run)
+    running = _running(found[-1])
     if given.list:
-        return _json({"failures": plain_listing(found)}) if given.json else listing(found)
+        listed = _json({"running": running, "failures": plain_listing(found)}) if given.json else listing(found)
+        _tell(running, ", and may fail again")
+        return listed
     incident = files.read(found[-1])  # what is no failure file is refused, not printed
-    _tell_running(found[-1])
+    _tell(running, "; this is its last failure so far")
     if given.rank is not None:
-        facts = {"run": incident.run_id, "file": str(found[-1])}
+        facts = {"run": incident.run_id, "running": running, "file": str(found[-1])}
         return _json({**facts, **plain_of_rank(incident, given.rank)}) if given.json else of_rank(incident, given.rank)
     if given.json:
         return json.dumps(json.loads(found[-1].read_text()), indent=1) + "\n"
@@ -84,7 +92,7 @@ def _files(run: str) -> list[Path]:
     if found:
         return max(found, key=lambda kept: kept[-1].stat().st_mtime)
     if not run:
-        raise UsageError(f"no program in {runs_base()} has left a failure")
+        raise UsageError(f"no program in {_where()} has left a failure")
     running = named(run, programs())
     if running is not None:
         raise UsageError(
@@ -102,18 +110,21 @@ def _directory(run: str) -> Path:
         found = Path(run)  # a copy, from elsewhere
     if found is None:
         raise UsageError(
-            f"no program {run!r} is known in {runs_base()}; expected an id as the report names it, the pid of one that "
+            f"no program {run!r} is known in {_where()}; expected an id as the report names it, the pid of one that "
             "runs, or a run directory"
         )
     return found
 
 
-def _tell_running(found: Path) -> None:
-    """Say of a program that still runs that it does."""
-    running = next((each for each in programs() if each.run_directory == found.parent), None)
+def _running(found: Path) -> int | None:
+    """Return the pid of the program that has written a failure file, if it still runs."""
+    directory = found.resolve().parent
+    return next((each.pid for each in programs() if each.run_directory.resolve() == directory), None)
+
+
+def _tell(running: int | None, what: str) -> None:
     if running is not None:
-        who = f"program {running.run_id} (pid {running.pid})"
-        print(f"meshrt postmortem: {who} still runs; this is its last failure so far", file=sys.stderr)
+        print(f"meshrt postmortem: the program (pid {running}) still runs{what}", file=sys.stderr)
 
 
 if __name__ == "__main__":

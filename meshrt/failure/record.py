@@ -15,7 +15,11 @@ from typing import Any, Self
 
 from meshrt.errors import RankPlace, describe_exit
 
-__all__ = ["ExceptionFacts", "FailureRecord", "Frame", "LeftBehind", "Plain", "Reference"]
+__all__ = ["SCRIPT", "ExceptionFacts", "FailureRecord", "Frame", "LeftBehind", "Plain", "Reference"]
+
+
+#: What stands for the mesh of a failure of the script itself.
+SCRIPT = "the script"
 
 
 class Plain:
@@ -216,6 +220,11 @@ class FailureRecord(Plain):
     def address(self) -> tuple[str, int]:
         """The rank that failed."""
         return self.mesh_id, self.rank
+
+    @property
+    def of_script(self) -> bool:
+        """Whether code of the script has failed, outside of any actor."""
+        return not self.mesh_id and self.mesh == SCRIPT
 
     @property
     def place(self) -> RankPlace:

@@ -14,7 +14,7 @@ from meshrt.errors import one_line, user_stack
 from meshrt.failure.causes import Cause, Verdict, is_meant
 from meshrt.failure.groups import grouped
 from meshrt.failure.incident import INTERRUPTED, Incident, MeshFacts
-from meshrt.failure.record import ExceptionFacts, FailureRecord, Frame, LeftBehind, Reference
+from meshrt.failure.record import SCRIPT, ExceptionFacts, FailureRecord, Frame, LeftBehind, Reference
 from meshrt.inspect import render_stacks
 from meshrt.selection import Extent, Shape, fold_coordinates, fold_ranks
 
@@ -209,7 +209,7 @@ class _Report:
             yield shown(f"{title}  {who}{note}", _HEADLINE)
         elif len({other.address for other in group}) > 1:
             yield f"{title}  {self._who(group)} failed alike{note}"
-            yield f"  first    {shown(str(record.place))}"
+            yield f"  first    {named(record) if record.rank < 0 else shown(str(record.place))}"
         else:
             times = f", {len(group)} times" if len(group) > 1 else ""
             yield shown(f"{title}  {named(record)}{times}{note}", _HEADLINE)
@@ -326,6 +326,8 @@ def named(record: FailureRecord) -> str:
     """Say whom a failure is of: a rank, those that did not answer, or a host."""
     if record.kind == "host":
         return f"host {record.host or '?'}"
+    if record.of_script:
+        return shown(f"{SCRIPT} on {record.host}, pid {record.pid}")
     if record.kind == "silent" and len(record.ranks) > 1:
         return shown(f"{record.actor} ranks {fold_ranks(record.ranks)} of {record.mesh}")
     prefix = "" if record.actor else f"{record.mesh} "
@@ -352,6 +354,9 @@ def _who(incident: Incident, records: Iterable[FailureRecord]) -> str:
         ranks.setdefault(record.mesh_id, set()).update(record.ranks or (record.rank,))
     words = []
     for mesh_id, members in ranks.items():
+        if not mesh_id and members == {-1}:
+            words.append(SCRIPT)
+            continue
         mesh = incident.mesh(mesh_id)
         name = f" of {mesh.name}" if len(incident.meshes) > 1 and mesh.name else ""
         words.append(_set(mesh, members) + name)

@@ -20,19 +20,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from meshrt.actor.errors import number_failure
 from meshrt.errors import CallTimeout, MeshStopped, ProtocolError
 from meshrt.failure import files, torchelastic
 from meshrt.failure.capture import references
 from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED, Incident, MeshFacts
 from meshrt.failure.lastwords import LastWords
 from meshrt.failure.rank import Origin, Recorder
-from meshrt.failure.record import ExceptionFacts, FailureRecord, LeftBehind, Reference
+from meshrt.failure.record import SCRIPT, ExceptionFacts, FailureRecord, LeftBehind, Reference
 from meshrt.failure.report import render
 from meshrt.failure.standing import keep_stacks
 from meshrt.failure.told import call_of, caller_of, record_of, sent_at, silences, stops_behind
 from meshrt.failure.watchdog import Watchdog
-from meshrt.hooks import Body, Gathered, Group, RootServices, hooks
+from meshrt.hooks import Body, Gathered, Group, Raised, RootServices, hooks
 from meshrt.inspect import STACKS
+from meshrt.inspect.masking import without_secrets, without_secrets_in_command
 from meshrt.selection import Shape
 from meshrt.transport.directories import error_path
 from meshrt.transport.fate import Fate
@@ -45,6 +47,8 @@ _log = logging.getLogger("meshrt")
 #: Seconds that ranks have to say where they are; and those after which another incident may ask.
 _STACK_SECONDS = 0.8
 _ASK_AGAIN = 5.0
+#: What a rank raises about the end of a mesh comes so long after it at most; ns.
+_JUST_AFTER = 1_000_000_000
 #: Seconds without a failure after which the next one begins another incident.
 _OPEN = 2.0
 #: Seconds between a failure that comes late and the file with it.
@@ -87,6 +91,9 @@ class Failures:
         self._excused: dict[str, str] = {}
         #: Time-outs that were written down already.
         self._silences: weakref.WeakSet[CallTimeout] = weakref.WeakSet()
+        origin = Origin("", SCRIPT, -1, os.uname().nodename, os.getpid())
+        #: Writes down what the script itself lets out.
+        self._script = Recorder(origin, self.own)
 
     # -- what comes in
 
@@ -108,7 +115,7 @@ class Failures:
     def _excuse(self, record: FailureRecord) -> bool:
         """Note that the script itself has ended what failed, as it ended; returns whether it has."""
         stops = stops_behind(record.exception) if record.exception is not None else ()
-        if not stops or any(self._services.stopped_how(about.mesh_id) != "abandoned" for about in stops):
+        if not stops or not all(self._ended_as_meant(record, about.mesh_id) for about in stops):
             return False
         self._services.excused.add(record.id)
         with self._changed:
@@ -116,9 +123,25 @@ class Failures:
             self._changed.notify_all()
         return True
 
+    def _ended_as_meant(self, record: FailureRecord, mesh_id: str) -> bool:
+        """Whether it is no failure that ``record`` is about the end of a mesh."""
+        how = self._services.stopped_how(mesh_id)
+        if how != "left":
+            return how == "abandoned"
+        # A block that has ended well cuts off what is under way. What begins to use its mesh later is wrong.
+        over, mine = (self._facts(mesh_id) or {}).get("over", 0), self._facts(record.mesh_id) or {}
+        return not over or record.low <= over + _JUST_AFTER or bool(mine.get("stopping"))
+
     def own(self, record: FailureRecord) -> None:
         """An actor in the script's own process has raised. Its thread."""
         self._services.call_soon(lambda: self._add(record))
+
+    def thread_raised(self, error: BaseException, what: str) -> str:
+        """A thread of the script has let out an exception; returns its number. Its thread."""
+        raised = Raised(number_failure(), error, None, time.monotonic_ns(), what)
+        self._script.raised(raised)
+        self._last_words.of_thread(error)
+        return raised.failure
 
     def _add_silence(self, error: CallTimeout) -> None:
         """Ranks have not answered in the time that the script gave them."""
@@ -212,7 +235,7 @@ class Failures:
 
     def _begin(self) -> Incident:
         number = self._incidents[-1].number + 1 if self._incidents else 1
-        argv = tuple(sys.orig_argv)
+        argv = tuple(without_secrets_in_command(sys.orig_argv))
         incident = Incident(number, self._services.run_id, argv, time.time_ns() / 1e9)
         self._incidents.append(incident)
         incident.meshes = tuple(_mesh_facts(mesh) for mesh in self._services.meshes())
@@ -356,7 +379,7 @@ class Failures:
             if incident is not None:
                 incident.caller = caller_of(error) or incident.caller
                 incident.call = call_of(error) or incident.call
-                incident.error = str(error).partition("\n")[0][:2000]
+                incident.error = without_secrets(str(error).partition("\n")[0][:2000], prose=True)
                 # A clock of another program says nothing here.
                 incident.about = tuple(about for _, about in wanted)
                 incident.since = sent_at(error) if all(self._is_own(about.mesh_id) for _, about in wanted) else 0
@@ -366,10 +389,13 @@ class Failures:
         return "" if facts is None else str(facts["name"])
 
     def _is_own(self, mesh_id: str) -> bool:
-        """Whether a mesh is of this program: an error may have come from the script of another one. Any thread."""
+        """Whether a mesh is of this program ("": the script itself): an error may have come from another one.
+
+        Any thread.
+        """
         with self._changed:
             known = {mesh.mesh_id for incident in self._incidents for mesh in incident.meshes}
-        return mesh_id in known or self._facts(mesh_id) is not None
+        return mesh_id in known or not mesh_id or self._facts(mesh_id) is not None
 
     def _incident_of(self, about: Reference) -> Incident | None:
         """Return the latest incident with a failure, under the lock."""
@@ -393,7 +419,7 @@ class Failures:
         if facts is None:
             return ""  # of another program
         how = self._services.stopped_how(about.mesh_id)
-        if how == "stopped":
+        if how in ("stopped", "left"):
             return f"{facts['name']} was stopped by the script"
         # The actor may have been stopped before the block of its mesh ended because of that.
         return f"{error.place.actor} of {facts['name']} was stopped" if how or not facts["stopping"] else ""

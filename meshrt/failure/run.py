@@ -25,6 +25,7 @@ from meshrt.failure.telling import tell
 from meshrt.failure.workers import NOTED_WITHIN, Word
 from meshrt.host.oom import OutOfMemory
 from meshrt.host.osutil import die_with_parent
+from meshrt.transport.helper import interpreter
 from meshrt.transport.launcher import FAULT_FILE, launcher_file
 
 __all__ = ["main"]
@@ -57,7 +58,7 @@ def main(arguments: list[str]) -> int:
     passed_on: list[int] = [] if alone else list(_OF_A_TERMINAL)
     signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # until there is whom to pass them on to
     script = subprocess.Popen(
-        [sys.executable, "-u", *arguments],
+        [*interpreter(), "-u", *arguments],
         env={**os.environ, FAULT_FILE: f"{stacks}:{os.getpid()}"},
         pass_fds=[stacks],
         process_group=0 if alone else None,

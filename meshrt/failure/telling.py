@@ -6,6 +6,8 @@
                            another worker may end before; the launcher then stops this one, and reads what is there
     said -> (nothing)      the script has handled it
     (nothing), said -> final   the script ends with it
+    (nothing), said -> thread  a thread of the script has let out an error, and the script goes on; that stays, whatever
+                               ends the script, until the report says what led to what
 
 A worker that seems to be the victim of another one lets that one end first: the launcher takes the first end that it
 sees for the cause, where nothing is written.
@@ -13,6 +15,7 @@ sees for the cause, where nothing is written.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import inspect
@@ -31,7 +34,10 @@ from meshrt.failure.causes import is_consequence
 from meshrt.failure.record import FailureRecord
 from meshrt.failure.report import left_lines
 from meshrt.failure.workers import NOTED_WITHIN, Word, cause_of, locked, others_of, own_rank, second_of
+from meshrt.mesh.status import exit_with
+from meshrt.mesh.threads import watch_threads
 from meshrt.transport import launcher
+from meshrt.transport.kernel import start_of, started_before
 from meshrt.wire.codec import text_of
 
 __all__ = ["record", "tell", "tell_error", "withdraw"]
@@ -42,6 +48,8 @@ _END = 3.0
 _PAUSE = 0.02
 #: Whether this process has waited.
 _waited = False
+#: The process that has told of an error of a thread.
+_told_of_thread = 0
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -67,7 +75,7 @@ def tell(word: Word, text: str, facts: Mapping[str, Any] | None = None, *, final
         cause = cause or _wait_for_cause(path, word)
         _say(path, word, text, facts, settled=True)
     if cause is not None and cause.pid:
-        _wait(lambda: _has_ended(cause.pid), _END)
+        _wait(lambda: _has_ended(cause.pid, cause.high), _END)
 
 
 def _say(
@@ -127,21 +135,19 @@ def _wait(condition: Callable[[], bool], seconds: float) -> None:
         time.sleep(_PAUSE)  # of another process: nothing tells of it
 
 
-def _has_ended(pid: int) -> bool:
-    """Whether the launcher has seen its end."""
+def _has_ended(pid: int, failed: int) -> bool:
+    """Whether the launcher has seen the end of the worker that has failed by then (monotonic ns)."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return True  # its number is somebody else's by now
-    return False
+        start = start_of(pid)
+    except OSError:
+        return False  # that cannot be told
+    return not start or not started_before(start, failed)  # or else its number is somebody else's by now
 
 
 def withdraw() -> None:
     """Take back what was said: the script has handled it. Any thread."""
     path = launcher.launcher_file()
-    if path is not None:
+    if path is not None and not _has_told_of_thread():
         path.unlink(missing_ok=True)
 
 
@@ -152,6 +158,8 @@ def tell_error(error: BaseException, *, final: bool = True, foreign: bool = True
         foreign: If it is about a rank, then of a mesh of another script.
         since: It surely did not happen before, monotonic ns; 0 if it has happened just now.
     """
+    if _has_told_of_thread():
+        return  # that was before
     remote = describe_exception(error)
     now = time.monotonic_ns()
     headline = f"{remote.type}: {remote.message}".strip().partition("\n")[0]
@@ -174,6 +182,18 @@ def tell_error(error: BaseException, *, final: bool = True, foreign: bool = True
         tell(word, remote.traceback or remote.type, {"records": [record.to_plain()]}, final=final)
     except OSError as failure:
         os.write(2, f"meshrt: the launcher could not be told of the error: {failure.strerror}\n".encode())
+
+
+def tell_thread_error(error: BaseException, *, foreign: bool = True, since: int = 0) -> None:
+    """Tell the launcher of an exception that a thread of the script has let out; the first one stays."""
+    global _told_of_thread
+    if launcher.launcher_file() is not None and isinstance(error, Exception):
+        tell_error(error, final=False, foreign=foreign, since=since)
+        _told_of_thread = os.getpid()
+
+
+def _has_told_of_thread() -> bool:
+    return _told_of_thread == os.getpid()
 
 
 def _evidence(error: BaseException, record: FailureRecord, *, foreign: bool) -> str:
@@ -209,9 +229,17 @@ def record(function: F) -> F:
     return cast("F", plain)
 
 
+def _thread_raised(error: BaseException, _what: str) -> None:
+    """A thread of a decorated script has let out an exception: with a mesh, the end of the script says more."""
+    if errors.find_record is None:
+        tell_thread_error(error)
+        atexit.register(exit_with, 1)  # behind the end of all threads
+
+
 @contextlib.contextmanager
 def _recording() -> Iterator[None]:
     taken = launcher.take()
+    watch_threads(_thread_raised)
     try:
         yield
     except (Exception, SystemExit) as error:

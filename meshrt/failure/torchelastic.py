@@ -19,9 +19,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from meshrt.escapes import escaped
 from meshrt.failure.record import LeftBehind
 from meshrt.inspect.capping import cap
-from meshrt.transport.directories import write_atomic
+from meshrt.inspect.masking import without_secrets
+from meshrt.transport.writing import write_atomic
 
 __all__ = ["read", "write"]
 
@@ -42,18 +44,16 @@ def write(path: Path, headline: str, text: str, second: int, facts: Mapping[str,
     """
     document: dict[str, Any] = {
         "message": {
-            "message": cap(headline, _MESSAGE_MAX),
-            "extraInfo": {"py_callstack": cap(_harmless(text), _STACK_MAX), "timestamp": str(second)},
+            "message": cap(without_secrets(headline, prose=True), _MESSAGE_MAX),
+            "extraInfo": {
+                "py_callstack": cap(escaped(without_secrets(text, prose=True)), _STACK_MAX),
+                "timestamp": str(second),
+            },
         }
     }
     if facts is not None:
         document["meshrt"] = dict(facts)
     write_atomic(path, json.dumps(document))
-
-
-def _harmless(text: str) -> str:
-    """Return ``text`` without what acts on a terminal."""
-    return "".join(each if each.isprintable() or each == "\n" else f"\\x{ord(each):02x}" for each in text)
 
 
 def read(path: Path) -> LeftBehind | None:

@@ -8,12 +8,14 @@ from typing import Any, Generic, Self, TypeVar
 
 from meshrt.actor.endpoint import EndpointSpec, endpoints_of, explain_missing
 from meshrt.errors import UsageError
-from meshrt.mesh.call import MeshCall, OneCall, StreamCall, broadcast, on_event_loop, send_call, send_stop
+from meshrt.mesh.call import MeshCall, OneCall, StreamCall, broadcast, send_call, send_stop
 from meshrt.mesh.future import Future
 from meshrt.mesh.owner import why_ended
+from meshrt.mesh.room import on_event_loop, positions_with_room, wait_ready
 from meshrt.mesh.target import Target
 from meshrt.mesh.value_mesh import ValueMesh
 from meshrt.selection import MeshTrait, Shape
+from meshrt.transport.process import current_runtime
 
 __all__ = ["ActorMesh", "Endpoint", "reserved_names"]
 
@@ -21,7 +23,11 @@ A = TypeVar("A")
 
 
 class Endpoint:
-    """One endpoint of an actor mesh. Arguments are checked and pickled in the call itself, then it returns at once."""
+    """One endpoint of an actor mesh. Arguments are checked and pickled in the call itself, then it returns.
+
+    Where a rank does not take its messages, a call waits until it does, or until little is queued. On an event loop,
+    which must not wait, it raises MeshBusy when much is queued: see `wait_ready`.
+    """
 
     __slots__ = ("_spec", "_target")
 
@@ -37,6 +43,7 @@ class Endpoint:
         Raises:
             TypeError: The arguments do not fit the endpoint.
             ArgumentNotSerializable: An argument cannot be pickled.
+            MeshBusy: On an event loop, and too much waits already to be sent to a rank. It was sent to no rank.
         """
         self._spec.check(args, kwargs)
         future: MeshCall = send_call(self._target, self._spec.name, args, kwargs, MeshCall)
@@ -55,9 +62,14 @@ class Endpoint:
         return future
 
     def choose(self, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call it on one rank, chosen by chance; else as `call`."""
+        """Call it on one rank, chosen by chance, of those that do not raise MeshBusy; else as `call`."""
         self._spec.check(args, kwargs)
-        target = self._target.one(random.randrange(len(self._target.shape)))
+        driver = current_runtime().driver
+        if driver.full:
+            position = random.choice(positions_with_room(self._target, driver))
+        else:
+            position = random.randrange(len(self._target.shape))
+        target = self._target.one(position)
         future: OneCall = send_call(target, self._spec.name, args, kwargs, OneCall)
         return future
 
@@ -71,6 +83,14 @@ class Endpoint:
         """Call it on every rank and want no answer; an exception is reported on the program's terminal."""
         self._spec.check(args, kwargs)
         broadcast(self._target, self._spec.name, args, kwargs)
+
+    async def wait_ready(self) -> None:
+        """Wait, on an event loop, while a rank of this mesh does not take its messages, as a thread waits in a call.
+
+        The call behind it, without an ``await`` between the two, does not raise MeshBusy. Tasks are let through in the
+        order in which they came.
+        """
+        await wait_ready(self._target, self._spec.name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = f"{self._target.name}.{self._spec.name}"

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import logging
+import signal
 import subprocess
+import threading
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from meshrt.errors import ProtocolError
+from meshrt.host.family import new_family_block
 from meshrt.host.osutil import kill_child
 from meshrt.mesh.agent_output import AgentOutput
+from meshrt.transport.kernel import is_stopped
 from meshrt.transport.link import Link
-from meshrt.wire.frames import control_decoder
-from meshrt.wire.messages import Address, control_frame, unpack_control
+from meshrt.wire.frames import Frame, control_decoder
+from meshrt.wire.messages import FROM_AGENT, FROM_RANK, Address, check_control, control_frame, unpack_control
 
 __all__ = ["AgentLink", "AgentPulse", "Engine", "Placed"]
 
@@ -55,6 +62,8 @@ class AgentLink:
     ) -> None:
         self.host = placed.host
         self.mark = placed.mark
+        #: What the numbers of its ranks begin with, see `meshrt.host.family`.
+        self.families = new_family_block()
         self.process = placed.process
         self.output = AgentOutput(placed.process.stderr, write)
         self._link = Link(placed.link_socket, control_decoder())
@@ -65,6 +74,12 @@ class AgentLink:
         #: It has said that its store listens.
         self.serves = False
         self.gone = False
+        #: When it surely lived last, and when it was seen that it has ended; monotonic ns.
+        self.alive_at = time.monotonic_ns()
+        self.gone_at = 0
+        #: The number of the latest question by `hear`, and whether it was answered.
+        self._question = 0
+        self._heard = threading.Event()
 
     def attach(self, loop: Any) -> None:
         """Begin to read; on the loop's thread."""
@@ -93,42 +108,85 @@ class AgentLink:
     def _readable(self) -> None:
         try:
             frames = self._link.read()
-        except ProtocolError:
+            if frames is None:
+                self._end()
+                return
+            for frame in frames:
+                self._received(frame)
+        except ProtocolError as error:
             # An agent that speaks garbage is as good as dead, and must not stay half alive.
+            logging.getLogger("meshrt").error("the agent of host %s is ended: it has sent %s", self.host, error)
             self.kill()
-            frames = None
-        if frames is None:
             self._end()
-            return
-        for frame in frames:
-            try:
-                message = unpack_control(frame.payload)
-                if frame.header is None:
-                    self._on_message(self, message)
-                else:
-                    self._on_rank((frame.header[0], frame.header[1]), message)
-            except Exception:
-                # One bad message must not take those with it that were read together with it: deaths are among them.
-                logging.getLogger("meshrt").exception("a message of host %s", self.host)
+
+    def _received(self, frame: Frame) -> None:
+        """Raises ProtocolError for what no agent may send."""
+        message = unpack_control(frame.payload)
+        if frame.header is None:
+            check_control(message, FROM_AGENT)
+            receive = functools.partial(self._on_message, self, message)
+        else:
+            check_control(message, FROM_RANK)
+            receive = functools.partial(self._on_rank, _address_of(frame.header), message)
+        try:
+            receive()
+        except Exception:
+            # What goes wrong here must not take those with it that were read together with it: deaths are among them.
+            logging.getLogger("meshrt").exception("a message of host %s", self.host)
 
     def _end(self) -> None:
         if not self.gone:
             self.gone = True
+            self.gone_at = time.monotonic_ns()
+            self._heard.set()
             self._loop.remove_reader(self._link.fileno())
             self._loop.remove_writer(self._link.fileno())
             self._link.close()
             self.output.detach()  # its last words were written before the link ended
             self._on_gone(self)
 
+    def look(self) -> None:
+        """Note that it lives, if it does. Its end is seen some time after it: what failed before that is known so."""
+        now = time.monotonic_ns()
+        if not self.gone and not self._link.hung_up():
+            self.alive_at = now
+
+    def resume(self) -> bool:
+        """Let it go on if a signal has stopped it; returns whether one had. Any thread."""
+        if self.gone or not is_stopped(self.process.pid):
+            return False
+        self.process.send_signal(signal.SIGCONT)
+        return True
+
+    def hear(self, seconds: float) -> bool:
+        """Wait until it has told what had happened before; returns whether it has. Any thread but the loop's.
+
+        Args:
+            seconds: That each of its answers may take.
+        """
+        for _ in range(2):  # what it finds ready together with the first question, it reads before the second one
+            self._heard.clear()
+            self._question += 1
+            self.send({"t": "ping", "number": self._question})
+            if not self._heard.wait(seconds):
+                return False
+        return True
+
+    def answered(self, number: int) -> None:
+        """It has answered a question of `hear`, or of `AgentPulse`."""
+        if number == self._question:
+            self._heard.set()
+
     def close(self) -> None:
         """Let go of the agent: it sees the end of its link, kills what is left, and ends. On the loop's thread."""
         if not self.gone:
             self.gone = True
-            self._loop.remove_reader(self._link.fileno())
-            self._loop.remove_writer(self._link.fileno())
+            if self._loop is not None:  # there is one, unless it could not be made
+                self._loop.remove_reader(self._link.fileno())
+                self._loop.remove_writer(self._link.fileno())
+                self.output.detach()
             self._link.send([control_frame({"t": "bye"})])
             self._link.close()
-            self.output.detach()
 
     def abandon(self) -> None:
         """Close the descriptors in a forked child."""
@@ -140,9 +198,10 @@ class AgentLink:
         self.process.kill()
 
     def kill_ranks(self, pids: list[int]) -> None:
-        """Kill ranks of this agent without its help."""
+        """Kill ranks of this agent without its help. What cannot be looked up now ends with the agent."""
         for pid in pids:
-            kill_child(self.process.pid, pid)
+            with contextlib.suppress(OSError):
+                kill_child(self.process.pid, pid)
 
     def wait(self, timeout: float) -> bool:
         """Wait for its end and reap it; any thread but the loop's. Returns whether it has ended."""
@@ -153,6 +212,13 @@ class AgentLink:
         self.output.read()
         self.output.close()
         return True
+
+
+def _address_of(header: Any) -> Address:
+    match header:
+        case [str() as mesh_id, int() as rank]:
+            return mesh_id, rank
+    raise ProtocolError("a control message with an address that is none; expected a mesh and a rank")
 
 
 class AgentPulse:
@@ -167,21 +233,25 @@ class AgentPulse:
         self._silent: set[AgentLink] = set()
         self._loop: Any = None
         self._agents: Callable[[], list[AgentLink]] = list
+        self._each: Callable[[], None] = lambda: None
         self._last = 0.0
 
-    def start(self, loop: Any, agents: Callable[[], list[AgentLink]]) -> None:
-        """Begin to ping."""
+    def start(self, loop: Any, agents: Callable[[], list[AgentLink]], each: Callable[[], None]) -> None:
+        """Begin to ping; ``each`` is called with it, every time."""
         self._loop = loop
         self._agents = agents
+        self._each = each
         self._last = loop.time()
         loop.call_later(self.INTERVAL, self._tick)
 
     def _tick(self) -> None:
+        self._loop.call_later(self.INTERVAL, self._tick)
         now = self._loop.time()
         # If the root itself was stopped for a while, every agent seems silent: begin anew.
         late = now - self._last > self.INTERVAL + 1.0
         self._last = now
         for agent in self._agents():
+            agent.look()
             asked = self._asked.get(agent)
             if agent.gone:
                 self._asked.pop(agent, None)
@@ -193,7 +263,7 @@ class AgentPulse:
                 self._announce(
                     f"the agent of host {agent.host} (pid {agent.process.pid}) does not answer; its ranks go on"
                 )
-        self._loop.call_later(self.INTERVAL, self._tick)
+        self._each()
 
     def answered(self, agent: AgentLink) -> None:
         """An agent has answered."""

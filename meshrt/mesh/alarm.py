@@ -1,5 +1,7 @@
 """What has failed and nobody below the script has handled: its next wait for a call is told.
 
+When the main thread has ended by an error, no other thread waits any more: each wait raises.
+
 A failure: ``new -> told`` (an error about one of its ranks was given to somebody), ``-> handled`` (by
 `meshrt.unhandled_fault_hook`), ``-> raised`` (at a wait), or ``-> left``: that is reported at the end of the program. A
 wait is not disturbed by a mesh that was stopped, nor by ranks that it will be told of by its own error.
@@ -14,7 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from meshrt.actor.context import current_call
-from meshrt.errors import ActorError, MeshError, MeshFailure, SupervisionError
+from meshrt.errors import ActorError, MeshError, MeshFailure, ShutdownError, SupervisionError
+from meshrt.mesh.future import Future
 from meshrt.transport.driver import Driver
 from meshrt.transport.faults import Lost, lost_ranks
 from meshrt.transport.waiting import Pending
@@ -48,6 +51,8 @@ class Alarm:
         self._stopped = stopped
         self._lock = threading.Lock()
         self._silent = False
+        #: How the main thread has ended, if that was by an error: other threads wait for nothing any more.
+        self._ended = ""
         self._left: list[_Left] = []
         #: When somebody was first told that a process is gone, monotonic ns; the oldest first.
         self.told_at: dict[Lost, int] = {}
@@ -118,13 +123,27 @@ class Alarm:
         with self._lock:
             return list(self._unread)
 
+    def end_waits(self, why: str) -> None:
+        """The main thread has ended by an error: end the waits of other threads (not of daemons), now and later."""
+        self._ended = why
+        self._driver.alert(self._at_wait)
+
+    def _end_wait(self, pending: Pending) -> None:
+        ends = isinstance(pending, Future) and pending.tells and not threading.current_thread().daemon
+        if self._ended and ends and threading.current_thread() is not threading.main_thread():
+            raise ShutdownError(
+                "other threads cannot wait for ranks any more: the main thread of the script has ended with "
+                f"{self._ended}"
+            )
+
     def _at_wait(self, pending: Pending) -> None:
+        self._end_wait(pending)
         if not pending.disturbable or current_call() is not None:
             return  # the runtime's own, or that of an actor in this process
         with self._lock:
             due = next((left for left in self._left if self._disturbs(left, pending)), None)
             if due is None:
-                if not self._left:
+                if not self._left and not self._ended:
                     self._driver.alarm = None
                 return
             self._left.remove(due)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -23,6 +22,7 @@ from meshrt.errors import (
 from meshrt.hooks import Wait, hooks
 from meshrt.mesh.future import Future
 from meshrt.mesh.remote_errors import actor_error, add_others
+from meshrt.mesh.room import on_event_loop, refuse_if_busy
 from meshrt.mesh.target import Target
 from meshrt.mesh.value_mesh import ValueMesh
 from meshrt.selection import fold_ranks
@@ -32,7 +32,8 @@ from meshrt.store.refs import mentions, references_exist
 from meshrt.store.unsent import Unsent
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
-from meshrt.transport.outlink import Loss
+from meshrt.transport.link import kept
+from meshrt.transport.outlink import Loss, OutLink
 from meshrt.transport.process import ProcessRuntime, current_runtime
 from meshrt.transport.waiting import Waiting
 from meshrt.wire import codec
@@ -406,12 +407,6 @@ def remote_error(place: RankPlace, endpoint: str, frame: Frame) -> MeshError:
 # -- sending
 
 
-def on_event_loop() -> bool:
-    """Whether this thread runs an event loop now."""
-    asyncio_events = sys.modules.get("asyncio.events")
-    return asyncio_events is not None and asyncio_events._get_running_loop() is not None
-
-
 class _Receivers:
     """Who a message to a target is for; looked up if something of it goes into shared memory."""
 
@@ -447,6 +442,8 @@ def _send(
     driver.shield.close()
     try:
         outs = target.links(driver)
+        if len(frame) > 1 and len(outs) > 1 and on_event_loop() and any(map(OutLink.waiting_bytes, outs)):
+            frame = [kept(part) for part in frame]  # one copy for all queues, not one for each
         if unsent is not None:
             unsent.sent()
         for position, out in enumerate(outs):
@@ -460,6 +457,8 @@ def _send(
 def send_call(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict[str, Any], kind: Any) -> Any:
     """Send a CALL and return its future: ``kind`` is `MeshCall`, `OneCall` or `StreamCall`."""
     runtime = current_runtime()
+    if runtime.driver.full:
+        refuse_if_busy(target, endpoint, runtime.driver)
     call_id = next(runtime.call_ids)
     receivers = _Receivers(runtime, target)
     with Unsent() as unsent:
@@ -478,6 +477,8 @@ def send_call(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict
 def broadcast(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Send a CALL whose answer nobody wants; an exception is reported by the root."""
     runtime = current_runtime()
+    if runtime.driver.full:
+        refuse_if_busy(target, endpoint, runtime.driver)
     call_id = next(runtime.call_ids)
 
     receivers = _Receivers(runtime, target)

@@ -6,12 +6,14 @@ import contextlib
 import logging
 import math
 import threading
+import time
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar, cast
 
 from meshrt.errors import CallTimeout, RankPlace
 from meshrt.selection import fold_ranks
 from meshrt.transport.driver import Driver
+from meshrt.transport.interrupts import follows_from_interrupt
 from meshrt.transport.waiting import Pending
 
 __all__ = ["Future"]
@@ -136,6 +138,10 @@ class Future(Pending, Generic[T]):
                     alarm(self)
                 await changed.wait()
                 changed.clear()
+        except BaseException as error:
+            if not self.finished and follows_from_interrupt(error):
+                driver.given_up.append((self, time.monotonic()))
+            raise
         finally:
             driver.waits_for(task, None)
             driver.alerted.discard(from_anywhere)

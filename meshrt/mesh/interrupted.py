@@ -12,8 +12,11 @@ from types import TracebackType
 from typing import Any
 
 from meshrt.errors import CallTimeout, RankPlace
+from meshrt.mesh.call import broadcast, send_call
 from meshrt.mesh.future import Future
+from meshrt.mesh.target import Target
 from meshrt.selection import fold_ranks
+from meshrt.transport.driver import Written
 from meshrt.transport.waiting import Waiting
 
 __all__ = ["Interrupted", "waited_for"]
@@ -29,6 +32,8 @@ _ASK = "`python -m meshrt.debug -c where` says where ranks are, while they run"
 
 #: The functions that wait, and the name of what for.
 _WAITS = {Waiting.wait.__code__: "pending", Future._wait_on_loop.__code__: "self"}
+#: The functions that wait until a call is written; their ``target`` and ``endpoint`` say which one.
+_SENDS = {send_call.__code__, broadcast.__code__}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +53,30 @@ class Interrupted:
     hangs: bool
 
 
-def waited_for(walker: TracebackType | None, activity: Any) -> Interrupted | None:
+def waited_for(walker: TracebackType | None, given_up: Any, activity: Any) -> Interrupted | None:
     """Return what the wait that an exception has ended was for; None if it was for no call.
 
     Args:
         walker: The traceback of the exception.
+        given_up: What was awaited when Ctrl-C cancelled that: told if the traceback has no wait; or None.
         activity: What is known of the ranks (`meshrt.inspect.root.Activity`); None if nothing is.
     """
-    pending = None
+    pending = sending = None
     while walker is not None:
-        name = _WAITS.get(walker.tb_frame.f_code)
-        pending = walker.tb_frame.f_locals[name] if name is not None else pending
+        frame = walker.tb_frame
+        name = _WAITS.get(frame.f_code)
+        pending = frame.f_locals[name] if name is not None else pending
+        sending = frame.f_locals if frame.f_code in _SENDS else sending
         walker = walker.tb_next
-    if not (isinstance(pending, Future) and pending.tells):
+    pending = given_up if pending is None else pending
+    if isinstance(pending, Written) and sending is not None:
+        sent, what = pending.since, "messages not taken by"
+        call = _unsent(pending, sending["target"], sending["endpoint"])
+    elif isinstance(pending, Future) and pending.tells:
+        sent, what = pending.overdue(0).sent, "no answer from"
+        call = pending.overdue(_seconds(sent) if sent else 0)
+    else:
         return None  # also that of a stop: whoever is in a hurry knows what is being stopped
-    sent = pending.overdue(0).sent
-    call = pending.overdue(round((time.monotonic_ns() - sent) / 1e9, 1) if sent else 0)
     if not call.missing:
         return None
     keys = [(place.mesh_id, place.rank, place.actor) for place in call.missing]
@@ -73,9 +86,20 @@ def waited_for(walker: TracebackType | None, activity: Any) -> Interrupted | Non
     who = call.missing[0].where if len(call.missing) == 1 else f"ranks {ranks}"
     hangs = not sent or bool(places) or call.seconds >= _HANGS
     where = places if hangs else [_ASK]  # of a call that hangs, a report is kept
-    text = "; ".join([f"{call.what}: no answer from {len(call.missing)} of {call.total} ({who})", *where])
+    text = "; ".join([f"{call.what}: {what} {len(call.missing)} of {call.total} ({who})", *where])
     waits = tuple(activity.wait_lines(_LINES)) if activity is not None else ()
     return Interrupted(call, text, waits, hangs)
+
+
+def _seconds(since: int) -> float:
+    return round((time.monotonic_ns() - since) / 1e9, 1)
+
+
+def _unsent(written: Written, target: Target, endpoint: str) -> CallTimeout:
+    """Return which ranks do not take their messages, so that a thread waits in a call to them."""
+    positions = [target.position(mesh_id, rank) for mesh_id, rank, _ in (out.key for out in written.slow)]
+    places = [target.place(position) for position in sorted(p for p in positions if p is not None)]
+    return CallTimeout(f"{target.name}.{endpoint}()", _seconds(written.since), places, len(target.shape))
 
 
 def _places(call: CallTimeout, activity: Any) -> Iterator[str]:

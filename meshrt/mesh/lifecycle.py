@@ -5,13 +5,14 @@ A rank: ``asked -> born -> gone``, or ``born -> asked`` again (`meshrt.mesh.rest
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 from meshrt.errors import MeshError, RankPlace, SpawnError, last_lines, user_stack
-from meshrt.hooks import hooks
+from meshrt.hooks import Body, hooks
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.progress import Progress
 from meshrt.mesh.registry import MeshRecord, Owner, Registry
@@ -19,7 +20,9 @@ from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.services import Services
 from meshrt.mesh.supervision import Supervision
 from meshrt.mesh.terminal import Terminal
+from meshrt.selection import fold_ranks
 from meshrt.transport.driver import Driver
+from meshrt.transport.dropping import DROPPABLE
 from meshrt.transport.fate import Fate
 from meshrt.wire.messages import Address
 
@@ -76,6 +79,11 @@ class Lifecycle:
         record = self._registry.meshes[mesh_id]
         if rank in record.fates:
             return
+        if fate.kind == "died" and record.stopped is not None:
+            self._services.announce(f"{record.name} {record.place(rank)} {fate} while it was being stopped")
+            if not record.grace:
+                # Behind the interrupt: an error is on its way, and this one follows from its end.
+                fate = replace(fate, kind="stopped")
         refusal = self._restarts.refuses(record, rank, fate)
         if refusal is None:
             self._start_again(record, rank, replace(fate, restarts=True))
@@ -93,11 +101,16 @@ class Lifecycle:
             if mesh_id in self.progress:
                 self.progress[mesh_id].update(len(record.shape))
             record.initialized.reject(_unstarted(record, rank, fate))
+            if fate.kind == "unborn" and record.stopped is None:
+                # A mesh with a hole is of no use, and its owner has only an error in hand, not what to stop.
+                self._stop(mesh_id, 0.0, str(record.initialized.exception(0)))
         if fate.kind == "died" and record.stopped is None and (refusal or not waited_for):
             again = f", and is not started again: {refusal}" if refusal else ""
             self._services.announce(f"{record.name} {record.place(rank)} {fate}{again}")
-        if fate.kind in ("died", "host") and record.stopped is None:
+        if fate.kind in ("died", "host"):
             self._supervision.lost(record, rank, fate)
+        if fate.kind == "stopped" and fate.signal == signal.SIGKILL and record.grace > 0:
+            record.cut.killed(rank)
         self._end_owned(mesh_id, rank, fate)
 
     def _start_again(self, record: MeshRecord, rank: int, fate: Fate) -> None:
@@ -158,6 +171,14 @@ class Lifecycle:
             stack = user_stack(message["stack"])
             self._services.announce(f"{where} does not answer: C code holds its GIL" + (f"\n{stack}" if stack else ""))
 
+    def cut(self, mesh_id: str, rank: int, body: Body) -> None:
+        """A rank tells what it still does at the end of the grace."""
+        record = self._registry.meshes.get(mesh_id)
+        if record is not None:
+            # Calls that have not left this process the rank does not know of.
+            more = bool(body["more"]) or self._driver.unwritten(mesh_id, rank)
+            record.cut.told(rank, {**body, "more": more})
+
     def stopped_on(self, agent: AgentLink, record: MeshRecord) -> None:
         """An agent has ended its part of a mesh."""
         for rank in record.alive():
@@ -175,7 +196,14 @@ class Lifecycle:
                 with self._driver.condemning():
                     for rank in ranks:
                         kind, pid = "stopped" if stopping else "host", record.pids.get(rank, 0)
-                        fate = Fate(kind, host=agent.host, pid=pid, log_tail=agent.output.tail)
+                        fate = Fate(
+                            kind,
+                            host=agent.host,
+                            pid=pid,
+                            log_tail=agent.output.tail,
+                            low=agent.alive_at,
+                            high=agent.gone_at,
+                        )
                         self.gone(record.mesh_id, rank, fate)
                 if not stopping:
                     self._services.announce(
@@ -190,6 +218,9 @@ class Lifecycle:
         if stopped is None or stopped.finished:
             return
         if all(agent in record.stopped_agents or agent.gone for agent in record.agents) and not record.alive():
+            record.over_at = time.monotonic_ns()
+            if text := record.cut.text(record.grace, record.abandoned):
+                self._services.announce(text)
             self._driver.execute()
             self._driver.forget(record.mesh_id)
             self.progress.pop(record.mesh_id, None)
@@ -209,6 +240,22 @@ class Lifecycle:
             f"[{' '.join(filter(None, (actor or first, coords)))}] {line}\n" for actor, line in message["lines"]
         )
         self._terminal.write(text, err=message["err"])
+
+    def dropped(self, ranks: list[tuple[str, int, dict[str, int]]]) -> None:
+        """Events of ranks were left out while this process, or an agent, did not read."""
+        found: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        for mesh_id, rank, events in ranks:
+            for event, count in events.items():
+                found.setdefault((mesh_id, event), []).append((rank, count))
+        for (mesh_id, event), counts in found.items():
+            record = self._registry.meshes.get(mesh_id)
+            name = record.name if record is not None else mesh_id
+            who = f"{'rank' if len(counts) == 1 else 'ranks'} {fold_ranks(rank for rank, _ in counts)} of {name}"
+            total = sum(count for _, count in counts)
+            self._services.announce(
+                f"{total} {DROPPABLE[event]} on {who} were left out: the script, or a host agent, did not read them "
+                "in time"
+            )
 
     def _execute(self) -> None:
         self._executing = False

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
+from meshrt.host.family import is_of_block
 from meshrt.host.osutil import kill_run
 from meshrt.mesh.agents import AgentLink, Engine, Placed
 
 __all__ = ["Placement"]
 
 #: Loaded by name: an engine stands above this floor.
+#: Seconds for which processes are looked for, if no descriptor is free for that, and between two tries.
+_LOOK = 2.0
+_AGAIN = 0.05
 _DEFAULT_ENGINE = ("meshrt.engine.local", "LocalEngine")
 
 
@@ -32,7 +38,7 @@ class Placement:
         self._connect = connect
         self._attach = attach
         self._by_engine: dict[Any, list[AgentLink]] = {}
-        #: Every agent that has not ended, also those whose engine has lost another one.
+        #: Every agent that has not ended.
         self._placed: list[AgentLink] = []
         #: Of all agents that there were.
         self._pids: set[int] = set()
@@ -42,18 +48,32 @@ class Placement:
         self._lock = threading.RLock()
 
     def of(self, engine: Any) -> list[AgentLink]:
-        """Return the agents of an engine (None: the local one), which places new ones if one is gone."""
+        """Return the agents of an engine (None: the local one). In the place of one that is gone there is a new one."""
         with self._placing:
-            agents = self._by_engine.get(engine)
-            if agents is None or any(agent.gone for agent in agents):
-                placer = engine if engine is not None else _default_engine()
-                agents = [self._connect(placed) for placed in self._place(placer)]
+            agents = self._by_engine.get(engine, [])
+            if not agents or any(agent.gone for agent in agents):
+                placed = self._place(engine if engine is not None else _default_engine())
+                survivors = [None if agent.gone else agent for agent in agents]
+                agents = self._complete(survivors, placed)
+                new = [agent for agent in agents if agent not in survivors]
                 with self._lock:
                     self._by_engine[engine] = agents
-                    self._placed += agents
-                for agent in agents:
+                    self._placed += new
+                for agent in new:
                     self._attach(agent)
             return agents
+
+    def _complete(self, survivors: list[AgentLink | None], placed: list[Placed]) -> list[AgentLink]:
+        """Return an agent for each host. An engine places all of them: a new one whose host has one already is ended.
+
+        Were the new ones taken, each agent that is lost would leave the others of its engine without any use.
+        """
+        if len(survivors) != len(placed):
+            survivors = [None] * len(placed)
+        for survivor, new in zip(survivors, placed, strict=True):
+            if survivor is not None:
+                _undo(new)
+        return [survivor or self._connect(new) for survivor, new in zip(survivors, placed, strict=True)]
 
     def _place(self, engine: Engine) -> list[Placed]:
         """Have agents placed, none of them with the pid of an earlier one: what its store keeps is known by that."""
@@ -77,9 +97,6 @@ class Placement:
     def lose(self, agent: AgentLink) -> None:
         """An agent has ended."""
         with self._lock:
-            for engine, agents in tuple(self._by_engine.items()):
-                if agent in agents:
-                    del self._by_engine[engine]
             if agent in self._placed:
                 self._placed.remove(agent)
                 # Its ranks die with it; what they had detached carries the mark.
@@ -94,7 +111,7 @@ class Placement:
                 agent.kill()
                 if not agent.wait(1.0):
                     agent.output.close()
-                kill_run(agent.mark)
+                _kill_left(agent)
         for burial in self._burials:
             burial.join(3.0)
 
@@ -108,7 +125,22 @@ def _undo(placed: Placed) -> None:
 
 def _bury(agent: AgentLink) -> None:
     agent.wait(2.0)
-    kill_run(agent.mark)
+    _kill_left(agent)
+
+
+def _kill_left(agent: AgentLink) -> None:
+    """Kill what an agent has left: by its mark, or, where that was cleared, by the number of its rank."""
+    deadline = time.monotonic() + _LOOK
+    while True:
+        try:
+            kill_run(agent.mark, lambda pid: is_of_block(pid, agent.families))
+            return
+        except OSError as error:
+            if time.monotonic() >= deadline:
+                what = "processes of ranks of host %s cannot be looked up, and may still run: %s (see ulimit -n)"
+                logging.getLogger("meshrt").warning(what, agent.host, error.strerror)
+                return
+        time.sleep(_AGAIN)
 
 
 def _default_engine() -> Engine:

@@ -12,10 +12,11 @@ from meshrt.actor.actor import Actor
 from meshrt.actor.endpoint import endpoints_of
 from meshrt.errors import ArgumentNotSerializable, UsageError
 from meshrt.mesh.actor_mesh import ActorMesh, reserved_names
-from meshrt.mesh.call import on_event_loop, pack_init, send_init
+from meshrt.mesh.call import pack_init, send_init
 from meshrt.mesh.future import Future
 from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old, why_ended
 from meshrt.mesh.restarts import Rebuilding, Restart, check_max_restarts, check_restartable, end_rebuilding
+from meshrt.mesh.room import on_event_loop
 from meshrt.mesh.spec import EnvOption, MeshSpec, PostMortem, check_name, check_port, check_seconds, default_sizes
 from meshrt.mesh.target import Target
 from meshrt.selection import MeshTrait, Shape
@@ -55,7 +56,7 @@ def proc_mesh(
         watchdog: Seconds after which a call of the script that is not answered is told on the terminal, with the ranks
             and where they are; and again after twice the time. The call goes on.
         dap: A port of the loopback interface (0: any), at which an IDE can attach to the program from now on, as with
-            ``meshrt dap``. The ranks need debugpy then: ``pip install 'meshrt[dap]'``.
+            ``meshrt dap``. The ranks need debugpy then (``meshrt dap --help``).
         engine: Places the host agents; this machine by default. See `meshrt.engine`.
         **sizes: Dimension to size, each >= 1.
     Raises:
@@ -150,7 +151,7 @@ class HostMesh(MeshTrait):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
         try:
-            self._tell_failed(error)
+            self._leave(error)
         finally:
             self._stop_all(_grace(kind), why_ended(error))
 
@@ -158,12 +159,16 @@ class HostMesh(MeshTrait):
         for mesh in self._started:
             mesh._tell_failed(error)
 
+    def _leave(self, error: BaseException | None) -> None:
+        for mesh in self._started:
+            mesh._leave(error)
+
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
         try:
-            self._tell_failed(error)
+            self._leave(error)
         finally:
             for future in self._stop_all(_grace(kind), why_ended(error)):
                 await future
@@ -304,7 +309,7 @@ class ProcMesh(MeshTrait):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
         try:
-            self._tell_failed(error)
+            self._leave(error)
         finally:
             self._begin_stop(_grace(kind), why_ended(error)).get()
 
@@ -313,12 +318,19 @@ class ProcMesh(MeshTrait):
         if error is not None and not self._has_stopped():
             self._owner().failed(self._mesh_id, error)
 
+    def _leave(self, error: BaseException | None) -> None:
+        """The block ends."""
+        if error is not None:
+            self._tell_failed(error)
+        elif not self._has_stopped():
+            self._owner().left(self._mesh_id)
+
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _rest: object) -> None:
         try:
-            self._tell_failed(error)
+            self._leave(error)
         finally:
             await self._begin_stop(_grace(kind), why_ended(error))
 

@@ -28,6 +28,6 @@ class Progress:
         if done < self._total:
             if time.monotonic() - self._begin > 0.3:
                 self._shown = True
-                self._terminal.write(f"\rmeshrt: {done}/{self._total} ranks started", err=True)
+                self._terminal.write(f"\rmeshrt: {done}/{self._total} ranks started", err=True, acts=True)
         elif self._shown:
-            self._terminal.write("\r\x1b[K", err=True)
+            self._terminal.write("\r\x1b[K", err=True, acts=True)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from meshrt.errors import RankPlace
 from meshrt.mesh.agents import AgentLink
+from meshrt.mesh.cut import CutWork
 from meshrt.mesh.future import Settled
 from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Shape
@@ -73,8 +74,15 @@ class MeshRecord:
         self.stopped: Settled[None] | None = None
         #: It is stopped because of an error, or with the program: nobody waits for what still uses it.
         self.abandoned = False
+        #: Its block has ended well.
+        self.left = False
+        #: When nothing of it was left; monotonic ns, 0: not yet.
+        self.over_at = 0
         #: When what runs on it is interrupted, because it is stopped: monotonic ns; 0 until somebody has asked for it.
         self.interrupted = 0
+        #: Seconds that its ranks have for what was sent before; 0: they were interrupted at once.
+        self.grace = 0.0
+        self.cut = CutWork(name)
         self.stopped_agents: set[AgentLink] = set()
         self.born_callbacks: dict[int, list[Callable[[], None]]] = {}
         self.gone_callbacks: dict[int, list[Callable[[Fate], None]]] = {}
@@ -250,6 +258,16 @@ class Registry:
                 for record in self.meshes.values()
             ]
 
+    def placed_on(self, agent: AgentLink) -> list[tuple[str, int]]:
+        """Return the ranks that an agent was to run, also those that have ended."""
+        with self._lock:
+            return [
+                (record.mesh_id, rank)
+                for record in self.meshes.values()
+                for rank, host in enumerate(record.agent_of)
+                if host is agent
+            ]
+
     def is_stopped(self, mesh_id: str) -> bool:
         """Whether a mesh was stopped, or is being stopped."""
         record = self.meshes.get(mesh_id)
@@ -261,7 +279,9 @@ class Registry:
         first = None if record is None else self._of_script(record)
         if first is None or first.stopped is None:
             return ""
-        return "abandoned" if first.abandoned else "stopped"
+        if first.abandoned:
+            return "abandoned"
+        return "left" if first.left else "stopped"
 
     def running(self) -> list[MeshRecord]:
         """Return the meshes that are not stopped."""
@@ -307,6 +327,7 @@ def _described(record: MeshRecord) -> dict[str, Any]:
         "silent": dict(record.silent),
         "incarnations": dict(record.incarnations),
         "stopping": record.stopped is not None,
+        "over": record.over_at,
         "actors": [{"name": name} for name in record.running_actors()],
     }
 

@@ -14,7 +14,6 @@ import atexit
 import contextlib
 import functools
 import itertools
-import json
 import logging
 import os
 import secrets
@@ -25,7 +24,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from meshrt.errors import ShutdownError, SpawnError, UsageError
+from meshrt.errors import ShutdownError, SpawnError, UsageError, one_line
 from meshrt.hooks import hooks
 from meshrt.host.osutil import raise_file_limit
 from meshrt.mesh.agents import AgentLink, AgentPulse, Placed
@@ -34,6 +33,7 @@ from meshrt.mesh.births import spawn_frames
 from meshrt.mesh.future import Future
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.log import TerminalLog
+from meshrt.mesh.overdue import OverdueAgents
 from meshrt.mesh.owner import why_ended
 from meshrt.mesh.placement import Placement
 from meshrt.mesh.progress import Progress
@@ -41,17 +41,27 @@ from meshrt.mesh.registry import MeshRecord, Owner, Registry
 from meshrt.mesh.requests import RankRequests
 from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.roottree import RootTree
-from meshrt.mesh.script import Script, die_by
+from meshrt.mesh.script import Script
 from meshrt.mesh.services import Services
 from meshrt.mesh.spec import MeshSpec, check_limits
+from meshrt.mesh.status import die_by
 from meshrt.mesh.supervision import Supervision
 from meshrt.mesh.terminal import Terminal
+from meshrt.mesh.terminated import Terminated
+from meshrt.mesh.threads import at_main_end
+from meshrt.mesh.upkeep import Upkeep
 from meshrt.selection import Shape
-from meshrt.store.limits import store_limit
+from meshrt.store.limits import LOGS_LIMIT, RUNS_LIMIT, size_asked_for, store_limit
+from meshrt.store.protocol import store_path
 from meshrt.store.store import Store
-from meshrt.transport import directories
+from meshrt.transport import directories, dirlock
 from meshrt.transport.fate import Fate
-from meshrt.transport.process import INCARNATION, ProcessRuntime, set_runtime
+from meshrt.transport.process import INCARNATION, ProcessRuntime, set_runtime, socket_path
+from meshrt.transport.reserve import reserve
+from meshrt.transport.rootpipe import RootPipe
+from meshrt.transport.tools import TOKEN, publish
+from meshrt.wire.codec import text_of
+from meshrt.wire.handshake import Secret
 from meshrt.wire.messages import Address
 
 if TYPE_CHECKING:
@@ -63,6 +73,11 @@ __all__ = ["Root", "owner_of", "shutdown", "start_root"]
 _ARGV_MAX = 512 << 10
 #: Seconds beyond the grace after which an agent that has not ended a mesh is no longer waited for (it kills at 0.5).
 _OVERDUE = 0.8
+#: Characters of the error that ended the main thread.
+_WHY = 300
+#: Bytes of the logs of ranks for each host agent, and of the directories of programs that have ended.
+_LOGS_MAX = 1 << 30
+_RUNS_MAX = 4 << 30
 #: Seconds after which a program has started.
 _SETTLED = 1.0
 #: Seconds for which the end of a program waits for ranks that are still being started.
@@ -77,14 +92,25 @@ class Root:
     def __init__(self) -> None:
         #: First of all: the user may have asked for something that cannot be read.
         self._store_limit = store_limit()
+        self._logs_limit = size_asked_for(LOGS_LIMIT, _LOGS_MAX)
+        runs_limit = size_asked_for(RUNS_LIMIT, _RUNS_MAX)
         self.run_id = secrets.token_hex(4)
         self.pid = os.getpid()
-        self._runtime_directory = directories.create_runtime(self.run_id)
-        self.directory = str(self._runtime_directory)
-        self.run_directory = directories.create_run(self.run_id)
-        self._secret = secrets.token_bytes(32)
+        self._started = _wall_clock()
+        notes: list[str] = []
+        self._secret = Secret(secrets.token_bytes(32))
         self._tree = RootTree(self)
-        self.runtime = ProcessRuntime(self.run_id, self.directory, self._secret, self._tree, is_root=True)
+        with contextlib.ExitStack() as undo:  # for the next attempt: descriptors may be short
+            self._runtime_directory = directories.create_runtime(self.run_id, notes.append)
+            self.directory = str(self._runtime_directory)
+            undo.callback(directories.discard, self._runtime_directory)
+            #: Its end tells agents and ranks of that of this process.
+            self._pipe = RootPipe(self.directory)
+            undo.callback(self._pipe.close)
+            self.run_directory = directories.create_run(self.run_id, notes.append, runs_limit)
+            undo.callback(directories.discard, self.run_directory)
+            self.runtime = ProcessRuntime(self.run_id, self.directory, self._secret, self._tree, is_root=True)
+            undo.pop_all()
         self.driver = self.runtime.driver
         self._store_serves = threading.Event()
         #: The agent whose store knows what the script writes.
@@ -102,13 +128,17 @@ class Root:
         self.registry = Registry()
         self.terminal = Terminal()
         self.services = Services(self.run_id, self.run_directory, self.registry, self.driver, self.terminal)
+        for note in notes:
+            self.services.announce(note)
+        self.upkeep = Upkeep(self._runtime_directory, self.run_directory, self.services.announce)
         self.alarm = Alarm(self.driver, self.registry.is_stopped)
         self.services.told = self.alarm.told_at
         self.supervision = Supervision(self.registry, self.services, self.alarm)
         self.services.supervise = self.supervision.stray
         self.restarts = Restarts()
         self.services.actor_ended = self.restarts.forget_actor
-        self.script = Script(self.services, self.terminal, self.alarm)
+        self._overdue = OverdueAgents(self.services.announce)
+        self.script = Script(self.services, self.driver, self.terminal, self.alarm, self._overdue)
         self.lifecycle = Lifecycle(
             self.registry,
             self.driver,
@@ -119,6 +149,7 @@ class Root:
             self.post,
             self.stop,
         )
+        self.services.rank_events["cut"] = self.lifecycle.cut
         self.services.deferred_operations.update(RankRequests(self).operations)
         self._placement = Placement(
             self.run_id, self._connect, lambda agent: self.post(lambda: agent.attach(self.loop))
@@ -140,6 +171,7 @@ class Root:
         self._last: list[Callable[[], object]] = []
         self._thread = threading.Thread(target=self._run, name="meshrt-root", daemon=True)
         raise_file_limit()
+        reserve.fill()
         self.driver.shield.install()
         self.script.install()
         set_runtime(self.runtime, on_fork=self._in_forked_child)
@@ -223,6 +255,10 @@ class Root:
         self.registry.meshes[mesh_id].abandoned = True
         self.script.failed(error)
 
+    def left(self, mesh_id: str) -> None:
+        """A block that owns a mesh ends well, and the mesh with it."""
+        self.registry.meshes[mesh_id].left = True
+
     def watch(self, mesh_id: str, seconds: float) -> None:
         """Tell of calls to the mesh that are not answered for so long."""
         self.script.watch(mesh_id, seconds)
@@ -239,20 +275,22 @@ class Root:
         with self._lock:
             if record.stopped is not None:
                 if grace <= 0 and not record.stopped.finished:
-                    self._send_stop(record, 0.0, why)
+                    record.grace = 0.0
+                    self._send_stop(record, 0.0, why, drain=False)
                 return record.stopped
+            record.grace = max(0.0, grace)
             stopped = record.begin_stop(self.driver)
             if self._failure:
                 stopped.resolve(None)
         # The request to stop takes another way than calls do, and must not arrive before them.
-        self.driver.when_written(mesh_id, grace, lambda left: self._send_stop(record, left, why))
+        self.driver.when_written(mesh_id, grace, lambda left: self._send_stop(record, left, why, drain=grace > 0))
         self.post(lambda: self.lifecycle.check_stopped(record))
         return stopped
 
-    def _send_stop(self, record: MeshRecord, grace: float, why: str) -> None:
+    def _send_stop(self, record: MeshRecord, grace: float, why: str, *, drain: bool) -> None:
         for agent in record.agents:
             if not agent.gone:
-                agent.send({"t": "stop", "mesh": record.mesh_id, "grace": grace, "drain": grace > 0, "why": why})
+                agent.send({"t": "stop", "mesh": record.mesh_id, "grace": grace, "drain": drain, "why": why})
         self.post(lambda: self.loop.call_later(grace + _OVERDUE, self._stop_overdue, record))
 
     def _stop_overdue(self, record: MeshRecord) -> None:
@@ -266,6 +304,7 @@ class Root:
                 fate = Fate("stopped", host=agent.host, pid=record.pids.get(rank, 0))
                 self.lifecycle.gone(record.mesh_id, rank, fate)
             record.stopped_agents.add(agent)
+            self._overdue.add(agent)
         self.lifecycle.check_stopped(record)
 
     def _connect(self, placed: Placed) -> AgentLink:
@@ -276,13 +315,15 @@ class Root:
                 "t": "hello",
                 "secret": self._secret,
                 "run_id": placed.mark,
-                "directory": self.directory,
-                "run_directory": str(self.run_directory),
-                "sys_path": [entry or _working_directory() for entry in sys.path],
+                "directory": _path_bytes(self.directory),
+                "run_directory": _path_bytes(str(self.run_directory)),
+                "sys_path": [_path_bytes(entry or _working_directory()) for entry in sys.path],
                 "argv": _short(sys.argv) or [""],
                 "host": placed.host,
                 "root_pid": self.pid,
                 "store_limit": self._store_limit,
+                "families": link.families,
+                "logs_limit": self._logs_limit,
             }
         )
         return link
@@ -332,7 +373,13 @@ class Root:
     def _run(self) -> None:
         import uvloop  # start-up: see `begin`
 
-        loop = uvloop.new_event_loop()
+        try:
+            loop = uvloop.new_event_loop()
+        except Exception as error:  # it takes some descriptors
+            self._broken(error)
+            for agent in self._placement.all():
+                agent.close()
+            return
         try:
             loop.run_until_complete(self._serve(loop))
         except BaseException as error:
@@ -364,21 +411,29 @@ class Root:
 
         self._end = asyncio.Event()
         self.services.attach(loop)
-        token = secrets.token_bytes(32)
+        token = Secret(secrets.token_bytes(32))
         tools = ToolServer(f"{self.directory}/tools", token, self.services.serve_tool, self.services.tool_gone)
         self._tools = tools
         await tools.start()
-        self._publish(token)
+        facts = {"started": self._started, "cwd": _working_directory(), "run_directory": str(self.run_directory)}
+        publish_program = functools.partial(publish, self._runtime_directory, token, {"run_id": self.run_id, **facts})
+        publish_program()
+        self.upkeep.keep(self._pipe.path, self._pipe.make)
+        self.upkeep.keep(self._runtime_directory / "tools", lambda: loop.create_task(tools.listen_again()))
+        for name in (TOKEN, dirlock.PROGRAM):
+            self.upkeep.keep(self._runtime_directory / name, publish_program)
         with self._lock:
             self.loop = loop
             posted, self._posted = self._posted, []
         for function in posted:
             function()
-        self._agents_pulse.start(loop, self._placement.all)
+        self._agents_pulse.start(loop, self._placement.all, self.upkeep.look)
+        Terminated(self.driver, self.script.terminated).start(loop)
         # Not at the first failure, which wants to be told at once; nor while everything else starts.
         loop.call_later(_SETTLED, self.script.load_failures)
         await self._end.wait()
         hooks.run(self.services.closing)
+        self.upkeep.end()
         tools.close()
         # Before the agents are told that this program cleans up itself: it might be killed right behind that.
         directories.remove_tree(self._runtime_directory)
@@ -386,18 +441,6 @@ class Root:
             agent.close()
         self._tree.drive(False)
         await asyncio.sleep(0.01 if tools.clients else 0)
-
-    def _publish(self, token: bytes) -> None:
-        directories.write_atomic(self._runtime_directory / "tools.token", token.hex())
-        facts = {
-            "pid": self.pid,
-            "run_id": self.run_id,
-            "argv": sys.orig_argv,
-            "cwd": _working_directory(),
-            "started": _wall_clock(),
-            "run_directory": str(self.run_directory),
-        }
-        directories.write_atomic(self._runtime_directory / "program.json", json.dumps(facts))
 
     # -- agents
 
@@ -421,15 +464,26 @@ class Root:
             case "measured":
                 self.services.measures.received(agent, message)
             case "pong":
+                agent.answered(message.get("number", 0))
                 self._agents_pulse.answered(agent)
+            case "dropped":
+                self.lifecycle.dropped(message["ranks"])
             case "warning":
                 self.services.announce(message["text"])
 
     def _on_rank(self, address: Address, message: dict[str, Any]) -> None:
+        if message["t"] == "ev" and message["ev"] == "failure.record":
+            for agent in self._placement.all():  # which of them had not ended before that
+                agent.look()
         self.services.on_rank(address, message)
 
     def _on_agent_gone(self, agent: AgentLink) -> None:
         self._placement.lose(agent)
+        directory = self.runtime.directory
+        sockets = [socket_path(directory, *address) for address in self.registry.placed_on(agent)]
+        for path in (store_path(directory, agent.process.pid), *sockets):
+            with contextlib.suppress(FileNotFoundError):  # it had removed some itself
+                os.unlink(path)
         if not self._placement.all():
             self._store_serves.set()  # who waits for one to serve waits no longer
             self._store_serves.clear()
@@ -462,10 +516,13 @@ class Root:
         try:
             for wait in (grace, 0.0):
                 try:
+                    self._overdue.resume(self._placement.all())
+                    self._overdue.hear()
                     if wait:
                         self._let_start()
                         self.supervision.settle(_DECIDE)
                     self._stop_all(wait, why)
+                    self._overdue.hear()
                     break
                 except (KeyboardInterrupt, TimeoutError):
                     continue
@@ -511,20 +568,30 @@ class Root:
         self.terminal.close()
         self.runtime.close()
         set_runtime(None)
-        directories.remove_tree(self._runtime_directory)
+        self._pipe.close()
+        reserve.release()
+        directories.discard(self._runtime_directory)
         if directories.is_empty(self.run_directory):
             directories.remove_tree(self.run_directory)
-        directories.release(self._runtime_directory)
-        directories.release(self.run_directory)
+        dirlock.unlock(self.run_directory)
 
     def _in_forked_child(self) -> None:
         """A fork of the script must not keep its links open: agents and terminals would not see its end."""
         hooks.clear()
+        self._pipe.close()
         self.script.uninstall()
         for agent in self._placement.all():
             agent.abandon()
         if self._tools is not None:
             self._tools.abandon()
+
+
+def _path_bytes(path: str) -> bytes:
+    """Return a path as the kernel knows it: bytes, which may be no UTF-8."""
+    try:
+        return os.fsencode(path)
+    except UnicodeEncodeError:
+        return path.encode(errors="backslashreplace")  # it names nothing
 
 
 def _short(argv: list[str]) -> list[str]:
@@ -562,6 +629,7 @@ def start_root() -> Root:
             _root = Root()
             if first:
                 atexit.register(_at_exit)
+                at_main_end(_at_main_end)
         return _root
 
 
@@ -571,6 +639,14 @@ def owner_of(mesh_id: str) -> Root | None:
     if root is None or root.pid != os.getpid() or mesh_id not in root.registry.meshes:
         return None
     return root
+
+
+def _at_main_end() -> None:
+    """The main thread has ended: Python waits for all others, and calls `_at_exit` behind that."""
+    error = getattr(sys, "last_value", None)
+    if _root is not None and _root.pid == os.getpid() and error is not None and not hasattr(sys, "ps1"):
+        _root.script.main_ended = True
+        _root.alarm.end_waits(one_line(f"{type(error).__name__}: {text_of(error)}", _WHY))
 
 
 def _at_exit() -> None:

@@ -10,28 +10,36 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import traceback
 from collections.abc import Iterator
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from meshrt import errors
 from meshrt.errors import CallTimeout, MeshError, one_line
+from meshrt.escapes import coloured
 from meshrt.files import RUNTIME_FILES, STDLIB_FILES
 from meshrt.hooks import hooks
 from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.interrupted import waited_for
+from meshrt.mesh.status import exit_with
 from meshrt.mesh.terminal import Terminal
+from meshrt.mesh.threads import unwatch_threads, watch_threads
 from meshrt.transport import launcher
+from meshrt.transport.driver import Driver
 from meshrt.wire.codec import own_attribute, text_of
 
 if TYPE_CHECKING:
+    from meshrt.mesh.overdue import OverdueAgents
     from meshrt.mesh.services import Services
 
-__all__ = ["Script", "die_by"]
+__all__ = ["Script"]
 
 #: Characters of the line that says what came from a rank.
 _HEADLINE = 500
+#: Seconds for which it counts what Ctrl-C has cancelled: until the script ends by it.
+_REMEMBERED = 30.0
 _HEAD = "Traceback (most recent call last):\n"
 _CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
 _CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
@@ -61,6 +69,9 @@ class Reporter(Protocol):
     def ended_by(self, error: BaseException) -> None:
         """The script ends by ``error`` without a report."""
 
+    def thread_raised(self, error: BaseException, what: str) -> str:
+        """Note what a thread of the script has let out, and return the number of the failure."""
+
     def tell_launcher(self, error: BaseException) -> None:
         """Tell whoever started the script of an error of its own."""
 
@@ -68,14 +79,20 @@ class Reporter(Protocol):
 class Script:
     """The end of the script of one root. On threads of the script."""
 
-    def __init__(self, services: Services, terminal: Terminal, alarm: Alarm) -> None:
+    def __init__(
+        self, services: Services, driver: Driver, terminal: Terminal, alarm: Alarm, overdue: OverdueAgents
+    ) -> None:
         self._services = services
+        self._driver = driver
         self._terminal = terminal
         self._alarm = alarm
+        self._overdue = overdue
         self._pid = os.getpid()
         self._before: Any = None
         self._hook = self._excepthook  # one object: whoever is here now can be asked for
         self._reported = False
+        #: The main thread has ended by an error: what other threads raise from then on follows from that.
+        self.main_ended = False
         #: What the block of a mesh that Ctrl-C has ended had waited for: its ranks are gone when that is shown.
         self._waited_for: tuple[BaseException, str] | None = None
 
@@ -85,12 +102,14 @@ class Script:
         sys.excepthook = self._hook
         launcher.take()
         errors.find_record = self._find
+        watch_threads(self._thread_raised)
 
     def uninstall(self) -> None:
         """Undo `install`, unless somebody has taken over since, or an error of a rank is on its way to the hook."""
         if _is_of_a_rank(sys.exc_info()[1]):
             return
         launcher.give_back()
+        unwatch_threads(self._thread_raised)
         if sys.excepthook is self._hook:
             sys.excepthook = self._before
         if errors.find_record == self._find:
@@ -99,6 +118,13 @@ class Script:
     def _find(self, failure: str, mesh_id: str, rank: int) -> Any:
         self.load_failures()
         return self._reporter.find(failure, mesh_id, rank)
+
+    def _thread_raised(self, error: BaseException, what: str) -> None:
+        """A thread of the script has let out an exception, and the program goes on. That thread."""
+        if self.main_ended:
+            return
+        self.load_failures()
+        self._services.unseen.append(self._reporter.thread_raised(error, what))
 
     def load_failures(self) -> None:
         """Load what collects failures."""
@@ -115,6 +141,8 @@ class Script:
         for each in (error, own_attribute(error, "__context__")):
             if type(each) is KeyboardInterrupt and not self._knows_wait_of(each):
                 self._waited_for = each, self._wait_of(error)
+        if type(error).__name__ == "CancelledError" and self._given_up() is not None and not self._waited_for:
+            self._waited_for = error, self._wait_of(error)
         of_a_rank = _is_of_a_rank(error)
         if of_a_rank or launcher.launcher_file() is not None:
             self.load_failures()
@@ -132,9 +160,9 @@ class Script:
         lost = self._alarm.close()
         self._services.unseen += self._alarm.unread
         unseen = [failure for failure in self._services.unseen if failure not in self._services.excused]
-        if not (lost or unseen):
+        if not (lost or unseen or self._overdue.unheard):
             return
-        if not self._reported:
+        if not self._reported and (lost or unseen):
             self.load_failures()
             report = self._reporter.report(None if unseen else lost[0].error)
             count = f"{len(unseen)} failure" + ("" if len(unseen) == 1 else "s")
@@ -144,7 +172,17 @@ class Script:
                 f"\n{report}" if report else f"meshrt: nobody was told of {count}, of which no record is kept\n"
             )
         if sets_status:
-            _exit_with(1)
+            exit_with(1)
+
+    def terminated(self) -> None:
+        """SIGTERM ends the script while its main thread waits: keep where the ranks are that have not answered."""
+        walker: TracebackType | None = None
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            walker, frame = TracebackType(walker, frame, frame.f_lasti, frame.f_lineno), frame.f_back
+        waited = self._wait_of(KeyboardInterrupt().with_traceback(walker))
+        if waited:
+            self._print(f"meshrt: ended by SIGTERM{_place(walker)}\nmeshrt: {waited}\n")
 
     def _excepthook(self, kind: type[BaseException], error: BaseException, walker: TracebackType | None) -> None:
         if os.getpid() != self._pid or self._before is not sys.__excepthook__:
@@ -156,7 +194,7 @@ class Script:
             self._show(kind, error, walker)
         except KeyboardInterrupt:  # whoever waits no longer for the report is told what there is
             if issubclass(kind, KeyboardInterrupt):
-                self._print(f"meshrt: interrupted{_place(walker)}\n")
+                self._print(f"meshrt: interrupted{_interrupted_at(error, walker)}\n")
             else:
                 self._before(kind, error, walker)
         except Exception as failure:  # of a hostile exception class, say
@@ -166,7 +204,8 @@ class Script:
     def _show(self, kind: type[BaseException], error: BaseException, walker: TracebackType | None) -> None:
         if issubclass(kind, KeyboardInterrupt):
             waited = self._wait_of(error)
-            self._print(f"meshrt: interrupted{_place(walker)}\n" + (f"meshrt: {waited}\n" if waited else ""))
+            place = _interrupted_at(error, walker)
+            self._print(f"meshrt: interrupted{place}\n" + (f"meshrt: {waited}\n" if waited else ""))
         elif not _is_of_a_rank(error):
             if _has_come_through(walker):
                 self._print("".join(_folded(traceback.TracebackException.from_exception(error), error, brief=False)))
@@ -195,7 +234,8 @@ class Script:
         """Return what a script that Ctrl-C ends has waited for, in lines; of a call that hangs, a report is kept."""
         if self._waited_for is not None and self._knows_wait_of(error):
             return self._waited_for[1]
-        found = waited_for(own_attribute(error, "__traceback__"), self._services.tables.get("inspect.activity"))
+        activity = self._services.tables.get("inspect.activity")
+        found = waited_for(own_attribute(error, "__traceback__"), self._given_up(), activity)
         if found is None:
             return ""
         if not found.hangs:
@@ -204,6 +244,11 @@ class Script:
         known = self._reporter.interrupted(error, found.call)
         more = [f"where they all stood: meshrt postmortem {self._services.run_id}"] if known else []
         return "\nmeshrt: ".join([found.text, *found.waits, *more])
+
+    def _given_up(self) -> Any:
+        """Return what was awaited when Ctrl-C cancelled that; None if nothing was."""
+        since = time.monotonic() - _REMEMBERED
+        return next((pending for pending, when in self._driver.given_up if when >= since), None)
 
     def _tell(self, error: BaseException) -> None:
         """Tell the launcher, if there is one; on the terminal an excepthook of the program's own says what it likes."""
@@ -222,7 +267,7 @@ class Script:
     def _print(self, text: str) -> None:
         self._terminal.flush()
         try:
-            sys.stderr.write(text.encode(errors="backslashreplace").decode())
+            sys.stderr.write(coloured(text))
             sys.stderr.flush()
         except (OSError, ValueError, AttributeError):
             pass  # nobody reads it; the file has it
@@ -274,6 +319,13 @@ def _folded(shown: Any, error: BaseException, *, brief: bool) -> Iterator[str]:
         yield from shown.format_exception_only()
 
 
+def _interrupted_at(error: BaseException, walker: TracebackType | None) -> str:
+    """Return the innermost line of the script; of what asyncio has cancelled because of Ctrl-C, where that awaited."""
+    context = own_attribute(error, "__context__")
+    cancelled = context is not None and type(context).__name__ == "CancelledError"
+    return (_place(own_attribute(context, "__traceback__")) if cancelled else "") or _place(walker)
+
+
 def _place(walker: TracebackType | None) -> str:
     """Return the innermost line of the script."""
     found = ""
@@ -296,33 +348,3 @@ def _has_come_through(walker: TracebackType | None) -> bool:
             own = False
         walker = walker.tb_next
     return through and not own
-
-
-def _exit_with(status: int) -> None:
-    """Have this process exit with ``status``.
-
-    An interpreter that is on its way out cannot change its status any more; ``os._exit`` could, but would leave out
-    what others have registered with `atexit`. So it is left to the C library: what is registered there runs behind the
-    interpreter's own end. There ``exit`` goes on with what is left to run, and with another status (glibc's
-    ``__run_exit_handlers``; musl ends at once).
-    """
-    _at_last("exit", status)
-
-
-def die_by(number: int) -> None:
-    """Have this process die by a signal when the interpreter has ended; that has set the default handlers again."""
-    _at_last("raise", number)
-
-
-def _at_last(name: str, argument: int) -> None:
-    """Have the C library call one of its functions behind the interpreter's end."""
-    import ctypes  # start-up: only where something has failed, or Ctrl-C has ended the script
-
-    try:
-        library = ctypes.CDLL(None)
-        register = library.__cxa_atexit
-        function = ctypes.cast(getattr(library, name), ctypes.c_void_p)
-    except (OSError, AttributeError):  # another C library
-        return
-    register.argtypes = [ctypes.c_void_p] * 3
-    register(function, argument, None)

@@ -37,6 +37,9 @@ _log = logging.getLogger("meshrt")
 _UNSEEN = 10_000
 #: How user code ends that `stop` interrupts, or lets go from a breakpoint: nothing to report.
 _ENDED_BY_STOP = ("SystemExit", "bdb.BdbQuit")
+#: What is raised about a rank that was stopped, and seconds in which its record comes.
+_STOPPED = "meshrt.errors.MeshStopped"
+_RECORD_COMES = 0.3
 
 
 class Services:
@@ -316,8 +319,17 @@ class Services:
         place = RankPlace(mesh_id, body["actor"], rank, coords, host, pid)
         endpoint = body["endpoint"]
         call = f"{body['actor']}.{endpoint}()" if endpoint.isidentifier() else f"{endpoint} of {body['actor']}"
-        if not body.get("said"):
-            hooks.run(self.unhandled, mesh_id, rank, self._unhandled.say(place, call, remote))
+
+        def say() -> None:
+            if remote.failure not in self.excused:
+                hooks.run(self.unhandled, mesh_id, rank, self._unhandled.say(place, call, remote))
+
+        if body.get("said"):
+            pass
+        elif remote.type == _STOPPED:
+            self.call_later(_RECORD_COMES, say)  # whether the script has meant that is known from its record
+        else:
+            say()
         if record is None or not record.interrupted or body["when"] <= record.interrupted:
             self.supervise(mesh_id, Fault(place, remote=remote, what=endpoint))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from meshrt.errors import SpawnError, UsageError
-from meshrt.hooks import POST_MORTEM_VALUES
+from meshrt.hooks import DEBUG_VALUES, POST_MORTEM_VALUES
 from meshrt.selection import Extent, Point
 from meshrt.store.limits import free_in_group
 
@@ -31,6 +31,8 @@ PostMortem = bool | Literal["dump"] | None
 EnvOption = Mapping[str, str] | Callable[[Point], Mapping[str, str]] | None
 
 _VARIABLE = "MESHRT_POST_MORTEM"
+#: Environment variables -> the values that they may have.
+_SWITCHES: Mapping[str, Iterable[str]] = {_VARIABLE: POST_MORTEM_VALUES, "MESHRT_DEBUG": DEBUG_VALUES}
 _POST_MORTEM = {True: "1", False: "0", "dump": "dump"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 #: Descriptors that the host agent needs for one rank, and private memory of an idle rank, bytes.
@@ -128,7 +130,7 @@ class MeshSpec:
             if not (isinstance(post_mortem, bool) or post_mortem == "dump"):
                 raise UsageError(f"post_mortem is True, False or 'dump', not {post_mortem!r}")
             common = {**common, _VARIABLE: _POST_MORTEM[post_mortem]}
-        _check_post_mortem(os.environ)
+        _check_switches(os.environ)
         return cls(check_name("a mesh", name) if name else "", extent, common, rank_env, setup, modules)
 
     def to_wire(self) -> dict[str, object]:
@@ -158,14 +160,15 @@ def _checked_env(env: object) -> dict[str, str]:
             raise UsageError(f"env: {key!r} is no name of an environment variable")
     if sum(4 * (len(key) + len(value)) for key, value in env.items()) > _ENV_MAX:
         raise UsageError(f"env: more than {_ENV_MAX // 4} characters; pass a file name, or the data as an argument")
-    _check_post_mortem(env)
+    _check_switches(env)
     return dict(env)
 
 
-def _check_post_mortem(env: Mapping[str, str]) -> None:
-    value = env.get(_VARIABLE, "")
-    if value not in POST_MORTEM_VALUES:
-        raise UsageError(f"{_VARIABLE} is one of {', '.join(filter(None, POST_MORTEM_VALUES))}, not {value!r}")
+def _check_switches(env: Mapping[str, str]) -> None:
+    for variable, values in _SWITCHES.items():
+        value = env.get(variable, "")
+        if value not in values:
+            raise UsageError(f"{variable} is one of {', '.join(filter(None, values))}, not {value!r}")
 
 
 def check_limits(ranks: int, running: int) -> None:

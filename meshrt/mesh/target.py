@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
+from typing import Any
 
 import msgpack
 
@@ -27,7 +28,19 @@ class Target:
         about: ``about(rank) -> (host, pid)`` where this process knows it.
     """
 
-    __slots__ = ("_about", "_links", "_links_of", "_middles", "directory", "mesh_id", "name", "shape", "view", "whole")
+    __slots__ = (
+        "_about",
+        "_links",
+        "_links_of",
+        "_middles",
+        "directory",
+        "gates",
+        "mesh_id",
+        "name",
+        "shape",
+        "view",
+        "whole",
+    )
 
     def __init__(
         self,
@@ -48,6 +61,8 @@ class Target:
         self._middles: dict[str, bytes] = {}
         self._links: list[OutLink] = []
         self._links_of: Driver | None = None
+        #: Where tasks wait for room, by event loop (`meshrt.mesh.room`).
+        self.gates: MutableMapping[Any, Any] | None = None
 
     def links(self, driver: Driver) -> list[OutLink]:
         """Return the links to the ranks, in the order of the view."""

@@ -1,5 +1,8 @@
 """The program's terminal: output of ranks and the runtime's own lines, whole lines only, from one thread.
 
+What comes from ranks is in all of it: names, messages, stacks and what they print. It is shown so that it has no effect
+on the terminal but colours (`meshrt.escapes`).
+
 A terminal that does not take its text (paused, or slow) must not stop the root: lines wait in memory up to a limit,
 beyond it they are counted and left out; the files of the run directory have them all.
 """
@@ -15,6 +18,8 @@ import threading
 import time
 from collections import deque
 
+from meshrt.escapes import coloured
+
 __all__ = ["Terminal"]
 
 _LIMIT = 8 << 20
@@ -25,7 +30,7 @@ class Terminal:
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._lines: deque[tuple[bool, str]] = deque()
+        self._lines: deque[tuple[bool, bool, str]] = deque()
         self._size = 0
         self._dropped = 0
         self._busy = False
@@ -33,13 +38,17 @@ class Terminal:
         self._thread = threading.Thread(target=self._run, name="meshrt-terminal", daemon=True)
         self._thread.start()
 
-    def write(self, text: str, *, err: bool) -> None:
-        """Write whole lines (``text`` ends with a newline), or one that is written over by the next."""
+    def write(self, text: str, *, err: bool, acts: bool = False) -> None:
+        """Write whole lines: ``text`` ends with a newline.
+
+        Args:
+            acts: It may be less than a line, and act on the terminal; nothing in it comes from a rank.
+        """
         with self._condition:
             if self._size > _LIMIT:
                 self._dropped += text.count("\n")
                 return
-            self._lines.append((err, text))
+            self._lines.append((err, acts, text))
             self._size += len(text)
             self._condition.notify()
 
@@ -70,15 +79,14 @@ class Terminal:
                 err = self._lines[0][0]
                 texts = []
                 while self._lines and self._lines[0][0] == err:
-                    texts.append(self._lines.popleft()[1])
-                self._size -= sum(map(len, texts))
+                    texts.append(self._lines.popleft()[1:])
+                self._size -= sum(len(text) for _, text in texts)
                 if self._dropped and not self._lines:
-                    texts.append(
-                        f"meshrt: {self._dropped} lines left out here; the files in the run directory have them\n"
-                    )
+                    left_out = f"{self._dropped} lines left out here; the files in the run directory have them"
+                    texts.append((False, f"meshrt: {left_out}\n"))
                     self._dropped = 0
                 self._busy = True
-            self._emit("".join(texts), err)
+            self._emit("".join(text if acts else coloured(text) for acts, text in texts), err)
 
     def _emit(self, text: str, err: bool) -> None:
         # A closed or broken terminal takes the text nowhere; the files have it.

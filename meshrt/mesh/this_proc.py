@@ -9,10 +9,10 @@ import threading
 from meshrt.actor.actors import ActorHost
 from meshrt.actor.context import current_call
 from meshrt.actor.control import ControlThread
-from meshrt.actor.process import listening_socket
 from meshrt.mesh.proc_mesh import ProcMesh
 from meshrt.mesh.root import Root, start_root
 from meshrt.selection import Shape, Slice
+from meshrt.transport.door import listening_socket
 from meshrt.transport.process import current_runtime, has_runtime, socket_path
 
 __all__ = ["this_proc"]
@@ -59,6 +59,7 @@ def _of_root(root: Root) -> ProcMesh:
         host.attach(control)
         host.before_raised.append(root.script.load_failures)
         control.start(None, root.driver)
+        root.upkeep.at_look(control.listen_again)
         root.at_end(functools.partial(host.interrupt, cleanup=True))
         root.at_end(control.close)
         root.at_end(lambda: host.close(2.0))

@@ -10,17 +10,17 @@ import asyncio
 import contextlib
 import logging
 import os
-import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks import Body
+from meshrt.transport.door import listening_socket
 from meshrt.transport.link import peer_of, same_user
 from meshrt.transport.refusals import Refusals
 from meshrt.wire.frames import control_decoder
 from meshrt.wire.handshake import HANDSHAKE_SECONDS, ROLE_TOOL, UNPROVED_MAX, ServerHandshake
-from meshrt.wire.messages import control_frame, refusal, unpack_control
+from meshrt.wire.messages import FROM_TERMINAL, check_control, control_frame, refusal, unpack_control
 
 __all__ = ["ToolConnection", "ToolServer"]
 
@@ -93,10 +93,7 @@ class ToolConnection(asyncio.Protocol):
         return handshake.leftover
 
     def _serve(self, message: dict[str, Any]) -> None:
-        if message["t"] != "op":
-            raise ProtocolError(f"a terminal sent {message['t']!r}")
-        if not isinstance(message.get("id"), int) or not isinstance(message.get("op"), str):
-            raise ProtocolError("a terminal sent a request without a number or a name")
+        check_control(message, FROM_TERMINAL)
         task = asyncio.get_running_loop().create_task(self._answer(message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -159,9 +156,8 @@ class ToolServer:
         #: Those that have proved nothing yet, the oldest first.
         self.unproved: dict[ToolConnection, None] = {}
         self.refusals = Refusals()
-        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._sock.bind(path)
-        self._sock.listen(4096)
+        self._path = path
+        self._sock = listening_socket(path)
         self._place = _place_of(self._sock.fileno())
         self._server: Any = None
 
@@ -169,6 +165,16 @@ class ToolServer:
         """Begin to accept."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(lambda: ToolConnection(self), sock=self._sock)
+
+    async def listen_again(self) -> None:
+        """Listen at the same path anew: its socket has been removed. Those who are connected stay."""
+        self._server.close()
+        try:
+            self._sock = listening_socket(self._path)
+        except OSError:  # the directory has been removed as well: tried again when that is there
+            return
+        self._place = _place_of(self._sock.fileno())
+        await self.start()
 
     def admit(self, client: ToolConnection) -> None:
         """A client has connected, and has proved nothing."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import unicodedata
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,14 @@ def test_the_root_comes_last_and_the_victims_are_grouped() -> None:
     assert part[0] == "ROOT CAUSE  trainer rank 37 (n=37) on node, pid 137  [inferred: see above what speaks for it]"
     assert "  what     ValueError: bad batch" in part and part[-1] == "  more     meshrt postmortem cafe0123 --rank 37"
     assert "  where    trainer.step(), called at drive.py:31 in main" in part
+
+
+def test_a_host_that_ranks_of_several_meshes_were_on_is_named_as_a_host() -> None:
+    lost = replace(death(0, 5, signal=None), kind="host", rank=-1, ranks=(0,), coordinates={})
+    whole = incident(lost, replace(lost, mesh_id="m2", mesh="eval"))
+    whole.meshes = (*whole.meshes, replace(whole.meshes[0], mesh_id="m2", name="eval"))
+    part = last_part(render(whole))
+    assert "failed alike" in part[0] and part[1] == "  first    host node"
 
 
 def test_a_mesh_of_one() -> None:
@@ -102,7 +112,9 @@ def test_nothing_in_it_acts_on_a_terminal(message: str, name: str, lines: list[s
     error = ExceptionFacts(name, message, notes=tuple(lines))
     whole = incident(raised(0, 1, exception=error, log_tail=tuple(lines), what=name), caller=message, call=name)
     text = render(whole) + render_record(whole.records[0], whole, judge(whole.records))
-    assert all(line.isprintable() for line in text.split("\n"))
+    drives = {"Cc", "Cs", "Zl", "Zp"}
+    assert not [each for each in text.replace("\n", "") if unicodedata.category(each) in drives]
+    assert not set("\u200e\u200f\u061c\u202d\u202e\u2066\u2069") & set(text)
 
 
 ANYTHING = st.recursive(
@@ -142,6 +154,7 @@ def test_the_latest_files_are_kept(tmp_path: Path) -> None:
         ('{"format": "meshrt failure", "version": 1', "is cut off or damaged"),
         ("[" * 100_000, "is cut off or damaged"),
         ("3", "is no failure file"),
+        ("import meshrt", r"is no failure file of meshrt \(meshrt debug --open opens post-mortem files\)"),
         ('{"format": "other"}', "is no failure file"),
         ('{"format": "meshrt failure", "version": 99}', "has version 99; this meshrt reads version 1"),
     ],

@@ -181,7 +181,16 @@ def test_a_victim_lets_its_cause_end_first(file: Path, monkeypatch: pytest.Monke
     """The launcher takes whose end it sees first for the cause, if that one says nothing."""
     monkeypatch.setattr(telling, "_END", 30.0)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as cause:
-        somebody(file, 0, pid=cause.pid, evidence="own", low=1, high=1, second=4_000_000_000, headline="KeyError: 1")
+        somebody(
+            file,
+            0,
+            pid=cause.pid,
+            evidence="own",
+            low=1,
+            high=time.monotonic_ns(),
+            second=4_000_000_000,
+            headline="KeyError: 1",
+        )
 
         def end() -> None:
             while not file.exists():

@@ -25,11 +25,11 @@ def test_what_the_launcher_reads(file: Path) -> None:
     assert document == {
         "message": {
             "message": "ValueError: bad",
-            "extraInfo": {"py_callstack": "line 1\n\\x1b[31mline 2", "timestamp": "1795215857"},
+            "extraInfo": {"py_callstack": "line 1\n\\e[31mline 2", "timestamp": "1795215857"},
         },
         "meshrt": {"number": 1},
     }
-    assert read(file) == LeftBehind("ValueError: bad", "line 1\n\\x1b[31mline 2", 1_795_215_857.0)
+    assert read(file) == LeftBehind("ValueError: bad", "line 1\n\\e[31mline 2", 1_795_215_857.0)
 
 
 def test_it_is_bounded(file: Path) -> None:

@@ -8,8 +8,12 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from meshrt.mesh.agent_output import AgentOutput
 from meshrt.mesh.agents import AgentLink, AgentPulse
+from meshrt.wire.messages import control_frame
+from tests.support.loops import ManualLoop
 
 SILENT = AgentPulse.SILENT_SECONDS
 
@@ -43,6 +47,9 @@ class Agent:
         self.pulse = pulse
         self.answers = True
 
+    def look(self) -> None:
+        """It is there."""
+
     def send(self, message: dict[str, Any]) -> None:
         assert message == {"t": "ping"}
         self.asked += 1
@@ -55,7 +62,7 @@ def agents(count: int) -> tuple[Loop, list[Agent], list[str]]:
     pulse = AgentPulse(told.append)
     found = [Agent(f"host{index}", pulse) for index in range(count)]
     loop = Loop()
-    pulse.start(loop, lambda: found)  # type: ignore[arg-type, return-value]
+    pulse.start(loop, lambda: found, lambda: None)  # type: ignore[arg-type, return-value]
     return loop, found, told
 
 
@@ -140,3 +147,38 @@ def test_the_last_lines_of_an_agent_are_kept_and_no_line_takes_all_memory() -> N
     assert size > 500_000 + 690
     output.read()
     output.close()
+
+
+BAD: list[tuple[dict[str, Any], Any, str]] = [
+    ({"t": "no such"}, None, "expected one of dropped, gathered, gone"),
+    ({"t": "gone", "mesh": "m", "rank": 1}, None, "has nothing as 'fate'; expected dict"),
+    ({"t": "started", "mesh": "m", "rank": 0, "pid": "1"}, None, "has a str as 'pid'; expected int"),
+    ({"t": "pong"}, 5, "an address that is none"),
+    ({"t": "pong"}, ["m"], "an address that is none"),
+    ({"t": "gone"}, ["m", 1], "expected one of dropped, ev, later"),
+]
+
+
+@pytest.mark.parametrize(("message", "address", "expected"), BAD)
+def test_an_agent_that_says_what_none_may_say_is_ended(
+    message: dict[str, Any], address: Any, expected: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, theirs = socket.socketpair()
+    killed: list[bool] = []
+    process = SimpleNamespace(pid=4711, stderr=None, kill=lambda: killed.append(True))
+    placed: Any = SimpleNamespace(host="here", mark="run.1", process=process, link_socket=ours)
+    heard: list[dict[str, Any]] = []
+    gone: list[AgentLink] = []
+    link = AgentLink(
+        placed, lambda _, message: heard.append(message), lambda _, message: heard.append(message), gone.append, print
+    )
+    loop = ManualLoop()
+    link.attach(loop)
+    with theirs:
+        theirs.sendall(control_frame({"t": "pong"}) + control_frame({"t": "pong"}, ("m", 1)))
+        loop.readable()
+        assert heard == [{"t": "pong"}, {"t": "pong"}] and not gone
+        theirs.sendall(control_frame(message, address))
+        loop.readable()
+    assert (killed, gone, len(heard)) == ([True], [link], 2)
+    assert expected in caplog.text

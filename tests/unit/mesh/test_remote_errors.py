@@ -164,7 +164,7 @@ def test_the_errors_of_further_ranks_are_told_in_groups() -> None:
     add_others(error, others)
     assert [other.rank for other in error.others] == [1, 2, 3, 5, 9]
     assert str(error).endswith(
-        "Traceback\n\nranks 1-3,5 raised too: ValueError: bad 1, ...\nrank 9 raised too: OSError: \\x1b[31mdisk"
+        "Traceback\n\nranks 1-3,5 raised too: ValueError: bad 1, ...\nrank 9 raised too: OSError: \\e[31mdisk"
     )
     again: Any = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error) and issubclass(type(again), ValueError)

@@ -64,6 +64,18 @@ UNLIMITED = resource.RLIM_INFINITY
 GIB = 1 << 30
 
 
+@pytest.mark.parametrize("variable", ["MESHRT_DEBUG", "MESHRT_POST_MORTEM"])
+def test_a_switch_with_a_value_that_is_not_known(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    for value in ("false", "no", "OFF", "2"):
+        expected = f"{variable} is one of 0, .*, not '{value}'"
+        with pytest.raises(UsageError, match=expected):
+            MeshSpec.make("mesh", {"n": 1}, {variable: value}, None, ())
+        monkeypatch.setenv(variable, value)
+        with pytest.raises(UsageError, match=expected):
+            MeshSpec.make("mesh", {"n": 1}, None, None, ())
+        monkeypatch.delenv(variable)
+
+
 def test_a_machine_that_can_hold_it_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     limits(monkeypatch, 100_000, 100_000, 64 * GIB)
     check_limits(1000, 0)

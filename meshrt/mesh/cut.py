@@ -1,0 +1,84 @@
+"""What the end of a mesh has cut off: calls that still ran when the grace was over, and calls that had not begun."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from meshrt.selection import fold_ranks
+
+__all__ = ["CutWork"]
+
+#: Lines about calls; the others are counted.
+_LINES = 8
+#: Characters of a name that a rank has told.
+_NAME = 100
+
+
+class CutWork:
+    """The work of one mesh that was cut off. On the root's loop.
+
+    Args:
+        mesh: Its name.
+    """
+
+    def __init__(self, mesh: str) -> None:
+        self._mesh = mesh
+        #: The ranks on which a call was interrupted, by its actor and endpoint.
+        self._calls: dict[tuple[str, str], set[int]] = {}
+        #: How many calls had not begun, by rank; and the ranks with more than these.
+        self._waiting: dict[int, int] = {}
+        self._more: set[int] = set()
+        self._told: set[int] = set()
+        self._killed: set[int] = set()
+
+    def told(self, rank: int, body: dict[str, Any]) -> None:
+        """A rank tells what it does at the end of the grace, once: what it sends after that takes no memory."""
+        if rank in self._told:
+            return
+        self._told.add(rank)
+        for actor, endpoint in body["calls"]:
+            self._calls.setdefault((str(actor)[:_NAME], str(endpoint)[:_NAME]), set()).add(rank)
+        if body["waiting"]:
+            self._waiting[rank] = int(body["waiting"])
+        if body["more"]:
+            self._more.add(rank)
+
+    def killed(self, rank: int) -> None:
+        """A rank had to be killed."""
+        self._killed.add(rank)
+
+    def text(self, grace: float, at_exit: bool) -> str:
+        """Return what was cut off, in lines; "" if nothing was.
+
+        Args:
+            grace: Seconds that the mesh had.
+            at_exit: By the end of the program, not by ``stop()`` or the end of a block.
+        """
+        lines = [f"{actor}.{endpoint}() {self._on(ranks)}" for (actor, endpoint), ranks in self._calls.items()]
+        if len(lines) > _LINES:
+            lines[_LINES - 1 :] = [f"{len(lines) - _LINES + 1} more endpoints"]
+        if self._waiting:
+            count, least = sum(self._waiting.values()), "at least " if self._more else ""
+            calls = "1 call that had not begun, sent to" if count == 1 else f"{count} calls that had not begun, sent to"
+            lines.append(f"{least}{calls} {_ranks(self._waiting)}")
+        named = set().union(*self._calls.values())
+        if rest := self._killed - named:
+            lines.append(f"{_ranks(rest)}: killed without an answer; the process was stopped, or C code held its GIL")
+        if not lines:
+            return ""
+        when = "the end of the program" if at_exit else "its stop()"
+        hint = "to let it end: wait for calls with get(), or give the mesh more time with stop(grace=SECONDS)"
+        head = f"work of {self._mesh} was cut off: it had not ended {grace:g} s after {when}"
+        return "\n  ".join([head, *lines, hint])
+
+    def _on(self, ranks: set[int]) -> str:
+        killed = ranks & self._killed
+        return f"on {_ranks(ranks)}" + (
+            f" ({_ranks(killed)} killed, as the interrupt did not end it)" if killed else ""
+        )
+
+
+def _ranks(ranks: Iterable[int]) -> str:
+    ranks = set(ranks)
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {fold_ranks(ranks)}"

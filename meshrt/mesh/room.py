@@ -1,0 +1,118 @@
+"""Calls on an event loop to a rank that does not take its messages: they are refused, or wait for room.
+
+A thread that calls waits in the call. An event loop must not wait there: other tasks, the answers among them, would
+wait, too. So a call is refused (`MeshBusy`) where too much is queued for one of its ranks, before anything is pickled
+or sent; and a task waits by itself (`wait_ready`), until so little is queued that a thread would not wait.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import TYPE_CHECKING
+
+from meshrt.errors import CallTimeout, MeshBusy
+from meshrt.hooks import Wait
+from meshrt.mesh.future import Future
+from meshrt.mesh.target import Target
+from meshrt.selection import fold_ranks
+from meshrt.transport.driver import LOOP_LIMIT, Driver
+from meshrt.transport.process import current_runtime
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["on_event_loop", "positions_with_room", "refuse_if_busy", "wait_ready"]
+
+
+def on_event_loop() -> bool:
+    """Whether this thread runs an event loop now."""
+    asyncio_events = sys.modules.get("asyncio.events")
+    return asyncio_events is not None and asyncio_events._get_running_loop() is not None
+
+
+def refuse_if_busy(target: Target, endpoint: str, driver: Driver) -> None:
+    """Raise MeshBusy if a call on this event loop would make a queue longer that is full. Threads may wait instead."""
+    if not on_event_loop():
+        return
+    busy = driver.busy(target.links(driver))
+    if busy:
+        slowest = max(busy, key=lambda position: busy[position])
+        others = [target.place(position) for position in busy if position != slowest]
+        folded = fold_ranks([place.rank for place in others])
+        raise MeshBusy(target.place(slowest), endpoint, busy[slowest], LOOP_LIMIT, others, folded)
+
+
+def positions_with_room(target: Target, driver: Driver) -> list[int]:
+    """Return the ranks that a call on this event loop may be sent to; all of them if all are busy."""
+    everybody = list(range(len(target.shape)))
+    if not on_event_loop():
+        return everybody
+    busy = driver.busy(target.links(driver))
+    return [position for position in everybody if position not in busy] or everybody
+
+
+async def wait_ready(target: Target, endpoint: str) -> None:
+    """Wait until every rank of the target has room for a call, or has ended.
+
+    Tasks are let through in the order in which they came. The one that is let through may call before the next one is.
+    """
+    driver = current_runtime().driver
+    outs = target.links(driver)
+    async with _gate(target):
+        while not driver.has_room(outs):
+            room = _Room(driver, target, endpoint)
+            forget = driver.when_room(outs, room.finish)
+            try:
+                await room
+            finally:
+                forget()
+
+
+def _gate(target: Target) -> asyncio.Lock:
+    """Return what the tasks of this event loop queue at."""
+    import asyncio  # start-up: whoever awaits has loaded it
+
+    loop = asyncio.get_running_loop()
+    if target.gates is None:
+        target.gates = weakref.WeakKeyDictionary()
+    gate = target.gates.get(loop)
+    if gate is None:
+        gate = target.gates[loop] = asyncio.Lock()
+    return gate
+
+
+class _Room(Future[None]):
+    """Done when the ranks of a target have room."""
+
+    __slots__ = ("_endpoint", "_target", "_writer")
+    disturbable = True
+
+    def __init__(self, driver: Driver, target: Target, endpoint: str) -> None:
+        super().__init__(driver)
+        self._writer = driver
+        self._target = target
+        self._endpoint = endpoint
+
+    def _produce(self) -> None:
+        """There is nothing to return."""
+
+    def _slow(self) -> list[int]:
+        ranks = self._target.shape.ndslice
+        outs = self._target.links(self._writer)
+        return [ranks[position] for position, out in enumerate(outs) if not self._writer.has_room([out])]
+
+    def owed_by(self, mesh_id: str, rank: int) -> bool:
+        """Whether the end of the rank ends this wait."""
+        return mesh_id == self._target.mesh_id and rank in self._slow()
+
+    def awaited(self) -> Wait | None:
+        """See `meshrt.transport.waiting.Pending.awaited`."""
+        slow = [] if self.finished else self._slow()
+        if not slow:
+            return None
+        return Wait(self._target.mesh_id, self._target.name, self._endpoint, tuple(slow[:64]), len(slow))
+
+    def overdue(self, seconds: float) -> CallTimeout:
+        """See `Future.overdue`."""
+        return CallTimeout(f"{self._target.name}.{self._endpoint}.wait_ready()", seconds, (), len(self._target.shape))

@@ -1,0 +1,98 @@
+"""SIGTERM while the script's main thread waits for ranks: where they are is written down before the program ends by it.
+
+A handler of Python's runs on the main thread, between two instructions: a script that is in C code would not end by
+SIGTERM for as long as that takes. So the handler is in place only while the main thread has waited in a ``get()`` for a
+second or longer, where it runs at once. It takes the place of the default only, never of a handler of the program, and
+is not used where the main thread blocks the signal.
+
+::
+
+    default -> in place      the main thread waits for a second             (asked for by the root's loop)
+    in place -> default      the wait has ended, or SIGTERM has come: the next one ends the process at once
+    SIGTERM -> report        between two looks of the wait at its links; then the process sends SIGTERM to itself
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from meshrt.transport.waiting import Waiting
+
+__all__ = ["Terminated"]
+
+#: Seconds between two looks, and those that a wait lasts before the handler is in place.
+_INTERVAL = 1.0
+
+
+class Terminated:
+    """The handler of SIGTERM of one program.
+
+    Args:
+        driver: The main thread waits there.
+        report: Writes down where ranks are, and says so; on the main thread.
+    """
+
+    def __init__(self, driver: Waiting, report: Callable[[], None]) -> None:
+        self._driver = driver
+        self._report = report
+        self._pid = os.getpid()
+        self._main = threading.main_thread().ident
+        self._in_place = False
+        self._received = False
+        self._loop: Any = None
+
+    def start(self, loop: Any) -> None:
+        """Begin to look how long the main thread waits. On the root's loop."""
+        self._loop = loop
+        loop.call_later(_INTERVAL, self._look)
+
+    def _look(self) -> None:
+        since = None if self._main is None else self._driver.waits_since(self._main)
+        if since is not None and not self._in_place and time.monotonic() - since >= _INTERVAL:
+            self._driver.interject(self._install)
+        self._loop.call_later(_INTERVAL, self._look)
+
+    # -- on the main thread
+
+    def _install(self, _pending: Any) -> None:
+        # Where this thread blocks it, another one would get it, and nothing would wake this one for the handler.
+        blocked = signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        if not self._in_place and not blocked and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            self._in_place = True
+            self._driver.wait_ended = self._uninstall
+            signal.signal(signal.SIGTERM, self._on_signal)
+
+    def _uninstall(self) -> None:
+        """A wait of any thread has ended."""
+        if threading.get_ident() != self._main or not self._in_place:
+            return
+        self._restore()
+        if self._received:
+            self._end()  # it came as the wait ended: there is nothing to report
+
+    def _restore(self) -> None:
+        self._in_place = False
+        self._driver.wait_ended = None
+        if signal.getsignal(signal.SIGTERM) == self._on_signal:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def _on_signal(self, _number: int, _frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self._received = True
+        if os.getpid() != self._pid or not self._driver.interject(self._report_and_end):
+            self._end()
+
+    def _report_and_end(self, _pending: Any) -> None:
+        try:
+            self._report()
+        finally:
+            self._end()
+
+    @staticmethod
+    def _end() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)

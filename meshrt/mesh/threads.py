@@ -1,0 +1,69 @@
+"""The threads of the script: what they let out, and when the main one has ended.
+
+An exception that a thread lets out is printed by Python, and nobody else is told.
+
+A program that has a `threading.excepthook` of its own decides itself what they mean: nothing is watched then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["at_main_end", "unwatch_threads", "watch_threads"]
+
+#: Called with the exception and where it was raised, ``"thread 'loader'"``; on its thread.
+Watcher = Callable[[BaseException, str], None]
+
+_watchers: list[Watcher] = []
+_pid = 0
+
+
+def watch_threads(watcher: Watcher) -> None:
+    """Tell ``watcher`` of what threads of this process let out from now on."""
+    global _pid
+    if _pid != os.getpid():
+        _watchers.clear()  # those of the process that this one is a fork of
+        _pid = os.getpid()
+    if watcher not in _watchers:
+        _watchers.append(watcher)
+    if threading.excepthook is threading.__excepthook__:
+        threading.excepthook = _hook
+
+
+def unwatch_threads(watcher: Watcher) -> None:
+    """Undo `watch_threads`."""
+    if watcher in _watchers:
+        _watchers.remove(watcher)
+    if not _watchers and threading.excepthook is _hook:
+        threading.excepthook = threading.__excepthook__
+
+
+def at_main_end(function: Callable[[], None]) -> None:
+    """Call ``function`` when the main thread has ended, before Python waits for other threads.
+
+    `atexit` calls what it has behind that. Python keeps this one to its own library (``concurrent.futures`` needs it,
+    for the same reason); where it is not there, or it is too late, nothing is called.
+    """
+    register = getattr(threading, "_register_atexit", None)
+    if register is not None:
+        with contextlib.suppress(RuntimeError):
+            register(function)
+
+
+def _hook(args: Any) -> None:
+    try:
+        threading.__excepthook__(args)
+    finally:  # nobody may read what it prints
+        _tell(args)
+
+
+def _tell(args: Any) -> None:
+    if args.exc_value is None or issubclass(args.exc_type, SystemExit) or os.getpid() != _pid:
+        return
+    name = args.thread.name if args.thread is not None else "?"
+    for watcher in tuple(_watchers):
+        watcher(args.exc_value, f"thread {name!r}")

@@ -1,0 +1,96 @@
+"""The directories of a running program, kept from cleaners of temporary files. On the root's loop.
+
+Such a cleaner removes what is old: so the files of a program are given new times every few minutes. What somebody has
+removed all the same is made anew within a second: directory, lock, token, ``program.json`` and the tools' socket here,
+the sockets of ranks and stores by those who listen there. Whoever is connected notices nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from meshrt.errors import UsageError
+from meshrt.transport import directories, dirlock, places
+
+__all__ = ["REFRESH", "Upkeep"]
+
+#: Seconds between two times that files are given new times.
+REFRESH = 300.0
+
+
+class Upkeep:
+    """Looks after the directories of this program.
+
+    Args:
+        directory: The runtime directory.
+        run_directory: Where the output of ranks is kept.
+        announce: Prints a line.
+    """
+
+    def __init__(self, directory: Path, run_directory: Path, announce: Callable[[str], None]) -> None:
+        self._announce = announce
+        self._directories = directory, run_directory
+        #: What has to be in the runtime directory, and what makes it anew.
+        self._kept: dict[Path, Callable[[], object]] = {}
+        self._others: list[Callable[[], None]] = []
+        self._refreshed = time.monotonic()
+        self._told: set[str] = set()
+        self._over = False
+
+    def keep(self, path: Path, make: Callable[[], object]) -> None:
+        """Call ``make`` whenever there is nothing at ``path``."""
+        self._kept[path] = make
+
+    def at_look(self, function: Callable[[], None]) -> None:
+        """Call ``function``, which is short, at every look."""
+        self._others.append(function)
+
+    def end(self) -> None:
+        """Look no more: the directories are about to be removed. Any thread."""
+        self._over = True
+
+    def look(self) -> None:
+        """Make anew what is missing. Some stats if nothing is."""
+        if self._over:
+            return
+        removed = [path for path in self._directories if not dirlock.owns(path)]
+        removed += [path for path in self._kept if not os.path.lexists(path)]
+        if removed:
+            self._repair(removed)
+        for function in self._others:
+            function()
+        if time.monotonic() - self._refreshed >= REFRESH:
+            self._refreshed = time.monotonic()
+            self._refresh()
+
+    def _repair(self, removed: list[Path]) -> None:
+        try:
+            for path in removed:
+                if path in self._kept:
+                    self._kept[path]()
+                else:
+                    directories.repair(path)
+        except (UsageError, OSError) as error:
+            why = str(error) if isinstance(error, UsageError) else error.strerror
+            self._tell(f"{path} was removed, and cannot be made again: {why}. Terminals cannot find this program")
+        else:
+            self._tell(
+                f"something has removed {removed[0]}, which was made again. If it is a cleaner of temporary files, set "
+                "MESHRT_RUNTIME_DIR (and MESHRT_RUNS) to directories that it leaves alone"
+            )
+
+    def _tell(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._announce(text)
+
+    def _refresh(self) -> None:
+        runtime, run = self._directories
+        for path in (runtime, run) if places.is_temporary(run) else (runtime,):
+            with contextlib.suppress(OSError, KeyError):  # it is being removed: the next look tells
+                dirlock.refresh(path)
+                os.utime(path.parent)
