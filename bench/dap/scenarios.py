@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from bench.dap.peers.meshrt import CONFIGURATION, Debuggee, Router
+from bench.dap.peers.meshrt import Debuggee, Router
 from bench.debugger import probe as probing
 from bench.debugger.person.cost import CALLS, TURNS_OF_THE_LOOP, Probe, probe, ratio
 from bench.peers.protocol import Peer
@@ -58,7 +58,7 @@ def fresh(settings: Settings, view: str, *, times: int = 5) -> list[float]:
 
 def attached(program: Debuggee, ranks: int, view: str) -> tuple[Ide, float]:
     """Attach; return the IDE and the seconds from its first byte until every rank has its breakpoint."""
-    ide = Ide(program.at, {**CONFIGURATION, "meshView": view})
+    ide = Ide(program.at, {**program.configuration, "meshView": view})
     ide.set_breakpoints(PROGRAM, [BREAKPOINT])
     begin = time.perf_counter()
     try:
@@ -159,7 +159,7 @@ def loops(settings: Settings) -> Values:
             speed(plain, other)  # what a program is like at first, it never is again
             first, before = speed(plain, other), speed(plain, other)
             router = Router(other.pid)
-            with Ide(router.address(), CONFIGURATION) as ide:
+            with Ide(router.at, router.configuration) as ide:
                 (session,) = ide.children(1)
                 during = speed(plain, other)
                 answers = ide.set_breakpoints(PROBE, [marked_line(PROBE, "turn")], condition="value < 0")

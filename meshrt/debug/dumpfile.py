@@ -20,7 +20,7 @@ from typing import Any
 
 from meshrt.errors import UsageError
 from meshrt.hooks import Body
-from meshrt.transport.directories import write_atomic
+from meshrt.transport.writing import write_atomic
 
 __all__ = ["FORMAT", "VERSION", "read_dump", "write_dump"]
 
@@ -30,6 +30,7 @@ _LARGEST = 64 << 20
 _LATEST = 1e11
 
 FORMAT = "meshrt post-mortem"
+_NOT_OURS = "is no post-mortem file of meshrt (meshrt postmortem shows reports of failures)"
 VERSION = 1
 
 _Kinds = Mapping[str, type | tuple[type, ...]]
@@ -63,7 +64,7 @@ def read_dump(path: Path | str) -> Body:
     try:
         facts = Path(path).stat()
         if not stat.S_ISREG(facts.st_mode) or facts.st_size > _LARGEST:
-            raise UsageError(f"{path} is no post-mortem file of meshrt")
+            raise UsageError(f"{path} {_NOT_OURS}")
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
@@ -72,10 +73,10 @@ def read_dump(path: Path | str) -> Body:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         ours = f'"format": "{FORMAT}"' in text[:200]
-        what = f"is cut off or damaged: {error}" if ours else "is no post-mortem file of meshrt: it is no JSON"
+        what = f"is cut off or damaged: {error}" if ours else f"{_NOT_OURS}: it is no JSON"
         raise UsageError(f"{path} {what}") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise UsageError(f"{path} is no post-mortem file of meshrt")
+        raise UsageError(f"{path} {_NOT_OURS}")
     if document.get("version") != VERSION:
         raise UsageError(f"{path} has version {document.get('version')!r}; this meshrt reads version {VERSION}")
     _check(path, "it", document, _DOCUMENT)

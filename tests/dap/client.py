@@ -18,13 +18,14 @@ from typing import NamedTuple
 
 from meshrt.hooks import Body
 from tests.dap.framing import Violation, framed, read_message
+from tests.dap.started import Started
 
 __all__ = ["SECONDS", "Address", "Client", "Event", "RequestFailed"]
 
 #: For one answer or one event. Where many processes load a debugger at once, it takes its time.
 SECONDS = 30.0
-#: ``(host, port)``, or the path of a unix socket.
-Address = tuple[str, int] | str
+#: ``(host, port)``, or the path of a unix socket, or a command that starts an adapter of its own.
+Address = tuple[str, int] | str | list[str]
 
 
 class RequestFailed(Exception):
@@ -272,7 +273,9 @@ class Client:
                 pass  # the connection has ended meanwhile: nobody to be told
 
 
-def _connected(address: Address) -> socket.socket:
+def _connected(address: Address) -> socket.socket | Started:
+    if isinstance(address, list):
+        return Started(address)
     sock = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.settimeout(SECONDS)

@@ -16,7 +16,7 @@ import psutil
 
 from meshrt.debug.dap.engine.engine import Engine
 from meshrt.debug.dap.engine.users_traces import trace_functions
-from meshrt.debug.dap.router.view import CAPABILITIES
+from meshrt.debug.dap.router.greeting import CAPABILITIES
 from meshrt.debug.dap.wire import Message, MessageDecoder, encode
 from meshrt.transport.threads import RuntimeThread
 from tests.support.markers import marked_line

@@ -18,10 +18,7 @@ from tests.dap.client import Address
 from tests.dap.ide import Ide
 from tests.support.programs import environment
 
-__all__ = ["TOKEN", "Router", "router"]
-
-#: Of all tests: the file that a user's token is kept in would be left behind.
-TOKEN = "the token of the tests"
+__all__ = ["Router", "router"]
 
 
 class Router:
@@ -32,6 +29,11 @@ class Router:
         self.address = address
         #: What it has printed for launch.json, or has written there.
         self.configuration = configuration
+
+    @property
+    def token(self) -> str:
+        """What its configuration shows."""
+        return str(self.configuration["meshToken"])
 
     def ide(self, *, start_debugging: bool = True, **more: Any) -> Ide:
         """An IDE with its launch configuration, and ``more`` keys in it."""
@@ -46,7 +48,7 @@ def router(*options: str, pid: int = 0, complaint: str = "") -> Iterator[Router]
         complaint: What it says on its standard error.
     """
     with tempfile.TemporaryFile("w+") as errors:
-        env = environment(MESHRT_DAP_TOKEN=TOKEN)
+        env = environment()
         command = [sys.executable, "-m", "meshrt", "dap", str(pid or os.getpid()), *(options or ("--port", "0"))]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=env) as process:
             try:

@@ -18,7 +18,7 @@ from tests.dap import debugged
 from tests.dap.client import Client
 from tests.dap.debugged import Debugged
 from tests.dap.ide import Ide
-from tests.dap.router import TOKEN, router
+from tests.dap.router import router
 from tests.support.markers import marked_line
 from tests.support.waiting import wait_until
 
@@ -48,7 +48,6 @@ class Looks(Actor):
 def test_a_programs_own_port_costs_nothing_until_an_ide_comes(
     how: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("MESHRT_DAP_TOKEN", TOKEN)
     if how == "environment":
         monkeypatch.setenv("MESHRT_DAP", "0")
     looks = proc_mesh(n=2, dap=0 if how == "argument" else None).spawn("looks", Looks)
@@ -102,7 +101,7 @@ def test_what_stops_while_an_ide_comes_is_told_once() -> None:
     with router() as served:
         client = Client(served.address)
         client.request("initialize", adapterID="debugpy")
-        attaching = client.begin("attach", meshToken=TOKEN, meshRank=[mesh["mesh_id"], 0])
+        attaching = client.begin("attach", meshToken=served.token, meshRank=[mesh["mesh_id"], 0])
         client.wait_event("initialized", unless=attaching)
         client.request("setBreakpoints", source={"path": SOURCE}, breakpoints=[{"line": marked_line(SOURCE, "step")}])
         call = trainer.step.call_one(1)

@@ -104,16 +104,19 @@ def test_it_comes_and_goes_without_a_trace() -> None:
 
 
 BLOCKED = """
-import sys
+import shlex, sys
 from meshrt.debug.dap.engine.engine import Engine
 from meshrt.errors import MeshError
+from tests.support.programs import project
 
 sys.modules["debugpy"] = None
 try:
     Engine()
 except MeshError as error:
     assert "the ranks' Python has no debugpy (" in str(error), error
-    assert f"; pip install 'meshrt[dap]' into {sys.prefix}" in str(error), error
+    _, _, command = str(error).partition("; to install it: ")
+    needed = project()["optional-dependencies"]["dap"]
+    assert shlex.split(command) == [sys.executable, "-m", "pip", "install", *needed], error
 else:
     sys.exit("it was there")
 """
@@ -132,7 +135,7 @@ for _ in range(2):
         Engine()
     except MeshError as error:
         assert "is not as this meshrt knows it (" in str(error) and "InternalThreadCommand" in str(error), error
-        assert "; pip install debugpy==1.8.22 into " in str(error), error
+        assert str(error).endswith(" -m pip install debugpy==1.8.22"), error
     else:
         sys.exit("it was as it is known")
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -54,6 +55,61 @@ def begun(tmp_path: Path) -> Begun:
 def interrupted(rank: Session, answer: Future[Body]) -> None:
     with pytest.raises(RequestFailed, match="KeyboardInterrupt"):
         rank.client.result_of(answer, "what does not end")
+
+
+def test_many_at_once_and_what_cannot_be_set(capfd: pytest.CaptureFixture[str]) -> None:
+    trainer = proc_mesh(gpus=1).spawn("trainer", Debugged)
+    trainer.initialized.get(WAIT)
+    with router() as served, served.ide() as ide:
+        (rank,) = ide.children(1)
+        ide.set_breakpoints(SOURCE, [STEP])
+        trainer.step.call_one(1)
+        ide.stopped()
+        # From here on a thread that stands looks for what it is to do when it is woken, and never by itself.
+        rank.evaluate("import pydevd; pydevd.TIMEOUT_SLOW = 10000")
+        again = trainer.step.call_one(1)
+        ide.continue_all()
+        ide.stopped()
+        top = rank.stack()[0]["id"]
+
+        asked = [
+            rank.client.begin("evaluate", expression=f"before + {number}", context="watch", frameId=top)
+            for number in range(50)
+        ]
+        found = [rank.client.result_of(answer, "a watch")["result"] for answer in asked]
+        assert found == [str(1 + number) for number in range(50)]
+
+        # A variable that cannot be set says why, keeps its value, and writes nothing where the program prints.
+        scopes = rank.client.request("scopes", frameId=top)["scopes"]
+        local, module = (
+            next(scope["variablesReference"] for scope in scopes if scope["name"] == name)
+            for name in ("Locals", "Globals")
+        )
+        variables = rank.client.request("variables", variablesReference=local)["variables"]
+        actor = next(each["variablesReference"] for each in variables if each["name"] == "self")
+        capfd.readouterr()
+        for container, name, value, why in (
+            (local, "before", "1 / 0", "ZeroDivisionError: division by zero"),
+            (local, "before", "(", "SyntaxError: "),
+            (local, "nothing", "missing", "NameError: name 'missing' is not defined"),
+            (module, "STOPPED", "1 / 0", "not found in globals"),
+            (actor, "count", "1 / 0", "Unable to change: count"),
+            (99999, "before", "1", "99999"),
+        ):
+            with pytest.raises(RequestFailed, match=re.escape(why)):
+                rank.client.request("setVariable", variablesReference=container, name=name, value=value)
+        assert rank.client.request("setVariable", variablesReference=local, name="before", value="4")["value"] == "4"
+        ide.continue_all()
+        assert again.get(WAIT) == 5
+        trainer.say.call_one("all that is printed\n").get(WAIT)
+        said: list[str] = []
+
+        def printed(text: str) -> bool:
+            said.extend(capfd.readouterr())
+            return text in "".join(said)
+
+        wait_until(lambda: printed("all that is printed"), WAIT, "what the rank prints last")
+        assert not printed("Error"), said
 
 
 def test_the_rank_is_given_back(begun: Begun) -> None:

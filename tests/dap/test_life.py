@@ -102,6 +102,7 @@ def test_ranks_get_the_actor_that_they_are_meant_by() -> None:
         assert not ide.problems
 
 
+@pytest.mark.row("D1")
 def test_an_ide_is_lost() -> None:
     trainer = proc_mesh(gpus=2).spawn("trainer", Debugged)
     before = held(trainer)

@@ -14,6 +14,7 @@ import pytest
 
 from meshrt import proc_mesh
 from meshrt.debug.dap.router import threads_view
+from meshrt.debug.dap.router.admission import UnixAdmission
 from meshrt.debug.dap.router.router import Router
 from meshrt.debug.dap.wire import failure
 from meshrt.hooks import Body
@@ -38,7 +39,7 @@ def routed(path: Path) -> Iterator[None]:
     loop = asyncio.new_event_loop()
 
     async def serve() -> None:
-        router = Router(choose(str(os.getpid()), how=""), "", leave.set)
+        router = Router(choose(str(os.getpid()), how=""), "", UnixAdmission(), leave.set)
         await router.start()
         async with await loop.create_unix_server(router.connection, path):
             ready.set()

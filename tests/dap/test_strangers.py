@@ -13,12 +13,13 @@ from meshrt.debug.dap.router import command
 from meshrt.debug.dap.wire import MessageDecoder, encode
 from tests.dap.client import Client, RequestFailed
 from tests.dap.debugged import Debugged
-from tests.dap.router import TOKEN, router
+from tests.dap.router import router
 from tests.support.waiting import holds_within
 
 pytest.importorskip("debugpy", reason="not installed: debugpy (pip install --group dap)")
 
 WAIT = 30.0
+ATTACH = {"seq": 1, "type": "request", "command": "attach", "arguments": {}}
 
 
 def connected(address: object) -> socket.socket:
@@ -30,8 +31,11 @@ def test_a_port() -> None:
     trainer = proc_mesh(gpus=1).spawn("trainer", Debugged)
     trainer.initialized.get(WAIT)
     with router(complaint="an IDE was refused: ") as served:
+        token = served.token
         for sent in (
             b"GET / HTTP/1.1\r\n\r\n",
+            # What a browser sends for a page: the body would be an attach request.
+            b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n" + encode(ATTACH),
             b"\0" * 5000,
             b"Content-Length: 99999999\r\n\r\n",
             b"Content-Length: 2\r\n\r\n[]",
@@ -49,15 +53,15 @@ def test_a_port() -> None:
         client.close()
 
         for more, said in (
-            ({}, "meshToken is missing; meshrt dap prints it"),
-            ({"meshToken": TOKEN[:-1]}, "meshToken is not that of this program's meshrt dap"),
+            ({}, "meshToken is missing; each start of meshrt dap has a token of its own"),
+            ({"meshToken": token[:-1]}, "meshToken is not that of this meshrt dap; each start"),
             ({"meshToken": 5}, "meshToken is missing"),
-            ({"meshToken": TOKEN, "meshRank": ["mesh9", 0]}, "rank 0 was stopped"),
-            ({"meshToken": TOKEN, "meshRank": 0}, "meshRanks chooses ranks"),
-            ({"meshToken": TOKEN, "subProcessId": [77]}, r"no rank has the number \[77\]"),
-            ({"meshToken": TOKEN, "meshView": "rows"}, "'sessions'"),
-            ({"meshToken": TOKEN, "meshRanks": "ranks(7)"}, "7"),
-            ({"meshToken": TOKEN, "meshName": "trainr"}, "no mesh, and no actor, is called 'trainr'; there are"),
+            ({"meshToken": token, "meshRank": ["mesh9", 0]}, "rank 0 was stopped"),
+            ({"meshToken": token, "meshRank": 0}, "meshRanks chooses ranks"),
+            ({"meshToken": token, "subProcessId": [77]}, r"no rank has the number \[77\]"),
+            ({"meshToken": token, "meshView": "rows"}, "'sessions'"),
+            ({"meshToken": token, "meshRanks": "ranks(7)"}, "7"),
+            ({"meshToken": token, "meshName": "trainr"}, "no mesh, and no actor, is called 'trainr'; there are"),
         ):
             client = Client(served.address)
             with pytest.raises(RequestFailed, match=said):
@@ -78,7 +82,7 @@ def test_a_port() -> None:
             # Where an IDE keeps keys of debugpy alone, a number says which rank is meant.
             client = Client(served.address)
             with pytest.raises(RequestFailed, match="an IDE is attached to rank 0 already, through another window"):
-                client.request("attach", meshToken=TOKEN, subProcessId=1)
+                client.request("attach", meshToken=token, subProcessId=1)
             client.close()
 
 
@@ -106,10 +110,7 @@ def test_a_socket_of_this_user(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_place_that_cannot_be_had(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MESHRT_DAP_TOKEN", TOKEN)
+def test_a_place_that_cannot_be_had(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     proc_mesh(n=1).initialized.get(WAIT)
     (tmp_path / "file").touch()
     (tmp_path / ".vscode").mkdir()
@@ -128,14 +129,3 @@ def test_a_place_that_cannot_be_had(
             assert command.main([str(os.getpid()), *arguments]) == code, arguments
             said = capsys.readouterr()
             assert complaint in said.err and not said.out, arguments
-
-
-def test_the_token_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MESHRT_DAP_TOKEN", raising=False)
-    monkeypatch.setenv("MESHRT_RUNTIME_DIR", str(tmp_path))
-    os.chmod(tmp_path, 0o700)
-    token = command.read_token()
-    assert len(token) == 32 and command.read_token() == token
-    assert (tmp_path / "dap.token").stat().st_mode & 0o777 == 0o600
-    monkeypatch.setenv("MESHRT_DAP_TOKEN", "mine")
-    assert command.read_token() == "mine"

@@ -248,6 +248,7 @@ def test_a_module_that_is_loaded_later(root: Desk, worker: Any, tmp_path: Path) 
     assert result.get(WAIT) == 8
 
 
+@pytest.mark.row("D6")
 def test_code_that_came_by_value(gate: Path) -> None:
     class Local(Actor):
         @endpoint

@@ -36,6 +36,7 @@ def a_terminal() -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.row("D1")
 def test_a_terminal_killed_while_attached_changes_nothing() -> None:
     mesh = spawn(gpus=2)
     result = mesh.work.call()
@@ -56,6 +57,7 @@ def test_a_terminal_killed_while_attached_changes_nothing() -> None:
     assert result.get(WAIT).values() == [20, 21]
 
 
+@pytest.mark.row("D2")
 def test_a_rank_killed_while_attached() -> None:
     mesh = spawn(gpus=3)
     pids = mesh.pid.call().get(WAIT).values()
@@ -75,6 +77,7 @@ def test_a_rank_killed_while_attached() -> None:
         assert "2 ranks of debugee (0,2): resumed" in me("continue")
 
 
+@pytest.mark.row("D2")
 def test_a_rank_killed_during_a_cast() -> None:
     mesh = spawn(gpus=3)
     mesh.work.call()
@@ -113,6 +116,7 @@ def test_a_host_is_lost_while_its_ranks_are_stopped() -> None:
         assert "2 ranks of debugee (0-1): resumed" in me("continue")
 
 
+@pytest.mark.row("D3")
 def test_stop_releases_stopped_ranks() -> None:
     with proc_mesh(gpus=3) as procs:
         mesh = procs.spawn("debugee", Debugee).get(WAIT)
@@ -129,6 +133,7 @@ def test_stop_releases_stopped_ranks() -> None:
             result.get(WAIT)
 
 
+@pytest.mark.row("D3")
 def test_stop_releases_a_rank_within_a_question() -> None:
     with proc_mesh(gpus=1) as procs:
         mesh = procs.spawn("debugee", Debugee).get(WAIT)
@@ -141,6 +146,7 @@ def test_stop_releases_a_rank_within_a_question() -> None:
             wait_until(lambda: me.prompt == "meshrt_dbg> ", WAIT)
 
 
+@pytest.mark.row("D4")
 def test_a_second_terminal_is_told_who_holds_a_rank() -> None:
     mesh = spawn(gpus=2)
     result = mesh.work.call()

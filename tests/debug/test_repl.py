@@ -123,6 +123,7 @@ def test_leaving_the_prompt_that_a_script_opened() -> None:
         assert program.code == 0
 
 
+@pytest.mark.row("D4")
 def test_two_terminals_at_once(waiting: Path) -> None:
     with beside(waiting) as (program, one), screen("-m", "meshrt.debug") as two:
         two.sees(PROMPT)

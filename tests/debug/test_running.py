@@ -193,7 +193,7 @@ def test_breakpoint_on_ranks_that_run() -> None:
         me.wait("worker", "ranks(0:2)")
         assert {row["line"] for row in me.rows()} == {line_of("compute")}
         assert me("cast worker ranks(0:2) p value") == "[0-1] 7\n"
-        assert "hit [0-1] 1 times" in me("breaks")
+        assert "hit [0-1] once" in me("breaks")
         me("continue")
         assert result.get(WAIT).values() == [14, 15, 16]
         assert "deleted 1  working.py" in me("clear 1")

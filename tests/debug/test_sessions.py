@@ -87,6 +87,7 @@ def test_stops_are_announced_once_per_wave() -> None:
         assert len(waves) <= 2, waves
 
 
+@pytest.mark.row("D6")
 def test_only_some_ranks_stop() -> None:
     mesh = spawn(hosts=2, gpus=4)
     result = mesh.some.call([2, 5])
@@ -188,6 +189,7 @@ def test_two_actors_of_one_rank() -> None:
     assert results[1].get(WAIT).values() == [4, 5]
 
 
+@pytest.mark.row("D6")
 def test_init_is_stopped_too() -> None:
     mesh = proc_mesh(n=2)
     spawned = mesh.spawn("stubborn", Stubborn, 5)
@@ -199,6 +201,7 @@ def test_init_is_stopped_too() -> None:
         assert spawned.get(WAIT).value_of.call().get(WAIT).values() == [5, 6]
 
 
+@pytest.mark.row("D6")
 def test_async_endpoint_steps_over_a_wait() -> None:
     mesh = proc_mesh(n=2).spawn("waits", Asynchronous).get(WAIT)
     result = mesh.work.call(4)
@@ -221,6 +224,7 @@ def test_async_endpoint_steps_over_a_wait() -> None:
     assert mesh.ping.call().get(WAIT).values() == ["pong", "pong"]
 
 
+@pytest.mark.row("D6")
 def test_thread_of_an_endpoint() -> None:
     mesh = spawn(gpus=2)
     result = mesh.thread.call()
@@ -279,6 +283,7 @@ def test_no_post_mortem_without_a_stop() -> None:
         mesh.fail_without_stop.call().get(WAIT)
 
 
+@pytest.mark.row("D6")
 def test_prompts_within_a_prompt() -> None:
     mesh = spawn(gpus=2)
     result = mesh.work.call()
@@ -333,6 +338,7 @@ def test_a_resumed_rank_runs_at_full_speed() -> None:
     assert mesh.hot.call_one(300_000).get(WAIT) < 5 * bare + 0.05
 
 
+@pytest.mark.row("D3")
 def test_deadlines_stand_still_while_a_rank_is_stopped() -> None:
     mesh = spawn(gpus=2)
     result = mesh.work.call()

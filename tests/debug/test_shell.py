@@ -132,7 +132,7 @@ def test_programs_that_have_failed_are_pointed_at() -> None:
     assert "LookupError: rank 0 fails" in failed["cause"]
     assert "LookupError: rank 0 fails" in meshrt("postmortem", failed["program"])
     assert f"meshrt postmortem {failed['program']}" in meshrt("ps")
-    assert f"has ended; meshrt postmortem {failed['program']} shows why it failed" in meshrt(
+    assert f"has ended; meshrt postmortem {failed['program']} shows what failed there" in meshrt(
         "memory", failed["program"], code=2
     )
 
@@ -146,13 +146,23 @@ def test_a_failure_that_the_program_has_handled_is_none_of_the_program() -> None
         for name in (str(other.pid), found.run_id):
             done = run_python("-m", "meshrt", "postmortem", name)
             assert done.returncode == 0 and "LookupError: rank 0 fails" in done.stdout
-            assert f"program {found.run_id} (pid {other.pid}) still runs; this is its last failure" in done.stderr
+            assert f"the program (pid {other.pid}) still runs; this is its last failure so far" in done.stderr
+            assert (
+                f"(pid {other.pid}) still runs, and may fail"
+                in run_python("-m", "meshrt", "postmortem", name, "--list").stderr
+            )
+            assert json.loads(meshrt("postmortem", name, "--list", "--json"))["running"] == other.pid
+            assert json.loads(meshrt("postmortem", name, "--rank", "0", "--json"))["running"] == other.pid
+        relative = run_python("-m", "meshrt", "postmortem", "failure-1.json", cwd=found.run_directory)
+        assert f"the program (pid {other.pid}) still runs" in relative.stderr
         other.communicate("\n", timeout=WAIT)
     entry = ps()["failed"][0]
     assert (entry["program"], entry["outcome"]) == (found.run_id, "handled")
     said = next(line for line in meshrt("ps").splitlines() if found.run_id in line)
     assert said.startswith("ended ") and "ago, after a failure that it had handled: failing rank 0" in said
     assert "the program had handled this failure, and ended otherwise" in meshrt("postmortem", found.run_id)
+    assert json.loads(meshrt("postmortem", found.run_id, "--list", "--json"))["running"] is None
+    assert f"meshrt postmortem {found.run_id} shows what failed there" in meshrt("memory", found.run_id, code=2)
     # One that is killed has not said how it went on.
     with another_program(code) as other:
         found = next(each for each in tools.programs() if each.pid == other.pid)
@@ -168,10 +178,23 @@ def test_one_program_of_several() -> None:
     with another_program() as other:
         (program,) = ps(str(other.pid))["programs"]
         assert program["pid"] == other.pid and "failed 0 s" not in meshrt("ps", program["program"])
-        assert "'other' is no meshrt program" in meshrt("ps", "other", code=2)
+        assert "'other' is no meshrt program of this user; name one by its id or its pid: pid" in meshrt(
+            "ps", "other", code=2
+        )
         assert "no command 'postmortm'; did you mean 'postmortem'?" in meshrt("postmortm", code=2)
+        assert meshrt("p", "trainer", "self.x", code=2) == (
+            "meshrt: 'p' is a command of the debugger; expected meshrt debug -c 'p trainer self.x'\n"
+        )
         done = run_python("-m", "meshrt", "postmortem", program["program"])
         assert done.returncode == 1 and f"(pid {other.pid}) still runs, and has left no failure" in done.stderr
+
+
+def test_no_lines_of_one_that_has_ended(tmp_path: Path) -> None:
+    run = tmp_path / "20260101-000000-0badc0de"
+    run.mkdir()
+    (run / ".lock").touch()
+    said = meshrt("logs", str(run), code=2)
+    assert said == "meshrt logs: the program has ended, and its ranks had printed nothing\n"
 
 
 def test_last_lines_of_one_that_runs_and_of_one_that_has_ended(tmp_path: Path) -> None:
@@ -236,5 +259,5 @@ def test_a_program_is_named_by_pid_id_or_directory() -> None:
     assert program is not None
     for name in ("", str(program.pid), program.run_id, str(program.run_directory)):
         assert choose(name, how="--pid") == program
-    with pytest.raises(NoProgram, match=f"'other' is no .* of this user; pid {program.pid}: .*{program.run_id}"):
+    with pytest.raises(NoProgram, match=f"'other' is no .* of this user; .*: pid {program.pid}: .*{program.run_id}"):
         choose("other", how="--pid")

@@ -78,6 +78,7 @@ def looked_at(running: subprocess.Popen[str], *, source: bool = True) -> None:
     assert "values [40, 41]" in out
 
 
+@pytest.mark.row("D6")
 def test_a_script(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(WHOLE)
     with program("script.py", cwd=tmp_path) as running:

@@ -1,6 +1,6 @@
 """meshrt: one proc mesh along one dimension, and the router of the program's own, or ``meshrt dap`` beside it."""
 
-import os
+import json
 import queue
 import subprocess
 import sys
@@ -10,11 +10,8 @@ from typing import IO, Any
 
 from bench.peers.protocol import Peer
 
-__all__ = ["CONFIGURATION", "PEER", "Debuggee", "Router"]
+__all__ = ["PEER", "Debuggee", "Router"]
 
-TOKEN = "of-the-benchmark"
-"""What an IDE has to show; every router here is told it."""
-CONFIGURATION = {"meshToken": TOKEN}
 PATIENCE = 60.0
 LISTENS = "an IDE can attach "
 
@@ -31,7 +28,6 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "MESHRT_DAP_TOKEN": TOKEN},
         )
         self.pid = self._process.pid
         self._follow(self._process.stdout, self._hear)
@@ -80,11 +76,20 @@ class Process:
         return True
 
 
+def configuration_of(pid: int, port: int) -> dict[str, Any]:
+    """Return the launch configuration with which an IDE attaches to a program at a port."""
+    command = [sys.executable, "-m", "meshrt", "dap", str(pid), "--no-serve", "--port", str(port)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
+    return dict(json.loads(said.partition(":\n")[2]))
+
+
 class Router(Process):
     """``meshrt dap`` beside a program."""
 
     def __init__(self, pid: int) -> None:
         super().__init__("-m", "meshrt", "dap", str(pid), "--port", "0")
+        self.at = self.address()
+        self.configuration = configuration_of(pid, self.at[1])
 
 
 class Debuggee(Process):
@@ -94,6 +99,7 @@ class Debuggee(Process):
         super().__init__("-m", "bench.dap.program", str(ranks))
         self.wait()
         self.at = self.address()
+        self.configuration = configuration_of(self.pid, self.at[1])
 
     def stop(self) -> None:
         """End it, whatever it does."""

@@ -35,6 +35,7 @@ from meshrt.debug.broker.states import Activity
 from meshrt.debug.broker.targets import Selected, Targets
 from meshrt.debug.broker.top import Top
 from meshrt.debug.protocol import BUSY, COMPLETE, RUNNING, STEPPING, STOPPED, Place
+from meshrt.debug.switch import RUNS_CODE, refuse, switched_off
 from meshrt.errors import MeshError, UsageError
 from meshrt.hooks import Body, RootServices, ToolClient
 from meshrt.inspect import silence
@@ -146,6 +147,8 @@ class Broker:
         services.tool_operations.update(operations)
         for name in _ACTS:
             services.tool_operations[name] = self._watched(operations[name])
+        if switched_off():
+            services.tool_operations.update(dict.fromkeys(RUNS_CODE, refuse))
         services.client_gone.append(self._on_client_gone)
         services.rank_gone.append(self._on_rank_gone)
         services.rank_silent.append(self._on_rank_silent)

@@ -2,7 +2,9 @@
 
 Operations of routers:
 
-* ``dap.join``: hear of ranks that are born (events ``dap.born`` {mesh, rank}), and of their actors (``dap.actor``).
+* ``dap.join`` {port, token}: hear of ranks that are born (events ``dap.born`` {mesh, rank}), and of their actors
+  (``dap.actor``). ``port``: where IDEs connect to this router, with this token; missing where they do not.
+* ``dap.ports``: those ports and tokens, of the routers that live. They are kept here alone, and in ``launch.json``.
 * ``dap.which`` {mesh, ranks}: the ranks that live and are meant, by a mesh's or an actor's name and a selection.
 * ``dap.open`` {mesh, rank, channel, stay, session}: a channel to a rank, with a number that the router chooses; refused
   if another one has the rank. One that has said goodbye (event ``dap.leaving`` of the rank) has it no more.
@@ -25,6 +27,7 @@ from typing import Any
 from meshrt.debug.broker.states import Held
 from meshrt.debug.dap.starting import StartedRouters
 from meshrt.debug.protocol import Place, session_of_ide
+from meshrt.debug.switch import refuse, switched_off
 from meshrt.errors import SelectionError, UsageError
 from meshrt.hooks import Body, RootServices, ToolClient
 from meshrt.selection import Shape, parse, resolve
@@ -66,6 +69,8 @@ class Mediator:
         self._named: dict[tuple[int, int], _Channel] = {}
         self._numbers = itertools.count(1)
         self._routers: dict[int, ToolClient] = {}
+        #: Ports of routers, by the router's id: the port and what it wants to be shown.
+        self._ports: dict[int, tuple[int, str]] = {}
         self._started = StartedRouters(services)
         #: Numbers of channels whose IDE has said goodbye: another may have the rank, which begins with it then.
         self._leaving: set[int] = set()
@@ -80,6 +85,7 @@ class Mediator:
         services.tool_operations.update(
             {
                 "dap.join": self._join,
+                "dap.ports": self._told_ports,
                 "dap.which": self._which,
                 "dap.open": self._open,
                 "dap.data": self._data,
@@ -89,6 +95,9 @@ class Mediator:
                 "dap.source": self._source,
             }
         )
+        if switched_off():
+            ours = [name for name in services.tool_operations if name.startswith("dap.")]
+            services.tool_operations.update(dict.fromkeys(ours, refuse))
         services.rank_events.update({name: self._pass_on(name) for name in _EVENTS})
         services.rank_events["dap.leaving"] = self._on_leaving
         services.client_gone.append(self._client_gone)
@@ -106,7 +115,12 @@ class Mediator:
 
     async def _join(self, client: ToolClient, body: Body) -> Body:
         self._routers[client.id] = client
+        if "port" in body:
+            self._ports[client.id] = int(body["port"]), str(body["token"])
         return {"pid": os.getpid(), "argv": sys.argv}
+
+    async def _told_ports(self, client: ToolClient, body: Body) -> Body:
+        return {"ports": [{"port": port, "token": token} for port, token in self._ports.values()]}
 
     async def _which(self, client: ToolClient, body: Body) -> Body:
         return {"ranks": self._wanted(str(body.get("mesh", "")), str(body.get("ranks", "")))}
@@ -290,6 +304,7 @@ class Mediator:
 
     def _client_gone(self, client: ToolClient) -> None:
         self._routers.pop(client.id, None)
+        self._ports.pop(client.id, None)
         for channel in [each for each in self._channels.values() if each.client is client]:
             self._give_up(channel, stay=channel.stay)
 

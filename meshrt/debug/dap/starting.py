@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import threading
 
 from meshrt.hooks import RootServices
+from meshrt.transport.helper import SAFE_DIRECTORY, helper_command, helper_environment
+from meshrt.transport.process import current_runtime
 from meshrt.transport.threads import RuntimeThread
 
 __all__ = ["StartedRouters"]
@@ -22,18 +23,19 @@ class StartedRouters:
 
     def listen(self, port: int) -> None:
         """Begin to listen at a port of the loopback interface, unless that is done already; says where, or why not."""
-        command = [sys.executable, "-m", "meshrt", "dap", self._services.run_id, "--port", str(port)]
         with self._starting:  # two threads of the script may make meshes at once
             known = self._running.get(port)
             if known is not None and known.poll() is None:
                 return
             # In a session of its own: Ctrl-C at the terminal is the script's, which may go on after it.
             process = self._running[port] = subprocess.Popen(
-                command,
+                helper_command("dap", self._services.run_id, "--port", str(port)),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
+                cwd=SAFE_DIRECTORY,
+                env=helper_environment(current_runtime().directory),
                 start_new_session=True,
             )
         RuntimeThread(target=self._tell, args=(process, port), name="meshrt-dap", daemon=True).start()

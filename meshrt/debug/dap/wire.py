@@ -19,6 +19,9 @@ _HEADER_MAX = 4096
 #: Of the length; Python reads no number of any length.
 _DIGITS = 18
 _LENGTH = b"content-length"
+#: Header fields of the protocol. A web page can have a browser send messages to a port of this machine, but never
+#: without fields of HTTP.
+_FIELDS = (_LENGTH, b"content-type")
 #: Requests that let threads go on when they succeed.
 RESUMING = ("continue", "next", "stepIn", "stepOut", "goto")
 
@@ -63,20 +66,27 @@ class MessageDecoder:
             raise ProtocolError(f"no end of a header within {_HEADER_MAX} bytes; expected Content-Length: N")
         if end < 0:
             return False
-        lines = bytes(self._buffer[:end]).split(b"\r\n")
-        for line in lines:
-            name, colon, value = line.partition(b":")
-            number = value.strip()
-            if colon and name.strip().lower() == _LENGTH and number.isdigit() and len(number) <= _DIGITS:
-                length = int(number)
-                break
-        else:
-            raise ProtocolError(f"expected Content-Length: N, got {lines[0][:60]!r}")
+        length = _length_of(bytes(self._buffer[:end]))
         if length > self.limit:
             raise ProtocolError(f"a message of {length} bytes; at most {self.limit} are taken here")
         del self._buffer[: end + 4]
         self._length = length
         return True
+
+
+def _length_of(header: bytes) -> int:
+    """Return the value of Content-Length. Raises ProtocolError for a header that is no DAP."""
+    fields: dict[bytes, bytes] = {}
+    for line in header.split(b"\r\n"):
+        name, colon, value = line.partition(b":")
+        key = name.strip().lower()
+        if not colon or key not in _FIELDS or key in fields:
+            raise ProtocolError(f"expected Content-Length: N, got {line[:60]!r}")
+        fields[key] = value.strip()
+    number = fields.get(_LENGTH, b"")
+    if not number.isdigit() or len(number) > _DIGITS:
+        raise ProtocolError(f"expected Content-Length: N, got {header[:60]!r}")
+    return int(number)
 
 
 def _parsed(body: bytes) -> Message:

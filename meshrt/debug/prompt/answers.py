@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from meshrt.debug.prompt.numbers import array_difference, dict_difference, number_in, summary
-from meshrt.debug.prompt.text import clean, without_addresses
+from meshrt.escapes import escaped
 from meshrt.hooks import Body
+from meshrt.inspect.addresses import without_addresses
 from meshrt.inspect.shortening import lines_of, shortened
 from meshrt.selection import fold_ranks, group_by_value, parse_folded
 
@@ -41,6 +43,10 @@ _OUTCOMES = {
     "missing": "not stopped",
 }
 _WITH_REASON = ("asked", "gone", "silent", "refused", "blocked", "held", "busy", "running")
+
+
+#: What a line of a longer text could be taken for: the head of the next one.
+_HEAD = re.compile(r"^\[(?=(?:[\w-]+ )?\d[\d,-]*\])", re.M)
 
 
 class _Answer(NamedTuple):
@@ -97,13 +103,21 @@ class Answers:
         )
         return f"{self.sent - self.unanswered}/{self.sent} answered, waiting for {ranks}"
 
-    def text(self, *, every: bool = False, against: int | None = None, most: int | None = None) -> str:
+    def text(
+        self,
+        *,
+        every: bool = False,
+        against: int | None = None,
+        most: int | None = None,
+        shown: Callable[[str], str] = escaped,
+    ) -> str:
         """Return everything that came in: answers grouped by equal text, then the ranks that have none, and why.
 
         Args:
             every: Show every answer, also where numbers are summed up.
             against: A rank: of the others, show what differs from its answer.
             most: Lines that all answers together should take: long ones are cut, and say how much more there is.
+            shown: Makes it safe to show.
         """
         several = len({label for label, _ in self._kinds}) > 1
         lines: list[str] = []
@@ -118,7 +132,7 @@ class Answers:
             if kind != "answered":
                 for ranks, text in _grouped(members):
                     lines += _outcome(label, kind, ranks, text)
-        return clean("\n".join(lines))
+        return shown("\n".join(lines))
 
     def data(self) -> dict[str, Any]:
         """Return the same as plain data: groups of equal answers, and who has not answered."""
@@ -208,7 +222,7 @@ def _changes(who: str, text: str, facts: Any, reference: _Answer, items: Sequenc
 
 def _answer(who: str, text: str) -> str:
     if "\n" in text:
-        return f"[{who}]\n{text}"
+        return f"[{who}]\n{_HEAD.sub(' [', text)}"
     return f"[{who}] {text}" if text else f"[{who}]"
 
 

@@ -7,9 +7,10 @@ import time
 
 from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.terminal import Terminal, Woken
-from meshrt.debug.prompt.text import clean, prompt_of
+from meshrt.debug.prompt.text import prompt_of
 from meshrt.debug.protocol import BUSY, PDB_PROMPT, QUITS, RUNNING, STEPPING, STOPPED
 from meshrt.errors import MeshError
+from meshrt.escapes import escaped
 from meshrt.hooks import Body
 from meshrt.inspect.shortening import LINES
 
@@ -56,10 +57,10 @@ class Attached:
         place = f"{snapshot['file']}({snapshot['line']}){snapshot['function']}()"
         if place not in str(snapshot["text"]):  # what it wrote last does not say where it stands
             if snapshot["headline"]:
-                self._say(clean(str(snapshot["headline"])) + "\n")
-            self._say(clean(f"> {place}" + (f"\n-> {snapshot['code']}" if snapshot["code"] else "")) + "\n")
+                self._say(escaped(str(snapshot["headline"])) + "\n")
+            self._say(escaped(f"> {place}" + (f"\n-> {snapshot['code']}" if snapshot["code"] else "")) + "\n")
         if str(snapshot["breakpoint_error"]) not in str(snapshot["text"]):  # it has written other things since
-            self._say(clean(str(snapshot["breakpoint_error"])) + "\n")
+            self._say(escaped(str(snapshot["breakpoint_error"])) + "\n")
         if snapshot["session"] == BUSY:
             self._say(f"[{self.name} has not answered {snapshot['sent']!r} yet]\n")
             self._follow(COMMAND_SECONDS)
@@ -75,7 +76,7 @@ class Attached:
     @property
     def prompt(self) -> str:
         """What stands before the next line: the rank's name, or the prompt of what reads there."""
-        return prompt_of(self._actor, self._rank, self._coords) if self.at_pdb else clean(self._prompt)
+        return prompt_of(self._actor, self._rank, self._coords) if self.at_pdb else escaped(self._prompt)
 
     @property
     def at_pdb(self) -> bool:
@@ -135,7 +136,7 @@ class Attached:
         try:
             self._seq = int(self._client.ask("debug.send", line=line, lines=self._most)["seq"])
         except MeshError as error:
-            self._say(clean(str(error)) + "\n")
+            self._say(escaped(str(error)) + "\n")
             return False
         except KeyboardInterrupt:
             self._leave_it()
@@ -201,7 +202,7 @@ class Attached:
             self._failed = bool(body.get("failed"))
             self._text(text, self._prompt)
         elif kind == "printed":
-            self._say(clean(text))
+            self._say(escaped(text))
         elif kind == "resumed":
             self._how = str(body.get("how", ""))
             self._text(text, "")
@@ -214,14 +215,14 @@ class Attached:
             elif kind == "ended":
                 self._say(f"{self._endpoint} has ended on {self.name}; back at the mesh's prompt\n")
             elif kind == "gone":
-                self._say(f"{self.name} is gone: {clean(text)}\n")
+                self._say(f"{self.name} is gone: {escaped(text)}\n")
             else:
-                self._say(f"detached from {self.name}: {clean(text)}\n")
+                self._say(f"detached from {self.name}: {escaped(text)}\n")
         return kind
 
     def _text(self, text: str, prompt: str) -> None:
         if text:
-            self._say(clean(text if text.endswith("\n") or prompt not in ("", PDB_PROMPT) else text + "\n"))
+            self._say(escaped(text if text.endswith("\n") or prompt not in ("", PDB_PROMPT) else text + "\n"))
 
     def _say(self, text: str) -> None:
         self._said += text

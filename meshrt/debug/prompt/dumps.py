@@ -9,8 +9,9 @@ from typing import Any
 
 from meshrt.debug.dumpfile import read_dump
 from meshrt.debug.prompt.terminal import Terminal, make_terminal
-from meshrt.debug.prompt.text import clean, prompt_of
+from meshrt.debug.prompt.text import prompt_of
 from meshrt.errors import UsageError
+from meshrt.escapes import escaped
 from meshrt.hooks import Body
 from meshrt.inspect.times import since
 from meshrt.selection import near_miss
@@ -62,7 +63,7 @@ class DumpPrompt:
         document = self._document
         error = document["exception"]
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(document["time"])))
-        return clean(
+        return escaped(
             f"{document['actor']}.{document['endpoint']} raised on rank {document['rank']}"
             f" (host {document['host']}, pid {document['pid']}) at {when}, {since(float(document['time']))} ago\n"
             f"{error['type']}: {error['message']}\n{self._place()}"
@@ -73,9 +74,9 @@ class DumpPrompt:
         word, _, argument = line.strip().partition(" ")
         command = self._commands.get(word)
         if command is not None:
-            return clean(command(argument.strip()))
+            return escaped(command(argument.strip()))
         if line.strip() in self._locals():
-            return clean(self._print(line.strip()))
+            return escaped(self._print(line.strip()))
         raise UsageError(
             f"no command {word!r}{near_miss(word, self._commands) or ';'} the program is gone, so nothing can be "
             "evaluated; `help` shows what there is"
@@ -175,6 +176,6 @@ def _obey(terminal: Terminal, prompt: DumpPrompt, line: str) -> bool:
     try:
         terminal.write(prompt.execute(line) + "\n")
     except UsageError as error:
-        terminal.write(f"{clean(str(error))}\n")
+        terminal.write(f"{escaped(str(error))}\n")
         return False
     return True

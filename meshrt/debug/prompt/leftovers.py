@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.tables import by_actor
-from meshrt.debug.prompt.text import clean
 from meshrt.errors import MeshError
+from meshrt.escapes import escaped
 
 __all__ = ["left_behind"]
 
@@ -25,4 +25,4 @@ def left_behind(client: Client, own: Collection[int]) -> str:
         return f"what is left behind is not known: {str(error) or 'the program does not answer'}"
     left = [f"breakpoint {row['id']} at {row['place']} (clear {row['id']})" for row in breaks if row["id"] in own]
     left += [f"stopped ranks: {by_actor(rows)} (continue)"] if rows else []
-    return clean(f"left behind: {'; '.join(left)}") if left else ""
+    return escaped(f"left behind: {'; '.join(left)}") if left else ""

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from meshrt.debug.prompt.text import without_addresses
+from meshrt.inspect.addresses import without_addresses
 from meshrt.selection import fold_ranks, group_by_value
 
 __all__ = ["array_difference", "dict_difference", "number_in", "outliers", "summary"]

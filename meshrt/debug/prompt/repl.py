@@ -16,8 +16,8 @@ from meshrt.debug.prompt.commands.command import Outcome
 from meshrt.debug.prompt.commands.table import candidates, elsewhere, parse_line, pdb_words
 from meshrt.debug.prompt.records import error_record
 from meshrt.debug.prompt.terminal import Terminal, Woken
-from meshrt.debug.prompt.text import clean
 from meshrt.errors import MeshError
+from meshrt.escapes import escaped
 from meshrt.hooks import Body
 from meshrt.inspect.shortening import LINES
 from meshrt.transport.kernel import kernel_state
@@ -189,7 +189,7 @@ class Repl:
                 return self._at_rank(self._attached, line)
             return self._obey(line)
         except MeshError as error:
-            self._failed(line, clean(str(error)), type(error).__name__)
+            self._failed(line, escaped(str(error)), type(error).__name__)
         except TimeoutError:
             self._failed(line, "the program does not answer", "TimeoutError")
         except OSError:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
-from meshrt.debug.prompt.text import clean
+from meshrt.escapes import escaped
 from meshrt.hooks import Body
 from meshrt.inspect.fitting import Room, fitted
 from meshrt.inspect.states import WORST_FIRST
@@ -50,12 +50,12 @@ def listing(
     cells = [_cells(members, fold, stops) for members in groups]
     heads, fitting, narrow = fitted(headers, cells, Room(width, _DROPS, _CUTS, gap=3, frame=4))
     texts = [index for index, head in enumerate(heads) if head not in _NUMBERS]
-    lines = [clean(tabulate(fitting, headers=heads, tablefmt="grid", disable_numparse=texts))]
+    lines = [escaped(tabulate(fitting, headers=heads, tablefmt="grid", disable_numparse=texts))]
     lines += [narrow] if narrow else []
     if left_out:
         lines.append(f"... and {left_out} more")
     for word, members in _remarks(rows) if stops else ():
-        lines.append(clean(f"{word}: {by_actor(members)}"))
+        lines.append(escaped(f"{word}: {by_actor(members)}"))
     return "\n".join(lines)
 
 
@@ -156,7 +156,7 @@ def status(body: Body) -> str:
     if len(body["terminals"]) > 1:
         named = [f"{pid} (this one)" if pid == body["own"] else str(pid) for pid in body["terminals"]]
         lines.append(f"terminals: processes {', '.join(named)}")
-    return clean("\n".join(lines))
+    return escaped("\n".join(lines))
 
 
 def _lasting(first: float, last: float, now: float) -> str:
@@ -179,11 +179,14 @@ def breakpoints(rows: Sequence[Body]) -> str:
         once = " once" if row["once"] else ""
         goes = f" until the IDE of process {row['goes_with']} leaves" if row["goes_with"] else ""
         goes += f", which has left [{row['left']}]" if row.get("left") else ""
-        hits = "; ".join(f"[{ranks}] {count} times" for count, ranks in row.get("hits", {}).items())
+        hits = "; ".join(
+            f"[{ranks}] {'once' if int(count) == 1 else f'{count} times'}"
+            for count, ranks in row.get("hits", {}).items()
+        )
         hit = f": hit {hits}" if hits else ""
         lines.append(f"{row['id']}  {row['place']}{_moved(row)}{condition} on {row['ranks']}{once}{goes}{hit}")
         lines += [f"   [{ranks}] {text}" for text, ranks in row.get("problems", {}).items()]
-    return clean("\n".join(lines))
+    return escaped("\n".join(lines))
 
 
 def _moved(row: Body) -> str:

@@ -15,11 +15,12 @@ import sys
 import termios
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import IO, Any, Protocol
 
-from meshrt.debug.prompt.text import clean
+from meshrt.escapes import escaped
 from meshrt.inspect.commands import write_out
+from meshrt.transport.places import state_directory
+from meshrt.transport.writing import open_private
 
 __all__ = ["LineTerminal", "PromptTerminal", "Terminal", "Woken", "make_terminal"]
 
@@ -153,10 +154,10 @@ class LineTerminal:
         write_out(self._stdout, text)
 
     def _show_before(self, text: str) -> None:
-        self.write(clean(text) + "\n")
+        self.write(escaped(text) + "\n")
 
     def _show_now(self, text: str) -> None:
-        self.write(f"\n{clean(text)}\n{self._prompt}" if self.interactive else f"{clean(text)}\n")
+        self.write(f"\n{escaped(text)}\n{self._prompt}" if self.interactive else f"{escaped(text)}\n")
 
     def notice(self, text: str) -> None:
         self._notices.put(text, self._show_now)
@@ -223,7 +224,7 @@ class PromptTerminal:
         sys.stdout.flush()
 
     def notice(self, text: str) -> None:
-        self._notices.put(clean(text), print)
+        self._notices.put(escaped(text), print)
 
     def wake(self) -> None:
         with self._lock:
@@ -265,12 +266,17 @@ def make_terminal(complete: Completer) -> Terminal:
 def _history() -> Any:
     from prompt_toolkit.history import FileHistory, InMemoryHistory  # start-up: only at a terminal
 
-    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    path = Path(state) / "meshrt" / "debug_history"
+    state = state_directory()
+    if state is None:
+        return InMemoryHistory()
+    path = state / "debug_history"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(path, "a", encoding="utf-8"):
-            os.chmod(path, 0o600)
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            os.fchmod(descriptor, 0o600)
+        finally:
+            os.close(descriptor)
     except OSError:
         return InMemoryHistory()
     return FileHistory(str(path))

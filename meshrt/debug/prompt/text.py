@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from meshrt.inspect.clean import clean, without_addresses
+from meshrt.escapes import escaped
 from meshrt.selection import fold_ranks
 
-__all__ = ["clean", "count_ranks", "prompt_of", "without_addresses"]
+__all__ = ["count_ranks", "prompt_of"]
 
 
 def count_ranks(ranks: Sequence[int]) -> str:
@@ -18,4 +18,4 @@ def count_ranks(ranks: Sequence[int]) -> str:
 def prompt_of(actor: str, rank: int, coords: Mapping[str, int]) -> str:
     """Return the prompt of an attached rank: ``"(debugee 13 hosts=3,gpus=1) "``."""
     where = ",".join(f"{label}={index}" for label, index in coords.items())
-    return clean(f"({actor} {rank}{' ' + where if where else ''}) ")
+    return escaped(f"({actor} {rank}{' ' + where if where else ''}) ")

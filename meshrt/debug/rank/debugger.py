@@ -31,6 +31,7 @@ from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.rank.tracing import Tracer
 from meshrt.debug.rank.users_trace import UsersTrace
 from meshrt.debug.stepping import caller_frame
+from meshrt.debug.switch import switched_off
 from meshrt.errors import MeshError
 from meshrt.hooks import Body, EndpointCall, RankServices, hooks
 
@@ -73,7 +74,7 @@ class RankDebugger:
     def breakpointhook(self, *args: Any, **kwargs: Any) -> None:
         """Stop the calling thread. Of the arguments only ``header`` means something: a line to show first."""
         frame = caller_frame(sys._getframe(1))
-        if frame is None or os.environ.get("PYTHONBREAKPOINT") == "0" or get_ident() in self._quiet:
+        if frame is None or os.environ.get("PYTHONBREAKPOINT") == "0" or switched_off() or get_ident() in self._quiet:
             return
         with headroom, self.handover.entering():
             try:

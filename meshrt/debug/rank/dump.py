@@ -23,7 +23,7 @@ from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.hooks import Body, EndpointCall, RankServices
 from meshrt.inspect.capping import cap
 from meshrt.inspect.exceptions import chain_of, frames_of
-from meshrt.inspect.masking import MASK, masked, without_secrets
+from meshrt.inspect.masking import MASK, masked, without_secrets, without_tokens
 from meshrt.inspect.values import class_name, module_name, safe_text
 from meshrt.inspect.variables import Variables
 from meshrt.selection import Shape
@@ -35,6 +35,7 @@ _MOST_FILES = 20
 #: Characters of all values of a file, and of the traceback as text.
 _VALUES_MAX = 1_000_000
 _TRACEBACK_MAX = 200_000
+_MESSAGE_MAX = 10_000
 _MOST_FRAMES = 100
 _SOURCE_LINES_MAX = 400
 
@@ -133,14 +134,19 @@ def _exception(exception: BaseException) -> Body:
         text = "".join(traceback.format_exception(exception))
     except BaseException as error:  # its __str__, or a note
         text = f"(the traceback cannot be shown: {class_name(error)})"
-    return {**_named(exception), "chain": chain, "traceback": cap(text, _TRACEBACK_MAX)}
+    return {**_named(exception), "chain": chain, "traceback": _shown(text, _TRACEBACK_MAX)}
 
 
 def _named(exception: BaseException) -> Body:
     cls = type(exception)
     module, name = module_name(cls), str(type.__dict__["__qualname__"].__get__(cls))
     full = name if module == "builtins" else f"{module}.{name}"
-    return {"type": full, "message": cap(safe_text(exception, str), 10_000)}
+    return {"type": full, "message": _shown(safe_text(exception, str), _MESSAGE_MAX)}
+
+
+def _shown(text: str, limit: int) -> str:
+    # What is cut off may hold the name of a secret whose end is kept: most of it is looked at first.
+    return cap(without_secrets(cap(text, 4 * limit), prose=True), limit)
 
 
 def _coordinates(call: EndpointCall) -> Body:
@@ -161,4 +167,4 @@ def _source(code: CodeType, line: int) -> tuple[int, list[str]]:
     if len(block) > _SOURCE_LINES_MAX:
         skipped = max(0, line - first - _SOURCE_LINES_MAX // 2)
         first, block = first + skipped, block[skipped : skipped + _SOURCE_LINES_MAX]
-    return first, [text.rstrip("\n") for text in block]
+    return first, without_tokens("".join(block)).split("\n")[: len(block)]

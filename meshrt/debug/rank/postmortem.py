@@ -12,6 +12,7 @@ from meshrt.debug.protocol import MODES
 from meshrt.debug.rank.dump import Dumper
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.stepping import visible
+from meshrt.debug.switch import switched_off
 from meshrt.errors import MeshError
 from meshrt.hooks import POST_MORTEM_VALUES, Body, EndpointCall, RankServices
 from meshrt.inspect.capping import cap
@@ -48,7 +49,8 @@ class PostMortem:
         """Return the mode of an actor."""
         modes = self._modes
         mode = modes.get(actor) or modes.get("") or "default"
-        return self.own if mode == "default" else mode
+        mode = self.own if mode == "default" else mode
+        return "off" if mode == "on" and switched_off() else mode
 
     def stops(self, call: EndpointCall, exception: BaseException, session: object | None) -> bool:
         """Whether the thread is to be stopped for ``exception``; writes the file about it if that is wanted instead.

@@ -7,16 +7,16 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from meshrt.debug.prompt.answers import Answers
 from meshrt.debug.prompt.records import Recorder
-from meshrt.debug.prompt.text import clean
 from meshrt.debug.shell.following import Follower, Line
 from meshrt.errors import MeshError, UsageError
+from meshrt.escapes import coloured
 from meshrt.inspect.commands import run_command, write_out
 from meshrt.inspect.output import Tail, line_count, tails
 from meshrt.inspect.programs import choose, meant, named, telling_slow
@@ -38,6 +38,8 @@ _LOOK = 0.2
 _ASK = 1.0
 #: Seconds that a program which has closed its connections may take to end.
 _ENDING = 5.0
+#: Writes what follows as objects, or makes it safe to show.
+_Teller = Recorder | Callable[[str], str]
 _NAME = re.compile(r"(.*)-([^-]+)\.(\d{1,9})\.log", re.DOTALL)
 
 
@@ -92,9 +94,10 @@ class _Ended:
                 found.setdefault((match[1], match[2]), {})[int(match[3])] = path
         wanted = {key: files for key, files in sorted(found.items()) if not mesh or mesh in key}
         if not wanted:
-            there = ", ".join(sorted({name for name, _ in found})) or "none: nothing was printed"
-            what = f"a mesh {mesh!r}" if mesh else "any mesh"
-            raise UsageError(f"the program has ended and left no output of {what}; there are meshes: {there}")
+            there = ", ".join(sorted({name for name, _ in found}))
+            if not there:
+                raise UsageError("the program has ended, and its ranks had printed nothing")
+            raise UsageError(f"the program has ended and left no output of a mesh {mesh!r}; there are meshes: {there}")
         chosen = []
         for (name, mesh_id), files in wanted.items():
             members = _by_number(ranks, files) if ranks else sorted(files)
@@ -123,6 +126,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--diff", type=int, nargs="?", const=-1, metavar="RANK", help="show what differs from this rank (the first one)"
     )
+    parser.add_argument("--raw", action="store_true", help="as it was printed, with what acts on a terminal")
     parser.add_argument("--json", action="store_true", help="objects as in docs/json.md")
     given = parser.parse_intermixed_args(arguments)
     if len(given.words) > 2:
@@ -136,6 +140,7 @@ def _show(given: argparse.Namespace) -> int:
     count = line_count(given.lines)
     source, actor = _meant(given.words)
     recorder = Recorder(sys.stdout) if given.json else None
+    shown = str if given.raw else coloured
     try:
         printing = source.printing(actor, given.ranks)
         read = {each.label: tails(each.files, count) for each in printing}
@@ -144,12 +149,12 @@ def _show(given: argparse.Namespace) -> int:
             recorder({"command": "logs", "run_directory": str(source.directory), **answers.data()})
         elif printing:
             against = given.diff if given.diff != -1 else min((min(each) for each in read.values() if each), default=0)
-            write_out(sys.stdout, answers.text(every=True, against=against) + "\n")
+            write_out(sys.stdout, answers.text(every=True, against=against, shown=shown) + "\n")
         if given.follow and isinstance(source, _Running):
             follower = Follower()
             for each in printing:
                 follower.add(each.label, each.files, read[each.label])
-            _follow(source, follower, actor, given.ranks, recorder)
+            _follow(source, follower, actor, given.ranks, recorder or shown)
         elif given.follow:
             print("meshrt logs: the program has ended; nothing will follow", file=sys.stderr)
         return 1 if answers.ranks("refused") else 0
@@ -182,10 +187,10 @@ def _answers(read: dict[str, dict[int, Tail]]) -> Answers:
     return answers
 
 
-def _follow(source: _Running, follower: Follower, actor: str, ranks: str, recorder: Recorder | None) -> None:
+def _follow(source: _Running, follower: Follower, actor: str, ranks: str, teller: _Teller) -> None:
     ask = time.monotonic() + _ASK
     while not source.closed.wait(_LOOK):
-        _tell(follower, recorder)
+        _tell(follower, teller)
         if time.monotonic() >= ask:
             ask = time.monotonic() + _ASK
             _look_for_more(source, follower, actor, ranks)
@@ -193,7 +198,7 @@ def _follow(source: _Running, follower: Follower, actor: str, ranks: str, record
     deadline = time.monotonic() + _ENDING
     while in_use(source.directory) and time.monotonic() < deadline:
         time.sleep(_LOOK)
-    while _tell(follower, recorder):
+    while _tell(follower, teller):
         pass
     print(f"the program (pid {source.program.pid}) has ended", file=sys.stderr)
 
@@ -206,14 +211,14 @@ def _look_for_more(source: _Running, follower: Follower, actor: str, ranks: str)
         return  # its mesh, or all of it, has ended: what is followed already is all there is
 
 
-def _tell(follower: Follower, recorder: Recorder | None) -> bool:
+def _tell(follower: Follower, teller: _Teller) -> bool:
     """Show what is new. Returns whether there was anything."""
     lines = follower.look()
-    if recorder is not None:
+    if isinstance(teller, Recorder):
         for line in lines:
-            recorder({"event": "line", "actor": line.label, "ranks": list(line.ranks), "text": line.text})
+            teller({"event": "line", "actor": line.label, "ranks": list(line.ranks), "text": line.text})
     elif lines:
-        write_out(sys.stdout, clean("".join(f"[{_who(line, follower)}] {line.text}\n" for line in lines)))
+        write_out(sys.stdout, teller("".join(f"[{_who(line, follower)}] {line.text}\n" for line in lines)))
     return bool(lines)
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from meshrt.debug.prompt.records import Recorder
 from meshrt.debug.prompt.tables import listing
-from meshrt.debug.prompt.text import clean
 from meshrt.debug.shell.survey import Found, survey
 from meshrt.errors import UsageError
+from meshrt.escapes import escaped
 from meshrt.failure import files
 from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED
 from meshrt.failure.showing import root_cause
@@ -158,7 +158,7 @@ def _text(found: list[Found], failed: list[dict[str, Any]], verbose: int, width:
     for run in failed:
         how = _HOW[run["outcome"]].format(since(run["time"]))
         lines.append(f"{how}: {run['cause']}; meshrt postmortem {run['program']}")
-    return clean("\n".join(lines)) + "\n"
+    return escaped("\n".join(lines)) + "\n"
 
 
 def _overview(found: list[Found], width: int | None) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from meshrt import Future, proc_mesh
+from meshrt.debug.dap.router.launch_json import adapter_entry, write_launch_json
 from tests.dap import debugged
 from tests.dap.debugged import Debugged
 from tests.dap.router import router
@@ -63,6 +64,20 @@ def results(*calls: Future[Any]) -> list[Any]:
     """What calls have come to. A `get` alone would wait for ever: ranks that still stand hold its deadline, too."""
     wait_until(lambda: all(call.done() for call in calls), WAIT, "all ranks that were asked have gone on")
     return [call.get() for call in calls]
+
+
+def test_sessions_without_a_port(tmp_path: Path) -> None:
+    trainer = proc_mesh(gpus=4).spawn("trainer", Debugged)
+    trainer.initialized.get(WAIT)
+    write_launch_json(tmp_path, adapter_entry())
+    with workbench(tmp_path) as window:
+        set_breakpoint(window)
+        begin(window)
+        window.see(CALL_STACK, "meshrtRunning", *(f"{name}Running" for name in RANKS))
+        call = trainer.step.call(1)
+        stand(window)
+        window.press("Shift", "F5")
+        assert results(call)[0].values() == [1, 1, 1, 1]
 
 
 def test_a_session_for_each_rank(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def test_some_ranks_are_named_and_failures_stand_apart(root: FakeRoot) -> None:
     ]
 
 
+@pytest.mark.row("D7")
 def test_reminders_while_nobody_looks(root: FakeRoot) -> None:
     root.stop(0)
     root.advance(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 import threading
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.errors import UsageError
 from meshrt.hooks import EndpointCall
 from meshrt.inspect.masking import MASK
+from tests.support.limits import full_disk
 from tests.unit.debug.fakes import FakeRankServices
 
 CALL = EndpointCall("m1", "train/er", 2, "step", [["gpus"], 0, [4], [1]])
@@ -103,6 +105,19 @@ def test_what_looks_like_a_secret_is_masked(dumper: Dumper) -> None:
     assert "hunter" not in json.dumps(found)
 
 
+def test_a_secret_in_the_message_or_in_the_source_is_masked(dumper: Dumper) -> None:
+    def connect(pwd: str, conn_str: str, value: str) -> None:
+        other = "sk-hunter5hunter5hunter5"  # noqa: F841
+        raise ConnectionError(f"cannot reach postgres://me:{pwd}@db, password={pwd}")
+
+    path = dumper.dump(CALL, raised(connect, "hunter1", "host=hunter2", "xoxb-hunter3-hunter3"))
+    assert path is not None
+    document = read_dump(path)
+    assert "hunter" not in json.dumps([document["exception"], document["frames"][-1]])
+    assert document["exception"]["message"] == f"cannot reach postgres://me:{MASK}@db, password={MASK}"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
 def test_a_deep_stack_is_bounded(dumper: Dumper) -> None:
     path = dumper.dump(CALL, raised(fails, 300))
     assert path is not None
@@ -127,17 +142,13 @@ def test_a_rank_that_always_fails_does_not_fill_the_disk(dumper: Dumper, tmp_pat
     assert len(list((tmp_path / "post-mortem").iterdir())) == 20
 
 
-def test_a_full_disk_is_said_once(
-    dumper: Dumper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def no_space(self: Path, target: Path) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "replace", no_space)
+def test_a_full_disk_is_said_once(dumper: Dumper, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(3):
-        assert dumper.dump(CALL, raised(fails, 0)) is None
+        error = raised(fails, 0)
+        with full_disk():
+            assert dumper.dump(CALL, error) is None
     said = capsys.readouterr().err
-    assert said.startswith(f"meshrt: no post-mortem file: OSError: [Errno 28] No space left on device: '{tmp_path}/")
+    assert said.startswith(f"meshrt: no post-mortem file: OSError: [Errno 27] File too large: '{tmp_path}/")
     assert said.count("\n") == 1
     assert list((tmp_path / "post-mortem").iterdir()) == []
 
@@ -148,6 +159,7 @@ def test_a_full_disk_is_said_once(
         ("", "no JSON"),
         ("hello", "no JSON"),
         ("[1, 2]", "is no post-mortem file"),
+        ('{"format": "meshrt failure"}', r"\(meshrt postmortem shows reports of failures\)"),
         ('{"format": "other"}', "is no post-mortem file"),
         (json.dumps({"format": dumpfile.FORMAT, "version": 9}), "has version 9; this meshrt reads version 1"),
         (json.dumps({"format": dumpfile.FORMAT, "version": 1, "actor": "a"}), "damaged: it has no valid rank"),

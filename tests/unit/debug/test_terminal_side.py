@@ -19,9 +19,10 @@ from meshrt.debug.prompt.commands.command import Command
 from meshrt.debug.prompt.commands.table import COMMANDS, help_text, parse_line
 from meshrt.debug.prompt.tables import listing
 from meshrt.debug.prompt.terminal import LineTerminal, Woken
-from meshrt.debug.prompt.text import clean, prompt_of
+from meshrt.debug.prompt.text import prompt_of
 from meshrt.debug.protocol import Place, address
 from meshrt.errors import MeshError
+from meshrt.escapes import escaped
 from meshrt.hooks import Body
 from meshrt.inspect.capping import cap
 from meshrt.inspect.times import since
@@ -258,9 +259,9 @@ def test_what_has_no_answer_is_said() -> None:
 
 @given(st.text())
 def test_nothing_of_a_rank_drives_the_terminal(text: str) -> None:
-    shown = clean(text)
+    shown = escaped(text)
     assert all(character in "\n\t" or character.isprintable() or ord(character) > 159 for character in shown)
-    assert clean("\x1b[31m\ta\r\nb\rc\x9b") == "\\e[31m\ta\nb\\rc\\x9b"
+    assert escaped("\x1b[31m\ta\r\nb\rc\x9b") == "\\e[31m\ta\nb\\rc\\x9b"
 
 
 def test_small_texts() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from meshrt.debug.dap.engine.patches import patch, replace_idle, watch
 from meshrt.debug.dap.engine.watched import WatchedCode
 from meshrt.errors import MeshError
+from meshrt.inspect.installing import install_command, install_extra
 
 __all__ = ["KNOWN", "TRACES", "load", "loaded", "watched_code"]
 
@@ -55,7 +56,7 @@ def load() -> Any:
             api: Any = importlib.import_module("_pydevd_bundle.pydevd_api")
     except ModuleNotFoundError as error:
         raise MeshError(
-            f"the ranks' Python has no debugpy ({error}); pip install 'meshrt[dap]' into {sys.prefix}"
+            f"the ranks' Python has no debugpy ({error}); to install it: {install_extra('dap', 'debugpy')}"
         ) from error
     finally:
         sys.breakpointhook = hook
@@ -70,7 +71,8 @@ def load() -> Any:
     except (AttributeError, ImportError) as error:
         found = sys.modules["debugpy"].__version__
         raise MeshError(
-            f"debugpy {found} is not as this meshrt knows it ({error}); pip install debugpy=={KNOWN} into {sys.prefix}"
+            f"debugpy {found} is not as this meshrt knows it ({error}); "
+            f"to install one that is: {install_command(f'debugpy=={KNOWN}')}"
         ) from error
     _loaded["pydevd"] = pydevd
     return pydevd

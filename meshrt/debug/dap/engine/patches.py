@@ -39,6 +39,7 @@ def patch(pydevd: Any, api: Any) -> None:
     _pause_users_code(pydevd)
     comm = importlib.import_module("_pydevd_bundle.pydevd_comm")
     _count_evaluations(comm)
+    _raise_what_fails(comm.pydevd_vars)
     _show_briefly(comm, importlib.import_module("_pydevd_bundle.pydevd_suspended_frames"))
     _answer_all(comm, importlib.import_module("_pydevd_bundle.pydevd_process_net_command_json"))
 
@@ -100,10 +101,40 @@ def _count_evaluations(comm: Any) -> None:
         except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
             # Of what was typed: `exit()`, say. The engine answers for errors only, and the rank is to stay.
             why = f"{type(error).__name__}: {error}"
+        except Exception as error:
+            # The engine would print it on the program's terminal, and some requests would have no answer.
+            if not hasattr(request, "seq"):
+                raise
+            why = f"{type(error).__name__}: {error}"
+        finally:
+            _look_for_more(debugger, self.thread_id)
         if why and hasattr(request, "seq"):
             debugger.writer.add_command(_refusal(comm, request, why))
 
     command.__init__, command.do_it = __init__, do_it
+
+
+def _look_for_more(debugger: Any, thread_id: str) -> None:
+    """Let a thread that stands do at once what it is asked for next.
+
+    It does one thing each time it wakes. Several that come together wake it once, as its event is set already; for each
+    of the others it would wait 0.2 s.
+    """
+    queue, event = debugger.get_internal_queue_and_event(thread_id)
+    if not queue.empty():
+        event.set()
+
+
+def _raise_what_fails(variables: Any) -> None:
+    """Let a variable that cannot be set be an error: the engine prints why, and answers with the value that it has."""
+    log = variables.pydev_log
+
+    def exception(what: Any = "", *args: Any) -> None:
+        if isinstance(what, Exception):
+            raise what
+        log.exception(what, *args)
+
+    variables.pydev_log = SimpleNamespace(**{**vars(log), "exception": exception})
 
 
 def _show_briefly(comm: Any, frames: Any) -> None:

@@ -1,7 +1,11 @@
 """The process that IDEs connect to.
 
-`command`, `launch_json`
-    ``meshrt dap``, and the entry that it writes for VS Code
+`command`, `serving`, `launch_json`
+    ``meshrt dap``, what it does at a port or a socket, and the entry that it writes for VS Code
+`stdio`, `own_router`
+    ``meshrt dap --stdio``: what an IDE starts for each session
+`listening`, `admission`, `greeting`
+    the sockets, whose connections are taken, and what is said first
 `router`, `connection`, `configuration`
     who connects, with what, and which session that begins
 `program`, `ranks`, `channels`, `asking`

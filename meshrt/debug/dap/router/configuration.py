@@ -1,6 +1,7 @@
 """What an attach request may say to the router, and what it is checked for. Keys of debugpy go on to the engines.
 
-``meshToken`` proves who attaches, ``meshRank`` is set by the router itself, in what it has an IDE start for one rank.
+``meshToken`` proves who attaches at a port. The router itself sets ``meshRank``, ``meshSession`` and ``meshSocket``, in
+what it has an IDE start for one rank.
 """
 
 from __future__ import annotations
@@ -18,19 +19,25 @@ __all__ = ["Configuration", "for_engine", "for_rank"]
 _VIEWS = ("sessions", "threads")
 _STEPS = ("one", "all")
 _LOST = ("resume", "stay")
+_SET_BY_ROUTER = "set by meshrt dap"
 #: Key -> what it is, for complaints.
 _KEYS = {
     "meshToken": "the token that meshrt dap prints",
+    "meshRun": "the program, by its id or pid, where several run; for meshrt dap --stdio",
     "meshRanks": "the ranks to attach to, as in 'ranks(0:4)' or 'hosts=1'; all if it is missing",
     "meshName": "a mesh, or an actor of one; all meshes if it is missing",
     "meshView": "'sessions' (a session for each rank) or 'threads' (one session, in which ranks are threads)",
     "meshStep": "'one' or 'all': whether a step steps one rank or all that stand; for the view 'threads'",
     "meshOnLost": "'resume' or 'stay': what ranks do that stand when the IDE is gone without a goodbye",
-    "meshRank": "set by meshrt dap",
-    "meshSession": "set by meshrt dap",
+    "meshRank": _SET_BY_ROUTER,
+    "meshSession": _SET_BY_ROUTER,
+    "meshSocket": _SET_BY_ROUTER,
 }
-#: Where an IDE connects to is its own matter.
-_OURS = (*_KEYS, "connect", "listen", "port", "host", "subProcessId", "name", "type", "request", "preLaunchTask")
+#: Where an IDE connects to, and what it starts for that, is its own matter.
+_OURS = (
+    *_KEYS, "connect", "listen", "port", "host", "debugAdapterPath", "debugAdapterPython", "subProcessId", "name",
+    "type", "request", "preLaunchTask",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,9 @@ class Configuration:
     """One attach request, checked."""
 
     token: str
+    #: The program, and the socket of the router that has announced a rank: for the process that an IDE starts.
+    run: str
+    socket: str
     ranks: str
     mesh: str
     view: str
@@ -56,7 +66,8 @@ class Configuration:
             if key.startswith("mesh") and key not in _KEYS:
                 close = difflib.get_close_matches(key, _KEYS, n=1)
                 hint = f"; {close[0]}?" if close else ""
-                raise UsageError(f"{key} is no key of meshrt{hint} There are {', '.join(list(_KEYS)[:-2])}")
+                keys = ", ".join(known for known, what in _KEYS.items() if what != _SET_BY_ROUTER)
+                raise UsageError(f"{key} is no key of meshrt{hint} There are {keys}")
         ranks = _text(arguments, "meshRanks")
         if ranks:
             try:
@@ -70,6 +81,8 @@ class Configuration:
         session = arguments.get("meshSession", 0)
         return cls(
             token=_text(arguments, "meshToken"),
+            run=_text(arguments, "meshRun"),
+            socket=_text(arguments, "meshSocket"),
             ranks=ranks,
             mesh=_text(arguments, "meshName"),
             view=_one_of(arguments, "meshView", _VIEWS),
@@ -133,11 +146,14 @@ def _one_of(arguments: Mapping[str, Any], key: str, choices: tuple[str, ...]) ->
     return str(value)
 
 
-def for_rank(configuration: Configuration, rank: tuple[str, int], number: int, name: str, session: int) -> Any:
+def for_rank(
+    configuration: Configuration, rank: tuple[str, int], number: int, name: str, session: int, socket: str
+) -> Any:
     """Return the launch configuration with which an IDE attaches to one rank.
 
     Args:
         number: Tells it from all others where an IDE keeps keys of debugpy only (``subProcessId``).
+        socket: Where the process that the IDE starts for it finds this router; "": the IDE connects by itself.
     """
     arguments = dict(configuration.arguments)
     for key in ("meshRanks", "meshName", "meshView", "meshStep"):
@@ -150,6 +166,7 @@ def for_rank(configuration: Configuration, rank: tuple[str, int], number: int, n
         "meshRank": list(rank),
         "meshSession": session,
         "subProcessId": number,
+        **({"meshSocket": socket} if socket else {}),
     }
 
 

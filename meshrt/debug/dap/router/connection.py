@@ -1,7 +1,13 @@
 """One connection of an IDE, from the moment that it is accepted: who is there, and which session it carries.
 
-A connection is nobody's until its attach request has shown the token (on a unix socket: that it is the same user's
-process). Before that it is told what an engine can do, and gets 64 KiB and ten seconds.
+::
+
+    accepted --the kernel: this user's process--> unproved --attach with the token--> a session
+        '--another user's--> (closed, not a byte is read)  '--a wrong token--> delayed --1 s--> (refused, closed)
+
+An unproved connection is told what an engine can do, and gets 64 KiB and ten seconds. There are 64 of them; the oldest
+makes room for a new one. A delayed one does not, so that nobody tries more than 64 tokens in a second. Connections of
+other users count for nothing.
 """
 
 from __future__ import annotations
@@ -13,13 +19,14 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
+from meshrt.debug.dap.router.admission import Admission
 from meshrt.debug.dap.router.channels import Channels
 from meshrt.debug.dap.router.configuration import Configuration
+from meshrt.debug.dap.router.greeting import answer_before_attach
 from meshrt.debug.dap.router.ranks import Rank
-from meshrt.debug.dap.router.view import CAPABILITIES, Peer, View
+from meshrt.debug.dap.router.view import Peer, View
 from meshrt.debug.dap.wire import MESSAGE_MAX, Message, MessageDecoder, encode, event, failure, response
 from meshrt.errors import AuthenticationError, MeshError, ProtocolError
-from meshrt.transport.link import same_user
 from meshrt.transport.refusals import Refusals
 from meshrt.transport.tools import Program
 
@@ -28,6 +35,8 @@ __all__ = ["GOODBYE_SECONDS", "Connection", "Sessions"]
 _UNPROVED_BYTES = 64 << 10
 _UNPROVED_SECONDS = 10.0
 _UNPROVED_MAX = 64
+#: Until a wrong token is refused.
+_DELAY_SECONDS = 1.0
 #: Seconds for an IDE to say goodbye when its session is over.
 GOODBYE_SECONDS = 2.0
 #: Bytes that an IDE has not read, after which it is taken for gone.
@@ -36,11 +45,17 @@ _BACKLOG_MAX = 64 << 20
 _log = logging.getLogger("meshrt")
 
 
+class _WrongToken(Exception):
+    """An attach request has shown another token."""
+
+
 class Sessions(Protocol):
     """What a connection is for: the sessions with one program."""
 
     program: Program
     channels: Channels
+    #: Says who may speak at all.
+    admission: Admission
     #: What an attach request has to show; "": whoever may connect is known (a unix socket).
     token: str
     refusals: Refusals
@@ -74,6 +89,8 @@ class Connection(asyncio.Protocol):
         self._asked: dict[int, Callable[[Message], None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._over = False
+        #: It has shown a wrong token, and is told so in a while.
+        self.delayed = False
         #: Done when the connection has ended.
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -81,19 +98,33 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
-        if not self._sessions.token and not same_user(transport.get_extra_info("socket")):
-            transport.abort()
-            return
+        transport.pause_reading()
+        self._sessions.admission.ask(transport.get_extra_info("socket"), self._admit)
+
+    def _admit(self, problem: str) -> None:
+        """The kernel has told whose the peer is."""
         unproved = self._sessions.unproved
-        if len(unproved) >= _UNPROVED_MAX:
-            next(iter(unproved)).drop("too many others wait")
+        if self._transport.is_closing():
+            return
+        if not problem and len(unproved) >= _UNPROVED_MAX:
+            oldest = next((each for each in unproved if not each.delayed), None)
+            if oldest is None:
+                problem = "too many others have shown wrong tokens"
+            else:
+                oldest.drop("too many others wait")
+        if problem:
+            self.drop(problem)
+            return
         unproved[self] = None
         self._deadline = asyncio.get_running_loop().call_later(_UNPROVED_SECONDS, self.drop, "it has not attached")
+        self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
         try:
             for message in self._decoder.receive_data(data):
-                self._receive(message)
+                if self.delayed:
+                    return  # nothing of it counts
+                self._take(message)
         except ProtocolError as error:
             self.drop(str(error))
 
@@ -165,6 +196,21 @@ class Connection(asyncio.Protocol):
 
     # -- what it says
 
+    def _take(self, message: Message) -> None:
+        """Receive a message; one whose arguments have other types than those of the protocol is refused alone.
+
+        Raises:
+            ProtocolError: It cannot be answered.
+        """
+        try:
+            self._receive(message)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            name = message.get("command") or message.get("event")
+            why = f"{name} with arguments that are not those of the protocol ({type(error).__name__}: {error})"
+            if message["type"] != "request":
+                raise ProtocolError(why) from error
+            self.write(failure(message, why))
+
     def _receive(self, message: Message) -> None:
         if message["type"] == "response":
             answered = self._asked.pop(message.get("request_seq", 0), None)
@@ -191,32 +237,30 @@ class Connection(asyncio.Protocol):
 
     def _before_attach(self, message: Message) -> None:
         command, arguments = message["command"], message.get("arguments") or {}
-        if command == "initialize":
-            self._initialize = arguments
-            self.write(response(message, CAPABILITIES))
-        elif command == "attach":
+        if command == "attach":
             try:
                 self._begin_view(message, arguments)
+            except _WrongToken as error:
+                self.delayed = True
+                self._transport.pause_reading()
+                asyncio.get_running_loop().call_later(_DELAY_SECONDS, self._refuse, failure(message, str(error)))
             except MeshError as error:
-                self.write(failure(message, str(error)))
-                self.hang_up()
-        elif command == "disconnect":
-            self.write(response(message))
-            self.hang_up()
-        elif command == "launch":
-            self.write(failure(message, 'meshrt programs are attached to: "request": "attach"'))
-        else:
-            self.write(failure(message, f"{command} before attach"))
+                self._refuse(failure(message, str(error)))
+            return
+        answer, goes_on = answer_before_attach(message)
+        if not goes_on:
+            self._refuse(answer)
+            return
+        if command == "initialize":
+            self._initialize = arguments
+        self.write(answer)
+
+    def _refuse(self, answer: Message) -> None:
+        self.write(answer)
+        self.hang_up()
 
     def _begin_view(self, message: Message, arguments: dict[str, Any]) -> None:
-        token = arguments.get("meshToken")
-        shown = token if isinstance(token, str) else ""
-        # What JSON can say need not be text: half a character makes a wrong token, and no error of another kind.
-        proof = shown.encode("utf-8", "backslashreplace")
-        if self._sessions.token and not hmac.compare_digest(proof, self._sessions.token.encode()):
-            self._sessions.refusals.note("an IDE", AuthenticationError("a wrong token"))
-            what = "meshToken is missing" if not shown else "meshToken is not that of this program's meshrt dap"
-            raise AuthenticationError(f"{what}; meshrt dap prints it, and --write-launch-json puts it into launch.json")
+        self._check_token(arguments.get("meshToken"))
         configuration = Configuration.read(arguments)
         if self._sessions.over:
             raise MeshError("the program has ended")
@@ -225,6 +269,20 @@ class Connection(asyncio.Protocol):
         view = self._sessions.view_of(self, configuration)
         self._view = view
         view.attach(message, self._initialize)
+
+    def _check_token(self, token: object) -> None:
+        """Raise AuthenticationError unless this is the token."""
+        expected = self._sessions.token
+        shown = token if isinstance(token, str) else ""
+        # What JSON can say need not be text: half a character makes a wrong token, and no error of another kind.
+        proof = shown.encode("utf-8", "backslashreplace")
+        if not expected or hmac.compare_digest(proof, expected.encode()):
+            return
+        how = "each start of meshrt dap has a token of its own, and meshrt dap --write-launch-json writes it"
+        if not shown:
+            raise AuthenticationError(f"meshToken is missing; {how}")
+        self._sessions.refusals.note("an IDE", AuthenticationError("a wrong token"))
+        raise _WrongToken(f"meshToken is not that of this meshrt dap; {how}")
 
     def _unlist(self) -> None:
         """Be none of those any more that have shown nothing yet."""

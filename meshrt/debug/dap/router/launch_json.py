@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import textwrap
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from meshrt.errors import UsageError
-from meshrt.transport.directories import write_atomic
+from meshrt.transport.writing import write_atomic
 
-__all__ = ["NAME", "configuration_for", "entry", "write_launch_json"]
+__all__ = ["NAME", "adapter_entry", "entry", "shown", "write_launch_json"]
 
 #: By this name the entry is found again.
 NAME = "meshrt"
-#: What is set in an entry that is there already.
-_SET = ("type", "request", "connect", "meshToken")
+#: What VS Code is to start where no port is connected to: Python runs this directory.
+ADAPTER = Path(__file__).parents[1] / "adapter"
+#: What is set in an entry that is there already, or taken out: ways to the program that are not this one's.
+_SET = ("type", "request", "connect", "meshToken", "listen", "debugAdapterPython", "debugAdapterPath")
 _INDENT = " " * 4
 #: Some editors begin files with it.
 _BOM = "\ufeff"
@@ -39,15 +42,29 @@ def entry(port: int, token: str) -> dict[str, Any]:
     }
 
 
-def configuration_for(port: int, token: str) -> str:
-    """Return the entry as text."""
-    return json.dumps(entry(port, token), indent=_INDENT)
+def adapter_entry() -> dict[str, Any]:
+    """Return the launch configuration with which VS Code starts ``meshrt dap --stdio``, for any program."""
+    return {
+        "name": NAME,
+        "type": "debugpy",
+        "request": "attach",
+        # The extension starts an adapter only if it is told of an address, or a process. Nothing listens there.
+        "listen": {"host": "127.0.0.1", "port": 0},
+        "debugAdapterPython": sys.executable,
+        "debugAdapterPath": str(ADAPTER),
+        "justMyCode": True,
+    }
 
 
-def write_launch_json(folder: Path, port: int, token: str) -> Path:
+def shown(ours: dict[str, Any]) -> str:
+    """Return an entry as text."""
+    return json.dumps(ours, indent=_INDENT)
+
+
+def write_launch_json(folder: Path, ours: dict[str, Any]) -> Path:
     """Write, or update, the entry in ``folder/.vscode/launch.json``; returns its path.
 
-    What a person has added to the entry stays; where to connect, and the token, are set.
+    What a person has added to the entry stays; how to reach the program is set.
 
     Raises:
         UsageError: The file is there and is no launch.json. It is left as it is.
@@ -58,12 +75,12 @@ def write_launch_json(folder: Path, port: int, token: str) -> Path:
     try:
         # Not as a text file: the ends of its lines are the person's.
         text = path.read_bytes().decode("utf-8") if path.exists() else ""
-        edited = _with_entry(text if text.strip(_BOM).strip() else _EMPTY, entry(port, token))
+        edited = _with_entry(text if text.strip(_BOM).strip() else _EMPTY, ours)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no launch.json ({error}); it was left as it is") from None
     if edited != text:
         path.parent.mkdir(exist_ok=True)
-        write_atomic(path, edited, private=True)  # there is a token in it
+        write_atomic(path, edited, private=True, durable=True)  # there may be a token in it
     return path
 
 
@@ -84,18 +101,44 @@ def _with_entry(text: str, ours: dict[str, Any]) -> str:
 
 
 def _updated(text: str, plain: str, ours: dict[str, Any]) -> str:
-    """Return the entry with what is set by us. The last first: what stands before it keeps its place."""
-    known, places = json.loads(plain), _values(plain)
-    for key in sorted(_SET, key=lambda key: places.get(key, (0, 0)), reverse=True):
+    """Return the entry with what is set by us, and without what would lead elsewhere."""
+    for key in _SET:
+        while key not in ours and key in (members := _members(plain)):
+            text = _without(text, plain, members[key])
+            plain = _blanked(text)
+    known, members = json.loads(plain), _members(plain)
+    # The last first: what stands before it keeps its place.
+    ways = [key for key in _SET if key in ours]
+    for key in sorted(ways, key=lambda key: members.get(key, _Member(0, 0, 0)), reverse=True):
         if known.get(key) == ours[key]:
             continue
         value = _shown(ours[key], _INDENT * 3)
-        if key in places:
-            start, end = places[key]
+        if key in members:
+            _, start, end = members[key]
             text = text[:start] + value + text[end:]
         else:
             text = f"{{\n{_INDENT * 3}{json.dumps(key)}: {value}," + text[1:]
     return text
+
+
+class _Member(NamedTuple):
+    """Where a member of an object stands: its key begins, its value begins, it ends."""
+
+    key: int
+    value: int
+    end: int
+
+
+def _without(text: str, plain: str, member: _Member) -> str:
+    """Return an object without one of its members; it has others."""
+    begin, end = member.key, member.end
+    if comma := re.compile(r"\s*,").match(plain, end):
+        end = comma.end()
+    else:
+        before = plain.rindex(",", 0, begin)
+        text = f"{text[:before]} {text[before + 1 :]}"
+    kept = text[:begin]
+    return re.sub(r"\r?\n[ \t]*$", "", kept) + text[end:] if _ENDS_LINE.match(text, end) else kept + text[end:]
 
 
 def _shown(value: Any, indent: str = _INDENT * 2) -> str:
@@ -144,20 +187,21 @@ def _elements(plain: str, begin: int) -> list[tuple[int, int]]:
     return spans
 
 
-def _values(plain: str) -> dict[str, tuple[int, int]]:
-    """Return where the value of each key of an object stands."""
-    places: dict[str, tuple[int, int]] = {}
+def _members(plain: str) -> dict[str, _Member]:
+    """Return where each member of an object stands, by its key."""
+    members: dict[str, _Member] = {}
     at = _next(plain, 1)
     while plain[at] != "}":
         key, end = _DECODER.raw_decode(plain, at)
         start = _next(plain, end)
         _, end = _DECODER.raw_decode(plain, start)
-        places[key] = start, end
+        members[key] = _Member(at, start, end)
         at = _next(plain, end)
-    return places
+    return members
 
 
 _DECODER = json.JSONDecoder()
+_ENDS_LINE = re.compile(r"[ \t]*\r?\n")
 _BETWEEN = re.compile(r"[^\s,:]")
 
 

@@ -42,6 +42,7 @@ class MeshView(RootView):
         number: As in `RootView`.
         number_of: A number for a rank that is its alone.
         forget: Called when the session ends.
+        socket: See `for_rank`.
     """
 
     def __init__(
@@ -51,10 +52,12 @@ class MeshView(RootView):
         number: int,
         number_of: Callable[[Key], int],
         forget: Callable[[RootView], None],
+        socket: str = "",
     ) -> None:
         super().__init__(peer, configuration, number)
         self._number_of = number_of
         self._forget = forget
+        self._socket = socket
         self.ranks: dict[Key, Rank] = {}
         self._announces = False
         #: Ranks that are in another IDE, for a person.
@@ -214,7 +217,8 @@ class MeshView(RootView):
                 self.said(f"meshrt: {rank.name}, and what is born after it, has no session: {_TOO_MANY}")
             return
         self._announced.add(rank.key)
-        configuration = for_rank(self.configuration, rank.key, self._number_of(rank.key), rank.name, self.number)
+        number = self._number_of(rank.key)
+        configuration = for_rank(self.configuration, rank.key, number, rank.name, self.number, self._socket)
         if self._reverse:
             self._peer.ask("startDebugging", {"request": "attach", "configuration": configuration}, self._refused(rank))
         else:

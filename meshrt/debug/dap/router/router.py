@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from meshrt.debug.dap.router.admission import Admission
 from meshrt.debug.dap.router.channels import Channels
 from meshrt.debug.dap.router.configuration import Configuration
 from meshrt.debug.dap.router.connection import GOODBYE_SECONDS, Connection
@@ -33,12 +34,18 @@ class Router:
 
     Args:
         token: What an attach request has to show; "": whoever may connect is known (a unix socket).
+        admission: Says who may speak at all.
+        socket: Where the processes that an IDE starts for further sessions find this router; "": the IDE connects.
         on_over: Called once when the program has ended.
     """
 
-    def __init__(self, program: Program, token: str, on_over: Callable[[], None]) -> None:
+    def __init__(
+        self, program: Program, token: str, admission: Admission, on_over: Callable[[], None], *, socket: str = ""
+    ) -> None:
         self.program = program
         self.token = token
+        self.admission = admission
+        self._socket = socket
         self._on_over = on_over
         self.link = ProgramLink(program, self._event, self._lost)
         self.channels = Channels(self.link)
@@ -54,9 +61,13 @@ class Router:
         self._tasks: set[asyncio.Task[None]] = set()
         self.over = False
 
-    async def start(self) -> Body:
-        """Hear of ranks from now on; returns what the program says of itself."""
-        return await self.link.ask("dap.join")
+    async def start(self, port: int = 0) -> Body:
+        """Hear of ranks from now on; returns what the program says of itself.
+
+        Args:
+            port: Where IDEs connect to with the token, for whoever asks the program; 0: to no port.
+        """
+        return await self.link.ask("dap.join", **({"port": port, "token": self.token} if port else {}))
 
     def connection(self) -> Connection:
         """Return what serves a new connection."""
@@ -70,8 +81,13 @@ class Router:
                 async with asyncio.timeout(GOODBYE_SECONDS):
                     await self.link.ask("dap.release")
         self.link.close()
+        await self.leave()
+
+    async def leave(self) -> None:
+        """Leave the program when the IDE has: what it has left standing stays so; returns as `close` does."""
         if self.ending:
             await asyncio.wait([each.closed for each in self.ending], timeout=GOODBYE_SECONDS)
+        self.link.close()
 
     # -- for connections
 
@@ -99,7 +115,7 @@ class Router:
         if configuration.view == "threads":
             root = ThreadsView(peer, configuration, number, self._forget)
         else:
-            root = MeshView(peer, configuration, number, self._number_of, self._forget)
+            root = MeshView(peer, configuration, number, self._number_of, self._forget, self._socket)
         self._views[number] = root
         return root
 

@@ -12,35 +12,7 @@ from meshrt.debug.dap.router.ranks import Key, Rank
 from meshrt.debug.dap.wire import Message, event
 from meshrt.transport.tools import Program
 
-__all__ = ["CAPABILITIES", "Peer", "RootView", "View"]
-
-#: What debugpy's engine can do in every rank, and the mesh with it. It must be said before there is an engine to ask;
-#: a test compares it. Not among them: to end a rank, which is its program's business.
-CAPABILITIES: dict[str, Any] = {
-    "supportsConfigurationDoneRequest": True,
-    "supportsFunctionBreakpoints": True,
-    "supportsConditionalBreakpoints": True,
-    "supportsHitConditionalBreakpoints": True,
-    "supportsEvaluateForHovers": True,
-    "exceptionBreakpointFilters": [
-        {"filter": "raised", "label": "Raised Exceptions", "default": False},
-        {"filter": "uncaught", "label": "Uncaught Exceptions", "default": True},
-        {"filter": "userUnhandled", "label": "User Uncaught Exceptions", "default": False},
-    ],
-    "supportsSetVariable": True,
-    "supportsGotoTargetsRequest": True,
-    "supportsStepInTargetsRequest": True,
-    "supportsCompletionsRequest": True,
-    "supportsModulesRequest": True,
-    "supportsExceptionOptions": True,
-    "supportsValueFormattingOptions": True,
-    "supportsExceptionInfoRequest": True,
-    "supportsDelayedStackTraceLoading": True,
-    "supportsLogPoints": True,
-    "supportsSetExpression": True,
-    "supportsClipboardContext": True,
-    "supportsDebuggerProperties": True,
-}
+__all__ = ["Peer", "RootView", "View"]
 
 
 class Peer(Protocol):

@@ -17,8 +17,11 @@ const folder = process.env.MESHRT_TEST_VSCODE;
 
 exports.activate = () => {
     vscode.debug.registerDebugAdapterDescriptorFactory('debugpy', {
-        createDebugAdapterDescriptor({ configuration: { connect } }) {
-            return new vscode.DebugAdapterServer(connect.port, connect.host);
+        createDebugAdapterDescriptor({ configuration }) {
+            const { connect, debugAdapterPython, debugAdapterPath } = configuration;
+            return connect
+                ? new vscode.DebugAdapterServer(connect.port, connect.host)
+                : new vscode.DebugAdapterExecutable(debugAdapterPython, [debugAdapterPath]);
         },
     });
     vscode.debug.registerDebugAdapterTrackerFactory('debugpy', {

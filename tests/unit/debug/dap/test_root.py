@@ -54,6 +54,19 @@ def test_a_rank_is_held_from_its_answer_to_its_end(root: Root) -> None:
     assert router.of("dap.closed") == [{"channel": 1, "why": "x"}]
 
 
+def test_who_asks_is_told_of_the_ports_of_routers_that_live(root: Root) -> None:
+    def ask(operation: str, client: FakeTerminal, **body: object) -> Body:
+        return asyncio.run(asyncio.wait_for(root.tool_operations[operation](client, body), 10)) or {}
+
+    router, other = FakeTerminal(), FakeTerminal()
+    ask("dap.join", router, port=5678, token="t")
+    ask("dap.join", other)
+    assert ask("dap.ports", other) == {"ports": [{"port": 5678, "token": "t"}]}
+    for gone in root.client_gone:
+        gone(router)
+    assert ask("dap.ports", other) == {"ports": []}
+
+
 def test_an_engine_that_ends_before_the_answer_leaves_nothing_held(root: Root) -> None:
     root.meanwhile = lambda channel: root.rank_events["dap.closed"](*RANK, {"channel": channel, "why": "no debugpy"})
     assert root.open(FakeTerminal()) == {}

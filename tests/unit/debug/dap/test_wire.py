@@ -82,6 +82,17 @@ def test_garbage_is_a_protocol_error_and_nothing_else(parts: list[bytes]) -> Non
     [
         (b"GET / HTTP/1.1\r\n\r\n", "expected Content-Length: N, got b'GET / HTTP/1.1'"),
         (b"Content-Length: -1\r\n\r\n", "expected Content-Length"),
+        # What a browser sends for a page that knows the port: with a body that is a frame of DAP, too.
+        (
+            b"POST / HTTP/1.1\r\nHost: 127.0.0.1:5678\r\nContent-Length: 2\r\n\r\n{}",
+            "expected Content-Length: N, got b'POST / HTTP/1.1'",
+        ),
+        (b"Content-Length: 2\r\nHost: 127.0.0.1:5678\r\n\r\n{}", "got b'Host: 127.0.0.1:5678'"),
+        (b"Content-Length: 2\r\nOrigin: http://a.test\r\n\r\n{}", "got b'Origin: http://a.test'"),
+        (b"Content-Length: 2\r\nContent-Length: 9\r\n\r\n{}", "got b'Content-Length: 9'"),
+        (b"Content-Length: 2\r\nno colon\r\n\r\n{}", "got b'no colon'"),
+        (b"Content-Type: x\r\n\r\n{}", "expected Content-Length: N, got b'Content-Type: x'"),
+        (b"\r\n\r\n{}", "expected Content-Length: N, got b''"),
         (b"Content-Length: " + b"9" * 4900 + b"\r\n\r\n", "no end of a header within 4096 bytes"),
         (b"Content-Length: " + b"9" * 3900 + b"\r\n\r\n", "expected Content-Length"),
         (b"x" * 5000, "no end of a header within 4096 bytes"),

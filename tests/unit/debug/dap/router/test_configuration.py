@@ -28,12 +28,16 @@ def test_every_key() -> None:
 
 
 def test_what_an_ide_is_given_for_one_rank() -> None:
-    child = for_rank(Configuration.read(GIVEN), ("m1", 3), 4, "gpus=3 (rank 3)", 7)
+    child = for_rank(Configuration.read(GIVEN), ("m1", 3), 4, "gpus=3 (rank 3)", 7, "")
     read = Configuration.read(child)
     assert (read.rank, read.session, read.token, read.stay) == (("m1", 3), 7, "t", True)
     assert (child["name"], child["subProcessId"], child["request"]) == ("gpus=3 (rank 3)", 4, "attach")
     assert child["connect"] == GIVEN["connect"]
     assert not {"meshRanks", "meshName", "meshView", "meshStep"} & set(child)
+    # A process that the IDE starts for it is told where its router is.
+    assert "meshSocket" not in child
+    child = for_rank(Configuration.read(GIVEN), ("m1", 3), 4, "gpus=3 (rank 3)", 7, "/run/dap-5")
+    assert Configuration.read(child).socket == "/run/dap-5"
     # The engine is told what is debugpy's, of either.
     assert for_engine(child) == for_engine(GIVEN) == {key: GIVEN[key] for key in ("justMyCode", "pathMappings")}
 
@@ -41,7 +45,10 @@ def test_what_an_ide_is_given_for_one_rank() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ({"meshRank5": 1}, "meshRank5 is no key of meshrt; meshRank? There are meshToken, meshRanks, meshName,"),
+        (
+            {"meshRank5": 1},
+            "meshRank5 is no key of meshrt; meshRank? There are meshToken, meshRun, meshRanks,",
+        ),
         ({"meshTokn": "x"}, "meshTokn is no key of meshrt; meshToken?"),
         ({"meshRanks": "ranks(0:"}, "meshRanks is the ranks to attach to"),
         ({"meshRanks": True}, "; not True"),

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from meshrt.debug.dap.router import router as module
+from meshrt.debug.dap.router.admission import UnixAdmission
 from meshrt.debug.dap.router.configuration import Configuration
 from meshrt.debug.dap.router.ranks import Rank
 from meshrt.debug.dap.router.router import Router
@@ -23,7 +24,7 @@ RANKS = [Rank("m1", rank, f"hosts={rank // 2},gpus={rank % 2}", 7 + rank % 2, f"
 
 def routed(monkeypatch: pytest.MonkeyPatch, program: FakeProgram) -> Router:
     monkeypatch.setattr(module, "ProgramLink", program.linked)
-    return Router(cast(Program, program), "", lambda: None)
+    return Router(cast(Program, program), "", UnixAdmission(), lambda: None)
 
 
 async def attached(router: Router, program: FakeProgram, **more: Any) -> FakeIde:

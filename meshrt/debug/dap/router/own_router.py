@@ -1,0 +1,52 @@
+"""The router of a session of the mesh whose process an IDE has started. It ends with that session."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from meshrt.debug.dap.router.admission import UnixAdmission
+from meshrt.debug.dap.router.configuration import Configuration
+from meshrt.debug.dap.router.listening import listen_at_path, remove_left_over
+from meshrt.debug.dap.router.router import Router
+from meshrt.errors import UsageError
+from meshrt.inspect.programs import NoProgram, choose, describe
+
+__all__ = ["own_router"]
+
+
+@contextlib.asynccontextmanager
+async def own_router(arguments: Mapping[str, Any], run: str) -> AsyncIterator[str]:
+    """Be the router of a program, at a unix socket beside it, as long as the session lasts.
+
+    Args:
+        arguments: Of the attach request.
+        run: The program, where they name none; "": the only one.
+    Raises:
+        MeshError, OSError: The arguments make no sense; there is no such program, or it does not answer.
+    """
+    wanted = Configuration.read(arguments).run or run
+    try:
+        program = choose(wanted, how='"meshRun" in launch.json, or meshrt dap --stdio RUN', asks=False)
+    except NoProgram as error:
+        raise UsageError("; ".join([str(error), *map(describe, error.choices)])) from None
+    path = program.directory / f"dap-{os.getpid()}"
+    remove_left_over(program.directory.glob("dap-*"))
+    with listen_at_path(path) as listener:
+        try:
+            router = Router(program, "", UnixAdmission(), lambda: None, socket=str(path))
+            loop = asyncio.get_running_loop()
+            closing: set[asyncio.Task[None]] = set()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, lambda: closing.add(loop.create_task(router.close())))
+            await router.start()
+            server = await loop.create_unix_server(router.connection, sock=listener)
+            yield str(path)
+            server.close()
+            await router.leave()
+        finally:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,103 @@
+"""Serving IDEs that connect, at a port of the loopback interface or a unix socket; and the entry that leads there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from meshrt.debug.dap.router.admission import Admission, LoopbackAdmission, UnixAdmission
+from meshrt.debug.dap.router.launch_json import NAME, adapter_entry, entry, shown, write_launch_json
+from meshrt.debug.dap.router.listening import DEFAULT_PORT, listen_at_path, listen_at_port
+from meshrt.debug.dap.router.router import Router
+from meshrt.errors import UsageError
+from meshrt.inspect.programs import choose, command_of
+from meshrt.transport.loopback import LoopbackTable
+from meshrt.transport.tools import Program, connect
+
+__all__ = ["serve", "show_adapter_entry", "show_entry"]
+
+
+def serve(run: str, port: int | None, path: Path | None, folder: Path | None) -> int:
+    """Serve until the program ends, or Ctrl-C. Returns the exit code.
+
+    Args:
+        run: The program, as `choose` takes it.
+        port: Of the loopback interface; 0: any; None: `DEFAULT_PORT`.
+        path: Of a unix socket, in place of a port.
+        folder: Where the entry is written; None: it is shown.
+    Raises:
+        UsageError, NoProgram, MeshError, OSError: It cannot.
+    """
+    if folder is not None and not folder.is_dir():
+        raise UsageError(f"there is no folder {folder}; a program is named first: meshrt dap RUN --write-launch-json")
+    program = choose(run, how="meshrt dap RUN")
+    return asyncio.run(_serve(program, port, path, folder))
+
+
+def show_entry(run: str, port: int | None, folder: Path | None) -> None:
+    """Write, or show, the entry that leads to a port at which the program is served already. Raises as `serve`."""
+    at, token = _served(choose(run, how="meshrt dap --no-serve RUN"), port)
+    print(_configured(folder, entry(at, token)), end="")
+
+
+def show_adapter_entry(folder: Path | None) -> None:
+    """Write, or show, the entry with which an IDE starts ``meshrt dap --stdio``. Raises UsageError, OSError."""
+    print(_configured(folder, adapter_entry()), end="")
+
+
+async def _serve(program: Program, wanted: int | None, path: Path | None, folder: Path | None) -> int:
+    with contextlib.ExitStack() as stack:
+        token, port = "", 0
+        admission: Admission = UnixAdmission()
+        if path is not None:
+            listener = stack.enter_context(listen_at_path(path))
+            stack.callback(path.unlink, missing_ok=True)
+        else:
+            table = stack.enter_context(contextlib.closing(LoopbackTable()))
+            listener = stack.enter_context(listen_at_port(DEFAULT_PORT if wanted is None else wanted, table))
+            # Worth nothing to whoever learns of it later, at whatever port.
+            token, port, admission = secrets.token_hex(16), listener.getsockname()[1], LoopbackAdmission(table)
+        loop = asyncio.get_running_loop()
+        over = asyncio.Event()
+        router = Router(program, token, admission, over.set)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, over.set)
+        await router.start(port)
+        # Before anything is said: what is there may be no launch.json.
+        more = _configured(folder, entry(port, token)) if port else ""
+        create = loop.create_server if port else loop.create_unix_server
+        server = await create(router.connection, sock=listener)
+        where = f"127.0.0.1:{port}" if port else str(path)
+        print(f"an IDE can attach to pid {program.pid}, {command_of(program)}, at {where}\n{more}", end="")
+        sys.stdout.flush()
+        await over.wait()
+        server.close()
+        print("the program has ended" if router.over else "left; ranks that stood in the IDE go on")
+        await router.close()
+    return 0
+
+
+def _configured(folder: Path | None, ours: dict[str, Any]) -> str:
+    """Write the entry, or return it, and what is said of that."""
+    if folder is not None:
+        return f"{write_launch_json(folder, ours)}: the entry '{NAME}' attaches\n"
+    return f"with this entry of launch.json (--write-launch-json writes it):\n{shown(ours)}\n"
+
+
+def _served(program: Program, wanted: int | None) -> tuple[int, str]:
+    """Return where IDEs can attach to a program, and what they have to show. Raises UsageError, MeshError."""
+    connection = connect(program)
+    try:
+        found = {each["port"]: each["token"] for each in connection.request("dap.ports", {})["ports"]}
+    finally:
+        connection.close()
+    port = next(iter(found)) if wanted is None and len(found) == 1 else (DEFAULT_PORT if wanted is None else wanted)
+    if port not in found:
+        others = f"; one is at {', '.join(map(str, sorted(found)))}" if found else ""
+        raise UsageError(f"no meshrt dap of pid {program.pid} listens at port {port}{others}; meshrt dap starts one")
+    return port, found[port]
