@@ -7,13 +7,27 @@ Names are loaded when they are first used: importing meshrt costs next to nothin
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if not sys.platform.startswith("linux"):
     raise ImportError(f"meshrt runs on Linux only (it needs pidfd, memfd and prctl); this is {sys.platform}")
+
+
+def _make_absolute(*variables: str) -> None:
+    """Have paths in the environment mean the same when this program, or a child, has another working directory."""
+    for variable in variables:
+        value = os.environ.get(variable)
+        if value and not os.path.isabs(value):
+            with contextlib.suppress(OSError):  # there is no working directory any more
+                os.environ[variable] = os.path.abspath(value)
+
+
+_make_absolute("MESHRT_RUNTIME_DIR", "MESHRT_RUNS")
 
 if TYPE_CHECKING:
     from meshrt.actor.actor import Actor
@@ -30,6 +44,7 @@ if TYPE_CHECKING:
         ForkedMeshError,
         HostLost,
         LinkLost,
+        MeshBusy,
         MeshError,
         MeshFailure,
         MeshStopped,
@@ -108,6 +123,7 @@ __all__ = [
     "HostMesh",
     "LinkLost",
     "LocalEngine",
+    "MeshBusy",
     "MeshError",
     "MeshFailure",
     "MeshStopped",

@@ -1,8 +1,25 @@
-"""``python -m meshrt``: the ``meshrt`` command, where it is not on ``PATH``."""
+"""``python -m meshrt``: the ``meshrt`` command, where it is not on ``PATH``.
+
+Helpers are started by the path of this file (`meshrt.transport.helper`). The package is not on ``sys.path`` then, or
+another one of its name is: this one is loaded. What stands beside it, its dependencies perhaps, is looked for last.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+
+if __name__ == "__main__" and not __package__:
+    _beside = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    _spec = PathFinder.find_spec("meshrt", [_beside])
+    if _spec is None or _spec.loader is None:
+        sys.exit(f"{_beside} has no package meshrt")
+    sys.modules["meshrt"] = module_from_spec(_spec)
+    _spec.loader.exec_module(sys.modules["meshrt"])
+    if _beside not in sys.path:
+        sys.path.append(_beside)
 
 from meshrt.cli import main
 

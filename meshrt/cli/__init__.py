@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 import sys
 
 __all__ = ["main"]
@@ -21,6 +22,10 @@ _COMMANDS = {
 }
 
 
+#: Where the commands of the debugger's prompt are.
+_PROMPT = "meshrt.debug.prompt.commands.table"
+
+
 def main() -> int:
     """Run the command named by the first argument. Returns the exit code."""
     arguments = sys.argv[1:]
@@ -37,10 +42,19 @@ def main() -> int:
         print(f"meshrt {__version__}")
         return 0
     if name not in _COMMANDS:
-        from meshrt.selection import near_miss  # start-up: rare
-
-        near = near_miss(name, _COMMANDS) or f"; there is {', '.join(_COMMANDS)}"
-        print(f"meshrt: no command {name!r}{near} (meshrt --help)", file=sys.stderr)
+        print(f"meshrt: {_explain_missing(arguments)}", file=sys.stderr)
         return 2
     code: int = importlib.import_module(_COMMANDS[name][0]).main(arguments[1:])
     return code
+
+
+def _explain_missing(arguments: list[str]) -> str:
+    from meshrt.selection import near_miss  # start-up: rare
+
+    name = arguments[0]
+    for command in importlib.import_module(_PROMPT).COMMANDS:
+        if name in (command.name, *command.aliases):
+            line = shlex.quote(" ".join([command.name, *arguments[1:]]))
+            return f"{name!r} is a command of the debugger; expected meshrt debug -c {line}"
+    near = near_miss(name, _COMMANDS) or f"; there is {', '.join(_COMMANDS)}"
+    return f"no command {name!r}{near} (meshrt --help)"

@@ -1,34 +1,221 @@
-"""Values that look like secrets, by their names: they are not written into files."""
+"""Values that look like secrets, by their names or by their form: they are not written into files.
+
+Two questions: whether a *name* is that of a secret (`masked`), and which parts of a *text* are secrets
+(`without_secrets`: what stands behind such a name, and what has the form of a token, a private key or a password in an
+address). Both are heuristics: they keep secrets out of files that are passed on, and are no protection against a
+program that writes its secrets in another form.
+
+Texts are as long and as hostile as a program makes them, so the work is linear in their length: a pattern begins only
+where a word begins, its repetitions are possessive, and the end of a value is looked for by scanning forward once.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import pairwise
 
-__all__ = ["MASK", "masked", "without_secrets"]
+__all__ = ["MASK", "masked", "without_secrets", "without_secrets_in_command", "without_tokens"]
 
 #: What stands for a value that looks like a secret.
 MASK = "<masked>"
-_SECRET = re.compile(
-    r"pass(word|wd|phrase)?$|secret|token|credential|private_?key|api_?key|access_?key|auth(orization)?$|cookie", re.I
+
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+#: Words of a name: ``db_password``, ``dbPassword`` and ``DB-PASSWORD`` have the same. A final ``s`` is no part of one.
+_WORDS = re.compile(r"[A-Z]?[a-z]++|(?<![A-Z])[A-Z]++(?![a-z])|[A-Z]|[^\W_a-zA-Z]++")
+#: Parts of a name that say it wherever they stand in it, also run together: ``mypassword``, ``OPENAIAPIKEY``.
+_PARTS = re.compile(
+    r"password|passwd|passphrase|secret(?!ar)|credential|cookie|authorization|connectionstring|connstr"
+    r"|(?:api|private|access|secret|ssh|auth|account|signing|encryption)key(?!w)|(?:auth|access|refresh|api|bearer)token"
 )
-#: A key that names a secret, and its value, in the text of a dict, a dataclass, a header or a query.
-_PAIR = re.compile(
-    r"""(?P<key>['"]?[\w-]*(?:pass(?:w(?:or)?d|phrase)|secret|token|credential|private[_-]?key|api[_-]?key|access[_-]?key"""
-    r"""|authorization|cookie)\w*['"]?\s*[:=]\s*)(?:'[^']*'|"[^"]*"|(?:(?:bearer|basic)\s+)?[^\s,;)}\]]+)""",
-    re.I,
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+#: Words that say it alone.
+_ALONE = _set("pwd cred creds dsn jwt jwts passwort pem bearer")
+#: A key is a secret if one of these words stands before it. ``key`` alone is mostly that of a dict.
+_KEYS = _set(
+    """api private access secret ssh rsa dsa ecdsa gpg pgp encryption signing master deploy account auth hmac aes fernet
+    shared service storage subscription license host openai anthropic aws azure gcp google stripe wandb huggingface hf
+    github gitlab"""
 )
-#: The password within an address, and what a header shows by itself.
-_ADDRESS = re.compile(r"""(?P<key>\b[a-z][a-z0-9+.-]*://[^\s/:@'"]*:)[^\s/@'"]+(?=@)""", re.I)
-_BEARER = re.compile(r"(?P<key>\bbearer\s+)[\w.~+/=-]{16,}", re.I)
+#: A token is one that a model reads, if one of these stands before it; and several are, unless one of the others does.
+_MODEL_TOKENS = _set(
+    """pad padding eos bos unk unknown cls sep mask masked next prev previous last first current special new image audio
+    video start end stop begin per each one no n num total max min input output generated target predicted sampled
+    text by of is unexpected invalid control prompt draft vocab"""
+)
+_ACCESS_TOKENS = _set("auth access refresh api bearer session secret hf github gitlab slack bot service")
+#: What may stand behind ``token`` without making it something else, as ``token_count`` is.
+_OF_TOKEN = _set("value secret str string text bytes header env key")
+#: A pass is a password if it stands alone, or behind one of these: ``forward_pass`` is none.
+_PASSES = _set(
+    """db database user admin root smtp imap ftp ssh http proxy mysql pg postgres redis mongo rabbitmq mq ldap login
+    mail email server service account sudo my"""
+)
 
 
 def masked(name: str) -> bool:
-    """Whether a variable of this name probably holds a secret."""
-    return _SECRET.search(name) is not None
+    """Whether a variable, an attribute (``"self.password"``) or a key of this name probably holds a secret."""
+    name = name.rpartition(".")[2]
+    words = [word.lower() for word in _WORDS.findall(name)]
+    if not words:
+        return False
+    return (
+        _PARTS.search("".join(words)) is not None
+        or not _ALONE.isdisjoint(words)
+        or _is_connection(words)
+        or _is_key(words)
+        or _is_token(words)
+        or words[-1] == "auth"
+        or (words[-1] == "pass" and (len(words) == 1 or words[-2] in _PASSES))
+    )
 
 
-def without_secrets(text: str) -> str:
-    """Return the text of a value without what stands behind keys that name secrets, or looks like one by itself."""
-    for pattern in (_PAIR, _ADDRESS, _BEARER):
-        text = pattern.sub(lambda match: match["key"] + MASK, text)
+def _is_connection(words: Sequence[str]) -> bool:
+    return any(first in ("conn", "connection") and second in ("str", "string") for first, second in pairwise(words))
+
+
+def _is_key(words: Sequence[str]) -> bool:
+    return any(second in ("key", "keys") and first in _KEYS for first, second in pairwise(words))
+
+
+def _is_token(words: Sequence[str]) -> bool:
+    if words[-1] == "tokens":
+        return not _ACCESS_TOKENS.isdisjoint(words)
+    if "token" not in words:
+        return False
+    place = len(words) - 1 - words[::-1].index("token")
+    last = place == len(words) - 1 or words[place + 1] in _OF_TOKEN
+    return last and _MODEL_TOKENS.isdisjoint(words[:place])
+
+
+# ---- texts -----------------------------------------------------------------------------------------------------------
+
+#: A name with a value behind it, in the text of a dict, a call, a header, a query or a command line.
+_PAIR = re.compile(
+    r"(?<![\w.-])(?P<option>--)?(?P<name>[\w.-]++)(?P<quote>\\*+['\"])?+"
+    r"(?P<sign>\s*+(?::(?!:)|=(?!=))\s*+|(?(option),?+\s++|(?!)))"
+)
+#: What the value of a header begins with, and of a text.
+_SCHEME = re.compile(r"(?:bearer|basic|digest|token)\s++", re.I)
+_PREFIX = re.compile(r"[bBuUrRfF]{0,2}(?P<slashes>\\*+)(?P<quote>'''|\"\"\"|'|\")")
+_PLAIN = re.compile(r"[^\s,;\[\](){}'\"]++")
+_OPENING = re.compile(r"[\w.]*+[\[({]")
+#: What counts while the end of a bracket is looked for; and the quote that ends a text, with the slashes before it.
+_BRACKET = re.compile(r"(?<!\\)\\*+['\"]|[\[\](){}]")
+_QUOTES = {quote: re.compile(r"(?<!\\)(\\*+)" + quote) for quote in ("'", '"', "'''", '"""')}
+
+#: What is a secret by its form, wherever it stands. In front of what is named ``key`` stays readable.
+_FORMS = (
+    # Keys and tokens of services, whose beginnings are fixed.
+    re.compile(
+        r"(?<![\w-])(?:(?:sk|rk)-(?=[\w-]*\d)[\w-]{16,}+|[sr]k_(?:live|test)_\w{10,}+|whsec_\w{16,}+"
+        r"|gh[pousr]_[A-Za-z0-9]{16,}+|github_pat_\w{16,}+|glpat-[\w-]{16,}+|hf_[A-Za-z0-9]{16,}+"
+        r"|xox[a-z]-[\w-]{8,}+|xapp-[\w-]{8,}+|(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}(?!\w)|AIza[\w-]{30,}+"
+        r"|npm_[A-Za-z0-9]{30,}+|pypi-[\w-]{30,}+|ya29\.[\w-]{16,}+|eyJ[\w-]{8,}+\.[\w.=-]++)"
+    ),
+    # A private key, also one whose beginning or end is missing.
+    re.compile(
+        r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?:(?!-----END )[\s\S])*+(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?+"
+    ),
+    re.compile(r"(?<![A-Za-z0-9+/=\\\s])[A-Za-z0-9+/=\\\s]++-----END [A-Z ]{0,40}PRIVATE KEY-----"),
+    # The password in an address, but no place for one; what a header shows by itself.
+    re.compile(
+        r"(?P<key>(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{1,30}+://[^\s/:@'\"]*+:)(?![{$<]|%[(s])[^\s/'\"]+(?=@)", re.I
+    ),
+    re.compile(r"(?P<key>(?<!\w)bearer\s++)[\w.~+/=-]{16,}+", re.I),
+)
+
+
+def without_secrets(text: str, *, prose: bool = False) -> str:
+    """Return a text without what stands behind names of secrets, or has the form of one.
+
+    Args:
+        prose: It is a message for people: of names, only those count that stand as a key of a dict
+            (``'token': ...``), as in ``password=...``, or as an option; ``unexpected token: ')'`` stays as it is.
+    """
+    return without_tokens(_without_values(text, prose))
+
+
+def without_tokens(text: str) -> str:
+    """Return a text without what has the form of a secret; for source code, where names have no values behind them."""
+    for form in _FORMS:
+        text = form.sub(_mask_of, text)
     return text
+
+
+def _mask_of(found: re.Match[str]) -> str:
+    # As many lines as before: what stands below has the number that it had.
+    return (found.groupdict().get("key") or "") + MASK + "\n" * found[0].count("\n")
+
+
+def _without_values(text: str, prose: bool) -> str:
+    parts = []
+    done = place = 0
+    while (pair := _PAIR.search(text, place)) is not None:
+        place = pair.end()
+        if _says_secret(pair, prose):
+            end = _end_of_value(text, place)
+            if end > place:
+                parts += [text[done:place], MASK]
+                done = place = end
+    return "".join(parts) + text[done:] if parts else text
+
+
+def _says_secret(pair: re.Match[str], prose: bool) -> bool:
+    written = pair["quote"] is not None or "=" in pair["sign"] or pair["option"] is not None
+    name = pair["name"].rpartition(".")[2]
+    if not written and (prose or name.lower() in ("pass", "auth")):
+        return False  # "pass: 3, fail: 1"
+    return masked(name)
+
+
+def _end_of_value(text: str, start: int) -> int:
+    """Return where a value ends: a text at its quote, brackets at theirs; what is cut off, at the end of all."""
+    scheme = _SCHEME.match(text, start)
+    place = scheme.end() if scheme is not None else start
+    prefix = _PREFIX.match(text, place)
+    if prefix is not None:
+        return _end_of_text(text, prefix.end(), prefix["quote"], len(prefix["slashes"]))
+    opening = _OPENING.match(text, place)
+    if opening is not None:
+        return _end_of_brackets(text, opening.end())
+    plain = _PLAIN.match(text, place)
+    return plain.end() if plain is not None else start
+
+
+def _end_of_text(text: str, place: int, quote: str, slashes: int) -> int:
+    """Return where a text ends: an escaped quote has more slashes before it than the one that has begun it."""
+    for end in _QUOTES[quote].finditer(text, place):
+        if len(end[1]) <= slashes:
+            return end.end()
+    return len(text)
+
+
+def _end_of_brackets(text: str, place: int) -> int:
+    depth = 1
+    while (mark := _BRACKET.search(text, place)) is not None:
+        place = mark.end()
+        sign = mark[0][-1]
+        if sign in "'\"":
+            place = _end_of_text(text, place, sign, len(mark[0]) - 1)
+        else:
+            depth += 1 if sign in "[({" else -1
+            if not depth:
+                return place
+    return len(text)
+
+
+def without_secrets_in_command(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments of a command without what an option such as ``--password`` is given."""
+    shown = []
+    hide = False
+    for argument in arguments:
+        shown.append(MASK if hide else without_secrets(argument, prose=True))
+        hide = argument.startswith("--") and "=" not in argument and masked(argument)
+    return shown

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshrt.errors import UsageError
-from meshrt.host.output import latest_state
+from meshrt.escapes import latest_state
 
 __all__ = ["Tail", "line_count", "lines_in", "tails"]
 

@@ -120,6 +120,8 @@ def _no_such(wanted: str, found: Sequence[Program], *, ranks: bool) -> NoProgram
     if ended is not None:
         return NoProgram(f"program {ended.name.rpartition('-')[2]} has ended; {_afterwards(ended)}", found)
     running = "; ".join(map(describe, found)) or "none runs"
+    if found:
+        running = f"name one by its id or its pid: {running}"
     what = f"process {wanted}" if wanted.isdigit() and len(wanted) < 8 else repr(wanted)
     rank = f" (a rank is --ranks {wanted})" if ranks and wanted.isdigit() and len(wanted) < 5 else ""
     return NoProgram(f"{what} is no meshrt program of this user{rank}; {running}", found)
@@ -129,7 +131,7 @@ def _afterwards(run: Path) -> str:
     """Return what still tells of a program that has ended."""
     run_id = run.name.rpartition("-")[2]
     if failed(run):
-        return f"meshrt postmortem {run_id} shows why it failed, and meshrt logs {run_id} what it has printed"
+        return f"meshrt postmortem {run_id} shows what failed there, and meshrt logs {run_id} what it has printed"
     return f"meshrt logs {run_id} shows what it has printed"
 
 

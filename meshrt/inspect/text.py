@@ -79,7 +79,8 @@ class _Mesh:
         culprits = mesh["culprits"]
         if 0 < culprits["count"] < self._total:  # of stacks that were narrowed to them, there are no others
             others = self._total - culprits["count"]
-            yield f"  likely culprits: {_set(culprits)} (not where the other {others} are)"
+            where = f"other {others} are" if others > 1 else "other one is"
+            yield f"  likely culprits: {_set(culprits)} (not where the {where})"
 
     def _tree(self, tree: Plain) -> Iterable[str]:
         label = tree["label"]

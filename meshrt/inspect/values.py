@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from meshrt.hooks import Body
+from meshrt.inspect.addresses import without_addresses
 from meshrt.inspect.capping import cap
-from meshrt.inspect.clean import without_addresses
 
 __all__ = [
     "PASSED_ON",

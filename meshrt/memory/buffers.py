@@ -61,14 +61,19 @@ class Buffers:
     def __init__(self) -> None:
         self._array = loaded_class("numpy", "ndarray")
         self._flat = loaded_class("numpy", "flatiter")
+        self._void = loaded_class("numpy", "void")
+        self._dtype = loaded_class("numpy", "dtype")
         self._tensor = loaded_class("torch", "Tensor")
         #: Looked up on torch's class, which is where a subclass of the user's cannot have put its own.
         self._storage: Any = getattr(self._tensor, "untyped_storage", None)
 
     def kind(self, cls: type) -> str:
-        """Return ``"ndarray"``, ``"flatiter"``, ``"tensor"``, ``"mmap"``, ``"ctypes"`` or ""."""
+        """Return how the memory of objects of a class is found: ``"ndarray"``, ``"mmap"``, ...; "" of others."""
         classes = ((mmap.mmap, "mmap"), (_CTYPES, "ctypes"))
-        loaded = ((self._array, "ndarray"), (self._flat, "flatiter"), (self._tensor, "tensor"))
+        loaded = (
+            *((self._array, "ndarray"), (self._flat, "flatiter"), (self._void, "void"), (self._dtype, "dtype")),
+            (self._tensor, "tensor"),
+        )
         for base in bases(cls):  # by identity: a metaclass may compare
             for known, kind in (*classes, *loaded):
                 if base is known:
@@ -86,6 +91,12 @@ class Buffers:
             return _of_ctypes(value)
         if kind == "flatiter":  # the collector is not told of its array
             return Memory(object.__sizeof__(value), None, 0, (vars(self._flat)["base"].__get__(value),))
+        if kind == "void":
+            return self._of_void(value)
+        if kind == "dtype":
+            getters = (vars(self._dtype)[name].__get__ for name in ("metadata", "fields", "names", "subdtype"))
+            refers = [each for getter in getters if (each := getter(value)) is not None]
+            return Memory(object.__sizeof__(value), None, 0, refers)
         return self._of_array(value) if kind == "ndarray" else self._of_tensor(value)
 
     def facts(self, value: Any) -> dict[str, Any]:
@@ -121,6 +132,15 @@ class Buffers:
         place = (HOST, address) if nbytes else None
         further = chain.from_iterable(refers) if refers else ()
         return Memory(own - nbytes if owns else own, place, nbytes, further, unknown)
+
+    def _of_void(self, record: Any) -> Memory:
+        """Return what an element of a structured array holds: all of the array, unless it is a copy."""
+        members, own = vars(self._void), object.__sizeof__(record)
+        base, dtype = members["base"].__get__(record), members["dtype"].__get__(record)
+        if base is not None:
+            return Memory(own, None, 0, (base,), "" if self._lends(type(base)) else f"memory of a {class_name(base)}")
+        unknown = "objects in a structured array" if dtype.hasobject else ""
+        return Memory(own + int(dtype.itemsize), None, 0, (), unknown)
 
     def _lends(self, cls: type) -> bool:
         """Whether memory that an array has from an object of a class is counted there."""

@@ -15,7 +15,7 @@ from meshrt.errors import UsageError
 from meshrt.memory.checking import check
 from meshrt.memory.devices import devices_of
 from meshrt.memory.merging import order
-from meshrt.transport.directories import write_atomic
+from meshrt.transport.writing import write_atomic
 
 __all__ = [
     "NAME",
@@ -133,7 +133,7 @@ def folded(flat: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def write(path: Path, document: Document) -> None:
     """Write a document to a file. Raises UsageError: it cannot be written."""
     try:
-        write_atomic(path, json.dumps(document))
+        write_atomic(path, json.dumps(document), durable=True)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
 

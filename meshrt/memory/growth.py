@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from typing import Any
 
 from meshrt.errors import UsageError
-from meshrt.inspect.clean import clean_line
+from meshrt.escapes import escaped_line
 from meshrt.memory.document import NAME, Document, entries, folded, totals_of
 from meshrt.memory.refgrowth import add_growth_of_references
 
@@ -77,7 +77,7 @@ def _check(document: Document, before: Document) -> None:
 
 
 def _short(script: str) -> str:
-    return clean_line(script if len(script) <= _SCRIPT_MAX else f"{script[: _SCRIPT_MAX - 3]}...")
+    return escaped_line(script if len(script) <= _SCRIPT_MAX else f"{script[: _SCRIPT_MAX - 3]}...")
 
 
 def _grown_since(document: Document, before: Document, word: str) -> Document:

@@ -14,11 +14,15 @@ __all__ = ["hides"]
 
 _POINTER = 8
 _HEAP = 1 << 9
-#: Modules and classes of Python's library that keep memory of a C library, or do not count what they have themselves.
+#: Modules and classes, most of Python's library, that keep memory of a C library, or do not count what they have.
 _HIDING = frozenset(
     (
         *("zlib", "_bz2", "_lzma", "_zstd", "_hashlib", "_ssl", "pyexpat", "_csv", "_tkinter", "_curses"),
         *("_dbm", "_gdbm", "_io.StringIO", "sqlite3.Connection", "xml.etree.ElementTree.XMLParser"),
+        # Not the collector's, and they refer to others, or have memory that they do not count.
+        *("_sre.SRE_Scanner", "_io.IncrementalNewlineDecoder", "_io.BufferedRWPair", "builtins.longrange_iterator"),
+        *("decimal.Context", "zoneinfo.ZoneInfo", "posix.DirEntry", "posix.ScandirIterator", "_tokenize.TokenizerIter"),
+        "numpy.str_",  # it keeps a copy in another encoding, once that was asked for
     )
 )
 #: Classes of libraries that show it, and so do those that inherit from them; arrays and tensors are measured otherwise.
@@ -56,11 +60,11 @@ def _made_by_c(cls: type) -> bool:
 def _shows(cls: type) -> bool:
     module = module_name(cls)
     package = module.partition(".")[0]
+    if module in _HIDING or f"{module}.{_name(cls)}" in _HIDING:
+        return False
     if package in _SHOWING:
         return any(module_name(base) == package and _name(base) in _SHOWING[package] for base in bases(cls))
-    if package in sys.stdlib_module_names:
-        return module not in _HIDING and f"{module}.{_name(cls)}" not in _HIDING
-    return _CYTHON in package
+    return package in sys.stdlib_module_names or _CYTHON in package
 
 
 def _name(cls: type) -> str:

@@ -18,14 +18,13 @@ from typing import Any, NamedTuple
 from meshrt.inspect.values import bases, module_name
 from meshrt.memory.buffers import Buffers
 from meshrt.memory.hiding import hides
+from meshrt.memory.told import TOLD, Told, range_size
 from meshrt.store.refs import ObjectRef
 
 __all__ = ["ATOMS", "PLAIN", "Kind", "Kinds"]
 
 #: Of these ``sys.getsizeof`` says all, and they refer to nothing.
-ATOMS = frozenset(
-    (int, float, complex, bool, str, bytes, bytearray, type(None), type(...), type(NotImplemented), range)
-)
+ATOMS = frozenset((int, float, complex, bool, str, bytes, bytearray, type(None), type(...), type(NotImplemented)))
 #: Of these it says all but what they refer to.
 PLAIN = ATOMS | {list, tuple, dict, set, frozenset, deque}
 
@@ -48,6 +47,7 @@ class Kind(NamedTuple):
         attributes: Whether its instance variables lie in an array that nobody counts.
         is_dict: Whether its objects are dicts.
         hides: Why its objects may hold more than is seen; "" where they do not.
+        told: Returns what an object refers to, where the collector does not tell it; None where it does.
     """
 
     how: str
@@ -56,6 +56,7 @@ class Kind(NamedTuple):
     attributes: bool = False
     is_dict: bool = False
     hides: str = ""
+    told: Told | None = None
 
 
 class Kinds:
@@ -89,6 +90,8 @@ class Kinds:
             return Kind("function", object.__sizeof__, head)
         if cls is FrameType:
             return Kind("frame", sizeof, head)
+        if cls is range:
+            return Kind("object", range_size, told=TOLD[range])
         # Of what else a container refers to, its variables cannot be told apart.
         attributes = bool(flags & _MANAGED_DICT) and sizeof is object.__sizeof__
         return Kind(
@@ -98,6 +101,7 @@ class Kinds:
             attributes,
             any(base is dict for base in chain),
             "" if buffer else hides(chain),
+            next((TOLD[known] for base in chain for known in TOLD if base is known), None),
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from meshrt.inspect.clean import clean_line
+from meshrt.escapes import escaped_line
 from meshrt.inspect.fitting import Room, fitted
 from meshrt.memory.devices import device_names, kept_on_devices
 from meshrt.memory.document import Document, unmeasured
@@ -63,7 +63,7 @@ def render(document: Document, look: Look) -> str:
         else:
             lines += _groups(document, look)
         lines.append("")
-    return "\n".join([*lines, *map(clean_line, totals(document, look))])
+    return "\n".join([*lines, *map(escaped_line, totals(document, look))])
 
 
 # -- ranks -------------------------------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def _holding(document: Document, look: Look) -> list[str]:
     heads, cells = holding_table(document)
     return [
         *(_table(heads, cells, look, ("TYPE",), {"VARIABLE": 24, "TYPE": 12}) if cells else []),
-        *map(clean_line, holders_without(document)),
+        *map(escaped_line, holders_without(document)),
     ]
 
 
@@ -352,7 +352,7 @@ def _table(
 ) -> list[str]:
     from tabulate import tabulate  # start-up: only where a table is shown
 
-    cells = [list(map(clean_line, row)) for row in cells]
+    cells = [list(map(escaped_line, row)) for row in cells]
     heads, cells, left_out = fitted(heads, cells, Room(look.width, drop, cut))
     right = {"PID", "RSS", "PSS", "SHARED", "HEAP", "FREE", "SWAP", "GPU", *GROWTHS.values(), "VARIABLES"}
     align = ["right" if head in right else "left" for head in heads]

@@ -31,6 +31,7 @@ from meshrt.memory.buffers import HOST, MAPPED, SHARED, Memory, Place
 from meshrt.memory.contents import CONTAINERS, SLICE, Copied, Lying, Source, keys, keys_and_values
 from meshrt.memory.frames import ended
 from meshrt.memory.kinds import ATOMS, PLAIN, Kind, Kinds
+from meshrt.memory.told import inline_values
 from meshrt.store.refs import ObjectRef
 
 __all__ = ["BUDGET", "NOBODY", "Key", "Size", "Walk"]
@@ -39,7 +40,6 @@ __all__ = ["BUDGET", "NOBODY", "Key", "Size", "Walk"]
 _TOGETHER = 256 * SLICE
 #: A container of more bytes is gone through by itself.
 _LARGE = 8 * SLICE
-_POINTER = 8
 #: Objects from which on a variable is worth letting go of the GIL: that takes longer than to look at a few.
 _FEW = 64
 #: Why a size is no exact one: the walk was ended, or another thread was faster.
@@ -269,13 +269,15 @@ class Walk:
             self._push_copy(held_by_all, holder, twice=kind.is_dict)
         else:
             self._push(Lying(chain.from_iterable(map(get_referents, objects))), holder, twice=kind.is_dict)
+        if kind.told is not None:
+            self._push_copy(list(chain.from_iterable(map(kind.told, objects))), holder, twice=True)
         if kind.is_dict:
             self._push(Lying(chain.from_iterable(map(keys, objects))), holder, twice=True)
 
     def _count_attributes(self, referents: list[Any], holder: int) -> None:
-        """Count the array in which an instance has its variables: no count of Python's has it."""
+        """Count the array in which an instance has its variables."""
         if len(referents) != 2 or type(referents[0]) is not dict:  # or else they have become a dict
-            self._count(_POINTER * (len(referents) - 1), 0, holder)  # one is its class
+            self._count(inline_values(len(referents) - 1), 0, holder)  # one is its class
 
     def _take_buffer(self, kind: Kind, each: Any, holder: int) -> None:
         try:

@@ -13,7 +13,7 @@ __all__ = ["fold_coordinates", "fold_ranks", "group_by_value", "parse_folded", "
 T = TypeVar("T")
 
 _PART = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?::([0-9]{1,18}))?)?")
-_MOST = 1 << 24  # ranks in one part; no mesh is as large
+_MOST = 1 << 20  # ranks of all parts together; no mesh is as large
 _STRIDED = 4  # from so many ranks on, first-last:step is shorter than the list
 
 
@@ -39,6 +39,7 @@ def fold_ranks(ranks: Iterable[int]) -> str:
 def parse_folded(text: str) -> tuple[int, ...]:
     """Return the ranks that ``fold_ranks`` wrote, ascending; ValueError for other text."""
     ranks: set[int] = set()
+    room = _MOST
     for part in text.split(",") if text else ():
         found = _PART.fullmatch(part)
         if not found:
@@ -46,8 +47,9 @@ def parse_folded(text: str) -> tuple[int, ...]:
         first = int(found[1])
         last = int(found[2] or first)
         step = int(found[3] or 1)
-        if step < 1 or last < first or (last - first) // step >= _MOST:
+        if step < 1 or last < first or (last - first) // step >= room:
             raise ValueError(f"{part!r} is no set of ranks")
+        room -= (last - first) // step + 1
         ranks.update(range(first, last + 1, step))
     return tuple(sorted(ranks))
 

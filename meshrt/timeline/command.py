@@ -17,8 +17,8 @@ from meshrt.selection import parse
 from meshrt.timeline.collected import Collected
 from meshrt.timeline.session import MOST, Session
 from meshrt.timeline.trace import pieces
-from meshrt.transport.directories import write_atomic
 from meshrt.transport.tools import Program
+from meshrt.transport.writing import write_atomic
 
 __all__ = ["main"]
 
@@ -103,7 +103,7 @@ def _record(program: Program, out: Path, seconds: float, ranks: str) -> int:
         session.close()
     collected = session.collected
     try:
-        write_atomic(out, pieces(collected, _facts(program, collected, took)))
+        write_atomic(out, pieces(collected, _facts(program, collected, took)), durable=True)
     except OSError as error:
         raise OSError(f"{out} cannot be written: {error.strerror}") from error
     write_out(sys.stdout, _summary(out, collected, took, how) + "\n")

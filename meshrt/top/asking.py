@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from meshrt.escapes import escaped
 from meshrt.hooks import Body
 from meshrt.inspect import render_stacks
-from meshrt.inspect.clean import clean
 from meshrt.inspect.output import tails
 from meshrt.memory.api import ask
 from meshrt.memory.asked import MILLISECONDS
@@ -56,7 +56,7 @@ class Asking:
         meshes = [mesh for mesh in answer["meshes"] if mesh["mesh_id"] == row.mesh_id]
         if not meshes:
             return "no actor runs on it: there are no stacks to show"
-        return clean(render_stacks({"meshes": meshes, "left_out": 0}))
+        return escaped(render_stacks({"meshes": meshes, "left_out": 0}))
 
     def variables(self, row: Row) -> str:
         """Return the variables of a rank as text, the largest first."""
@@ -71,7 +71,7 @@ class Asking:
         name = "" if row.mesh == row.mesh_id else row.mesh
         path = log_path(self.program.run_directory, name, row.mesh_id, row.rank)
         tail = tails({row.rank: path}, _LINES)[row.rank]
-        return clean(tail.problem or tail.text) or f"it has printed nothing ({path})"
+        return escaped(tail.problem or tail.text) or f"it has printed nothing ({path})"
 
     def how_to_enter(self, row: Row) -> list[str]:
         """Return the command lines by which a person gets at a rank, with what they do."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshrt.errors import UsageError
-from meshrt.inspect.clean import clean_line
+from meshrt.escapes import escaped_line
 from meshrt.inspect.states import WORST_FIRST
 from meshrt.inspect.times import since
 from meshrt.memory.units import amount, change
@@ -59,14 +59,14 @@ def _note(row: Row, now: float) -> str:
     parts = [f"at {row.place}" if row.place else "", row.note]
     if row.state != "running" and row.since:
         parts.append(f"since {since(row.since, now)}")
-    return clean_line(", ".join(filter(None, parts)).replace("\n", " "))
+    return escaped_line(", ".join(filter(None, parts)).replace("\n", " "))
 
 
 def _runs(row: Row) -> str:
     if row.actors is None:
         return ""
     several = len(row.actors) > 1
-    return clean_line(" ".join(f"{each.name}." * several + each.endpoint for each in row.actors if each.endpoint))
+    return escaped_line(" ".join(f"{each.name}." * several + each.endpoint for each in row.actors if each.endpoint))
 
 
 def _several(value: Callable[[Row], Any]) -> Callable[[Sequence[Row]], bool]:
@@ -101,23 +101,27 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "mesh",
         "MESH",
-        lambda row, _: clean_line(row.mesh),
+        lambda row, _: escaped_line(row.mesh),
         lambda row: row.mesh,
         wanted=_several(lambda row: row.mesh_id),
     ),
     Column(
         "coords",
         "COORDS",
-        lambda row, _: clean_line(",".join(f"{label}={index}" for label, index in row.coords.items())),
+        lambda row, _: escaped_line(",".join(f"{label}={index}" for label, index in row.coords.items())),
         lambda row: tuple(row.coords.values()),
     ),
     Column(
-        "host", "HOST", lambda row, _: clean_line(row.host), lambda row: row.host, wanted=_several(lambda row: row.host)
+        "host",
+        "HOST",
+        lambda row, _: escaped_line(row.host),
+        lambda row: row.host,
+        wanted=_several(lambda row: row.host),
     ),
     Column(
         "actor",
         "ACTOR",
-        lambda row, _: clean_line(",".join(row.names)),
+        lambda row, _: escaped_line(",".join(row.names)),
         lambda row: row.names or None,
         wanted=_several(lambda row: row.names),
     ),

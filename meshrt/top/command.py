@@ -12,6 +12,7 @@ import threading
 
 from meshrt.errors import UsageError
 from meshrt.inspect.commands import run_command, write_out
+from meshrt.inspect.installing import install_extra
 from meshrt.inspect.programs import choose, seconds_of, telling_slow
 from meshrt.selection import parse
 from meshrt.top.asking import Asking
@@ -108,7 +109,8 @@ def _need(*modules: str) -> None:
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         what = missing[0].replace("_", "-")
-        raise UsageError(f"needs {what}: pip install 'meshrt[top]'; meshrt top --once shows one table without it")
+        how = install_extra("top", "textual", "textual-serve")
+        raise UsageError(f"needs {what} (meshrt top --once shows one table without it); to install it: {how}")
 
 
 def _has_screen() -> bool:

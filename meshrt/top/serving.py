@@ -1,33 +1,99 @@
 """``meshrt top --serve``: the screen in a browser. Needs textual-serve.
 
-Each browser gets a screen, and a process, of its own. The address has a secret in it, which a cookie keeps from then
-on: other users of this machine reach the port too, and other pages that the browser shows.
+Each browser gets a screen, and a process, of its own. The address has a secret in its path: other users of this machine
+reach the port too. There is no cookie, as a browser sends a cookie to all ports of a host, those of other users too.
+
+A request is answered only if
+
+* its path begins with the secret;
+* it asks for an address, for this machine by a name of its own (``localhost``, or what ``--host`` names): a page of
+  another site cannot reach this port by a name of that site which it lets point here (DNS rebinding);
+* a browser that says from which page it comes says: from this one. That includes the request for a websocket.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
 import hmac
+import ipaddress
+import logging
+import os
 import secrets
 import shlex
 import sys
+from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 from textual_serve.server import Server
 
 from meshrt.inspect.commands import write_out
 from meshrt.inspect.programs import command_of
+from meshrt.transport.helper import SAFE_DIRECTORY, helper_command, helper_environment
 from meshrt.transport.tools import Program
 
-__all__ = ["serve"]
+__all__ = ["admits", "serve"]
 
-_TOKEN = "token"
-_COOKIE = "meshrt-top"
+_CANNOT_LISTEN = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES)
+#: Other sites can do nothing with the answers and are not told the address; the page loads nothing from them (the
+#: template of textual-serve names a font of one).
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "frame-ancestors 'none'; font-src 'self' data:; style-src 'self' 'unsafe-inline'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+def admits(hosts: list[str], origins: list[str], listens: str) -> str:
+    """Return why a request is refused, or "".
+
+    Args:
+        hosts: All ``Host`` headers of the request.
+        origins: All ``Origin`` headers of the request; a browser sends one with each websocket.
+        listens: The name or the address that ``--host`` has named.
+    """
+    if len(hosts) != 1:
+        return "expected one Host header"
+    host = hosts[0].lower()
+    name = _name(host)
+    if not (name == "localhost" or name.endswith(".localhost") or name == listens.lower() or _is_address(name)):
+        return f"this port is not known as {name!r}; open the address that meshrt top --serve has printed"
+    for origin in origins:
+        if origin.lower().partition("://")[2] != host:
+            return "a page of another site has asked for this"
+    return ""
+
+
+def _name(host: str) -> str:
+    """Return the name of ``name:port``, of ``[address]:port`` too; "" where it is malformed."""
+    with contextlib.suppress(ValueError):
+        parts = urlsplit(f"//{host}")
+        if parts.netloc == host and parts.username is None:
+            return parts.hostname or ""
+    return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_no_noise(record: logging.LogRecord) -> bool:
+    """Whether a record is of something else than bytes that are no HTTP: anybody on this machine can send those."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
 class _Server(Server):
-    """A server that answers whoever has the secret.
+    """A server for those who have the secret.
 
     Args:
         command: What shows the screen.
@@ -36,13 +102,13 @@ class _Server(Server):
     def __init__(self, command: str, host: str, port: int, title: str) -> None:
         super().__init__(command, host=host, port=port, title=title)
         self._secret = secrets.token_urlsafe(24)
-        #: Where it is found by a browser.
-        self.address = f"http://{f'[{host}]' if ':' in host else host}:{port}/?{_TOKEN}={self._secret}"
+        #: Where a browser finds it.
+        self.address = f"http://{f'[{host}]' if ':' in host else host}:{port}/{self._secret}/"
 
     async def make_app(self) -> web.Application:
         """Return what answers."""
-        app = await self._make_app()
-        app.middlewares.append(self._admit)
+        app = web.Application(middlewares=[self._admit])
+        app.add_subapp(f"/{self._secret}", await self._make_app())
         return app
 
     async def on_startup(self, app: web.Application) -> None:
@@ -54,24 +120,34 @@ class _Server(Server):
 
     @web.middleware
     async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        given = request.query.get(_TOKEN) or request.cookies.get(self._cookie(), "")
-        if not hmac.compare_digest(given.encode(), self._secret.encode()):
+        given = request.path.split("/")[1]
+        if not hmac.compare_digest(given.encode(errors="replace"), self._secret.encode()):
             raise web.HTTPForbidden(text="open the address that meshrt top --serve has printed, all of it")
-        # The page names its parts by this: it is found under other names too, through a tunnel, say.
+        why = admits(request.headers.getall("Host", []), request.headers.getall("Origin", []), self.host)
+        if why:
+            raise web.HTTPForbidden(text=why)
+        # The page names its parts by this: it is found at other ports too, through a tunnel, say.
         self.public_url = f"{request.scheme}://{request.host}"
         response = await handler(request)
         if not response.prepared:
-            response.set_cookie(self._cookie(), self._secret, httponly=True, samesite="Strict")
+            response.headers.update(_HEADERS)
         return response
-
-    def _cookie(self) -> str:
-        return f"{_COOKIE}-{self.port}"  # a browser sends those of all ports of a host
 
 
 def serve(program: Program, given: argparse.Namespace, host: str, port: int) -> None:
     """Serve until Ctrl-C. Raises OSError: it cannot listen there."""
-    words = [sys.executable, "-m", "meshrt", "top", program.run_id, "--sort", given.sort, "--every", f"{given.every:g}"]
+    words = ["top", program.run_id, "--sort", given.sort, "--every", f"{given.every:g}"]
     words += ["--reverse"] * given.reverse
     words += [f"{name}={value}" for name, value in (("--ranks", given.ranks), ("--actor", given.actor)) if value]
-    server = _Server(shlex.join(words), host, port, f"meshrt top: {command_of(program)}")
-    web.run_app(server.make_app(), host=host, port=port, print=server.tell, access_log=None)
+    # What shows the screen is started by textual-serve, with the environment and the working directory of this process.
+    os.environ.update(helper_environment(program.directory))
+    os.chdir(SAFE_DIRECTORY)
+    logging.getLogger("aiohttp.server").addFilter(_is_no_noise)
+    server = _Server(shlex.join(helper_command(*words)), host, port, f"meshrt top: {command_of(program)}")
+    try:
+        web.run_app(server.make_app(), host=host, port=port, print=server.tell, access_log=None)
+    except OSError as error:
+        if error.errno not in _CANNOT_LISTEN:
+            raise
+        why = os.strerror(error.errno)
+        raise OSError(f"port {port} of {host} cannot be listened at: {why}; --port and --host name another") from error

@@ -13,7 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Footer, Input, Static
 
 from meshrt.errors import MeshError, SelectionError
-from meshrt.inspect.clean import clean
+from meshrt.escapes import escaped
 from meshrt.inspect.programs import command_of, stopped_by_signal
 from meshrt.inspect.times import since
 from meshrt.selection import parse
@@ -177,9 +177,11 @@ class TopApp(App[None]):
 
     def _tell(self) -> None:
         """Say at the top what there is to be said."""
+        if not self.query("#head"):
+            return  # the screen is being closed: its parts are removed one by one
         head = Text()
         program, now = self._program, time.monotonic()
-        head.append(f"{clean(command_of(program, 60))}", "bold")
+        head.append(f"{escaped(command_of(program, 60))}", "bold")
         head.append(f"  pid {program.pid}, for {since(program.started)}, ")
         if self.ended:
             head.append(f"ended at {self._ended_at}", "bold red")
@@ -202,7 +204,7 @@ class TopApp(App[None]):
         self.query_one("#head", Static).update(head)
         problem = self.query_one("#problem", Static)
         problem.display = bool(self._misspelt or self._problem)
-        problem.update(Text(clean(self._misspelt or self._problem)))
+        problem.update(Text(escaped(self._misspelt or self._problem)))
 
     def _show(self) -> None:
         self.query_one(RankTable).show(self.model, self.sorting)

@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static, TabbedContent, TabPane
 
 from meshrt.errors import MeshError
-from meshrt.inspect.clean import clean
+from meshrt.escapes import escaped
 from meshrt.top.columns import COLUMNS
 from meshrt.top.model import Key, Row
 from meshrt.top.screen.ranks import STATE_STYLES
@@ -77,8 +77,8 @@ class RankScreen(Screen[None]):
         columns = {each.name: each for each in COLUMNS}
         text = Text()
         coords = columns["coords"].text(row, now)
-        text.append(clean(f"{row.mesh} rank {row.rank}") + (f" ({coords})" if coords else ""), "bold")
-        text.append(clean(f"  on {row.host}, pid {row.pid}  "))
+        text.append(escaped(f"{row.mesh} rank {row.rank}") + (f" ({coords})" if coords else ""), "bold")
+        text.append(escaped(f"  on {row.host}, pid {row.pid}  "))
         text.append(row.state, STATE_STYLES[row.state])
         note = columns["note"].text(row, now)
         text.append(f"  {note}\n" if note else "\n")
@@ -87,12 +87,12 @@ class RankScreen(Screen[None]):
         for each in row.actors or ():
             calls = "" if each.calls is None else f"{each.calls:.1f} calls/s, "
             runs = f"runs {each.endpoint}" if each.endpoint else "waits for messages"
-            text.append(clean(f"  {each.name}: {runs}; {calls}{each.waiting}{'+' * each.more} waiting\n"))
+            text.append(escaped(f"  {each.name}: {runs}; {calls}{each.waiting}{'+' * each.more} waiting\n"))
         state, lines = self._how
         if state != row.state:
             self._ask_how(row)
         for line in lines if state == row.state else ():
-            text.append(f"  {clean(line)}\n", "bold cyan")
+            text.append(f"  {escaped(line)}\n", "bold cyan")
         text.rstrip()
         self.query_one("#rank", Static).update(text)
 
@@ -135,7 +135,7 @@ class RankScreen(Screen[None]):
         try:
             text = await asyncio.to_thread(how[name], row)
         except (MeshError, OSError) as error:  # TimeoutError included
-            text = clean(str(error))
+            text = escaped(str(error))
         shown.update(Text(text))
         if name == "log" and shown.parent is not None:
             self.query_one("#log VerticalScroll", VerticalScroll).scroll_end(animate=False)

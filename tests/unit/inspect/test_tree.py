@@ -226,6 +226,14 @@ def test_few_against_few_are_no_outliers() -> None:
         assert made.to_wire()["meshes"][0]["culprits"]["ranks"] == named
 
 
+def test_one_rank_of_two_that_is_silent() -> None:
+    made = Stacks()
+    made.expect("m", "mesh1", Shape.from_extent({"n": 2}), range(2))
+    made.add(answered([0], record(TRAIN)))
+    made.add(Group("m", (1,), "silent", {"state": "stopped", "stack": ""}, {}))
+    assert render_stacks(made.to_wire()).splitlines()[-1].endswith("1 (n=1) (not where the other one is)")
+
+
 def test_nobody_is_a_culprit_where_nobody_answers(stacks: Stacks) -> None:
     stacks.add(Group("m", tuple(range(64)), "silent", {"state": "stopped", "stack": ""}, {}))
     stacks.add(Group("other", (1,), "answered", {"threads": []}, {}))

@@ -376,9 +376,68 @@ def test_arrays_of_the_library_tell_their_length_and_type_code() -> None:
     assert facts_of(view) == {}
 
 
-def test_attributes_count_though_python_does_not_count_them() -> None:
-    many = [Attributes() for _ in range(1000)]
-    assert measure(many).bytes == counted(many) + 1000 * 3 * 8
+def test_objects_that_the_collector_does_not_look_after_are_walked_into() -> None:
+    dtype = np.dtype([("a", "f8"), ("b", "u1", (1016,))])
+    records = np.zeros(MIB // 1024, dtype)
+    for held in (
+        *(records[5], records[3:9][2], records.view(np.recarray)[5], records[5]["b"], [records[1], records[7]]),
+        *(np.ma.array(records)[5].base, np.void(bytes(MIB)), np.void(bytes(MIB)).copy(), np.zeros(1, f"V{MIB}")[0]),
+        np.dtype("f8", metadata={"kept": bytearray(MIB)}),
+    ):
+        assert near(measure(held), MIB), held
+    assert measure(records[5].copy()).bytes < 5000
+    objects = np.array([(bytearray(MIB), 1)], dtype=[("kept", "O"), ("n", "i4")])[0]
+    assert measure(objects).why == "objects in a structured array"
+    snapshot = Snapshot()
+    snapshot.measure(records), snapshot.measure([records[5]])
+    assert snapshot.sharers(MIB) == [[1], [0]]
+
+    class Zone(datetime.tzinfo):
+        def __init__(self) -> None:
+            self.kept = bytearray(MIB)
+
+    zone: Any = Zone()  # type: ignore[abstract]
+    assert near(measure(datetime.datetime(2000, 1, 1, tzinfo=zone)), MIB) and near(
+        measure(datetime.time(1, tzinfo=zone)), MIB
+    )
+    assert near(measure(datetime.timezone(datetime.timedelta(hours=1), "x" * MIB)), MIB)
+    assert near(measure(range(1 << (8 * MIB))), 2 * MIB * 16 // 15, slack=4000)
+    assert measure([range(10**6)]).bytes == sys.getsizeof([1]) + sys.getsizeof(range(1)) + 2 * sys.getsizeof(10**6) + 56
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: re.finditer("x", "x" * MIB),
+        lambda: iter(range(1 << 70)),
+        lambda: io.BufferedRWPair(io.BytesIO(), io.BytesIO()),
+        lambda: np.str_("x"),
+    ],
+)
+def test_what_such_objects_do_not_tell_makes_a_lower_bound(make: Any) -> None:
+    size = measure(make())
+    assert not size.exact and size.why.endswith("objects do not tell all")
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 5, 7, 14, 20, 29])
+def test_instances_take_what_the_allocator_gives_them(count: int) -> None:
+    """Python has no count of the array in which an instance has its attributes."""
+    lines = [f"        self.a{number} = None" for number in range(count)] or ["        pass"]
+    names: dict[str, Any] = {}
+    exec("\n".join(["class Own:", "    def __init__(self):", *lines]), names)
+    made = [names["Own"]() for _ in range(200)]  # there is more room in the first ones of a class
+    many: list[Any] = [None] * 1000
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(1000):
+            many[number] = names["Own"]()
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    size = measure(many)
+    found = size.bytes - sys.getsizeof(many) - sys.getsizeof(None)
+    assert len(made) == 200 and size.exact and 0.97 * taken < found <= taken
 
 
 def test_what_several_hold_is_known() -> None:

@@ -1,0 +1,84 @@
+"""What to type where an optional package is missing: a command that works for the way this meshrt was installed.
+
+The command names the interpreter and the requirements themselves, not the distribution that meshrt is part of: so it is
+the same for a wheel, a checkout and a directory on ``PYTHONPATH``, whatever has been published under whichever name.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import re
+import shlex
+import shutil
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+__all__ = ["distribution", "install_command", "install_extra", "requirements"]
+
+#: The console script by which a distribution that has this package is known, and what it calls.
+_SCRIPT, _CALLS = "meshrt", "meshrt.cli:main"
+_PACKAGE = Path(__file__).absolute().parents[1]
+_EXTRA = re.compile(r"""^(?P<what>[^;]+);\s*extra\s*==\s*["'](?P<extra>[\w-]+)["']\s*$""")
+
+
+def install_extra(extra: str, *packages: str) -> str:
+    """Return the command that installs what an extra of meshrt needs into this Python.
+
+    Args:
+        packages: What it needs, where nothing says which versions.
+    """
+    return install_command(*(requirements(extra) or packages))
+
+
+def install_command(*wanted: str) -> str:
+    """Return the command that installs these requirements into this Python."""
+    what = " ".join(map(shlex.quote, wanted))
+    python = shlex.quote(sys.executable or "python")
+    if importlib.util.find_spec("pip") is not None:
+        return f"{python} -m pip install {what}"
+    if shutil.which("uv"):
+        return f"uv pip install --python {python} {what}"
+    return f"{python} -m ensurepip && {python} -m pip install {what}"
+
+
+def requirements(extra: str) -> list[str]:
+    """Return what an extra needs, as the checkout or the distribution of this meshrt says; []: neither is there."""
+    checkout = _checkout()
+    if checkout is not None:
+        return list(checkout.get("optional-dependencies", {}).get(extra, []))
+    ours = distribution()
+    found = map(_EXTRA.match, (ours and ours.requires) or [])
+    return [match["what"].strip() for match in found if match and match["extra"] == extra]
+
+
+def distribution() -> importlib.metadata.Distribution | None:
+    """Return the installed distribution that this package is part of; None: it was found in another way."""
+    for script in importlib.metadata.entry_points(group="console_scripts", name=_SCRIPT):
+        if script.value == _CALLS and script.dist is not None:
+            for package in _packages(script.dist):
+                if package.is_dir() and package.samefile(_PACKAGE):
+                    return script.dist
+    return None
+
+
+def _packages(candidate: importlib.metadata.Distribution) -> Iterator[Path]:
+    """Yield where the package of a distribution may be: in it, or in the checkout that it was installed from."""
+    yield Path(str(candidate.locate_file(_PACKAGE.name)))
+    origin = json.loads(candidate.read_text("direct_url.json") or "{}")
+    if origin.get("dir_info", {}).get("editable"):
+        yield Path(unquote(urlsplit(origin["url"]).path)) / _PACKAGE.name
+
+
+def _checkout() -> dict[str, Any] | None:
+    """Return the table ``project`` of the checkout that this package is part of; None: it is in none."""
+    try:
+        project: dict[str, Any] = tomllib.loads((_PACKAGE.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    except (OSError, ValueError, KeyError):
+        return None
+    return project if project.get("scripts", {}).get(_SCRIPT) == _CALLS else None
