@@ -151,12 +151,20 @@ def process_died(cls: type[errors.ProcessDied]) -> list[errors.MeshError]:
     ]
 
 
+def link_lost(cls: type[errors.LinkLost]) -> list[errors.MeshError]:
+    return [cls(PLACE), cls(PLACE, hint="could not be connected to: Too many open files", endpoint="step")]
+
+
 def call_timeout(cls: type[errors.CallTimeout]) -> list[errors.MeshError]:
     return [cls("trainer.step()", 2.5, [PLACE, OTHER], 16), cls("trainer.step()", 1, [PLACE], 16, folded="5")]
 
 
 def store_full(cls: type[errors.StoreFull]) -> list[errors.MeshError]:
     return [cls(3 << 20, 4 << 20, 2 << 20, "the limit")]
+
+
+def mesh_busy(cls: type[errors.MeshBusy]) -> list[errors.MeshError]:
+    return [cls(PLACE, "step", 65 << 20, 64 << 20), cls(PLACE, "step", 65 << 20, 64 << 20, [OTHER], "6")]
 
 
 def store_timeout(cls: type[errors.StoreTimeout]) -> list[errors.MeshError]:
@@ -170,7 +178,9 @@ SAMPLES: dict[type[errors.MeshError], Callable[..., list[errors.MeshError]]] = {
     errors.ActorError: actor_error,
     errors.SupervisionError: supervision_error,
     errors.ProcessDied: process_died,
+    errors.LinkLost: link_lost,
     errors.CallTimeout: call_timeout,
+    errors.MeshBusy: mesh_busy,
     errors.StoreFull: store_full,
     errors.StoreTimeout: store_timeout,
 }

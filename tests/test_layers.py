@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 #: Top row first. A row may hold several packages: they do not import each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("files",),
+    ("files", "escapes"),
     ("errors", "hooks"),
     ("selection",),
     ("wire",),
@@ -51,6 +51,8 @@ HOOKS = "meshrt/hooks.py"
 NAMES_DEBUGGER = (FACADE, HOOKS, "meshrt/cli/")
 #: The only places that may turn bytes into objects.
 CODECS = ("meshrt/wire/codec.py",)
+#: The only module that writes files.
+WRITER = "meshrt/transport/writing.py"
 #: The only folder that may know names of the engine of IDEs.
 ENGINE = "meshrt/debug/dap/engine/"
 OBJECT_CODECS = {"pickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve"}
@@ -312,6 +314,34 @@ def no_shell(source: Source) -> Iterator[Finding]:
                     yield source.finding(node, f"calls os.{name}()")
 
 
+def files_are_written_in_one_place(source: Source) -> Iterator[Finding]:
+    """What is written by another way could be written through a link of another user, or be seen half written."""
+    if source.path == WRITER:
+        return
+    nodes = list(ast.walk(source.tree))
+    calls = (node for node in nodes if isinstance(node, ast.Call))
+    allowed = {flag for call in calls if ast.unparse(call.func) == "open_private" for flag in ast.walk(call)}
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and node.attr in ("O_CREAT", "O_TRUNC") and node not in allowed:
+            yield source.finding(node, f"makes a file; only {WRITER} may")
+        if not isinstance(node, ast.Call):
+            continue
+        first = ast.unparse(node.args[0]) if node.args else ""
+        match node.func:
+            case ast.Name(id="open") if first != "os.devnull" and _WRITES.search(_mode_of(node)):
+                yield source.finding(node, f"opens a file to write; only {WRITER} may")
+            case ast.Attribute(attr="write_text" | "write_bytes" | "mkstemp" | "NamedTemporaryFile" as name):
+                yield source.finding(node, f"calls {name}(); only {WRITER} may")
+
+
+_WRITES = re.compile(r"[wax+]")
+
+
+def _mode_of(node: ast.Call) -> str:
+    modes = [*node.args[1:2], *(keyword.value for keyword in node.keywords if keyword.arg == "mode")]
+    return "".join(str(mode.value) if isinstance(mode, ast.Constant) else "w" for mode in modes)
+
+
 def no_open_interface(source: Source) -> Iterator[Finding]:
     """A socket is bound to one explicit address."""
     for constant, text in _texts(source.tree):
@@ -387,12 +417,17 @@ def test_no_assert() -> None:
     check(no_assert)
 
 
+@pytest.mark.row("N11")
 def test_no_wall_clock() -> None:
     check(no_wall_clock)
 
 
 def test_no_shell() -> None:
     check(no_shell)
+
+
+def test_files_are_written_in_one_place() -> None:
+    check(files_are_written_in_one_place)
 
 
 def test_no_open_interface() -> None:
@@ -500,6 +535,15 @@ CASES: list[tuple[Rule, str, str, list[int]]] = [
     (no_shell, "meshrt/wire/a.py", "subprocess.run('x', shell=maybe)", [1]),
     (no_shell, "meshrt/wire/a.py", "os.system('x')", [1]),
     (no_shell, "meshrt/wire/a.py", "subprocess.run(['x'], shell=False)", []),
+    (files_are_written_in_one_place, "meshrt/wire/a.py", "open(path)\nopen(path, 'w')", [2]),
+    (files_are_written_in_one_place, "meshrt/wire/a.py", "with open(path, mode='rb+'): pass", [1]),
+    (files_are_written_in_one_place, "meshrt/wire/a.py", "open(path, 'rb'); open(os.devnull, 'w')", []),
+    (files_are_written_in_one_place, "meshrt/wire/a.py", "os.open(p, os.O_WRONLY | os.O_CREAT, 0o600)", [1]),
+    (files_are_written_in_one_place, "meshrt/wire/a.py", "flags = os.O_CREAT | os.O_RDWR\nos.open(p, flags)", [1]),
+    (files_are_written_in_one_place, "meshrt/wire/a.py", "open_private(p, os.O_WRONLY | os.O_CREAT)", []),
+    (files_are_written_in_one_place, "meshrt/wire/a.py", "os.open(p, os.O_TMPFILE | os.O_RDWR); os.open(p, 0)", []),
+    (files_are_written_in_one_place, "meshrt/wire/a.py", "path.write_text('x')\ntempfile.mkstemp()", [1, 2]),
+    (files_are_written_in_one_place, "meshrt/transport/writing.py", "os.open(p, os.O_CREAT)", []),
     (no_open_interface, "meshrt/wire/a.py", "HOST = '0.0.0.0'", [1]),
     (no_open_interface, "meshrt/wire/a.py", "f'tcp://0.0.0.0:{port}'", [1]),
     (no_open_interface, "meshrt/wire/a.py", "socket.INADDR_ANY", [1]),

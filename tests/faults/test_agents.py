@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 import meshrt
@@ -16,7 +17,16 @@ from meshrt import HostLost, LocalEngine, MeshStopped, SpawnError, proc_mesh
 from meshrt.mesh.agents import AgentPulse
 from meshrt.store.packing import LARGE
 from tests.faults.actors import BornDead, Victim
-from tests.faults.watch import LONG, agents, agents_with, all_gone, is_alive, next_agents_with, runtime_directories
+from tests.faults.watch import (
+    LONG,
+    agents,
+    agents_with,
+    all_gone,
+    is_alive,
+    next_agents_with,
+    runtime_directories,
+    sockets,
+)
 from tests.support.pausing import paused
 from tests.support.screen import Screen
 from tests.support.waiting import wait_until
@@ -26,6 +36,7 @@ SOON = 5.0
 COUNTS = [pytest.param(1, id="one-agent"), pytest.param(2, id="two-agents")]
 
 
+@pytest.mark.row("C7")
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("phase", ["idle", "in a call"])
 def test_kill_9(count: int, phase: str, tmp_path: Path) -> None:
@@ -56,6 +67,7 @@ def test_kill_9(count: int, phase: str, tmp_path: Path) -> None:
     assert len(proc_mesh(hosts=2, gpus=2, engine=engine).spawn("victim", Victim).pid.call().get(LONG)) == 4
 
 
+@pytest.mark.row("C7")
 @pytest.mark.parametrize("count", COUNTS)
 def test_kill_9_while_the_ranks_start(count: int) -> None:
     engine = LocalEngine(count)
@@ -69,6 +81,7 @@ def test_kill_9_while_the_ranks_start(count: int) -> None:
     assert len(proc_mesh(n=2, engine=engine).spawn("victim", Victim).pid.call().get(LONG)) == 2
 
 
+@pytest.mark.row("C7")
 @pytest.mark.parametrize("count", COUNTS)
 def test_kill_9_in_init(count: int, tmp_path: Path) -> None:
     born = proc_mesh(hosts=2, engine=LocalEngine(count)).spawn("born", BornDead, "error", (99,), str(tmp_path / "gate"))
@@ -79,6 +92,7 @@ def test_kill_9_in_init(count: int, tmp_path: Path) -> None:
     (tmp_path / "gate").touch()
 
 
+@pytest.mark.row("C7", "X4")
 def test_kill_9_while_stopping(tmp_path: Path) -> None:
     mesh = proc_mesh(hosts=2, gpus=2, engine=LocalEngine(2))
     victims = mesh.spawn("victim", Victim)
@@ -91,6 +105,7 @@ def test_kill_9_while_stopping(tmp_path: Path) -> None:
     all_gone(pids, 1)
 
 
+@pytest.mark.row("C7")
 def test_all_agents_die_and_the_program_goes_on() -> None:
     for _ in range(3):
         victims = proc_mesh(hosts=2, engine=LocalEngine(2)).spawn("victim", Victim).get(LONG)
@@ -101,28 +116,34 @@ def test_all_agents_die_and_the_program_goes_on() -> None:
         all_gone(pids, SOON)
 
 
-def test_the_survivors_of_a_lost_host_end_with_the_program() -> None:
-    """A new set of agents has taken their place; they still have ranks, and must not be forgotten."""
+def test_the_survivors_of_a_lost_host_are_used_again() -> None:
+    """Only the lost one is replaced; its files are removed, and the survivor's ranks go on."""
     engine = LocalEngine(2)
     first = proc_mesh(hosts=2, engine=engine).spawn("victim", Victim).get(LONG)
     pids = first.pid.call().get(LONG).values()
     before = agents()
+    files = len(sockets())
     os.kill(before[0], signal.SIGKILL)
     assert isinstance(first.wait_for.call("/nowhere").exception(LONG), HostLost)
-    proc_mesh(hosts=2, engine=engine).spawn("victim", Victim).get(LONG)
+    wait_until(lambda: len(sockets()) == files - 2, LONG, "the sockets of the lost store and its rank are removed")
+    second = proc_mesh(hosts=2, engine=engine).spawn("victim", Victim).get(LONG)
+    now = agents()
+    assert len(now) == 2 and before[1] in now and before[0] not in now
     assert is_alive(pids[1])
+    assert [psutil.Process(pid).ppid() for pid in second.pid.call().get(LONG).values()] == [now[1], before[1]]
     meshrt.shutdown_context(0.5)
     assert agents() == []
     all_gone([*pids, *before], 1)
 
 
+@pytest.mark.row("C2c")
 def test_a_stopped_agent_is_told_and_so_is_its_return(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AgentPulse, "INTERVAL", 0.05)
-    monkeypatch.setattr(AgentPulse, "SILENT_SECONDS", 1.0)
     screen = Screen.instead_of("stderr", monkeypatch)
     victims = proc_mesh(hosts=2, engine=LocalEngine(2)).spawn("victim", Victim)
     pids = victims.pid.call().get(LONG).values()
     first, _ = agents()
+    monkeypatch.setattr(AgentPulse, "SILENT_SECONDS", 1.0)  # not before: an agent that starts may take longer
     with paused(first):
         screen.wait_for(f"~0 (pid {first}) does not answer; its ranks go on\n")
         assert victims.pid.call().get(LONG).values() == pids
@@ -132,6 +153,7 @@ def test_a_stopped_agent_is_told_and_so_is_its_return(monkeypatch: pytest.Monkey
     assert len(proc_mesh(hosts=2, engine=LocalEngine(2)).spawn("more", Victim).pid.call().get(LONG)) == 2
 
 
+@pytest.mark.row("C2c")
 def test_a_stopped_agent_is_not_dead() -> None:
     """Calls do not need it, and after SIGCONT it serves again."""
     mesh = proc_mesh(n=2)
@@ -147,6 +169,7 @@ def test_a_stopped_agent_is_not_dead() -> None:
     assert len(later.get(LONG)) == 1
 
 
+@pytest.mark.row("C2c")
 def test_stop_does_not_wait_for_a_stopped_agent() -> None:
     """The ranks end without it."""
     mesh, other = proc_mesh(n=2), proc_mesh(n=1)
@@ -163,6 +186,7 @@ def test_stop_does_not_wait_for_a_stopped_agent() -> None:
     assert len(proc_mesh(n=1).spawn("victim", Victim).pid.call().get(LONG)) == 1
 
 
+@pytest.mark.row("C2c")
 def test_the_end_of_the_program_does_not_wait_for_a_stopped_agent() -> None:
     victims = proc_mesh(n=2).spawn("victim", Victim)
     pids = victims.pid.call().get(LONG).values()

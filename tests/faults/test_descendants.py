@@ -48,6 +48,7 @@ def sockets_of(pid: int) -> list[str]:
     return [target for target in found if target.startswith("socket:")]
 
 
+@pytest.mark.row("P13")
 @pytest.mark.parametrize("how", ["in Python", "in C"])
 def test_a_forked_child_that_outlives_its_rank_hides_no_death(how: str) -> None:
     """It keeps the sockets of its rank, and the error comes as soon as ever."""
@@ -68,6 +69,7 @@ def test_a_forked_child_that_outlives_its_rank_hides_no_death(how: str) -> None:
     assert victims.slice(n=1).echo.call_one(1).get(LONG) == 1
 
 
+@pytest.mark.row("P14")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("end", ["death", "stop", "program"])
 def test_a_process_in_a_session_of_its_own_ends_too(kind: str, end: str, tmp_path: Path) -> None:
@@ -88,6 +90,7 @@ def test_a_process_in_a_session_of_its_own_ends_too(kind: str, end: str, tmp_pat
     all_gone([daemon], GONE)
 
 
+@pytest.mark.row("P14")
 @pytest.mark.parametrize("end", ["death", "stop"])
 def test_a_family_of_processes_ends(end: str) -> None:
     """Three generations, each in a session of its own, and forking while it is killed."""
@@ -124,6 +127,7 @@ def test_an_orphan_of_a_living_rank_lives_and_is_reaped() -> None:
     wait_until(lambda: not kernel_state(orphan), LONG, "the orphan is reaped")
 
 
+@pytest.mark.row("P14")
 @pytest.mark.parametrize("preload", [(), ("json",)], ids=["forked", "preloaded"])
 @pytest.mark.parametrize("end", ["death", "stop"])
 def test_what_a_rank_detaches_ends_with_this_rank_and_with_no_other(end: str, preload: tuple[str, ...]) -> None:
@@ -210,6 +214,7 @@ def square(value: int) -> int:
     return value * value
 
 
+@pytest.mark.row("P17")
 @pytest.mark.parametrize("busy", [False, True])
 def test_sigterm_ends_a_rank_after_what_it_does(busy: bool, tmp_path: Path) -> None:
     """A scheduler preempts one rank: its running call is answered, then it is gone, by SIGTERM."""

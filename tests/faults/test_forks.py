@@ -40,6 +40,7 @@ FORK = """
 ENDS = {"sys.exit(3)": 3, "os._exit(4)": 4, "raise SystemExit": 0, "raise LookupError": 1}
 
 
+@pytest.mark.row("C8")
 @pytest.mark.parametrize("end", ENDS)
 def test_a_forked_child_has_no_mesh(end: str, tmp_path: Path) -> None:
     with Program(HEAD + FORK.format(end=end), tmp_path) as program:
@@ -49,6 +50,7 @@ def test_a_forked_child_has_no_mesh(end: str, tmp_path: Path) -> None:
         assert program.ends() == 0
 
 
+@pytest.mark.row("C8")
 def test_a_forked_child_of_a_rank_has_none_of_its_meshes(tmp_path: Path) -> None:
     script = """
     def fork_and_stop():
@@ -81,6 +83,7 @@ def test_a_forked_child_makes_a_program_of_its_own(tmp_path: Path) -> None:
         assert program.ends() == 0
 
 
+@pytest.mark.row("C8")
 @pytest.mark.parametrize("fork", ["os.fork()", "ctypes.PyDLL(None).fork()"], ids=["in-python", "in-c"])
 def test_a_child_that_outlives_the_script_keeps_nothing_alive(fork: str, tmp_path: Path) -> None:
     """It has inherited the script's descriptors, and must not hide the end of the script from the agents.
@@ -144,6 +147,7 @@ def test_a_child_that_outlives_the_script_keeps_no_terminal(tmp_path: Path) -> N
         wait_until(lambda: not marked_processes(), 2.0)
 
 
+@pytest.mark.row("C8")
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing_beside_a_mesh(method: str, tmp_path: Path) -> None:
     script = f"""

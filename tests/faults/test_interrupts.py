@@ -142,6 +142,7 @@ WAITS = {
 }
 
 
+@pytest.mark.row("C4")
 @pytest.mark.parametrize("wait", WAITS)
 def test_ctrl_c_in_a_wait(wait: str, start: Any) -> None:
     """KeyboardInterrupt in the user's own frame; the ranks do not notice, and the mesh is usable."""
@@ -184,6 +185,7 @@ def sleeping(pid: int) -> bool:
     return True
 
 
+@pytest.mark.row("C4")
 def test_ctrl_c_a_hundred_times_during_calls(start: Any) -> None:
     """No call is lost and nothing hangs, also not in the threads that wait beside."""
     session = start("""
@@ -350,6 +352,7 @@ def test_ctrl_c_at_every_instruction_of_a_call(tmp_path: Path) -> None:
         assert program.ends() == 0
 
 
+@pytest.mark.row("C2b")
 def test_ctrl_z_stops_the_script_and_nothing_else(start: Any) -> None:
     """Its ranks go on with what they have to do, and the script goes on with them."""
     session = start(
@@ -381,6 +384,7 @@ def test_ctrl_z_stops_the_script_and_nothing_else(start: Any) -> None:
     all_gone(everybody, GONE)
 
 
+@pytest.mark.row("C4")
 def test_ctrl_c_without_a_handler_ends_the_script(start: Any) -> None:
     session = start("tell(ready=pids)\nvictims.wait_for.call('/nowhere/gate').get()")
     pids = [*session.told("ready"), *descendants(session.pid)]
@@ -391,6 +395,7 @@ def test_ctrl_c_without_a_handler_ends_the_script(start: Any) -> None:
     all_gone(pids, GONE)
 
 
+@pytest.mark.row("C5")
 @pytest.mark.parametrize("presses", [1, 2, 3, 5])
 @pytest.mark.parametrize("where", ["stop", "exit", "with"])
 def test_ctrl_c_during_stop(where: str, presses: int, start: Any) -> None:
@@ -415,6 +420,7 @@ def test_ctrl_c_during_stop(where: str, presses: int, start: Any) -> None:
     wait_until(lambda: not runtime_directories(), GONE)
 
 
+@pytest.mark.row("C6")
 @pytest.mark.parametrize("phase", ["idle", "in a call"])
 def test_the_terminal_is_closed(phase: str, start: Any) -> None:
     wait = "threading.Event().wait()" if phase == "idle" else "victims.wait_for.call('/nowhere/gate').get()"

@@ -45,6 +45,7 @@ MESHES = """
 """
 
 
+@pytest.mark.row("L1")
 @pytest.mark.parametrize(("warm", "count"), [(30, 50), pytest.param(300, 1000, marks=pytest.mark.nightly)])
 def test_meshes_in_a_row_leave_nothing(warm: int, count: int, tmp_path: Path) -> None:
     """Descriptors and threads of the script and of the agents are as before; memory hardly grows.
@@ -58,6 +59,7 @@ def test_meshes_in_a_row_leave_nothing(warm: int, count: int, tmp_path: Path) ->
         assert program.ends() == 0
 
 
+@pytest.mark.row("L2")
 def test_ten_thousand_calls_and_a_slow_actor() -> None:
     """All answers come, in order, and the slow rank keeps nobody else waiting."""
     victims = proc_mesh(n=2).spawn("victim", Victim).get(LONG)
@@ -68,6 +70,7 @@ def test_ten_thousand_calls_and_a_slow_actor() -> None:
     assert slow.all_kept.call_one().get(LONG) == list(range(10_000))
 
 
+@pytest.mark.row("S6")
 @pytest.mark.nightly
 def test_a_million_calls() -> None:
     """As many as fit are under way at a time."""
@@ -100,6 +103,7 @@ def names_all(victims: Any, dead: set[int]) -> bool:
     return victims_of(victims.echo.call(0).exception(LONG)) == dead
 
 
+@pytest.mark.row("X3")
 def test_a_storm_of_deaths() -> None:
     """Threads call while ranks are killed at random: each call ends, in its value or an error that names a victim."""
     dice = random.Random(7)

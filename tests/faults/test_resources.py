@@ -39,6 +39,7 @@ FLOODS = {
 }
 
 
+@pytest.mark.row("O1")
 @pytest.mark.parametrize("what", FLOODS)
 def test_a_flood_of_output(what: str, tmp_path: Path) -> None:
     """The call ends, the agent lives, and neither it nor the script holds the flood in memory."""
@@ -58,6 +59,7 @@ def test_a_flood_of_output(what: str, tmp_path: Path) -> None:
         assert len(program.output) > 1000
 
 
+@pytest.mark.row("O1")
 def test_a_flood_before_a_death(tmp_path: Path) -> None:
     """The error carries the end of it, not all of it, and the host lives."""
     victims = proc_mesh(n=2).spawn("victim", Victim)
@@ -94,6 +96,7 @@ def test_an_enormous_exception(what: str, way: str, victims: ActorMesh[Victim]) 
     assert agents() == before and all(map(is_alive, before))
 
 
+@pytest.mark.row("O2")
 @pytest.mark.parametrize(("low", "high"), [(3, 4096), (0, 3), (0, 4096)])
 def test_user_code_closes_descriptors(low: int, high: int, victims: ActorMesh[Victim]) -> None:
     """Its own output, and the runtime's: the rank is lost in the second case, and nobody else."""
@@ -151,6 +154,7 @@ def small_memory() -> Iterator[Path]:
         group.rmdir()
 
 
+@pytest.mark.row("P15")
 def test_a_rank_that_is_killed_for_want_of_memory(small_memory: Path, tmp_path: Path) -> None:
     """The error says so; a kill that is none of the kernel's is not put down to it."""
     script = f"""
@@ -196,6 +200,7 @@ WRITE_MUCH = """
 """
 
 
+@pytest.mark.row("O3")
 def test_a_full_disk_costs_the_log_files_only(small_disk: Path, tmp_path: Path) -> None:
     """The output still reaches the terminal; one warning for each rank."""
     with Program(HEAD + WRITE_MUCH, tmp_path, env={"MESHRT_RUNS": str(small_disk)}) as program:
@@ -205,6 +210,7 @@ def test_a_full_disk_costs_the_log_files_only(small_disk: Path, tmp_path: Path) 
         assert program.output.count("x" * 300) == 6000
 
 
+@pytest.mark.row("O3")
 def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
     limit = "import resource\n    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"
     with Program(f"    {limit}\n{HEAD}{WRITE_MUCH}", tmp_path) as program:
@@ -213,6 +219,7 @@ def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
         assert program.ends() in (0, 120)
 
 
+@pytest.mark.row("O3")
 def test_a_disk_that_is_full_from_the_start(small_disk: Path, tmp_path: Path) -> None:
     (small_disk / "full").write_bytes(b"x" * (256 << 10))
     with Program(HEAD + WRITE_MUCH, tmp_path, env={"MESHRT_RUNS": str(small_disk)}) as program:
@@ -220,6 +227,7 @@ def test_a_disk_that_is_full_from_the_start(small_disk: Path, tmp_path: Path) ->
         assert program.ends() == 0
 
 
+@pytest.mark.row("O5")
 @pytest.mark.parametrize("limit", [64, 128, 256])
 def test_few_descriptors(limit: int, tmp_path: Path) -> None:
     """A mesh that does not fit is refused with a count; the one that runs does not notice."""
@@ -245,6 +253,7 @@ def test_few_descriptors(limit: int, tmp_path: Path) -> None:
         assert program.ends() == 0
 
 
+@pytest.mark.row("O5")
 def test_the_script_has_used_up_its_descriptors() -> None:
     """A call on an open link needs none; what needs one says so instead of hanging."""
     victims = proc_mesh(n=2).spawn("victim", Victim).get(LONG)

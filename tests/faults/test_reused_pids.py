@@ -35,6 +35,7 @@ def pids_can_be_chosen() -> None:
         pytest.skip(f"no pids of its own can be had here: {there.stderr.strip()}")
 
 
+@pytest.mark.row("P16")
 def test_no_stranger_is_signalled(tmp_path: Path) -> None:
     """The number of a dead rank now belongs to somebody else."""
     script = """
@@ -53,6 +54,7 @@ def test_no_stranger_is_signalled(tmp_path: Path) -> None:
         program.ends()
 
 
+@pytest.mark.row("P16")
 def test_an_agent_is_not_taken_for_one_that_has_ended(tmp_path: Path) -> None:
     """What one has kept in shared memory is lost; what the next one keeps is not, and its ranks start."""
     script = """
@@ -73,3 +75,58 @@ def test_an_agent_is_not_taken_for_one_that_has_ended(tmp_path: Path) -> None:
         assert program.told("sums") == [1 << 17] * 2
         assert not program.told("again")
         program.ends()
+
+
+@pytest.mark.row("P16")
+def test_a_store_takes_nobody_for_a_holder_that_has_ended(tmp_path: Path) -> None:
+    """Neither its process has a connection to the store."""
+    script = f"""
+    import selectors
+    from meshrt.store.server import StoreServer
+    store = StoreServer(selectors.DefaultSelector(), {str(tmp_path)!r}, {str(tmp_path)!r}, b"s" * 32, 1 << 20, print)
+    holder = subprocess.Popen(["sleep", "600"])
+    store.registry.give(5, [holder.pid])
+    store.tick()
+    before = holder.pid in store.registry.processes()
+    began = time.monotonic()
+    holder.kill()
+    holder.wait()
+    while time.monotonic() < began + 0.1:
+        time.sleep(0.01)  # pids come again much later than a tick of the clock that processes are known by
+    next_pid(holder.pid)
+    stranger = subprocess.Popen(["sleep", "600"])
+    store.tick()
+    tell(same=stranger.pid == holder.pid, before=before, after=holder.pid in store.registry.processes())
+    stranger.kill()
+    stranger.wait()
+    store.close()
+    """
+    with Program(GIVEN + script, tmp_path, launcher=OWN_PIDS) as program:
+        assert [program.told(name) for name in ("same", "before", "after")] == [True, True, False]
+        assert program.ends() == 0
+
+
+@pytest.mark.row("P16")
+def test_nobody_waits_for_the_end_of_another_process_than_the_worker_that_has_failed(tmp_path: Path) -> None:
+    script = """
+    from meshrt.failure.telling import _has_ended
+    worker = subprocess.Popen(["sleep", "600"])
+    while _has_ended(worker.pid, time.monotonic_ns()):
+        time.sleep(0.01)  # its clock counts ticks
+    failed = time.monotonic_ns()
+    lives = not _has_ended(worker.pid, failed)
+    worker.kill()
+    zombie = not _has_ended(worker.pid, failed)
+    worker.wait()
+    reaped = _has_ended(worker.pid, failed)
+    while time.monotonic_ns() < failed + 100_000_000:
+        time.sleep(0.01)
+    next_pid(worker.pid)
+    stranger = subprocess.Popen(["sleep", "600"])
+    tell(facts=[lives, zombie, reaped, stranger.pid == worker.pid, _has_ended(worker.pid, failed)])
+    stranger.kill()
+    stranger.wait()
+    """
+    with Program(GIVEN + script, tmp_path, launcher=OWN_PIDS) as program:
+        assert program.told("facts") == [True] * 5
+        assert program.ends() == 0

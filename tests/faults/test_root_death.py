@@ -15,7 +15,7 @@ import pytest
 
 import meshrt
 from meshrt import LocalEngine
-from meshrt.transport import directories
+from meshrt.transport import directories, dirlock
 from meshrt.wire.messages import control_frame
 from tests.faults.watch import LONG, Program, agents, all_gone, descendants, is_alive, runtime_directories
 from tests.support.footprint import marked_processes
@@ -48,7 +48,7 @@ def test_the_script_ends_before_its_agent_has_begun(when: str) -> None:
     """The agent removes the directory all the same, and has nothing to say."""
     run_id = "cafe0123"
     path = directories.create_runtime(run_id)
-    directories.release(path)  # as when its program has ended
+    dirlock.unlock(path)  # as when its program has ended
     with subprocess.Popen(["true"]) as dead:
         dead.wait(LONG)
     (placed,) = LocalEngine().place(run_id)
@@ -59,7 +59,7 @@ def test_the_script_ends_before_its_agent_has_begun(when: str) -> None:
             shutil.rmtree(path)
         if when != "before it says hello":
             facts = {"directory": str(path), "sys_path": sys.path, "argv": [""], "root_pid": root_pid}
-            facts.update(run_directory=str(path), secret=bytes(32), store_limit=0)
+            facts.update(run_directory=str(path), secret=bytes(32), store_limit=0, families=1 << 33, logs_limit=1 << 30)
             link.sendall(control_frame({"t": "hello", **facts}))
         link.shutdown(socket.SHUT_WR)
         _, errors = agent.communicate(timeout=LONG)
@@ -74,6 +74,7 @@ PHASES = {
 }
 
 
+@pytest.mark.row("C1")
 @pytest.mark.parametrize("count", ["1", "2"], ids=["one-agent", "two-agents"])
 @pytest.mark.parametrize("phase", PHASES)
 def test_kill_9(phase: str, count: str, tmp_path: Path) -> None:
@@ -92,6 +93,7 @@ def test_kill_9(phase: str, count: str, tmp_path: Path) -> None:
         wait_until(lambda: not runtime_directories(), GONE)
 
 
+@pytest.mark.row("C1")
 @pytest.mark.parametrize("count", ["1", "2"], ids=["one-agent", "two-agents"])
 def test_kill_9_while_the_ranks_start(count: str, tmp_path: Path) -> None:
     script = """
@@ -115,6 +117,7 @@ def assert_reclaimed() -> None:
     assert len(runtime_directories()) == 1
 
 
+@pytest.mark.row("C1")
 def test_the_whole_group_is_killed(tmp_path: Path) -> None:
     """Root and agents at once: no one is left to clean up but the kernel, and the next start.
 
@@ -150,6 +153,7 @@ def test_a_script_that_becomes_another_program(tmp_path: Path) -> None:
         assert program.process.poll() is None
 
 
+@pytest.mark.row("C1")
 def test_a_directory_without_facts_is_reclaimed() -> None:
     """Its program died before it could say who it is."""
     meshrt.proc_mesh(n=1).get(LONG)
@@ -161,6 +165,7 @@ def test_a_directory_without_facts_is_reclaimed() -> None:
     assert_reclaimed()
 
 
+@pytest.mark.row("C6")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], ids=lambda number: number.name)
 def test_a_signal_that_ends_the_script(number: signal.Signals, tmp_path: Path) -> None:
     """The exit status is that of the signal, as for any program."""
@@ -172,6 +177,7 @@ def test_a_signal_that_ends_the_script(number: signal.Signals, tmp_path: Path) -
         wait_until(lambda: not runtime_directories(), GONE)
 
 
+@pytest.mark.row("C6")
 def test_a_signal_to_the_whole_session(tmp_path: Path) -> None:
     """A scheduler, or a closed terminal, signals everything that it can find."""
     with Program(MESHES + "    victims.wait_for.call('/nowhere/gate').get()\n", tmp_path, "1") as program:
@@ -185,7 +191,15 @@ def test_a_signal_to_the_whole_session(tmp_path: Path) -> None:
         wait_until(lambda: not runtime_directories(), GONE)
 
 
-def test_a_stopped_script_loses_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        # Longer than any time-out on the way: the handshake's and that for a lost link (2 s).
+        pytest.param(3.0, marks=pytest.mark.row("C2")),
+        pytest.param(70.0, marks=[pytest.mark.row("C2b"), pytest.mark.nightly]),
+    ],
+)
+def test_a_stopped_script_loses_nothing(seconds: float, tmp_path: Path) -> None:
     """Nobody takes it for dead; after SIGCONT everything goes on."""
     script = """
     for index in range(10**6):
@@ -200,8 +214,7 @@ def test_a_stopped_script_loses_nothing(tmp_path: Path) -> None:
         ranks = program.told("ready")[:4]
         program.told("round1")
         with paused(program.pid):
-            # Longer than any time-out on the way: the handshake's and that for a lost link (2 s).
-            assert not wait_long(3.0, ranks)
+            assert not wait_long(seconds, ranks)
         (tmp_path / "gate").touch()
         assert program.told("pids") == ranks
         assert program.ends() == 0
@@ -248,7 +261,10 @@ ENDS = {
     "a cycle": ("mesh.me = mesh; keep = [mesh]; keep.append(keep); del mesh", 0),
 }
 
+CUT_OFF = "meshrt: work of mesh1 was cut off: it had not ended 0.5 s after the end of the program"
 
+
+@pytest.mark.row("C3", "C10")
 @pytest.mark.parametrize("end", ENDS)
 def test_how_a_script_ends(end: str, tmp_path: Path) -> None:
     """Its exit code is its own, and nothing stays; the mesh is at module level and was never stopped."""
@@ -260,7 +276,10 @@ def test_how_a_script_ends(end: str, tmp_path: Path) -> None:
         wait_until(lambda: not marked_processes(), GONE)
         wait_until(lambda: not runtime_directories(), GONE)
         lines = program.output.splitlines()
-    if code == 0:
+    if "wait_for" in text and code == 0:
+        assert [line for line in lines if line.startswith("meshrt: ")] == [CUT_OFF]
+        assert any("victim.wait_for() on ranks 0-3" in line for line in lines)
+    elif code == 0:
         assert lines == []
     elif code == 1:
         assert lines[0].startswith("Traceback") or lines[0].startswith("meshrt: "), lines
@@ -276,6 +295,7 @@ LATE = {
 }
 
 
+@pytest.mark.row("C9")
 @pytest.mark.parametrize("when", LATE)
 def test_a_mesh_that_is_made_too_late(when: str, tmp_path: Path) -> None:
     """It works as long as exit handlers may still end it; else ShutdownError says why not."""

@@ -69,6 +69,7 @@ class Stubborn(Actor):
             time.sleep(600)
 
 
+@pytest.mark.row("X4")
 @pytest.mark.parametrize("how", ["hang", "raise", "exit", "sys.exit", "ignore"])
 def test_a_cleanup_that_misbehaves(how: str) -> None:
     mesh = proc_mesh(n=2)
@@ -117,6 +118,7 @@ def test_each_pending_call_gets_an_error_or_its_value(actor: type[Victim], grace
     wait_until(lambda: called, LONG)
 
 
+@pytest.mark.row("X4")
 def test_from_many_threads_at_once() -> None:
     mesh = proc_mesh(n=4, engine=LocalEngine(2))
     victims = mesh.spawn("victim", Victim).get(LONG)
@@ -188,6 +190,7 @@ def send(numbers: list[signal.Signals], pids: list[int]) -> None:
                 os.kill(pid, number)
 
 
+@pytest.mark.row("X4")
 @pytest.mark.parametrize(
     "numbers",
     [[signal.SIGKILL], [signal.SIGSTOP, signal.SIGKILL], [signal.SIGTERM], [signal.SIGTERM, signal.SIGKILL]],
@@ -410,6 +413,7 @@ def on_the_main_thread(actor: type[Any], folder: Path, grace: float, kill_after:
     return found
 
 
+@pytest.mark.row("P17")
 @pytest.mark.parametrize(
     ("name", "where"),
     [("block", on_the_main_thread), ("wait", on_the_main_thread), ("wait", on_a_thread)],
@@ -426,6 +430,7 @@ def test_sigterm_ends_a_rank_whose_call_hangs_after_the_grace(name: str, where: 
     assert noted(tmp_path) == {"inside-a", "finally-a", "cleanup-a"}
 
 
+@pytest.mark.row("P17")
 @pytest.mark.parametrize("name", ["swallow", "block"])
 def test_sigterm_ends_a_rank_that_cannot_be_interrupted(name: str, tmp_path: Path) -> None:
     """One that swallows it, and one on a thread that no signal reaches."""
@@ -453,6 +458,7 @@ def test_a_second_sigterm_does_not_wait_for_the_grace(tmp_path: Path) -> None:
     assert noted(tmp_path) == {"inside-a", "finally-a", "cleanup-a"}
 
 
+@pytest.mark.row("P17", "X4")
 def test_sigterm_and_stop_at_once(tmp_path: Path) -> None:
     for grace in (0.0, 0.2):
         mesh = proc_mesh(n=2)

@@ -10,14 +10,16 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import numpy as np
 import psutil
 import pytest
 
 from meshrt import ActorMesh, proc_mesh
+from meshrt.selection import Extent, Shape
 from meshrt.transport.process import current_runtime
 from meshrt.wire.handshake import MAGIC, ROLE_DATA, ROLE_STORE, ROLE_TOOL, UNPROVED_MAX, ClientHandshake, Identity
-from meshrt.wire.messages import control_frame
+from meshrt.wire.messages import STORED, control_frame
 from tests.faults.actors import Victim
 from tests.faults.watch import LONG, sockets
 from tests.support.waiting import wait_until
@@ -84,6 +86,7 @@ GARBAGE = {
 }
 
 
+@pytest.mark.row("N4")
 @pytest.mark.parametrize("what", GARBAGE)
 def test_garbage_is_refused_at_once(what: str, victims: ActorMesh[Victim]) -> None:
     """At the ranks, at the tools' socket and at the store; the mesh does not notice."""
@@ -100,6 +103,7 @@ def test_garbage_is_refused_at_once(what: str, victims: ActorMesh[Victim]) -> No
 NAMES = {ROLE_TOOL: "tools", ROLE_STORE: "store"}
 
 
+@pytest.mark.row("N4", "D5")
 @pytest.mark.parametrize("role", [ROLE_DATA, ROLE_TOOL, ROLE_STORE])
 def test_a_wrong_secret_is_refused(role: int, victims: ActorMesh[Victim], tmp_path: Path) -> None:
     """It gets the server's proof, which tells nothing; what it sends with its own is never looked at."""
@@ -142,6 +146,7 @@ def tools_token() -> bytes:
     return bytes.fromhex((Path(current_runtime().directory) / "tools.token").read_text())
 
 
+@pytest.mark.row("N4", "D5")
 def test_a_terminal_reaches_no_rank_and_no_pickle(victims: ActorMesh[Victim], tmp_path: Path) -> None:
     """The token of terminals opens the tools' socket only, and nothing that comes there is unpickled."""
     tools, rank, _, store = sockets()
@@ -181,6 +186,7 @@ def test_a_terminal_reaches_no_rank_and_no_pickle(victims: ActorMesh[Victim], tm
     assert not (tmp_path / "unpickled").exists()
 
 
+@pytest.mark.row("N5")
 def test_an_oversized_frame_of_a_proved_peer_takes_no_memory(victims: ActorMesh[Victim]) -> None:
     """Refused by its length, before anything is taken for it."""
     tools, rank, other, store = sockets()
@@ -198,6 +204,43 @@ def test_an_oversized_frame_of_a_proved_peer_takes_no_memory(victims: ActorMesh[
     assert psutil.Process(pid).memory_info().rss < 300 << 20 and other
 
 
+EVERYWHERE = msgpack.packb(Shape.from_extent(Extent(("n",), (2,))).to_wire())
+#: What a caller of a rank may send behind its proof, and must not.
+NONSENSE = {
+    "an unknown type": frame(77, b"\x90", b"x"),
+    "a header that is no msgpack": frame(1, b"\xc1\xc1", b""),
+    "a header of another form": frame(1, b"\x81\xa1a\x01", b"payload"),
+    "numbers for names": frame(1, b"\x95\x01\x02\x03\x04\x05", b"payload"),
+    "a control message": control_frame({"t": "stop", "drain": False, "why": ""}),
+    "a class of another form": frame(2, b"\x94\x01\xa1x\xc4\x00\x91\x05", b"payload"),
+    "arrays in arrays": frame(1, b"\x91" * 250, b""),
+    "a longer array than there are bytes": frame(1, b"\xdd\xff\xff\xff\xff", b""),
+    "a total of an exbibyte": frame(0x81, struct.pack(">Q", 1 << 60) + b"\x90", b"x"),
+    "an interrupted message": frame(0x81, struct.pack(">Q", 1 << 20) + b"\x90", b"x") + frame(1, b"\x90", b""),
+    "an end without a header": frame(3, b"\x01", b""),
+    "an end with an empty one": frame(3, b"\x90", b""),
+    "an answer": frame(4, b"\x92\x01\xc0", b""),
+    "a call with numbers for names": frame(1, msgpack.packb([1, [], EVERYWHERE, [5], "x"]), b"payload"),
+    "what is in shared memory that there is not": frame(1 | STORED, b"\x93\x01\x02\x03", b"x"),
+}
+
+
+@pytest.mark.row("N5")
+def test_nonsense_of_a_proved_caller_costs_its_connection_alone(victims: ActorMesh[Victim]) -> None:
+    """Its rank lives, with the memory that it had, and so do all other links."""
+    _, rank, _, _ = sockets()
+    name = rank.rpartition("/")[2].replace(".", "/") + "/victim"
+    process = psutil.Process(victims.pid.call().get(LONG).values()[int(rank[-1])])
+    before = process.memory_info().rss
+    for what, data in NONSENSE.items():
+        sock = prove(rank, current_runtime().secret, ROLE_DATA, name)
+        with contextlib.suppress(ConnectionError):
+            sock.sendall(data)
+        assert b"pickle" not in closes(sock), what
+        assert victims.echo.call(what).get(LONG).values() == [what] * 2
+    assert process.memory_info().rss < before + (8 << 20)
+
+
 def connections(pid: int) -> int:
     count = 0
     for path in Path(f"/proc/{pid}/fd").iterdir():
@@ -206,6 +249,24 @@ def connections(pid: int) -> int:
     return count
 
 
+@pytest.mark.row("N10")
+def test_of_many_silent_connections_few_are_kept(victims: ActorMesh[Victim]) -> None:
+    """Those that came last; who proves the secret is let in beside them."""
+    rank = next(path for path in sockets()[1:] if path.endswith(".0"))
+    pid = victims.slice(n=0).pid.call_one().get(LONG)
+    before = connections(pid)
+    socks = [dial(rank) for _ in range(300)]
+    try:
+        name = rank.rpartition("/")[2].replace(".", "/") + "/victim"
+        prove(rank, current_runtime().secret, ROLE_DATA, name).close()
+        assert victims.echo.call(1).get(LONG).values() == [1, 1]
+        wait_until(lambda: connections(pid) <= before + UNPROVED_MAX, SILENT)
+    finally:
+        for sock in socks:
+            sock.close()
+
+
+@pytest.mark.row("N10")
 @pytest.mark.nightly
 def test_silent_connections_are_few_and_short(victims: ActorMesh[Victim]) -> None:
     """200 that never prove anything: at most 64 are kept, calls and new callers go on, none lasts."""
@@ -227,6 +288,7 @@ def test_silent_connections_are_few_and_short(victims: ActorMesh[Victim]) -> Non
         wait_until(lambda: connections(pid) <= before, SILENT)  # noqa: B023 - used at once
 
 
+@pytest.mark.row("N10")
 def test_a_storm_of_connections(victims: ActorMesh[Victim], caplog: pytest.LogCaptureFixture) -> None:
     """And the log says it once, not each time."""
     for path in sockets():
@@ -237,6 +299,7 @@ def test_a_storm_of_connections(victims: ActorMesh[Victim], caplog: pytest.LogCa
     assert sum("was refused" in record.message for record in caplog.records) <= 1
 
 
+@pytest.mark.row("N5")
 def test_nonsense_of_a_proved_peer_ends_its_connection_to_the_store(victims: ActorMesh[Victim]) -> None:
     """Whatever it says: the host agent, and all who hold something, go on."""
     store = sockets()[-1]

@@ -46,6 +46,7 @@ def others_answer(victims: ActorMesh[Victim], dead: set[int]) -> None:
         assert victims.flatten("all").slice(all=rank).echo.call_one(rank).get(LONG) == rank
 
 
+@pytest.mark.row("P1", "P3")
 @pytest.mark.parametrize("kind", KINDS)
 def test_in_a_call_to_one_rank(mesh: ProcMesh, kind: str) -> None:
     victims = mesh.spawn("victim", Victim)
@@ -59,6 +60,7 @@ def test_in_a_call_to_one_rank(mesh: ProcMesh, kind: str) -> None:
     others_answer(victims, {2})
 
 
+@pytest.mark.row("P1", "P2", "P3")
 @pytest.mark.parametrize("kind", KINDS)
 def test_in_a_mesh_call_the_others_are_not_waited_for(mesh: ProcMesh, kind: str, tmp_path: Path) -> None:
     victims = mesh.spawn("victim", Victim)
@@ -73,6 +75,7 @@ def test_in_a_mesh_call_the_others_are_not_waited_for(mesh: ProcMesh, kind: str,
     others_answer(victims, {1})
 
 
+@pytest.mark.row("P1", "P3")
 @pytest.mark.parametrize("kind", ["sigkill", "exit0"])
 def test_in_an_async_endpoint(mesh: ProcMesh, kind: str, tmp_path: Path) -> None:
     victims = mesh.spawn("victim", AsyncVictim)
@@ -84,6 +87,7 @@ def test_in_an_async_endpoint(mesh: ProcMesh, kind: str, tmp_path: Path) -> None
     assert victims.slice(hosts=0).pid.call().get(LONG).values() == pids[:2]
 
 
+@pytest.mark.row("P1")
 def test_idle(mesh: ProcMesh) -> None:
     """Nobody waits: the next call is told, and it surely has not run."""
     victims = mesh.spawn("victim", Victim)
@@ -99,6 +103,7 @@ def test_idle(mesh: ProcMesh) -> None:
     others_answer(victims, {0})
 
 
+@pytest.mark.row("P1")
 @pytest.mark.parametrize("waiting", ["get", "callback", "stream", "await"])
 def test_every_way_of_waiting_is_told(mesh: ProcMesh, waiting: str, tmp_path: Path) -> None:
     victims = mesh.spawn("victim", Victim)
@@ -128,6 +133,7 @@ def test_every_way_of_waiting_is_told(mesh: ProcMesh, waiting: str, tmp_path: Pa
     (tmp_path / "gate").touch()
 
 
+@pytest.mark.row("P2")
 def test_the_native_stack_comes_with_a_crash() -> None:
     victims = proc_mesh(n=2).spawn("victim", Victim)
     with pytest.raises(ProcessDied) as caught:
@@ -144,6 +150,7 @@ def overflow_in_c() -> None:
     hash(nested)
 
 
+@pytest.mark.row("P12")
 def test_recursion_in_c_is_a_crash_like_any_other() -> None:
     victims = proc_mesh(n=2).spawn("victim", Victim)
     pids = victims.pid.call().get(LONG).values()
@@ -154,6 +161,7 @@ def test_recursion_in_c_is_a_crash_like_any_other() -> None:
     others_answer(victims, {1})
 
 
+@pytest.mark.row("P9")
 @pytest.mark.parametrize("kind", ["exit7", "sigkill"])
 def test_the_last_lines_come_with_the_error(kind: str) -> None:
     victims = proc_mesh(n=1).spawn("victim", BornDead, kind)
@@ -162,6 +170,7 @@ def test_the_last_lines_come_with_the_error(kind: str) -> None:
     assert caught.value.log_tail[-1] == "last words of rank 0" and "last words" in str(caught.value)
 
 
+@pytest.mark.row("P9")
 @pytest.mark.parametrize("kind", ["sigkill", "exit0"])
 def test_in_init(mesh: ProcMesh, kind: str, tmp_path: Path) -> None:
     born = mesh.spawn("born", BornDead, kind, (2,), str(tmp_path / "gate"))
@@ -180,6 +189,7 @@ def mesh_pid(mesh: ProcMesh, rank: int) -> int:
     return pid
 
 
+@pytest.mark.row("X3")
 @pytest.mark.parametrize("phase", ["in a call", "idle"])
 def test_all_ranks_at_once_are_one_error(mesh: ProcMesh, phase: str) -> None:
     """One error lists all of them, in the order of their ranks."""
@@ -200,6 +210,7 @@ def lost(error: BaseException | None) -> list[int]:
     return [error.rank, *(place.rank for place in error.others)]
 
 
+@pytest.mark.row("X3")
 def test_many_ranks_of_one_agent_die_together() -> None:
     """The agent sees them at once, so the error of the call in flight names every one of them."""
     victims = proc_mesh(n=8).spawn("victim", Victim)
@@ -214,6 +225,7 @@ def test_many_ranks_of_one_agent_die_together() -> None:
     assert lost(error) == sorted(lost(error)) and set(lost(error)) <= set(range(6))
 
 
+@pytest.mark.row("X3")
 def test_the_error_of_a_call_names_every_rank_that_is_dead_when_it_is_looked_at() -> None:
     victims = proc_mesh(n=6).spawn("victim", Victim)
     pids = victims.pid.call().get(LONG).values()
@@ -236,6 +248,7 @@ def test_ranks_that_were_stopped_afterwards_are_not_what_a_call_has_failed_by() 
     assert lost(pending.exception(LONG)) == [2]
 
 
+@pytest.mark.row("P8")
 def test_a_result_written_before_the_death_is_delivered(mesh: ProcMesh) -> None:
     victims = mesh.spawn("victim", Victim)
     rank = victims.slice(hosts=1, gpus=1)
@@ -245,6 +258,7 @@ def test_a_result_written_before_the_death_is_delivered(mesh: ProcMesh) -> None:
     others_answer(victims, {3})
 
 
+@pytest.mark.row("P8")
 def test_all_of_a_result_is_delivered_however_often_it_takes_to_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody reads while the rank lives: its death is known when most of the answer still is in the socket."""
     monkeypatch.setattr("meshrt.transport.link._RECV", 1000)
@@ -266,6 +280,7 @@ def test_calls_that_wait_behind_the_fatal_one_all_fail(mesh: ProcMesh) -> None:
     assert all(isinstance(call.exception(LONG), ProcessDied) for call in calls)
 
 
+@pytest.mark.row("X4")
 def test_while_stopping(mesh: ProcMesh, tmp_path: Path) -> None:
     """A death during stop() is no failure of stop()."""
     victims = mesh.spawn("victim", Victim)

@@ -25,6 +25,7 @@ RAISED = {
 }
 
 
+@pytest.mark.row("P4")
 @pytest.mark.parametrize("kind", RAISED)
 @pytest.mark.parametrize("actor", [Victim, AsyncVictim])
 def test_what_an_endpoint_raises_reaches_the_caller_and_the_rank_lives(actor: type[Actor], kind: str) -> None:
@@ -40,6 +41,7 @@ def test_what_an_endpoint_raises_reaches_the_caller_and_the_rank_lives(actor: ty
     assert victims.pid.call().get(LONG).values() == pids
 
 
+@pytest.mark.row("P9")
 @pytest.mark.parametrize("kind", ["error", *RAISED])
 def test_what_init_raises_is_the_spawn_error(kind: str) -> None:
     mesh = proc_mesh(hosts=2, gpus=2)
@@ -57,6 +59,7 @@ def test_what_init_raises_is_the_spawn_error(kind: str) -> None:
     assert born.slice(hosts=0).pid.call().get(LONG).values() == pids[:2]
 
 
+@pytest.mark.row("P9")
 def test_the_error_of_a_spawn_tells_what_each_rank_has_raised() -> None:
     born = proc_mesh(n=4).spawn("born", BornDead, "error", (1, 3))
     for rank in (1, 3):  # answered behind what `__init__` has raised
@@ -94,6 +97,7 @@ def test_the_class_of_an_exception_may_refuse_to_say_its_name() -> None:
     assert secretive.ok.call_one().get(LONG) == 1
 
 
+@pytest.mark.row("P12")
 def test_deep_recursion_is_an_ordinary_error() -> None:
     victims = proc_mesh(n=1).spawn("victim", Victim)
     with pytest.raises(ActorError) as caught:
@@ -102,6 +106,7 @@ def test_deep_recursion_is_an_ordinary_error() -> None:
     assert victims.echo.call_one(1).get(LONG) == 1
 
 
+@pytest.mark.row("P11")
 @pytest.mark.parametrize("kind", ["error", "sys.exit", "unraisable"])
 def test_what_nobody_catches_is_reported_and_harms_no_call(kind: str, tmp_path: Path) -> None:
     """Raised in a thread, or where Python can only report it."""
@@ -125,6 +130,7 @@ BROKEN_MODULES = {
 }
 
 
+@pytest.mark.row("P10")
 @pytest.mark.parametrize("how", BROKEN_MODULES)
 def test_a_module_that_loads_in_the_script_only(how: str, tmp_path: Path) -> None:
     """The actor's module is fine when the script imports it, and gone or broken when the ranks do."""
@@ -154,6 +160,7 @@ def test_a_module_that_loads_in_the_script_only(how: str, tmp_path: Path) -> Non
         assert program.ends() == 0
 
 
+@pytest.mark.row("P10")
 @pytest.mark.parametrize("how", ["syntax", "missing", "exiting", "dying"])
 def test_a_preloaded_module_that_fails(how: str, tmp_path: Path) -> None:
     texts = {"dying": "import os\nos._exit(3)\n", **{name: text for name, (text, _, _) in BROKEN_MODULES.items()}}
@@ -174,6 +181,7 @@ def test_a_preloaded_module_that_fails(how: str, tmp_path: Path) -> None:
         assert program.ends() == 0
 
 
+@pytest.mark.row("P10")
 def test_an_interpreter_that_cannot_start(tmp_path: Path) -> None:
     """The host agent itself does not come up: the mesh says so instead of hanging."""
     script = f"""
@@ -188,6 +196,7 @@ def test_an_interpreter_that_cannot_start(tmp_path: Path) -> None:
         assert program.ends() == 0
 
 
+@pytest.mark.row("P10")
 def test_the_last_words_of_an_agent_that_cannot_start_are_in_the_error(tmp_path: Path) -> None:
     """And on the terminal; here its interpreter finds the package broken."""
     (tmp_path / "broken").mkdir()
@@ -256,6 +265,7 @@ def raise_unwritable(kind: str) -> None:
     raise LookupError(Unwritable(kind))
 
 
+@pytest.mark.row("S7")
 @pytest.mark.parametrize("kind", RAISED)
 @pytest.mark.parametrize("function", [unwritable, raise_unwritable])
 def test_pickling_an_answer_raises_anything(function: Any, kind: str) -> None:
@@ -317,6 +327,7 @@ EXITS = [
 ]
 
 
+@pytest.mark.row("P4")
 @pytest.mark.parametrize(("code", "status", "text"), EXITS)
 @pytest.mark.parametrize("first", [True, False])
 def test_an_exit_in_a_task_ends_the_rank_and_every_caller_is_told_why(

@@ -23,6 +23,7 @@ ENGINES = [pytest.param(LocalEngine(1), id="one-agent"), pytest.param(LocalEngin
 SUSPICIOUS = 2.5
 
 
+@pytest.mark.row("P5")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_stopped_rank_is_not_dead(engine: LocalEngine) -> None:
     """The call's own time-out is the only limit, and the late answer is delivered."""
@@ -39,6 +40,7 @@ def test_a_stopped_rank_is_not_dead(engine: LocalEngine) -> None:
     assert victims.pid.call().get(LONG).values() == pids
 
 
+@pytest.mark.row("P5")
 def test_a_stopped_rank_can_be_killed() -> None:
     victims = proc_mesh(n=2).spawn("victim", Victim)
     pids = victims.pid.call().get(LONG).values()
@@ -49,6 +51,7 @@ def test_a_stopped_rank_can_be_killed() -> None:
             call.get(LONG)
 
 
+@pytest.mark.row("P5")
 def test_stop_ends_a_stopped_rank() -> None:
     mesh = proc_mesh(n=2)
     pids = mesh.spawn("victim", Victim).pid.call().get(LONG).values()
@@ -59,6 +62,7 @@ def test_stop_ends_a_stopped_rank() -> None:
         all_gone(pids, 1)
 
 
+@pytest.mark.row("N6")
 def test_calls_to_a_stopped_rank_do_not_fill_the_memory() -> None:
     """The sender waits when its share of the queue is used; the other ranks go on meanwhile."""
     victims = proc_mesh(n=2).spawn("victim", Victim)
@@ -87,6 +91,7 @@ def test_calls_to_a_stopped_rank_do_not_fill_the_memory() -> None:
     assert calls[-1].get(LONG) == 200
 
 
+@pytest.mark.row("P6")
 def test_a_rank_that_holds_the_gil_is_not_dead() -> None:
     """No thread of the rank runs; nobody declares it dead, and it answers in the end."""
     victims = proc_mesh(n=2).spawn("victim", Victim)
@@ -111,6 +116,7 @@ def read_in_c(fifo: str) -> str:
     return "done"
 
 
+@pytest.mark.row("P5", "P6")
 @pytest.mark.usefixtures("quick_pulse")
 def test_who_is_silent_is_told_with_the_reason_and_so_is_its_return(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -149,6 +155,7 @@ def test_who_is_silent_is_told_with_the_reason_and_so_is_its_return(
     assert victims.pid.call().get(LONG).values() == pids
 
 
+@pytest.mark.row("P6")
 def test_stop_ends_a_rank_that_holds_the_gil() -> None:
     mesh = proc_mesh(n=1)
     victims = mesh.spawn("victim", Victim)
@@ -163,6 +170,7 @@ def test_stop_ends_a_rank_that_holds_the_gil() -> None:
         call.get(LONG)
 
 
+@pytest.mark.row("P7")
 def test_an_async_endpoint_that_blocks_its_loop(tmp_path: Path) -> None:
     """Its own actor waits; the control thread and the other actors of the rank do not."""
     mesh = proc_mesh(n=1)
@@ -179,6 +187,7 @@ def test_an_async_endpoint_that_blocks_its_loop(tmp_path: Path) -> None:
     assert call.get(LONG) == "blocked" and is_alive(waiting.get(LONG))
 
 
+@pytest.mark.row("X5")
 def test_an_actor_that_calls_itself_gets_its_time_out() -> None:
     """The deadlock ends in the time-out of the inner call, and the actor answers again."""
     victims = proc_mesh(n=1).spawn("victim", Victim)
@@ -189,6 +198,7 @@ def test_an_actor_that_calls_itself_gets_its_time_out() -> None:
     assert victims.echo.call_one(1).get(LONG) == 1
 
 
+@pytest.mark.row("X5")
 def test_a_cycle_of_two_actors_gets_its_time_out() -> None:
     mesh = proc_mesh(n=2)
     first = mesh.slice(n=0).spawn("first", Victim)

@@ -201,7 +201,7 @@ def test_a_message_cannot_act_on_the_terminal(tmp_path: Path) -> None:
     code = "raise ValueError('\\x1b[31mred\\x00' + 'x' * 100_000)"
     done = program(tmp_path, f"trainer.run.call({code!r}).get()")
     assert "\x1b" not in done.stderr and "\x00" not in done.stderr and len(done.stderr) < 6000
-    assert "ValueError: \\x1b[31mred\\x00xxx" in done.stderr
+    assert "ValueError: \\e[31mred\\x00xxx" in done.stderr
 
 
 def test_the_file_is_there_although_the_script_is_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -185,6 +185,7 @@ def test_two_actors_throw_a_ball_to_each_other() -> None:
     wait_until(lambda: (left.seen.call_one().get(20), right.seen.call_one().get(20)) == (1, 0))
 
 
+@pytest.mark.row("X5")
 def test_a_cycle_that_waits_ends_with_its_timeout_and_both_live() -> None:
     mesh = proc_mesh(n=2)
     left, right = mesh.slice(n=0).spawn("left", Ping), mesh.slice(n=1).spawn("right", Ping)

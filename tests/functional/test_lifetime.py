@@ -76,6 +76,7 @@ def test_stop_ends_processes_and_later_calls_say_so() -> None:
         mesh.spawn("late", Echo).get(20)
 
 
+@pytest.mark.row("X4")
 def test_stop_twice_and_from_several_threads() -> None:
     mesh = proc_mesh(n=2)
     mesh.spawn("echo", Echo).get(20)

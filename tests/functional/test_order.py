@@ -82,6 +82,7 @@ def test_ranks_as_callers_each_in_its_own_order() -> None:
     assert most_inside == 1
 
 
+@pytest.mark.row("L2")
 def test_a_thousand_calls_under_way_at_once() -> None:
     clock = proc_mesh(n=2).spawn("clock", Clock)
     pending = [clock.tick.call() for _ in range(1000)]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from meshrt import Actor, current_rank, endpoint, proc_mesh
+from meshrt import Actor, UsageError, current_rank, endpoint, proc_mesh
+from meshrt.mesh.root import start_root
 from tests.support.programs import run_python
 from tests.support.screen import Screen
 
@@ -131,6 +132,39 @@ def test_odd_bytes_and_a_last_line_without_newline(monkeypatch: pytest.MonkeyPat
     assert lines[-2] == "between"
 
 
+def test_no_line_of_another_can_be_faked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Colours pass; what moves the cursor is shown, the file has it as it was, and ``meshrt logs`` shows it alike."""
+    out, err = Screen.instead_of("stdout", monkeypatch), Screen.instead_of("stderr", monkeypatch)
+    said = [
+        b"\x1b[32mgreen",
+        b"\x1b[1A\x1b[2K[printer n=1] loss 0",
+        b"\x1b]0;title\x07x\x0b[printer n=1] y",
+        "\x1e[printer n=1] z [\x1e\u202eend".encode(),
+        b"[1]",
+    ]
+    with proc_mesh(n=1, name="faker") as mesh:
+        printer = mesh.spawn("printer", Printer)
+        printer.raw.call(b"\n".join([*said, b""])).get(20)
+        out.wait_for("[1]\n")
+        printer.complain.call("\x9b2Jgone").get(20)
+        err.wait_for("gone\n")
+        printed, complained = out.text, err.text
+        shown = run_python("-m", "meshrt", "logs", str(os.getpid()), "printer").stdout
+        raw = run_python("-m", "meshrt", "logs", str(os.getpid()), "printer", "--raw").stdout
+    lines = [
+        "\x1b[32mgreen\x1b[0m",
+        "\\e[1A\\e[2K[printer n=1] loss 0",
+        "\\e]0;title\\x07x\\x0b[printer n=1] y",
+        "\\x1e[printer n=1] z [\\x1e\\u202eend",
+    ]
+    assert printed == "".join(f"[printer n=0] {line}\n" for line in [*lines, "[1]"])
+    assert complained == "[printer n=0] \\x9b2Jgone\n"
+    (file,) = log_files("faker")
+    assert file.read_bytes().startswith(b"\n".join(said))
+    assert shown.split("\n") == ["[0]", *lines, " [1]", "\\x9b2Jgone", ""]
+    assert "\x1b]0;title\x07" in raw and "\x9b2J" in raw
+
+
 def test_everything_is_kept_in_a_file_per_rank() -> None:
     with proc_mesh(n=2, name="kept") as mesh:
         printer = mesh.spawn("printer", Printer)
@@ -180,3 +214,20 @@ def test_what_the_runtime_logs_in_the_script_says_whose_words_these_are() -> Non
     # A program that has set up logging gets it there, and there alone.
     done = run_python("-c", _LOGS.format(setup="logging.basicConfig(format='%(name)s! %(message)s')", traceback=False))
     assert done.stderr.splitlines() == ["meshrt! something is slow"]
+
+
+def test_the_files_of_all_ranks_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MESHRT_LOGS_LIMIT", "1MiB")
+    screen = Screen.instead_of("stderr", monkeypatch)
+    printers = proc_mesh(n=2).spawn("printer", Printer)
+    for _ in range(30):
+        printers.raw.call((b"x" * 99 + b"\n") * 1000).get(60)
+    screen.wait_for("(MESHRT_LOGS_LIMIT)\n")
+    files = list(Path(start_root().run_directory).glob("*.log*"))
+    assert 1 << 18 < sum(path.stat().st_size for path in files) <= (1 << 20) + (1 << 17)
+
+
+def test_a_limit_that_is_no_size_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MESHRT_LOGS_LIMIT", "plenty")
+    with pytest.raises(UsageError, match="MESHRT_LOGS_LIMIT='plenty': expected a size such as 4GiB"):
+        proc_mesh(n=1)

@@ -129,6 +129,7 @@ def test_sizes_around_every_limit_of_the_wire(size: int) -> None:
     assert back.tobytes() == np.arange(size, dtype=np.uint32).tobytes()
 
 
+@pytest.mark.row("S6")
 def test_seventy_mebibytes_both_ways(way: str) -> None:
     """Through a socket they go in pieces."""
     arrays = proc_mesh(n=2).spawn("arrays", Arrays)
@@ -138,6 +139,7 @@ def test_seventy_mebibytes_both_ways(way: str) -> None:
     assert back.nbytes == 72 * MIB and bool((back == np.arange(18 * MIB, dtype=np.uint32).view(np.uint8)).all())
 
 
+@pytest.mark.row("S6")
 @pytest.mark.nightly
 def test_more_than_two_gibibytes_both_ways() -> None:
     arrays = proc_mesh(n=1).spawn("arrays", Arrays)

@@ -139,6 +139,7 @@ print(keeper.run.call_one(counted).get(20))
 """
 
 
+@pytest.mark.row("S8")
 def test_what_the_script_defines_goes_along_as_it_is_at_the_time(tmp_path: Path) -> None:
     """A class that changes here changes on the ranks too, one that is defined again is another; globals are copied."""
     script = tmp_path / "redefines.py"
@@ -238,6 +239,57 @@ def test_ctrl_c_says_what_was_waited_for(known: bool, awaits: bool, tmp_path: Pa
         assert "meshrt: INTERRUPTED, waiting for 2 of 3 ranks of mesh1 (n=3)" in report
         assert "did not answer sleeper.sleep() within" in report and f"called at {script}:" in report
         assert re.search(r"2/2 .*sleep  .*waits\.py:6", report)
+
+
+@pytest.mark.row("C4")
+def test_ctrl_c_that_ends_no_poll(tmp_path: Path) -> None:
+    """The signal comes to another thread: what waits in the kernel is not told."""
+    script = tmp_path / "waits.py"
+    script.write_text(
+        "import os, signal, threading, time\nfrom meshrt import *\n"
+        "class Sleeper(Actor):\n    @endpoint\n    def sleep(self): time.sleep(100)\n"
+        "mesh = proc_mesh(n=1)\n"
+        "call = mesh.spawn('sleeper', Sleeper).get().sleep.call()\n"
+        "def interrupt():\n"  # the handler of SIGTERM is put in place during the wait, and ends a poll
+        "    while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL: time.sleep(0.01)\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "threading.Thread(target=interrupt, daemon=True).start()\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\n"
+        "try: call.get()\n"
+        "finally: signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})"
+    )
+    done = run_python(str(script))
+    assert done.returncode == -signal.SIGINT and "meshrt: interrupted at" in done.stderr
+
+
+def test_ctrl_c_says_who_does_not_take_a_call(tmp_path: Path) -> None:
+    script = tmp_path / "sends.py"
+    script.write_text(
+        "import os, signal, sys, threading, time\nfrom meshrt import *\n"
+        "class Taker(Actor):\n    @endpoint\n    def pid(self): return os.getpid()\n"
+        "    @endpoint\n    def take(self, data): pass\n"
+        "takers = proc_mesh(n=2).spawn('taker', Taker)\n"
+        "pid = takers.slice(n=1).pid.call_one().get()\n"
+        "os.kill(pid, signal.SIGSTOP)\n"
+        "def waits():\n"
+        "    names, frame = set(), sys._current_frames()[threading.main_thread().ident]\n"
+        "    while frame is not None:\n"
+        "        names.add(frame.f_code.co_name)\n"
+        "        frame = frame.f_back\n"
+        "    return {'settle', '_wait'} <= names\n"
+        "def interrupt():\n"
+        "    while not waits(): time.sleep(0.01)\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "threading.Thread(target=interrupt, daemon=True).start()\n"
+        "takers.slice(n=1).take.broadcast(bytes(4 << 20))"
+    )
+    done = run_python(str(script))
+    assert done.returncode == -signal.SIGINT
+    said = re.search(
+        r"interrupted at .*\nmeshrt: (taker\.take\(\): messages not taken by 1 of 1 \(rank 1 \(n=1\) on .*)",
+        done.stderr,
+    )
+    assert said is not None, done.stderr
 
 
 def test_an_error_of_a_rank_shows_the_programs_own_line(tmp_path: Path) -> None:

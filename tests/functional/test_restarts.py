@@ -139,6 +139,7 @@ def test_an_idle_rank_that_is_started_again_disturbs_nobody() -> None:
     assert counter.add.call().get(WAIT).values() == [1, 1]
 
 
+@pytest.mark.row("X2")
 def test_what_dies_again_at_once_is_left_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     err = Screen.instead_of("stderr", monkeypatch)
     counter = proc_mesh(n=1, name="mine").spawn("counter", Counter, [0], str(tmp_path), max_restarts=100).get(WAIT)

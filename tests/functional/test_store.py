@@ -356,6 +356,7 @@ def test_what_a_forked_child_sees_stays() -> None:
     assert keeper.ask_child.call_one().get(LONG) == 1
 
 
+@pytest.mark.row("O4")
 def test_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MESHRT_STORE_LIMIT", "1MiB")
     keepers = proc_mesh(n=2).spawn("keeper", Keeper)

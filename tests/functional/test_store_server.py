@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import os
 import selectors
@@ -168,6 +169,38 @@ def test_nonsense_beside_many_that_wait(served: Served, tmp_path: Path) -> None:
     many[1].ask("grant", size=1)
     for each in many:
         each.close()
+
+
+BAD: list[dict[str, Any]] = [
+    {"t": "no such"},
+    {"t": "grant", "n": 1, "size": "much"},
+    {"t": "grant", "n": 1, "size": 1e300},
+    {"t": "take", "n": 1, "segment": [1]},
+    {"t": "lend", "segment": 5},
+    {"t": "give", "segments": 5, "to": [1]},
+    {"t": "give", "segments": [1], "to": [-1]},
+    {"t": "let_go", "segments": {"a": None}, "fds": "many"},
+    {"t": "import", "n": 1, "loan": "loan"},
+    {"t": "send", "n": 1, "loans": [[1]], "to": [[1, 2]]},
+    {"t": "chunk", "n": 1, "id": {}, "size": None},
+    {"t": "fetch", "n": 1, "chunk": {"no": "number"}},
+]
+
+
+@pytest.mark.parametrize("message", BAD, ids=lambda message: message["t"])
+def test_a_bad_message_costs_its_sender_and_no_other(
+    served: Served, registrar: Registrar, tmp_path: Path, message: dict[str, Any]
+) -> None:
+    own = Identity(machine_of(os.getpid()), os.getpid(), os.getpid())
+    stream, _ = dial(store_path(str(tmp_path), os.getpid()), SECRET, own, 10, lambda: None)
+    stream.queue(message)
+    stream.flush()
+    stream.sock.settimeout(10)
+    with contextlib.suppress(ConnectionError):
+        while stream.sock.recv(4096):
+            pass
+    stream.close()
+    registrar.ask("grant", size=1)
 
 
 def test_what_was_lent_and_not_sent_is_withdrawn(served: Served, registrar: Registrar) -> None:

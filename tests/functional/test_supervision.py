@@ -169,6 +169,7 @@ def test_an_owner_handles_it_and_nobody_else_is_told(
     assert owner.ping.call_one().get(WAIT) == "here"
 
 
+@pytest.mark.row("X3")
 def test_ranks_that_die_together_are_one_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     err = Screen.instead_of("stderr", monkeypatch)
     monkeypatch.setattr(supervision, "_TOGETHER", 0.5)
@@ -226,6 +227,7 @@ def test_an_owner_that_decides_is_interrupted_as_an_endpoint_is(
     assert waiting is None or isinstance(waiting.exception(WAIT), MeshStopped)
 
 
+@pytest.mark.row("X1")
 @pytest.mark.parametrize(
     ("answer", "note"),
     [
@@ -253,6 +255,7 @@ def test_what_is_not_handled_is_raised_at_the_scripts_next_wait(
     assert other.ping.call_one().get(WAIT) == "here"  # once
 
 
+@pytest.mark.row("X1")
 def test_an_owner_that_dies_of_it_is_a_failure_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failures: list[MeshFailure] = []
     monkeypatch.setattr(meshrt, "unhandled_fault_hook", failures.append)
@@ -264,6 +267,7 @@ def test_an_owner_that_dies_of_it_is_a_failure_itself(tmp_path: Path, monkeypatc
     assert lines(seen) == ["inner (0,) ProcessDied"]
 
 
+@pytest.mark.row("X1")
 def test_it_goes_up_owner_by_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     err = Screen.instead_of("stderr", monkeypatch)
     seen = tmp_path / "seen"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from meshrt.mesh.root import start_root
 from meshrt.selection import parse
 from meshrt.transport.process import current_runtime
 from meshrt.transport.tools import ToolConnection, connect, own_program
+from meshrt.wire.messages import control_frame
 from tests.support.actors import Echo
 from tests.support.waiting import wait_until
 
@@ -95,3 +98,23 @@ def test_a_rank_is_told_of_a_mistake_too(caplog: pytest.LogCaptureFixture) -> No
     assert answers == ["served", "no such thing"] and not caplog.records
     assert echo.apply.call_one(ask, "mistake").get(20) == "KeyError: 'missing'"
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [KeyError]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"t": "ok", "id": 1},
+        {"t": "op", "id": "1", "op": "test.serve", "body": {}},
+        {"t": "op", "id": 1, "op": "test.serve", "body": [1]},
+        {"t": "op", "id": 1, "op": ["test.serve"], "body": {}},
+    ],
+    ids=["no request", "no number", "no map", "no name"],
+)
+def test_a_bad_request_costs_its_terminal_and_no_other(terminal: ToolConnection, message: dict[str, Any]) -> None:
+    program = own_program()
+    assert program is not None
+    closed = threading.Event()
+    other = connect(program, lambda event, body: None, closed.set)
+    other._sock.sendall(control_frame(message))
+    assert closed.wait(20)
+    assert terminal.request("test.serve", {"name": "well"}) == {"value": "well"}

@@ -6,7 +6,9 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from meshrt.transport.tools import own_program
 from tests.support.documented import parts_of, section
 from tests.support.holders import MIB, Holder
 from tests.support.pausing import paused
-from tests.support.programs import another_program, run_python
+from tests.support.programs import another_program, project, run_python
 from tests.support.relays import Relay
 from tests.support.waiting import wait_until
 
@@ -156,7 +158,15 @@ def test_one_table_and_one_object_without_textual() -> None:
         assert (told["object"], told["rank"], told["actor"]) == (set(found), set(rank), set(rank["actors"][0]))
         done = run_python("-c", without, "top", pid)
         assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
-        assert "meshrt top: needs textual: pip install 'meshrt[top]'" in done.stderr
+        said, _, command = done.stderr.strip().partition("; to install it: ")
+        assert said == "meshrt top: needs textual (meshrt top --once shows one table without it)"
+        assert shlex.split(command) == [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            *project()["optional-dependencies"]["top"],
+        ]
         assert program.stdin is not None
         program.stdin.write("\n")
 

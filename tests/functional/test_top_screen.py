@@ -6,9 +6,6 @@ import asyncio
 import os
 import re
 import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -20,9 +17,9 @@ from meshrt.top.columns import Sorting
 from meshrt.transport.tools import own_program
 from tests.debug.pty_harness import screen
 from tests.support.holders import Holder
-from tests.support.programs import another_program, environment, run_python
+from tests.support.programs import another_program, run_python
 
-pytest.importorskip("textual", reason="the screen needs textual (pip install 'meshrt[top]')")
+pytest.importorskip("textual", reason="the screen needs textual (pip install --group top)")
 
 from textual.pilot import Pilot
 
@@ -214,39 +211,4 @@ def test_at_a_terminal_and_without_one() -> None:
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == "meshrt top: the screen needs a terminal; expected one, or --once, or --serve\n"
         assert program.stdin is not None
-        program.stdin.write("\n")
-
-
-def test_in_a_browser_that_knows_the_address() -> None:
-    aiohttp = pytest.importorskip("aiohttp", reason="a browser needs textual-serve (pip install 'meshrt[top]')")
-    pytest.importorskip("textual_serve", reason="a browser needs textual-serve (pip install 'meshrt[top]')")
-    with socket.create_server(("localhost", 0)) as free:
-        port = free.getsockname()[1]
-
-    async def browse(address: str, pid: int) -> None:
-        base = address.partition("/?")[0]
-        async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as stranger:
-            for path in ("/", "/ws", "/static/css/xterm.css", "/?token=wrong"):
-                async with stranger.get(base + path) as answer:
-                    assert answer.status == 403, path
-        async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as person:
-            async with person.get(address) as answer:
-                assert answer.status == 200 and f"{base.replace('http', 'ws')}/ws" in await answer.text()
-            async with person.ws_connect(f"{base}/ws?width=120&height=30") as screen, asyncio.timeout(WAIT):
-                shown = b""
-                while not all(text in shown for text in (b"1 running", f"pid {pid}".encode())):
-                    shown += (await screen.receive()).data
-
-    with another_program() as program:
-        command = [sys.executable, "-m", "meshrt", "top", str(program.pid), "--serve", "--port", str(port)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as serving:
-            assert serving.stdout is not None
-            try:
-                address = serving.stdout.readline().strip()
-                assert address.startswith(f"http://localhost:{port}/?token=")
-                asyncio.run(browse(address, program.pid))
-            finally:
-                serving.send_signal(signal.SIGINT)
-            assert "whoever has the address" in serving.stdout.read()
-        assert serving.returncode == 0 and program.stdin is not None
         program.stdin.write("\n")

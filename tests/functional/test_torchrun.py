@@ -298,3 +298,46 @@ with proc_mesh(n=1, name="train") as mesh:
     assert 'raise LookupError("no shard 7")' in wrote
     assert os.listdir(tmp_path).count("error.json") == 1
     assert json.loads(mine.read_text())["message"]["message"].startswith("runner rank 0 (n=0) on ")
+
+
+def test_a_thread_of_a_script_fails_and_its_victim_ends_first(tmp_path: Path) -> None:
+    """The main thread of the cause goes on until the launcher stops it."""
+    main = """
+import threading
+
+def load(peer):
+    with peer:
+        wait_until(lambda: time.time() % 1 < 0.3)
+        raise ValueError("bad shard")
+
+with proc_mesh(n=1, name="train") as mesh:
+    mesh.get()
+    if worker == 0:
+        receive(listen())
+    else:
+        threading.Thread(target=load, args=(connect(0),), name="loader").start()
+        time.sleep(600)
+"""
+    (said,) = end(start(tmp_path, main, "--nproc-per-node=2", port()))
+    assert (said.root.rank, said.root.exit_code) == (1, -signal.SIGTERM)
+    assert "ValueError: bad shard" in said.root.text
+    assert re.match(r"worker 1 had failed before: .*ValueError: bad shard\n", said.others[0].text)
+
+
+def test_a_thread_of_a_decorated_script_fails_and_the_script_ends_well(tmp_path: Path) -> None:
+    main = """
+import threading
+
+def load():
+    raise ValueError("bad shard")
+
+@meshrt.record
+def main():
+    if worker == 1:
+        threading.Thread(target=load).start()
+
+main()
+"""
+    (said,) = end(start(tmp_path, main, "--nproc-per-node=2", port()))
+    assert (said.root.rank, said.root.exit_code) == (1, 1)
+    assert "ValueError: bad shard" in said.root.text

@@ -162,6 +162,7 @@ def still_works(odd: ActorMesh[Odd]) -> bool:
     return odd.give.call("fine").get(20).values() == ["fine", "fine"]
 
 
+@pytest.mark.row("S1", "S5", "S7")
 @pytest.mark.parametrize("endpoint_name", ["give", "give_async"])
 @pytest.mark.parametrize(
     ("what", "text"),
@@ -182,6 +183,7 @@ def test_a_result_that_cannot_be_pickled(odd: ActorMesh[Odd], endpoint_name: str
     assert still_works(odd)
 
 
+@pytest.mark.row("S4")
 @pytest.mark.parametrize("what", ["fails to load", "exits on load"])
 @pytest.mark.parametrize("adverb", ["call", "choose", "stream"])
 def test_a_result_that_cannot_be_loaded_here(odd: ActorMesh[Odd], adverb: str, what: str) -> None:
@@ -192,6 +194,7 @@ def test_a_result_that_cannot_be_loaded_here(odd: ActorMesh[Odd], adverb: str, w
     assert still_works(odd)
 
 
+@pytest.mark.row("S4")
 def test_only_the_call_whose_result_cannot_be_loaded_fails(odd: ActorMesh[Odd]) -> None:
     calls = [odd.give.call(what) for what in ("a", "fails to load", "b")]
     assert calls[2].get(20).values() == ["b", "b"]
@@ -212,6 +215,7 @@ def wait_on_load(gate: str) -> str:
     return "loaded"
 
 
+@pytest.mark.row("S4")
 def test_only_who_wants_a_result_waits_for_its_loading(odd: ActorMesh[Odd], tmp_path: Path) -> None:
     """Neither another thread's calls nor the runtime's own threads wait with it."""
     gate = tmp_path / "gate"
@@ -232,6 +236,7 @@ def test_only_who_wants_a_result_waits_for_its_loading(odd: ActorMesh[Odd], tmp_
     assert results == ["loaded"]
 
 
+@pytest.mark.row("S2", "S5")
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -255,6 +260,7 @@ def test_an_argument_that_cannot_be_pickled_is_refused_at_the_call(
     assert still_works(odd)
 
 
+@pytest.mark.row("S2")
 def test_a_lambda_over_a_lock_names_the_argument(odd: ActorMesh[Odd]) -> None:
     lock = threading.Lock()
     echo = proc_mesh(n=1).spawn("echo", Echo)
@@ -273,6 +279,7 @@ def test_an_argument_that_cannot_be_loaded_there(odd: ActorMesh[Odd], value: Any
     assert still_works(odd)
 
 
+@pytest.mark.row("S3")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_an_exception_always_arrives_with_type_text_and_traceback(odd: ActorMesh[Odd], shape: str) -> None:
     kind, _, text = SHAPES[shape]

@@ -6,10 +6,12 @@ import contextlib
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-__all__ = ["ROOT", "another_program", "environment", "run_python"]
+__all__ = ["ROOT", "another_program", "environment", "project", "run_python"]
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Settings of whoever runs the tests that would change how the programs behave.
@@ -21,6 +23,12 @@ def environment(**more: str) -> dict[str, str]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     inherited = {name: value for name, value in os.environ.items() if name not in _CHANGES_BEHAVIOUR}
     return {**inherited, "PYTHONPATH": path, **more}
+
+
+def project() -> dict[str, Any]:
+    """Return the table ``project`` of pyproject.toml."""
+    table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return table
 
 
 def run_python(

@@ -1,0 +1,300 @@
+"""A program in which one system call after the other fails, in one of its processes, and what becomes of it.
+
+Run with the library of `tests.support.callfaults`. Each cell is a process, a call, an error and the how-manieth call
+fails. In each, a round of work is done: calls, an array, a new actor, a new mesh. Then another one, undisturbed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import faulthandler
+import gc
+import json
+import os
+import re
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import meshrt
+from meshrt import Actor, ActorMesh, CallTimeout, MeshError, ProcMesh, endpoint, proc_mesh
+from tests.faults.watch import agents, is_alive, runtime_directories
+from tests.support.callfaults import ERRORS, LEFT_OUT, CallFaults
+from tests.support.footprint import marked_processes
+
+__all__ = ["Cell", "main"]
+
+#: Seconds that a part of the work may take on a loaded machine.
+LONG = 10.0
+
+
+#: How Python itself says that a call has failed, where it does not give its error.
+SAID_BY_PYTHON = {"pthread_create": ["can't start new thread"]}
+
+
+class Worker(Actor):
+    """What the rounds call."""
+
+    @endpoint
+    def pid(self) -> int:
+        return os.getpid()
+
+    @endpoint
+    def echo(self, value: Any) -> Any:
+        return value
+
+    @endpoint
+    def print(self, text: str) -> None:
+        print(text, flush=True)
+
+
+@dataclass
+class Cell:
+    """One fault, and what was seen."""
+
+    process: str
+    function: str
+    error: str
+    nth: int
+    #: Whether that call was made.
+    met: bool = False
+    #: Parts of the work that failed: what they raised.
+    failed: dict[str, str] = field(default_factory=dict)
+    #: What was printed meanwhile.
+    printed: str = ""
+    #: What is wrong about it; "" if nothing is.
+    wrong: str = ""
+
+    def judge(self) -> None:
+        """A failure names what has failed."""
+        said = "\n".join((*self.failed.values(), self.printed)).lower()
+        names = [self.error, os.strerror(getattr(errno, self.error)), *SAID_BY_PYTHON.get(self.function, ())]
+        if self.failed and not any(name.lower() in said for name in names):
+            self.complain("no error names it")
+        for name, text in self.failed.items():
+            if text.startswith(("HANGS", "ESCAPES")):
+                self.complain(f"{name} {text.split()[0].lower()}")
+
+    def complain(self, text: str) -> None:
+        self.wrong = f"{self.wrong}; {text}" if self.wrong else text
+
+
+class Site:
+    """The mesh that is there all the time, and the rounds."""
+
+    def __init__(self, faults: CallFaults, output: Path) -> None:
+        self.faults = faults
+        self.output = output
+        self.number = 0
+        #: Who runs this program, and is not of it.
+        self.others = set(marked_processes())
+        self.make()
+
+    def make(self) -> None:
+        """Make the mesh."""
+        self.mesh: ProcMesh = proc_mesh(n=2)
+        self.workers: ActorMesh[Worker] = self.mesh.spawn("worker", Worker).get(LONG)
+        self.pids = self.workers.pid.call().get(LONG).values()
+        (self.agent,) = agents()
+
+    def round(self) -> dict[str, str]:
+        """Do all parts of the work; returns what has failed, and how."""
+        self.number += 1
+        return self._failures({"call": self._call, "array": self._array, "actor": self._actor, "mesh": self._mesh})
+
+    @staticmethod
+    def _failures(parts: dict[str, Callable[[], object]]) -> dict[str, str]:
+        failed: dict[str, str] = {}
+        for name, part in parts.items():
+            try:
+                part()
+            except CallTimeout as error:
+                failed[name] = f"HANGS {error}"
+            except (MeshError, OSError, MemoryError) as error:
+                failed[name] = "".join(traceback.format_exception_only(error)) + str(error.__cause__ or "")
+            except BaseException:
+                failed[name] = f"ESCAPES {traceback.format_exc()}"
+        return failed
+
+    def _call(self) -> None:
+        calls = [self.workers.echo.call(index) for index in range(5)]
+        assert [call.get(LONG).values() for call in calls] == [[index] * 2 for index in range(5)]
+        self.workers.print.call(f"line {self.number}").get(LONG)
+
+    def _array(self) -> None:
+        array = np.full(1 << 17, self.number)
+        assert all(value.sum() == array.sum() for value in self.workers.echo.call(array).get(LONG).values())
+
+    def _actor(self) -> None:
+        actor = self.mesh.spawn(f"actor{self.number}", Worker)
+        assert actor.pid.call().get(LONG).values() == self.pids
+        actor.stop().get(LONG)
+
+    def _mesh(self) -> None:
+        with proc_mesh(n=2) as mesh:
+            assert mesh.spawn("worker", Worker).echo.call("in").get(LONG).values() == ["in"] * 2
+
+    def begin_anew(self) -> dict[str, str]:
+        """End the program, and begin it again: directories, agents, ranks; returns what has failed, and how."""
+        return self._failures({"begin": self.make, "call": self._call})
+
+    def target(self, process: str) -> int:
+        """Return the pid that stands for the process; negative: that of the parent."""
+        if process in ("root", "new root"):
+            return os.getpid()
+        if process == "new agent":
+            return -os.getpid()
+        if process == "rank":
+            return int(self.pids[0])
+        return self.agent if process == "agent" else -self.agent
+
+    def run_beginning(self, cell: Cell) -> None:
+        """Run one cell of a program that begins: it begins, or says why not, and the next one does."""
+        start = self.output.stat().st_size
+        meshrt.shutdown_context(0.5)
+        before = set(_open_files(os.getpid()))
+        with self.faults.failing(self.target(cell.process), cell.function, getattr(errno, cell.error), skip=cell.nth):
+            cell.failed = self.begin_anew()
+        cell.met = self.faults.failed > 0
+        meshrt.shutdown_context(0.5)
+        deadline = time.monotonic() + LONG
+        while True:
+            gc.collect()  # what a traceback has kept open
+            left, more = self._left(), set(_open_files(os.getpid())) - before
+            if not (left or more) or time.monotonic() > deadline:
+                break
+            time.sleep(0.01)
+        cell.printed = _since(self.output, start)
+        cell.judge()
+        if left:
+            cell.complain(f"left behind: {left}")
+        if more:
+            cell.complain(f"open since: {more}")
+        if failed := self.begin_anew():
+            cell.complain(f"afterwards: {failed}")
+
+    def _left(self) -> list[object]:
+        return [*(set(marked_processes()) - self.others), *runtime_directories()]
+
+    def descriptors(self) -> dict[str, list[str]]:
+        """Return what the processes that stay have open."""
+        pids = {"root": os.getpid(), "agent": self.agent, "rank 1": self.pids[1]}
+        return {name: sorted(_open_files(pid)) for name, pid in pids.items()}
+
+    def run(self, cell: Cell, before: dict[str, list[str]]) -> dict[str, list[str]]:
+        """Run one cell; returns the descriptors afterwards."""
+        start = self.output.stat().st_size
+        cell.failed = self._disturbed_round(cell)
+        cell.met = self.faults.failed > 0
+        agent, pids = self.agent, self.pids
+        left = self.round()
+        cell.printed = _since(self.output, start)
+        cell.judge()
+        if not is_alive(agent):
+            cell.complain("the agent has ended")
+        dead = [rank for rank, pid in enumerate(pids) if not is_alive(pid)]
+        if [rank for rank in dead if rank != 0 or cell.process != "rank"]:
+            cell.complain(f"ranks {dead} have ended")
+        if left:
+            if not dead:
+                cell.complain(f"afterwards: {left}")
+            self.mesh.stop(0).get(LONG)
+            self.make()
+            left = self.round()
+            if left:
+                cell.complain(f"in a new mesh: {left}")
+            return self.descriptors()
+        after = self._settled(before)
+        if _more(after, before):
+            # Again: a chunk of shared memory more is kept for the next array, what leaks does so each time.
+            self._disturbed_round(cell)
+            self.round()
+            again = self._settled(after)
+            if more := _more(again, after):
+                cell.complain(f"open since: {more}")
+            return again
+        return after
+
+    def _disturbed_round(self, cell: Cell) -> dict[str, str]:
+        with self.faults.failing(self.target(cell.process), cell.function, getattr(errno, cell.error), skip=cell.nth):
+            return self.round()
+
+    def _settled(self, before: dict[str, list[str]]) -> dict[str, list[str]]:
+        """Return what is open, as soon as that is no more than before, or after a while."""
+        deadline = time.monotonic() + 2
+        while _more(after := self.descriptors(), before) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return after
+
+
+def _open_files(pid: int) -> Iterator[str]:
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            yield re.sub(r"[0-9a-f:]*\d{3}[0-9a-f]*", "N", os.readlink(f"/proc/{pid}/fd/{number}"))
+
+
+def _more(after: dict[str, list[str]], before: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Return what is open more often than before, in the processes that have more open at all."""
+    found = {}
+    for name, files in after.items():
+        if len(files) > len(before[name]):
+            found[name] = list((Counter(files) - Counter(before[name])).elements())
+    return found
+
+
+def _since(path: Path, start: int) -> str:
+    with path.open(errors="replace") as file:
+        file.seek(start)
+        return file.read()
+
+
+def _places(count: int, most: int) -> list[int]:
+    """Return which calls fail, of so many that are made: the first one, and some that are spread over the rest."""
+    if count <= most:
+        return list(range(count))
+    return sorted({round(index * (count - 1) / max(1, most - 1)) for index in range(most)})
+
+
+def main(control: str, output: str, process: str, most: int, functions: str) -> None:
+    """Run all cells of one process, and print each as a line to the descriptor ``TELL``."""
+    report = int(os.environ["TELL"])
+    site = Site(CallFaults(control), Path(output))
+    beginning = process in ("new root", "new agent")
+    for _ in range(2):
+        site.round()  # what is loaded, opened and kept the first time
+    if beginning:
+        meshrt.shutdown_context(0.5)
+    with site.faults.counting(site.target(process)):
+        failed = site.begin_anew() if beginning else site.round()
+    assert not failed, failed
+    counts = site.faults.counts()
+    before = site.descriptors()
+    for function, count in counts.items():
+        if functions and function not in functions.split(","):
+            continue
+        for number in ERRORS.get(function, ()):
+            if (process.removeprefix("new "), function, errno.errorcode[number]) in LEFT_OUT:
+                continue
+            for nth in _places(count, most):
+                cell = Cell(process, function, errno.errorcode[number], nth)
+                os.write(report, (json.dumps({"begun": asdict(cell)}) + "\n").encode())
+                faulthandler.dump_traceback_later(8 * LONG, exit=True)
+                if beginning:
+                    site.run_beginning(cell)
+                else:
+                    before = site.run(cell, before)
+                faulthandler.cancel_dump_traceback_later()
+                os.write(report, (json.dumps({"cell": asdict(cell)}) + "\n").encode())
+    os.write(report, (json.dumps({"end": counts}) + "\n").encode())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5])

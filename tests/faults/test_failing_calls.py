@@ -1,0 +1,80 @@
+"""System calls fail in the script, the agent and the ranks: the work is done, or an error names what has failed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.callfaults import environment_with, library
+from tests.support.programs import environment
+
+PROGRAM = "tests.faults.failing_calls"
+#: What a cell may be about; "new" ranks are those that start meanwhile as well as those that are there.
+PROCESSES = ("root", "agent", "new rank")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library."""
+    return library(tmp_path_factory.mktemp("library"))
+
+
+def cells(built: Path, folder: Path, process: str, most: int, functions: str = "") -> list[dict[str, Any]]:
+    """Run the program; returns its cells."""
+    output = folder / "output"
+    read_end, write_end = os.pipe()
+    with open(output, "wb") as out, os.fdopen(read_end) as told:
+        program = subprocess.Popen(
+            [sys.executable, "-m", PROGRAM, str(folder / "faults"), str(output), process, str(most), functions],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            pass_fds=[write_end],
+            env=environment(TELL=str(write_end), **environment_with(built, folder)),
+            start_new_session=True,
+        )
+        os.close(write_end)
+        try:
+            messages = [json.loads(line) for line in told]
+            status = program.wait(20)
+        finally:
+            program.kill()
+            program.wait()
+    print(output.read_text(errors="replace")[-6000:])
+    assert status == 0, f"ended with {status} in {messages[-1:]}"
+    assert "end" in messages[-1], messages[-1]
+    return [message["cell"] for message in messages if "cell" in message]
+
+
+@pytest.mark.row("O8")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("process", PROCESSES)
+def test_a_call_fails(process: str, built: Path, tmp_path: Path) -> None:
+    """The first call of each function, and the last one of a round of work; each error that it can give."""
+    found = cells(built, tmp_path, process, 2)
+    assert sum(cell["met"] for cell in found) > len(found) // 2
+    assert not [cell for cell in found if cell["wrong"]]
+
+
+@pytest.mark.row("O8")
+@pytest.mark.timeout(300)
+def test_a_call_fails_while_a_program_begins(built: Path, tmp_path: Path) -> None:
+    """The script says so, leaves nothing, and begins again."""
+    found = cells(built, tmp_path, "new root", 2, "epoll_create1,eventfd,mkdir,pipe2,socketpair,vfork")
+    assert sum(cell["met"] for cell in found) > len(found) // 2
+    assert not [cell for cell in found if cell["wrong"]]
+
+
+@pytest.mark.nightly
+@pytest.mark.row("O8")
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("process", PROCESSES)
+def test_any_call_fails(process: str, built: Path, tmp_path: Path) -> None:
+    """Up to 40 calls of each function, spread over a round of work."""
+    assert not [cell for cell in cells(built, tmp_path, process, 40) if cell["wrong"]]

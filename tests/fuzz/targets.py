@@ -1,0 +1,28 @@
+"""The table of what is tried: everything that comes from outside, changed at random.
+
+Frames, handshakes, messages, IDEs, command lines. `mutating` changes examples, by bytes and by structure; `running`
+tries a fixed number of changes (the suite), or goes on for as long as it is given, led by the lines of code that a
+change reaches (``make fuzz``, and each night). What was found stays in the table, and is tried first.
+"""
+
+from __future__ import annotations
+
+from tests.fuzz import agent, ide, prompt, store, wire
+from tests.fuzz.mutating import packed
+from tests.fuzz.running import Target
+
+__all__ = ["FOUND", "TARGETS"]
+
+TARGETS: dict[str, Target] = {
+    target.name: target for module in (wire, agent, store, ide, prompt) for target in module.TARGETS
+}
+
+#: Inputs that have had an effect that they may not have, by target.
+FOUND: list[tuple[str, bytes]] = [
+    # A chunk without a size: its descriptor stayed open.
+    ("store", packed([{"t": "chunk", "n": 1, "id": 1, "fds": 1}])),
+    # A gigabyte for a short text.
+    ("folded", b"0-16777214"),
+    # An object in the place of a list: the session ended, and nobody was told why.
+    ("dap-mesh", ide.session({"source": {"path": "/a.py"}, "breakpoints": {"line": "x"}})),
+]

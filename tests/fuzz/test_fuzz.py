@@ -1,0 +1,72 @@
+"""Changed examples of everything that comes from outside, from fixed seeds; an hour more of them each night."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from tests.fuzz.mutating import Mutator
+from tests.fuzz.running import BAIT, Found, Target, attempt, attempts, search
+from tests.fuzz.targets import FOUND, TARGETS
+
+#: Each is a test of its own, so that workers share them.
+SEEDS = range(4)
+#: Seconds of all targets together, each night.
+NIGHT = 3600
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", TARGETS)
+def test_whatever_comes_is_understood_or_refused(name: str, seed: int) -> None:
+    attempts(TARGETS[name], seed, TARGETS[name].count)
+
+
+@pytest.mark.parametrize(("name", "data"), FOUND, ids=lambda each: each if isinstance(each, str) else "input")
+def test_what_was_found_before(name: str, data: bytes) -> None:
+    attempt(TARGETS[name], data)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(NIGHT)
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_search_that_is_led_by_what_it_reaches(name: str) -> None:
+    seconds = NIGHT // len(TARGETS)
+    if importlib.util.find_spec("atheris") is None:
+        search(TARGETS[name], seconds, seconds)
+    else:
+        subprocess.run([sys.executable, "-m", "tests.fuzz.guided", name, str(seconds), "1"], check=True)
+
+
+def looks(data: bytes) -> None:
+    """Something with a fault deep inside."""
+    if data[:1] == b"a" and data[1:2] == b"b" and data[2:3] == b"c":
+        raise KeyError(data)
+
+
+def test_a_fault_is_found_and_its_input_named() -> None:
+    target = Target("looks", looks, lambda: [b"ab", b"xyz", b"c"], (ValueError,))
+    with pytest.raises(Found, match="looks: KeyError") as found:
+        attempts(target, 0, 5000)
+    assert "tests.fuzz looks --input 6162" in found.value.__notes__[0]
+    with pytest.raises(Found):
+        search(target, 60, 0)
+
+
+def test_who_unpickles_is_found() -> None:
+    import pickle
+
+    target = Target("unpickles", lambda data: pickle.loads(data), lambda: [BAIT])
+    with pytest.raises(Found, match="was unpickled"):
+        attempt(target, BAIT)
+    del sys.modules["tests.fuzz.bait"]
+
+
+def test_changes_are_the_same_for_the_same_seed() -> None:
+    made = [
+        [Mutator(seed, [b"\x81\xa1t\xa2ok", b"abc"], form).next() for seed in range(50)] for form in ("msgpack", "") * 2
+    ]
+    assert made[0] == made[2] and made[1] == made[3] and made[0] != made[1]
+    assert len(set(made[0])) > 10

@@ -1,0 +1,99 @@
+"""What the processes of a program use, looked up in /proc: memory, descriptors, threads, segments, files."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+__all__ = ["Use", "agents_of", "files_below", "ranks_of", "segments_of", "use_of"]
+
+_ANONYMOUS = re.compile(rb"^Anonymous:\s+(\d+) kB", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Use:
+    """One look at one process.
+
+    Attributes:
+        memory: Bytes of private memory (anonymous pages).
+        descriptors: All but those of memory files, which come and go with what is in the store: `segments_of`.
+    """
+
+    memory: int
+    descriptors: int
+    threads: int
+
+
+def use_of(pid: int) -> Use | None:
+    """Look at a process; None if it has ended."""
+    try:
+        found = _ANONYMOUS.search(Path(f"/proc/{pid}/smaps_rollup").read_bytes())
+        threads = len(os.listdir(f"/proc/{pid}/task"))
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    descriptors = sum(1 for entry in _descriptors(pid) if not _is_memory(entry))
+    return None if found is None else Use(int(found[1]) * 1024, descriptors, threads)
+
+
+def agents_of(root: int) -> list[psutil.Process]:
+    """Return the host agents of a program."""
+    return [process for process in _below(root, recursive=False) if _name(process) == "meshrt-agent"]
+
+
+def ranks_of(root: int) -> list[psutil.Process]:
+    """Return the ranks of a program: the children of its agents."""
+    return [rank for agent in agents_of(root) for rank in _below(agent.pid, recursive=False)]
+
+
+def segments_of(root: int) -> int:
+    """Return the bytes of all memory files that a program's processes have open, each file counted once."""
+    sizes: dict[tuple[int, int], int] = {}
+    for pid in (root, *(process.pid for process in _below(root, recursive=True))):
+        for entry in _descriptors(pid):
+            if _is_memory(entry):
+                try:
+                    status = os.stat(entry)
+                except OSError:
+                    continue  # closed meanwhile
+                sizes[status.st_dev, status.st_ino] = status.st_blocks * 512
+    return sum(sizes.values())
+
+
+def files_below(folder: Path) -> int:
+    """Return how many files and directories there are below ``folder``."""
+    return sum(len(folders) + len(files) for _, folders, files in os.walk(folder))
+
+
+def _below(pid: int, *, recursive: bool) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def _is_memory(entry: str) -> bool:
+    try:
+        return os.readlink(entry).startswith("/memfd:")
+    except OSError:
+        return True  # closed meanwhile: of no account
+
+
+def _descriptors(pid: int) -> Iterator[str]:
+    try:
+        numbers = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return
+    for number in numbers:
+        yield f"/proc/{pid}/fd/{number}"

@@ -1,0 +1,133 @@
+"""System calls that fail in one process of a program, by a library that is loaded before the C library.
+
+A test compiles it (`library`) and starts a program with `environment_with`. That program, or the test, says with
+`CallFaults` which call fails, in which process, and when.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import re
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+__all__ = ["DAY", "ERRORS", "LEFT_OUT", "CallFaults", "environment_with", "library"]
+
+_SOURCE = Path(__file__).with_name("callfaults.c")
+_TEXT = _SOURCE.read_text(encoding="utf-8")
+#: The calls that can fail, as `enum function` of the source has them.
+FUNCTIONS = [
+    *re.findall(r"X\((\w+), (?:MINUS|NUMBER|NOTHING)\)", _TEXT),
+    *re.findall(r"X\((pidfd_\w+)\)", _TEXT),
+]
+#: As `struct control` begins, up to the counts.
+_CONTROL = struct.Struct("8iq")
+_SIZE = _CONTROL.size + 4 * len(FUNCTIONS)
+_SEEN = 6
+DAY = 86400
+
+
+def library(folder: Path) -> Path:
+    """Compile it into ``folder``; the test is skipped where that cannot be done."""
+    compiler = shutil.which("cc")
+    if compiler is None or not sys.platform.startswith("linux"):
+        pytest.skip("no C compiler (cc) on PATH")
+    built = folder / "callfaults.so"
+    command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(built), str(_SOURCE), "-ldl"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"the library cannot be compiled here: {done.stderr.strip()[-300:]}")
+    return built
+
+
+def environment_with(library: Path, folder: Path) -> dict[str, str]:
+    """Return what a program needs in its environment; `CallFaults(folder / "faults")` is its control."""
+    (folder / "faults").write_bytes(bytes(_SIZE))
+    return {"LD_PRELOAD": str(library), "MESHRT_TEST_FAULTS": str(folder / "faults")}
+
+
+class CallFaults:
+    """The control of all processes that have been given the file at ``path``."""
+
+    def __init__(self, path: str | Path) -> None:
+        with open(path, "r+b") as file:
+            self._map = mmap.mmap(file.fileno(), _SIZE)
+
+    @contextlib.contextmanager
+    def failing(self, process: int, function: str, error: int, *, skip: int = 0, times: int = 1) -> Iterator[None]:
+        """Let ``function`` fail.
+
+        Args:
+            process: A pid; negative, the pid of the parent of those that are meant.
+            error: An `errno`.
+            skip: How many calls succeed first.
+            times: How many fail then.
+        """
+        with self._armed(process, FUNCTIONS.index(function), error, skip, times):
+            yield
+
+    @contextlib.contextmanager
+    def counting(self, process: int) -> Iterator[None]:
+        """Count what a process calls; `counts` says how often."""
+        with self._armed(process, -1, 0, 0, 0):
+            yield
+
+    @contextlib.contextmanager
+    def _armed(self, process: int, function: int, error: int, skip: int, times: int) -> Iterator[None]:
+        self._map[_CONTROL.size :] = bytes(4 * len(FUNCTIONS))
+        self._map[4:32] = struct.pack("7i", process, function, error, skip, times, 0, 0)
+        self._map[:4] = struct.pack("i", 1)  # last: it counts from here on
+        try:
+            yield
+        finally:
+            self._map[:4] = struct.pack("i", 0)
+
+    @property
+    def failed(self) -> int:
+        """How many calls have failed since the last `failing` began."""
+        return int(_CONTROL.unpack_from(self._map)[_SEEN + 1])
+
+    def counts(self) -> dict[str, int]:
+        """Return how often each function was called since the last `counting` began; 0 is left out."""
+        numbers = struct.unpack_from(f"{len(FUNCTIONS)}i", self._map, _CONTROL.size)
+        return {name: count for name, count in zip(FUNCTIONS, numbers, strict=True) if count}
+
+    def shift_clock(self, seconds: int) -> None:
+        """Let the clock of the day of all processes be off by so much."""
+        self._map[32:40] = struct.pack("q", seconds)
+
+
+#: Errors that each call can meet on a healthy system that is short of something.
+_TAKES = (errno.EMFILE, errno.ENOMEM)
+_FILLS = (errno.ENOSPC, errno.EIO)
+ERRORS: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys(("accept4", "dup", "epoll_create1", "eventfd", "fdopendir", "memfd_create", "opendir"), _TAKES),
+    **dict.fromkeys(("pidfd_open", "pipe2", "socket", "socketpair"), _TAKES),
+    **dict.fromkeys(("open64", "openat64"), (errno.EMFILE, errno.ENOMEM, errno.EIO, errno.ENOSPC)),
+    **dict.fromkeys(("fork", "vfork", "pthread_create"), (errno.EAGAIN, errno.ENOMEM)),
+    **dict.fromkeys(("mmap64", "madvise"), (errno.ENOMEM,)),
+    **dict.fromkeys(("epoll_ctl",), (errno.ENOMEM, errno.ENOSPC)),
+    **dict.fromkeys(("epoll_wait", "poll", "waitpid", "wait4"), (errno.EINTR,)),
+    **dict.fromkeys(("bind", "ftruncate64", "mkdir", "rename"), _FILLS),
+    **dict.fromkeys(("posix_fallocate64",), (errno.ENOSPC, errno.EINTR)),
+    **dict.fromkeys(("pwrite64", "write", "writev"), (errno.ENOSPC, errno.EIO, errno.EINTR)),
+    **dict.fromkeys(("pread64", "read", "readdir64"), (errno.EIO, errno.EINTR)),
+    **dict.fromkeys(("recv", "recvmsg", "send", "sendmsg"), (errno.ENOMEM, errno.EINTR)),
+    **dict.fromkeys(("connect",), (errno.ENOMEM, errno.EINTR)),
+    **dict.fromkeys(("fstat64", "stat64", "lstat64", "unlink"), (errno.ENOMEM, errno.EIO)),
+}
+_UVLOOP = "uvloop's library ends the process if an eventfd cannot be read or written, which no kernel refuses"
+#: Cells that are left out, with the reason.
+LEFT_OUT = {
+    **{("root", function, error): _UVLOOP for function in ("read", "write") for error in ("EIO", "ENOSPC")},
+    ("rank", "mmap64", "ENOMEM"): "a thread of Python that gets no memory for its first call is waited for, for ever",
+}
+"""The rest is not called, or cannot fail for want of anything: the answers of `fcntl`, `ioctl` and their like."""
