@@ -21,7 +21,7 @@ export PIP_USER := 0
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: demo test check format bench nightly clean help FORCE
+.PHONY: demo test check format bench nightly soak fuzz clean help FORCE
 
 demo: $(VENV)/.run  ## play the debugging session of the README, without a person
 	@$(PY) examples/demo.py $(ARGS)
@@ -44,6 +44,12 @@ bench:  ## measure meshrt and its peers into one table (an environment of its ow
 
 nightly: $(VENV)/.test  ## run all tests, the long ones and the long property searches too
 	@$(PY) -m pytest -m 'nightly or not nightly' --hypothesis-profile=nightly --timeout=3600 -o faulthandler_timeout=3660 $(ARGS)
+
+soak: $(VENV)/.test  ## run a mesh under random faults for ten minutes (ARGS='--minutes 60 --seed 7') and print what grew
+	@$(PY) -m tests.soak $(ARGS)
+
+fuzz: $(VENV)/.test  ## try changed input everywhere for an hour (ARGS='store --minutes 5 --seed 7'); `make nightly` does, too
+	@$(PY) -m tests.fuzz $(ARGS)
 
 clean:  ## remove environments, caches and build output
 	rm -rf .venv .venv-* build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis tests/dap/*/node_modules
