@@ -426,8 +426,8 @@ class RootServices(Protocol):
     def meshes(self) -> Sequence[Mapping[str, Any]]:
         """Return what runs: ``{"mesh_id", "name", "shape" (wire form), "host": {rank: name}, "pid": {rank: pid},
         "alive": [ranks], "started": epoch seconds, "gone": {rank: [how, epoch seconds]}, "silent": {rank:
-        [state, epoch seconds]}, "incarnations": {rank: how often it was started again}, "stopping": bool,
-        "over": when nothing of it was left (monotonic ns, 0: not yet), "actors": [{"name"}]}`` of each mesh."""
+        [state, epoch seconds]}, "incarnations": {rank: how often it was started again}, "stopping": since when,
+        "over": when nothing of it was left (both monotonic ns, 0: not yet), "actors": [{"name"}]}`` of each mesh."""
 
     def mesh(self, mesh_id: str) -> Mapping[str, Any] | None:
         """Return the same of one mesh, which may have ended; None if it is not remembered. Any thread."""

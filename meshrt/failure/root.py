@@ -130,7 +130,10 @@ class Failures:
             return how == "abandoned"
         # A block that has ended well cuts off what is under way. What begins to use its mesh later is wrong.
         over, mine = (self._facts(mesh_id) or {}).get("over", 0), self._facts(record.mesh_id) or {}
-        return not over or record.low <= over + _JUST_AFTER or bool(mine.get("stopping"))
+        if not over or record.low <= over + _JUST_AFTER:
+            return True
+        stopping = mine.get("stopping", 0)
+        return bool(stopping) and record.high >= stopping
 
     def own(self, record: FailureRecord) -> None:
         """An actor in the script's own process has raised. Its thread."""

@@ -72,6 +72,8 @@ class MeshRecord:
             driver, f"starting the ranks of {name}", lambda: self._places(self.pids.keys() | self.fates.keys())
         )
         self.stopped: Settled[None] | None = None
+        #: When that began; monotonic ns, 0: it was not stopped.
+        self.stopped_at = 0
         #: It is stopped because of an error, or with the program: nobody waits for what still uses it.
         self.abandoned = False
         #: Its block has ended well.
@@ -106,6 +108,7 @@ class MeshRecord:
 
     def begin_stop(self, driver: Driver) -> Settled[None]:
         """Make (and keep) the future of the mesh's end."""
+        self.stopped_at = time.monotonic_ns()
         self.stopped = Settled(driver, f"stopping {self.name}", lambda: self._places(self.fates.keys()))
         return self.stopped
 
@@ -326,7 +329,7 @@ def _described(record: MeshRecord) -> dict[str, Any]:
         "gone": {rank: [str(fate), record.ended[rank]] for rank, fate in record.fates.items()},
         "silent": dict(record.silent),
         "incarnations": dict(record.incarnations),
-        "stopping": record.stopped is not None,
+        "stopping": record.stopped_at,
         "over": record.over_at,
         "actors": [{"name": name} for name in record.running_actors()],
     }

@@ -319,10 +319,9 @@ with proc_mesh(n=1, name="first") as first:
     user = first.spawn("user", User).get()
     with proc_mesh(n=1, name="second") as second:
         worker = second.spawn("worker", Worker).get()
-    time.sleep(3)  # what was under way when the end of the block is known has a second
+    time.sleep(1.5)  # what was under way when the end of the block is known has a second
     user.once.broadcast(worker)
     user.once.call(worker).exception()
-    time.sleep(1)  # what is told while the rank's own mesh stops is excused
 """
     status, lines = run(tmp_path, script)
     assert status == 1

@@ -101,7 +101,7 @@ class FakeRoot:
                     "gone": {rank: [how, 200.0] for (mesh, rank), how in self.ended.items() if mesh == mesh_id},
                     "silent": dict(self.unanswering),
                     "incarnations": dict(self.incarnations),
-                    "stopping": False,
+                    "stopping": 0,
                     "actors": [{"name": actor} for actor in actors],
                 }
             )
