@@ -26,8 +26,9 @@ export PIP_USER := 0
 demo: $(VENV)/.run  ## play the debugging session of the README, without a person
 	@$(PY) examples/demo.py $(ARGS)
 
+# Four workers, also where there are two processors: the tests wait as long as they compute.
 test: $(VENV)/.test  ## run the tests (ARGS goes to pytest; -n 0 runs them in one process)
-	@$(PY) -m pytest -n logical --maxprocesses 4 --dist worksteal $(ARGS)
+	@$(PY) -m pytest -n 4 --dist worksteal $(ARGS)
 
 check: $(VENV)/.dev  ## lint, formatting, types
 	$(RUFF) check $(TREES)

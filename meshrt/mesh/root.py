@@ -202,6 +202,9 @@ class Root:
         # Known from here on: what could be refused has been.
         self.lifecycle.progress[record.mesh_id] = Progress(count, self.terminal)
         self.registry.add(record)
+        if self._failure:  # since it was asked: this mesh was not known then
+            self._fail(record)
+            return record.mesh_id
         for agent, asked in frames.items():
             agent.send_frames(asked)
             if agent.gone:  # since it was chosen: its end has been handled before this mesh was known
@@ -396,12 +399,18 @@ class Root:
         for agent in self._placement.all():
             agent.kill()
         for record in self.registry.running():
-            for rank in record.alive():
-                for callback in self.registry.gone(record.mesh_id, rank, Fate("unborn", hint=why)):
-                    callback()
-            record.initialized.reject(SpawnError(why))
-            if record.stopped is not None:
-                record.stopped.resolve(None)
+            self._fail(record)
+
+    def _fail(self, record: MeshRecord) -> None:
+        """End a mesh that nobody serves, as the loop has failed. Any thread, also two of them."""
+        for agent in record.agents:
+            agent.kill()
+        for rank in record.alive():
+            for callback in self.registry.gone(record.mesh_id, rank, Fate("unborn", hint=self._failure)):
+                callback()
+        record.initialized.reject(SpawnError(self._failure))
+        if record.stopped is not None:
+            record.stopped.resolve(None)
         self.driver.execute()
 
     async def _serve(self, loop: Any) -> None:
