@@ -134,10 +134,13 @@ def cut(stack: list[T], filenames: list[str]) -> list[T]:
 
 
 def debugger_index(filenames: Sequence[str]) -> int | None:
-    """Return where the debugger begins in a stack (outermost first) that stands in it; None: it does not."""
+    """Return where the debugger begins in a stack (outermost first) that stands in it; None: it does not, or not yet."""
     users = next((index for index, name in enumerate(filenames) if not is_plumbing_file(name)), 0)
     begin = next((index for index in range(users, len(filenames)) if is_debugging_file(filenames[index])), None)
-    return begin if begin is not None and all(map(is_plumbing_file, filenames[begin:])) else None
+    if begin is None or not all(map(is_plumbing_file, filenames[begin:])):
+        return None
+    imported = begin > 0 and filenames[begin - 1].startswith("<frozen importlib")  # it is being loaded for a breakpoint
+    return None if imported else begin
 
 
 def visible(stack: list[tuple[FrameType, int]]) -> list[tuple[FrameType, int]]:

@@ -130,8 +130,9 @@ def test_the_whole_group_is_killed(tmp_path: Path) -> None:
         hosts = agents(program.pid)
         wait_until((tmp_path / "inside").exists, LONG)
         os.kill(ranks[1], signal.SIGSTOP)
+        # The agents first: the end of the root continues those that are stopped.
         for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in (program.pid, *hosts):
+            for pid in (*hosts, program.pid):
                 os.kill(pid, number)
         program.ends()
         all_gone([*ranks, *hosts], GONE)

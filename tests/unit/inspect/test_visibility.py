@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import bdb
+import importlib
 import os
 import queue
 import threading
 
 from meshrt import hooks
-from meshrt.inspect.visibility import cut, is_debugging_file, is_hidden_file, is_plumbing_file
+from meshrt.inspect.visibility import cut, debugger_index, is_debugging_file, is_hidden_file, is_plumbing_file
 
 PACKAGE = os.path.dirname(hooks.__file__)
 MAILBOX = os.path.join(PACKAGE, "actor", "mailbox.py")
@@ -28,3 +29,12 @@ def test_the_runtime_and_what_leads_into_user_code_are_cut() -> None:
     files = [threading.__file__, MAILBOX, USER, MAILBOX, queue.__file__, threading.__file__]
     assert cut(list(range(6)), files) == [2, 4, 5]
     assert cut([0, 1], files[:2]) == []
+
+
+def test_a_rank_is_in_the_debugger_when_that_has_been_loaded() -> None:
+    hooks_file, loaded = os.path.join(PACKAGE, "hooks.py"), os.path.join(PACKAGE, "debug", "rank", "__init__.py")
+    importing = [importlib.__file__, "<frozen importlib._bootstrap>"]
+    assert debugger_index([MAILBOX, USER, MAILBOX, loaded, bdb.__file__]) == 3
+    assert debugger_index([MAILBOX, "<frozen importlib._bootstrap>", USER, MAILBOX, loaded]) == 4
+    assert debugger_index([MAILBOX, USER, hooks_file, *importing, loaded, importing[1]]) is None
+    assert debugger_index([MAILBOX, USER, MAILBOX, loaded, USER]) is None
