@@ -134,7 +134,7 @@ def cut(stack: list[T], filenames: list[str]) -> list[T]:
 
 
 def debugger_index(filenames: Sequence[str]) -> int | None:
-    """Return where the debugger begins in a stack (outermost first) that is stopped in it; None: it is not, or not yet."""
+    """Return where the debugger begins in a stack (outermost first) that is stopped in it, or None."""
     users = next((index for index, name in enumerate(filenames) if not is_plumbing_file(name)), 0)
     begin = next((index for index in range(users, len(filenames)) if is_debugging_file(filenames[index])), None)
     if begin is None or not all(map(is_plumbing_file, filenames[begin:])):

@@ -50,10 +50,8 @@ def cells(built: Path, folder: Path, process: str, most: int, functions: str = "
     assert status == 0, f"ended with {status} in {messages[-1:]}"
     assert "end" in messages[-1], messages[-1]
     found = [message["cell"] for message in messages if "cell" in message]
-    wrong = [
-        " ".join(str(cell[name]) for name in ("function", "error", "nth", "wrong")) for cell in found if cell["wrong"]
-    ]
-    assert not wrong, "\n".join(wrong)
+    wrong = [cell for cell in found if cell["wrong"]]
+    assert not wrong, "\n".join("{function} {error} {nth}: {wrong}".format_map(cell) for cell in wrong)
     return found
 
 
