@@ -174,12 +174,18 @@ class Script:
         if sets_status:
             exit_with(1)
 
-    def terminated(self) -> None:
-        """SIGTERM ends the script while its main thread waits: keep where the ranks are that have not answered."""
+    def terminated(self, task: Any, awaited: Any) -> None:
+        """SIGTERM ends the script while its main thread waits: keep where the ranks are that have not answered.
+
+        Args:
+            task: The asyncio task that awaits; None: the thread itself waits.
+            awaited: What that awaits.
+        """
         walker: TracebackType | None = None
-        frame: FrameType | None = sys._getframe()
-        while frame is not None:
-            walker, frame = TracebackType(walker, frame, frame.f_lasti, frame.f_lineno), frame.f_back
+        for frame in _frames() if task is None else reversed(list(_awaiting(task))):
+            walker = TracebackType(walker, frame, frame.f_lasti, frame.f_lineno)
+        if awaited is not None:
+            self._driver.given_up.append((awaited, time.monotonic()))
         waited = self._wait_of(KeyboardInterrupt().with_traceback(walker))
         if waited:
             self._print(f"meshrt: ended by SIGTERM{_place(walker)}\nmeshrt: {waited}\n")
@@ -324,6 +330,22 @@ def _interrupted_at(error: BaseException, walker: TracebackType | None) -> str:
     context = own_attribute(error, "__context__")
     cancelled = context is not None and type(context).__name__ == "CancelledError"
     return (_place(own_attribute(context, "__traceback__")) if cancelled else "") or _place(walker)
+
+
+def _frames() -> Iterator[FrameType]:
+    """Go through the frames of this thread, innermost first."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _awaiting(task: Any) -> Iterator[FrameType]:
+    """Go through the coroutines that a task is suspended in, outermost first."""
+    coroutine = task.get_coro()
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        yield frame
+        coroutine = coroutine.cr_await
 
 
 def _place(walker: TracebackType | None) -> str:

@@ -2,18 +2,21 @@
 
 A handler of Python's runs on the main thread, between two instructions: a script that is in C code would not end by
 SIGTERM for as long as that takes. So the handler is in place only while the main thread has waited in a ``get()`` for a
-second or longer, where it runs at once. It takes the place of the default only, never of a handler of the program, and
-is not used where the main thread blocks the signal.
+second or longer, where it runs at once, or while a task of its event loop has awaited so long; what the loop runs
+beside that task has some time to come back to it. The handler takes the place of the default only, never of one of the
+program, and is not used where the main thread blocks the signal.
 
 ::
 
     default -> in place      the main thread waits for a second             (asked for by the root's loop)
-    in place -> default      the wait has ended, or SIGTERM has come: the next one ends the process at once
-    SIGTERM -> report        between two looks of the wait at its links; then the process sends SIGTERM to itself
+    in place -> default      a wait has ended, or SIGTERM has come: the next one ends the process at once
+    SIGTERM -> report        between two looks of the wait at its links, or two callbacks of the event loop; then the
+                             process sends SIGTERM to itself, as it does if no report has begun by `_PATIENCE`
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -27,6 +30,8 @@ __all__ = ["Terminated"]
 
 #: Seconds between two looks, and those that a wait lasts before the handler is in place.
 _INTERVAL = 1.0
+#: Seconds that an event loop has to come to the report.
+_PATIENCE = 2.0
 
 
 class Terminated:
@@ -34,16 +39,18 @@ class Terminated:
 
     Args:
         driver: The main thread waits there.
-        report: Writes down where ranks are, and says so; on the main thread.
+        report: Writes down where ranks are, and says so; on the main thread. It is given the task that awaits, and
+            what it awaits; None twice: the thread itself waits.
     """
 
-    def __init__(self, driver: Waiting, report: Callable[[], None]) -> None:
+    def __init__(self, driver: Waiting, report: Callable[[Any, Any], None]) -> None:
         self._driver = driver
         self._report = report
         self._pid = os.getpid()
         self._main = threading.main_thread().ident
         self._in_place = False
         self._received = False
+        self._reports = False
         self._loop: Any = None
 
     def start(self, loop: Any) -> None:
@@ -52,14 +59,27 @@ class Terminated:
         loop.call_later(_INTERVAL, self._look)
 
     def _look(self) -> None:
-        since = None if self._main is None else self._driver.waits_since(self._main)
-        if since is not None and not self._in_place and time.monotonic() - since >= _INTERVAL:
-            self._driver.interject(self._install)
+        if self._main is not None and not self._in_place:
+            long_ago = time.monotonic() - _INTERVAL
+            since = self._driver.waits_since(self._main)
+            if since is not None and since <= long_ago:
+                self._driver.interject(self._install)
+            elif since is None and (found := self._driver.longest_await()) is not None and found[2] <= long_ago:
+                self._on_loop_of(found[0], self._install_for_await)
         self._loop.call_later(_INTERVAL, self._look)
+
+    @staticmethod
+    def _on_loop_of(task: Any, function: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # it has been closed
+            task.get_loop().call_soon_threadsafe(function)
 
     # -- on the main thread
 
-    def _install(self, _pending: Any) -> None:
+    def _install_for_await(self) -> None:
+        if self._driver.longest_await() is not None:
+            self._install()
+
+    def _install(self, _pending: Any = None) -> None:
         # Where this thread blocks it, another one would get it, and nothing would wake this one for the handler.
         blocked = signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
         if not self._in_place and not blocked and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -68,7 +88,7 @@ class Terminated:
             signal.signal(signal.SIGTERM, self._on_signal)
 
     def _uninstall(self) -> None:
-        """A wait of any thread has ended."""
+        """A wait of any thread or task has ended."""
         if threading.get_ident() != self._main or not self._in_place:
             return
         self._restore()
@@ -84,13 +104,27 @@ class Terminated:
     def _on_signal(self, _number: int, _frame: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._received = True
-        if os.getpid() != self._pid or not self._driver.interject(self._report_and_end):
+        if os.getpid() != self._pid:
+            self._end()
+        elif self._driver.interject(lambda _pending: self._report_and_end(None, None)):
+            return
+        elif (found := self._driver.longest_await()) is not None:
+            task, awaited, _ = found
+            self._on_loop_of(task, lambda: self._report_and_end(task, awaited))
+            with contextlib.suppress(RuntimeError):  # the root's has been closed
+                self._loop.call_soon_threadsafe(self._loop.call_later, _PATIENCE, self._end_if_late)
+        else:
             self._end()
 
-    def _report_and_end(self, _pending: Any) -> None:
+    def _report_and_end(self, task: Any, awaited: Any) -> None:
+        self._reports = True
         try:
-            self._report()
+            self._report(task, awaited)
         finally:
+            self._end()
+
+    def _end_if_late(self) -> None:
+        if not self._reports:
             self._end()
 
     @staticmethod

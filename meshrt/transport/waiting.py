@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from meshrt.hooks import Wait
 from meshrt.transport.clock import HoldClock
@@ -117,6 +117,8 @@ class Waiting(ABC):
         self._later: deque[Callable[[], None]] = deque()
         self._wanted: set[int] = set()
         self._loops: dict[Any, int] = {}
+        #: The event loop of the main thread, while something is awaited there.
+        self.main_loop: Any = None
         self._interjections: deque[Callable[[Any], None]] = deque()
         #: What is waited for, by the ident of the thread, or by the asyncio task, since when, and until when at most.
         self._waits: dict[object, tuple[Pending, float, float | None]] = {}
@@ -129,7 +131,7 @@ class Waiting(ABC):
         self.on_failure: Callable[[str, tuple[str, str, str]], None] | None = None
         #: Wake those who await, to look at the alarm.
         self.alerted: set[Callable[[], None]] = set()
-        #: Called when a wait of a thread has ended, on that thread, while somebody wants to know.
+        #: Called when a wait of a thread or an asyncio task has ended, on that thread, while somebody wants to know.
         self.wait_ended: Callable[[], None] | None = None
         #: What was awaited when Ctrl-C cancelled that, the latest ones, and when; monotonic seconds.
         self.given_up: deque[tuple[Pending, float]] = deque(maxlen=_GIVEN_UP)
@@ -168,8 +170,10 @@ class Waiting(ABC):
         """Note what a thread (its ident) or an asyncio task waits for, and its deadline; None: nothing any more."""
         if pending is not None:
             self._waits[waiter] = pending, time.monotonic(), deadline
-        else:
-            self._waits.pop(waiter, None)
+            return
+        self._waits.pop(waiter, None)
+        if self.wait_ended is not None:
+            self.wait_ended()
 
     def wait_of(self, waiter: object) -> Wait | None:
         """See `meshrt.hooks.RankServices.wait_of`. Any thread."""
@@ -180,6 +184,16 @@ class Waiting(ABC):
         """See `meshrt.hooks.RankServices.waits_since`. Any thread."""
         found = self._waits.get(thread)
         return None if found is None else found[1]
+
+    def longest_await(self) -> tuple[Any, Pending, float] | None:
+        """Return the asyncio task of the main thread that has awaited longest, what, and since when. Any thread."""
+        loop = self.main_loop
+        awaits = [
+            (cast(Any, waiter), pending, since)
+            for waiter, (pending, since, _) in tuple(self._waits.items())
+            if not isinstance(waiter, int) and loop is not None and cast(Any, waiter).get_loop() is loop
+        ]
+        return min(awaits, key=lambda each: each[2], default=None)
 
     def all_waits(self) -> list[Wait]:
         """See `meshrt.hooks.RootServices.script_waits`. Any thread."""
@@ -318,6 +332,8 @@ class Waiting(ABC):
         if not count:
             loop.add_reader(self._epoll.fileno(), self.poll_nowait)
         self._loops[loop] = count + 1
+        if threading.get_ident() == threading.main_thread().ident:
+            self.main_loop = loop
 
     def leave_loop(self, loop: Any) -> None:
         """Undo one `enter_loop`."""
@@ -326,6 +342,8 @@ class Waiting(ABC):
             self._loops[loop] = count
         else:
             loop.remove_reader(self._epoll.fileno())
+            if loop is self.main_loop:
+                self.main_loop = None
 
     def background(self, reason: object, wanted: bool) -> None:
         """Want (or no longer want) the background to read the links, for ``reason``."""

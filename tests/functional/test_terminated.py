@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.support.programs import environment, run_python
 from tests.support.waiting import wait_until
 
@@ -41,6 +43,36 @@ trainer.wait_for.call("/nowhere").get()
 """
 #: The line that waits for ever.
 LAST = len(SCRIPT.splitlines())
+#: The same on an event loop, which is kept busy while the file "busy" exists.
+AWAITS = """
+import asyncio, os, sys, time
+import uvloop
+from meshrt import Actor, endpoint, proc_mesh
+
+class Trainer(Actor):
+    @endpoint
+    def wait_for(self, gate):
+        while not os.path.exists(gate):
+            time.sleep(0.01)
+
+async def step(trainer):
+    await trainer.wait_for.call("/nowhere")
+
+def spin(gate):
+    if os.path.exists(gate):
+        print("spins", flush=True)
+        while True:
+            pass
+    asyncio.get_running_loop().call_later(0.05, spin, gate)
+
+async def main():
+    trainer = await proc_mesh(n=2, name="train").spawn("trainer", Trainer)
+    print("up", flush=True)
+    spin(sys.argv[2])
+    await asyncio.gather(asyncio.create_task(step(trainer)), asyncio.sleep(600))
+
+{"asyncio": asyncio, "uvloop": uvloop}[sys.argv[1]].run(main())
+"""
 
 
 def catches_sigterm(pid: int) -> bool:
@@ -50,10 +82,10 @@ def catches_sigterm(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def program(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def program(tmp_path: Path, *arguments: str, text: str = SCRIPT) -> Iterator[subprocess.Popen[str]]:
     """Run the script until its ranks have kept it waiting for a while."""
     script = tmp_path / "train.py"
-    script.write_text(SCRIPT)
+    script.write_text(text)
     pipe = subprocess.PIPE
     with subprocess.Popen(
         [sys.executable, str(script), *arguments],
@@ -94,5 +126,27 @@ def test_the_second_one_ends_it_at_once(tmp_path: Path) -> None:
         running.terminate()
         wait_until(lambda: not catches_sigterm(running.pid), 40, "the default is in place again")
         assert running.poll() is None
+        running.terminate()
+        assert running.wait(40) == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_script_that_awaits(tmp_path: Path, loop: str) -> None:
+    with program(tmp_path, loop, str(tmp_path / "busy"), text=AWAITS) as running:
+        running.terminate()
+        _, err = running.communicate(timeout=40)
+        assert running.returncode == -signal.SIGTERM
+    ended, waited, *_, more = err.splitlines()
+    line = AWAITS[: AWAITS.index("await trainer")].count("\n") + 1
+    assert ended.startswith("meshrt: ended by SIGTERM at ") and ended.endswith(f":{line}, in step")
+    assert waited.startswith("meshrt: trainer.wait_for(): no answer from 2 of 2 (ranks 0-1)")
+    assert more.startswith("meshrt: where they all stood: meshrt postmortem ")
+
+
+def test_an_event_loop_that_does_not_come_back_ends_all_the_same(tmp_path: Path) -> None:
+    busy = tmp_path / "busy"
+    with program(tmp_path, "asyncio", str(busy), text=AWAITS) as running:
+        busy.touch()
+        assert running.stdout is not None and running.stdout.readline() == "spins\n"
         running.terminate()
         assert running.wait(40) == -signal.SIGTERM

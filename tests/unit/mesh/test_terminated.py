@@ -20,6 +20,9 @@ class Driver:
     def waits_since(self, _thread: int) -> float | None:
         return self.since
 
+    def longest_await(self) -> None:
+        return None
+
     def interject(self, function: Callable[[Any], None]) -> bool:
         function(None)
         return True
@@ -44,7 +47,7 @@ def _leaves_the_handler() -> Iterator[None]:
 
 def watched() -> tuple[Driver, Loop]:
     driver, loop = Driver(), Loop()
-    Terminated(driver, lambda: None).start(loop)  # type: ignore[arg-type]  # as much of a driver as it needs
+    Terminated(driver, lambda _task, _awaited: None).start(loop)  # type: ignore[arg-type]  # as much of a driver as it needs
     return driver, loop
 
 
