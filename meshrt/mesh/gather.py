@@ -98,6 +98,10 @@ class Gathers:
         question = {"t": "gather", "id": number, "op": operation, "body": body, "seconds": seconds}
         try:
             for agent, share in shares.items():
+                if agent.full:
+                    for mesh_id, ranks in share.items():
+                        gather.add(mesh_id, "silent", ranks, {"state": "", "stack": ""})
+                    continue
                 agent.send({**question, "stack_suffices": stack_suffices, "targets": share})
                 gather.agents.append(agent)
         except ProtocolError:

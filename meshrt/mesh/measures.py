@@ -51,18 +51,19 @@ class Measures:
                     shares.setdefault(record.agent_of[rank], {}).setdefault(mesh_id, []).append(rank)
         self._count += 1
         number = self._count
-        question = _Question({agent for agent in shares if not agent.gone}, asyncio.get_running_loop().create_future())
+        asked = {agent for agent in shares if not (agent.gone or agent.full)}
+        question = _Question(set(asked), asyncio.get_running_loop().create_future())
         self._questions[number] = question
         try:
-            for agent, share in shares.items():
-                if not agent.gone:
-                    asked = {"targets": share, "references": references, "work": work}
-                    agent.send({"t": "memory", "id": number, **asked})
+            for agent in asked:
+                what = {"targets": shares[agent], "references": references, "work": work}
+                agent.send({"t": "memory", "id": number, **what})
             if question.waiting:
                 await asyncio.wait([question.done], timeout=seconds)
         finally:
             del self._questions[number]
-        question.answer.silent.extend(sorted(agent.host for agent in question.waiting))
+        silent = question.waiting | {agent for agent in shares.keys() - asked if not agent.gone}
+        question.answer.silent.extend(sorted(agent.host for agent in silent))
         return question.answer
 
     def received(self, agent: AgentLink, message: dict[str, Any]) -> None:

@@ -136,6 +136,11 @@ class Services:
             fate = Fate("stopped") if record is None else record.fates[rank]
             answer.set_exception(fate.error(RankPlace(mesh_id, "", rank), operation, may_have_run=False))
             return answer
+        agent = record.agent_of[rank]
+        if agent.full:
+            where = record.rank_place(rank).where
+            answer.set_exception(MeshError(f"{operation} was not sent to {where}: its host agent takes no messages"))
+            return answer
         self._request_id += 1
         number = self._request_id
         self._requests[number] = ((mesh_id, rank), answer)

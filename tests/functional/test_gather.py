@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from meshrt import LocalEngine, UsageError, proc_mesh
+from meshrt import LocalEngine, MeshError, UsageError, proc_mesh
 from meshrt.actor.replies import LATER
 from meshrt.errors import ProtocolError
 from meshrt.host.gather import _SILENT
@@ -182,6 +183,32 @@ def test_an_agent_that_is_stopped() -> None:
         question.wait()
         assert question.kinds() == {"answered": [2, 3], "silent": [0, 1]}
     assert Question("test.parity").wait()[0].kind == "answered"
+
+
+def test_questions_to_an_agent_that_stays_stopped_do_not_pile_up() -> None:
+    mesh = started(4, LocalEngine(agents=2))
+    (record,) = start_root().registry.running()
+    agent = record.agent_of[0]
+    long = {"text": "x" * (CONTROL_MAX // 2)}
+    with paused(agent.process.pid):
+        for _ in range(20):
+            question = Question("test.parity", long, seconds=0.05)
+            question.wait()
+            assert question.kinds()["silent"][:2] == [0, 1]
+        assert agent.full and agent._link.backlog_bytes < 6 << 20
+        measured = asyncio.run_coroutine_threadsafe(
+            start_root().services.measure({mesh.mesh_id: range(4)}, 20), start_root().loop
+        ).result(WAIT)
+        assert measured.silent == [agent.host] and {rank for _, rank in measured.ranks} == {2, 3}
+        asked = asyncio.run_coroutine_threadsafe(_asked(mesh.mesh_id), start_root().loop)
+        with pytest.raises(MeshError, match=f"ping was not sent to rank 0 .* on {agent.host}"):
+            asked.result(WAIT)
+    wait_until(lambda: not agent.full, WAIT)
+    assert Question("test.parity").wait()[0].kind == "answered"
+
+
+async def _asked(mesh_id: str) -> Any:
+    return await start_root().services.request_rank(mesh_id, 0, "ping", {})
 
 
 def test_a_mesh_that_is_stopped_meanwhile() -> None:
