@@ -13,6 +13,7 @@ from meshrt.hooks import Body
 from meshrt.mesh.future import Future, Settled
 from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Shape
+from meshrt.transport.driver import Driver
 from meshrt.transport.process import ProcessRuntime, current_runtime, has_runtime
 from meshrt.wire.codec import text_of
 
@@ -33,6 +34,7 @@ class MeshOwner(Protocol):
     """What a `ProcMesh` needs of its owner."""
 
     directory: str
+    driver: Driver
 
     def spawn(self, spec: MeshSpec, engine: Any = None) -> str: ...
     def name_of(self, mesh_id: str) -> str: ...
@@ -50,6 +52,7 @@ class RankOwner:
 
     def __init__(self, runtime: ProcessRuntime) -> None:
         self.directory = runtime.directory
+        self.driver = runtime.driver
         self._runtime = runtime
         self._names: dict[str, str] = {}
         self._sizes: dict[str, int] = {}
@@ -79,7 +82,7 @@ class RankOwner:
 
     def initialized(self, mesh_id: str) -> Future[None]:
         """Done when every rank runs; SpawnError if one could not be started."""
-        future: Settled[None] = Settled(self._runtime.driver, f"starting the ranks of {self._names[mesh_id]}")
+        future: Settled[None] = Settled(self.driver, f"starting the ranks of {self._names[mesh_id]}")
 
         def answered(body: Body | None, why: str) -> None:
             why = why or (body or {}).get("why", "")
@@ -110,16 +113,15 @@ class RankOwner:
 
     def stop(self, mesh_id: str, grace: float, why: str = "") -> Future[None]:
         """Ask the root to end the mesh, behind the calls that this rank has sent."""
-        driver = self._runtime.driver
         first = mesh_id not in self._stopped
-        future = self._stopped.setdefault(mesh_id, Settled(driver, f"stopping {self._names[mesh_id]}"))
+        future = self._stopped.setdefault(mesh_id, Settled(self.driver, f"stopping {self._names[mesh_id]}"))
 
         def ask(left: float) -> None:
             body = {"mesh": mesh_id, "grace": left, "why": why}
             self._runtime.tree.ask_root("mesh.stop", body, lambda _body, _why: future.resolve(None))
 
         if first:
-            driver.when_written(mesh_id, grace, ask)
+            self.driver.when_written(mesh_id, grace, ask)
         elif grace <= 0 and not future.finished:
             ask(0.0)  # at once, after all
         return future

@@ -13,13 +13,14 @@ from meshrt.actor.endpoint import endpoints_of
 from meshrt.errors import ArgumentNotSerializable, UsageError
 from meshrt.mesh.actor_mesh import ActorMesh, reserved_names
 from meshrt.mesh.call import pack_init, send_init
-from meshrt.mesh.future import Future
+from meshrt.mesh.future import Future, done
 from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old, why_ended
 from meshrt.mesh.restarts import Rebuilding, Restart, check_max_restarts, check_restartable, end_rebuilding
 from meshrt.mesh.room import on_event_loop
 from meshrt.mesh.spec import EnvOption, MeshSpec, PostMortem, check_name, check_port, check_seconds, default_sizes
 from meshrt.mesh.target import Target
 from meshrt.selection import MeshTrait, Shape
+from meshrt.transport.driver import Driver
 from meshrt.transport.process import current_runtime, has_runtime
 from meshrt.wire import codec
 
@@ -185,7 +186,9 @@ def _spawn(spec: MeshSpec, engine: Any) -> ProcMesh:
         except codec.EncodeError as error:
             raise ArgumentNotSerializable(f"proc_mesh(setup=...): {error}") from error.__cause__
     mesh_id = owner.spawn(spec, engine)
-    return ProcMesh(mesh_id, owner.name_of(mesh_id), Shape.from_extent(spec.extent), owner.directory, spec.setup)
+    mesh = ProcMesh(mesh_id, owner.name_of(mesh_id), Shape.from_extent(spec.extent), owner.directory, spec.setup)
+    mesh._driver = owner.driver
+    return mesh
 
 
 class ProcMesh(MeshTrait):
@@ -201,13 +204,17 @@ class ProcMesh(MeshTrait):
         self._directory = directory
         self._setup = setup
         self._stopped: Future[None] | None = None
+        #: Of the process that made the mesh, and None elsewhere: it is closed when all its meshes have ended.
+        self._driver: Driver | None = None
 
     @property
     def _shape(self) -> Shape:
         return self._own_shape
 
     def _with_shape(self, shape: Shape) -> Self:
-        return type(self)(self._mesh_id, self._name, shape, self._directory, self._setup, self._whole)
+        other = type(self)(self._mesh_id, self._name, shape, self._directory, self._setup, self._whole)
+        other._driver = self._driver
+        return other
 
     @property
     def name(self) -> str:
@@ -292,13 +299,17 @@ class ProcMesh(MeshTrait):
 
     def _begin_stop(self, grace: float, why: str = "") -> Future[None]:
         # Kept: in a long program the owner forgets a mesh some time after its end.
-        if self._stopped is None or not self._stopped.finished:
+        if self._driver is not None and self._driver.closed:  # by `shutdown_context`, and there is no owner any more
+            self._stopped = done(self._driver)
+        elif self._stopped is None or not self._stopped.finished:
             owner = self._owner()
             owner.check_whole(self._mesh_id, self._own_shape)
             self._stopped = owner.stop(self._mesh_id, grace, why)
         return self._stopped
 
     def _has_stopped(self) -> bool:
+        if self._driver is not None and self._driver.closed:
+            return True
         return self._stopped is not None and self._stopped.finished
 
     def _owner(self) -> MeshOwner:

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from meshrt import Actor, MeshStopped, UsageError, endpoint, proc_mesh, shutdown_context
+from meshrt import Actor, MeshStopped, UsageError, endpoint, proc_mesh, shutdown_context, this_host
 from tests.support.actors import AsyncEcho, Clock, Echo, Gate
 from tests.support.waiting import wait_until
 
@@ -177,6 +177,16 @@ def test_shutdown_ends_everything_and_a_later_mesh_starts_anew() -> None:
     assert proc_mesh(n=1).spawn("echo", Echo).rank.call().get().values() == [0]
     with pytest.raises(MeshStopped):
         echo.pid.call().get(20)
+
+
+def test_what_the_end_of_everything_has_stopped_may_be_stopped_again() -> None:
+    with proc_mesh(n=2) as mesh, this_host() as host:
+        part = host.spawn_procs({"n": 1})
+        shutdown_context()
+        assert mesh.stop().get(20) is None
+    assert part.stop().get(20) is None and host.stop() == []
+    assert proc_mesh(n=1).spawn("echo", Echo).rank.call().get().values() == [0]
+    assert mesh.rename(n="m").stop().get(20) is None
 
 
 def test_fifty_meshes_in_a_row_leave_nothing() -> None:
