@@ -540,6 +540,7 @@ class Root:
             with contextlib.suppress(KeyboardInterrupt):
                 shield.open()
             shield.uninstall()
+            _forget(self)
 
     def _stop_all(self, grace: float, why: str) -> None:
         """Stop every mesh, the latest first, for it may use those before it until its end.
@@ -678,8 +679,14 @@ def shutdown(grace: float = 5.0, why: str = "") -> None:
     Args:
         why: The error that is the reason.
     """
-    global _root
-    with _root_lock:
-        root, _root = _root, None
+    root = _root
     if root is not None:
         root.shutdown(grace, why)
+
+
+def _forget(root: Root) -> None:
+    """Only now may another one start: both would take the process's runtime, and each other's away."""
+    global _root
+    with _root_lock:
+        if _root is root:
+            _root = None

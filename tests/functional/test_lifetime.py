@@ -11,7 +11,8 @@ from typing import Any
 import psutil
 import pytest
 
-from meshrt import Actor, MeshStopped, UsageError, endpoint, proc_mesh, shutdown_context, this_host
+from meshrt import Actor, MeshStopped, ShutdownError, UsageError, endpoint, proc_mesh, shutdown_context, this_host
+from meshrt.mesh.root import start_root
 from tests.support.actors import AsyncEcho, Clock, Echo, Gate
 from tests.support.waiting import wait_until
 
@@ -187,6 +188,23 @@ def test_what_the_end_of_everything_has_stopped_may_be_stopped_again() -> None:
     assert part.stop().get(20) is None and host.stop() == []
     assert proc_mesh(n=1).spawn("echo", Echo).rank.call().get().values() == [0]
     assert mesh.rename(n="m").stop().get(20) is None
+
+
+def test_a_mesh_that_comes_while_everything_ends_is_refused_and_harms_no_later_one(tmp_path: Path) -> None:
+    """It was started, and lost its runtime to the end of those before it, as did all after it."""
+    mesh = proc_mesh(n=1)
+    gate, root = mesh.spawn("gate", Gate).get(20), start_root()
+    waits = gate.wait_for.call_one(str(tmp_path / "open"))
+    with ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(shutdown_context)
+        wait_until(lambda: root.closed)
+        with pytest.raises(ShutdownError, match="no new mesh can be started"):
+            proc_mesh(n=1)
+        (tmp_path / "open").touch()
+        assert mesh.stop().get(20) is None
+        ending.result(20)
+    assert waits.get(20) == 0
+    assert proc_mesh(n=1).spawn("echo", Echo).rank.call().get().values() == [0]
 
 
 def test_fifty_meshes_in_a_row_leave_nothing() -> None:
