@@ -28,6 +28,10 @@ _PROMPT = "meshrt.debug.prompt.commands.table"
 
 def main() -> int:
     """Run the command named by the first argument. Returns the exit code."""
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        from meshrt.inspect.commands import open_standard_streams  # start-up: rare
+
+        open_standard_streams()
     arguments = sys.argv[1:]
     name = arguments[0] if arguments else "--help"
     if name in ("-h", "--help", "help"):

@@ -11,7 +11,7 @@ from meshrt.debug.prompt.dumps import open_dump
 from meshrt.debug.prompt.entry import run_lines, run_prompt
 from meshrt.debug.prompt.records import Recorder, error_record
 from meshrt.errors import MeshError
-from meshrt.inspect.commands import OutputError
+from meshrt.inspect.commands import OutputError, open_standard_streams
 from meshrt.inspect.programs import NoProgram, choose
 
 _EXIT_USAGE = 2
@@ -45,6 +45,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
+    open_standard_streams()
     arguments = _arguments(argv)
     if arguments.open is not None and arguments.json:
         print("--json does not go with --open: the file is JSON itself", file=sys.stderr)

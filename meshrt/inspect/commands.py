@@ -10,11 +10,21 @@ from typing import IO
 from meshrt.errors import MeshError, UsageError
 from meshrt.inspect.programs import NoProgram
 
-__all__ = ["OutputError", "run_command", "write_out"]
+__all__ = ["OutputError", "open_standard_streams", "run_command", "write_out"]
 
 
 class OutputError(Exception):
     """What is shown cannot be written: a full disk, say. A closed pipe is no such thing: whoever read has enough."""
+
+
+def open_standard_streams() -> None:
+    """Have those be there that the command was started without (``>&-``), as Python has None in their place.
+
+    What is printed to None as standard error goes to standard output, and the first connection takes the number.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - until the command ends
 
 
 def write_out(stream: IO[str], text: str) -> None:

@@ -261,3 +261,27 @@ def test_a_program_is_named_by_pid_id_or_directory() -> None:
         assert choose(name, how="--pid") == program
     with pytest.raises(NoProgram, match=f"'other' is no .* of this user; .*: pid {program.pid}: .*{program.run_id}"):
         choose("other", how="--pid")
+
+
+@pytest.mark.parametrize(
+    "command", ["meshrt ps", "meshrt logs", "meshrt memory", "meshrt top --once", "meshrt.debug -c where"]
+)
+def test_a_command_that_was_started_without_its_output_does_its_work(command: str) -> None:
+    """Python has None in place of a closed stream; what is printed there as an error goes to the other one."""
+    mesh = proc_mesh(n=1)
+    mesh.spawn("debugee", Debugee).get(WAIT)
+
+    def run(more: str, closed: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["sh", "-c", f"exec {sys.executable} -m {command} {more} {closed}"],
+            capture_output=True,
+            text=True,
+            timeout=40,
+            env=environment(),
+            check=False,
+        )
+
+    done = run("" if command == "meshrt ps" else str(os.getpid()), ">&-")
+    assert (done.returncode, done.stderr) == (0, ""), done
+    done = run("--no-such-option", "2>&-")
+    assert (done.returncode, done.stdout) == (2, ""), done
