@@ -192,22 +192,23 @@ class Lifecycle:
         """An agent is gone, and its ranks with it."""
         for record, ranks in self._registry.of_agent(agent):
             if ranks:
-                stopping = record.stopped is not None
+                # As of a rank that dies then: within the grace, what was sent before is lost with it.
+                kind = "host" if record.stopped is None or record.grace else "stopped"
                 with self._driver.condemning():
                     for rank in ranks:
-                        kind, pid = "stopped" if stopping else "host", record.pids.get(rank, 0)
                         fate = Fate(
                             kind,
                             host=agent.host,
-                            pid=pid,
+                            pid=record.pids.get(rank, 0),
                             log_tail=agent.output.tail,
                             low=agent.alive_at,
                             high=agent.gone_at,
                         )
                         self.gone(record.mesh_id, rank, fate)
-                if not stopping:
+                if kind == "host":
                     self._services.announce(
                         f"the agent of host {agent.host} is gone, and {len(ranks)} ranks of {record.name}"
+                        + ("" if record.stopped is None else ", which was being stopped")
                     )
             record.stopped_agents.add(agent)
             self.check_stopped(record)

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 import meshrt
-from meshrt import HostLost, LocalEngine, MeshStopped, SpawnError, proc_mesh
+from meshrt import HostLost, LocalEngine, SpawnError, proc_mesh
 from meshrt.mesh.agents import AgentPulse
 from meshrt.store.packing import LARGE
 from tests.faults.actors import BornDead, Victim
@@ -28,12 +28,29 @@ from tests.faults.watch import (
     sockets,
 )
 from tests.support.pausing import paused
+from tests.support.programs import run_python
 from tests.support.screen import Screen
 from tests.support.waiting import wait_until
 
 #: Seconds until ranks end with their agent, on a loaded machine.
 SOON = 5.0
 COUNTS = [pytest.param(1, id="one-agent"), pytest.param(2, id="two-agents")]
+
+LOST_AT_THE_END = """
+import os, signal, threading
+from meshrt import proc_mesh
+from meshrt.mesh.root import start_root
+from tests.faults.actors import Victim
+from tests.faults.watch import agents
+from tests.support.waiting import wait_until
+def kill():
+    wait_until(lambda: start_root().registry.is_stopped(mesh.mesh_id))
+    os.kill(agents()[0], signal.SIGKILL)
+with proc_mesh(n=2) as mesh:
+    mesh.spawn("victim", Victim).get(30).wait_for.broadcast("/nowhere/gate")
+    threading.Thread(target=kill).start()
+print("went on")
+"""
 
 
 @pytest.mark.row("C7")
@@ -101,8 +118,17 @@ def test_kill_9_while_stopping(tmp_path: Path) -> None:
     stopping = mesh._owner().stop(mesh.mesh_id, 1.0)
     os.kill(agents()[0], signal.SIGKILL)
     assert stopping.get(LONG) is None
-    assert isinstance(pending.exception(LONG), HostLost | MeshStopped)
+    assert isinstance(pending.exception(LONG), HostLost)
     all_gone(pids, 1)
+
+
+@pytest.mark.row("C7", "X4")
+def test_work_that_is_lost_with_its_agent_while_the_mesh_ends_is_a_failure() -> None:
+    """As it is where a rank dies then. It was told to nobody, and the exit status was 0."""
+    done = run_python("-c", LOST_AT_THE_END)
+    assert done.returncode == 1 and "went on" in done.stdout
+    assert "ranks of mesh1, which was being stopped" in done.stderr
+    assert "ROOT CAUSE  host " in done.stderr
 
 
 @pytest.mark.row("C7")
