@@ -123,8 +123,12 @@ class Script:
         """A thread of the script has let out an exception, and the program goes on. That thread."""
         if self.main_ended:
             return
-        self.load_failures()
-        self._services.unseen.append(self._reporter.thread_raised(error, what))
+        number = ""
+        try:
+            self.load_failures()
+            number = self._reporter.thread_raised(error, what)
+        finally:  # it has failed, though no record could be made
+            self._services.unseen.append(number)
 
     def load_failures(self) -> None:
         """Load what collects failures."""
@@ -163,14 +167,19 @@ class Script:
         if not (lost or unseen or self._overdue.unheard):
             return
         if not self._reported and (lost or unseen):
-            self.load_failures()
-            report = self._reporter.report(None if unseen else lost[0].error)
             count = f"{len(unseen)} failure" + ("" if len(unseen) == 1 else "s")
             count = f"at least {count}" if len(self._services.unseen) == self._services.unseen.maxlen else count
-            # A rank that fails all the time does not record each time.
-            self._print(
-                f"\n{report}" if report else f"meshrt: nobody was told of {count}, of which no record is kept\n"
-            )
+            try:
+                self.load_failures()
+                report = self._reporter.report(None if unseen else lost[0].error)
+            except Exception as error:  # no descriptor, no memory: it has failed all the same
+                why = f"there is no report: {type(error).__name__}: {text_of(error)}"
+                self._print(f"meshrt: nobody was told of {count if unseen else lost[0].error}, and {why}\n")
+            else:
+                # A rank that fails all the time does not record each time.
+                self._print(
+                    f"\n{report}" if report else f"meshrt: nobody was told of {count}, of which no record is kept\n"
+                )
         if sets_status:
             exit_with(1)
 

@@ -54,6 +54,27 @@ def test_what_nobody_was_told_of_is_reported_whatever_came_after(tmp_path: Path)
     assert "KeyError: 'unseen'" in root and "handled" not in root
 
 
+@pytest.mark.parametrize(
+    "fails",
+    [
+        "trainer.slice(n=1).everywhere.broadcast('raise KeyError(\"unseen\")')",
+        "threading.Thread(target=lambda: 1 / 0).start()",
+    ],
+    ids=["a rank", "a thread"],
+)
+def test_a_failure_that_cannot_be_reported_is_one(fails: str, tmp_path: Path) -> None:
+    """What makes the report is loaded when something has failed; the packages may be gone, or no descriptor left."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        PRELUDE + "sys.modules['meshrt.failure.root'] = None\n"
+        f"trainer = proc_mesh(n=4).spawn('trainer', Trainer).get()\n{fails}\n"
+    )
+    done = run_python(str(script), env=environment(MESHRT_RUNS=str(tmp_path / "runs")))
+    assert done.returncode == 1
+    assert "meshrt: nobody was told of 1 failure, and there is no report: ModuleNotFoundError: " in done.stderr
+    assert "atexit" not in done.stderr
+
+
 def test_what_the_end_of_the_mesh_interrupts_has_not_failed(tmp_path: Path) -> None:
     code = (
         "if current_rank().rank == 1: raise ValueError('real')\n"
