@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import selectors
@@ -122,7 +123,8 @@ class Starter:
         try:
             return Child.prepare(birth, log, self._warn, self.log_space)
         except OSError as error:
-            self._failed(birth, f"no socket or pipe for it: {error.strerror} (see ulimit -n)")
+            hint = " (see ulimit -n)" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
+            self._failed(birth, f"no socket or pipe for it: {error.strerror}{hint}")
             return None
 
     def _fork(self, child: Child, plumbing: Plumbing) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from meshrt import ActorMesh, MeshError, UsageError, proc_mesh, this_proc
+from meshrt import ActorMesh, MeshError, SpawnError, UsageError, proc_mesh, this_proc
 from meshrt.transport.process import current_runtime
 from meshrt.transport.tools import connect, programs
 from tests.faults.actors import Victim
@@ -106,6 +106,8 @@ def test_a_place_that_is_taken_meanwhile_is_told(victims: ActorMesh[Victim], cap
         wait_until(is_told, LONG, "it is told")
         assert f"other users can change {base}" in told[0] and "Terminals cannot find this program" in told[0]
         assert victims.echo.call(1).get(LONG).values() == [1, 1]
+        with pytest.raises(SpawnError, match=r"no socket or pipe for it: No such file or directory$"):
+            proc_mesh(n=1).get(LONG)
     finally:
         base.rmdir()
     wait_until(lambda: files() >= {"tools", "program.json"}, LONG, "it is made again once that is gone")
