@@ -1,7 +1,7 @@
 """Another user of the machine. Takes its user id, and does what it is told on its command line.
 
-``squat PORT``
-    Listens at the port, plays an adapter, and prints the arguments with which an IDE attaches.
+``squat WHERE``
+    Listens at a port or a path, plays an adapter, and prints the arguments with which an IDE attaches.
 ``attach PORT TOKEN``
     Attaches, and prints what it is told.
 ``flood PORT COUNT``
@@ -27,8 +27,14 @@ def framed(message: dict[str, Any]) -> bytes:
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
-def squat(port: int) -> None:
-    with socket.create_server(("127.0.0.1", port)) as server:
+def listening(where: str) -> socket.socket:
+    if where.isdigit():
+        return socket.create_server(("127.0.0.1", int(where)))
+    return socket.create_server(where, family=socket.AF_UNIX)
+
+
+def squat(where: str) -> None:
+    with listening(where) as server:
         print("listens", flush=True)
         sock, _ = server.accept()
         with sock, sock.makefile("rb") as stream:
@@ -83,10 +89,10 @@ if __name__ == "__main__":
     os.setgroups([])
     os.setgid(NOBODY)
     os.setuid(NOBODY)
-    what, port = sys.argv[1], int(sys.argv[2])
+    what, where = sys.argv[1:3]
     if what == "squat":
-        squat(port)
+        squat(where)
     elif what == "attach":
-        attach(port, sys.argv[3])
+        attach(int(where), sys.argv[3])
     else:
-        flood(port, int(sys.argv[3]))
+        flood(int(where), int(sys.argv[3]))

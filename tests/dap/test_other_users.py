@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 from meshrt import proc_mesh
 from meshrt.debug.dap.router import command
+from meshrt.debug.dap.router.launch_json import adapter_entry
 from tests.dap import attacker
 from tests.dap.client import Client, RequestFailed
 from tests.dap.debugged import Debugged
@@ -105,3 +107,20 @@ def test_a_port_that_another_user_has(tmp_path: Path, capsys: pytest.CaptureFixt
                 ide.continue_all()
                 assert call.get(WAIT) == 0
                 ide.disconnect()
+
+
+@pytest.mark.row("D5")
+def test_a_router_of_another_user_is_told_nothing() -> None:
+    """What an IDE starts for a rank speaks to a router of this user alone, wherever it is led to."""
+    with tempfile.TemporaryDirectory(prefix="mt", dir="/tmp") as directory:
+        os.chmod(directory, 0o777)
+        path = f"{directory}/dap-1"
+        adapter = adapter_entry()
+        words = [adapter["debugAdapterPython"], adapter["debugAdapterPath"]]
+        with another_user("squat", path) as squatter, contextlib.closing(Client(words)) as client:
+            assert line_of(squatter) == "listens"
+            with pytest.raises(RequestFailed, match=f"{path} is served by another user"):
+                client.request("attach", meshSocket=path)
+            assert squatter.stdin is not None
+            squatter.stdin.close()
+            assert line_of(squatter) == ""
