@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from meshrt.debug.dap.router.launch_json import ADAPTER
@@ -109,6 +110,8 @@ def test_what_a_program_starts(flags: tuple[str, ...], planted: Planted) -> None
         assert program.stdout.readline() == "[3, 3]\n", program.stderr.read()
         said = program.stderr.readline()
         assert "an IDE can attach at " in said, said
+        helpers = [each for each in psutil.Process(program.pid).children() if "dap" in each.cmdline()]
+        assert [each.cwd() for each in helpers] == [helper.SAFE_DIRECTORY]
         output, said = program.communicate("\n", timeout=WAIT)
         assert (program.returncode, planted.ran()) == (0, []), (output, said)
 
@@ -140,6 +143,7 @@ def test_the_screens_of_browsers(planted: Planted) -> None:
         for each in serving:
             assert each.stdout
             asyncio.run(browse(each.stdout.readline().strip()))
+            assert psutil.Process(each.pid).cwd() == helper.SAFE_DIRECTORY
             each.send_signal(signal.SIGINT)
             each.communicate(timeout=WAIT)
             assert (each.returncode, planted.ran()) == (0, [])
@@ -167,6 +171,13 @@ def test_the_adapter_that_an_ide_starts(flags: tuple[str, ...], planted: Planted
     with started(planted, *flags, str(ADAPTER), "4711") as adapter:  # an IDE that goes away at once
         _, said = adapter.communicate(timeout=WAIT)
         assert (adapter.returncode, planted.ran()) == (0, []), said
+
+
+def test_a_helper_is_safe_by_its_command_alone(planted: Planted) -> None:
+    """Also where it does not work in a safe directory."""
+    with started(planted, *helper.helper_command("--help")[1:]) as running:
+        _, said = running.communicate(timeout=WAIT)
+        assert (running.returncode, planted.ran()) == (0, []), said
 
 
 def test_planted_files_are_run_where_they_are_found(planted: Planted) -> None:
