@@ -119,6 +119,18 @@ def test_nothing_is_written_through_what_others_have_planted(tmp_path: Path) -> 
     assert sorted(shared.iterdir()) == sorted([snapshot, link, pipe, theirs, *planted]), "and nothing is left"
 
 
+def test_a_name_that_was_guessed_is_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "urandom", bytes)
+    planted, victim = tmp_path / f".file.{bytes(8).hex()}", tmp_path / "victim"
+    victim.write_text("precious")
+    for plant in (planted.symlink_to, planted.hardlink_to):
+        plant(victim)
+        with pytest.raises(FileExistsError, match="file"):
+            write_atomic(tmp_path / "file", "mine")
+        assert victim.read_text() == "precious" and planted.exists()
+        planted.unlink()
+
+
 def test_two_that_write_at_once_have_files_of_their_own(tmp_path: Path) -> None:
     def pieces() -> Iterator[str]:
         yield "one"
