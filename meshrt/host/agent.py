@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from meshrt.errors import ProtocolError
+from meshrt.errors import MeshError, ProtocolError
 from meshrt.host import osutil
 from meshrt.host.child import Birth, Child
 from meshrt.host.dumps import Dumps
@@ -42,7 +42,7 @@ from meshrt.transport.reserve import reserve
 from meshrt.transport.rootpipe import open_root_pipe, signal_at_end
 from meshrt.wire.frames import Frame
 from meshrt.wire.handshake import Secret
-from meshrt.wire.messages import FROM_RANK, Address, check_control, control_frame, unpack_control
+from meshrt.wire.messages import FROM_RANK, Address, check_control, control_frame, refusal, unpack_control
 
 __all__ = ["Agent"]
 
@@ -273,8 +273,15 @@ class Agent:
     def _to_rank(self, address: Address, frame: Frame) -> None:
         self._starter.hurry((address,))
         child = self._children.get(address)
-        if child is not None:
-            self._send_rank(child, control_frame(unpack_control(frame.payload)))
+        if child is None:
+            return
+        message = unpack_control(frame.payload)
+        # What wants no answer changes a state, or is said once.
+        if child.full and message["t"] == "op" and message["id"]:
+            error = MeshError(f"{message['op']} was not sent to rank {child.birth.rank}: it takes no messages")
+            self._root.tell(refusal(message["id"], error), address)
+        else:
+            self._send_rank(child, control_frame(message))
 
     def _send_rank(self, child: Child, data: bytes) -> None:
         if not child.link.send([data]):

@@ -31,6 +31,8 @@ from meshrt.wire.messages import Address
 _CRASH = b"Fatal Python error"
 #: Characters of a dump that are kept. The main thread comes last.
 _DUMP_MAX = 64 << 10
+#: Bytes that wait for a rank from which on it is asked nothing more: it was stopped, and tools may ask for days.
+_FULL = 4 << 20
 
 __all__ = ["Birth", "Child", "Plumbing", "become_rank", "keep_only"]
 
@@ -144,6 +146,11 @@ class Child:
         os.close(self.fault_file)
         with contextlib.suppress(OSError):
             os.unlink(self.path)
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits for it that questions are not sent any more: they count as not answered."""
+        return self.link.backlog_bytes >= _FULL
 
     def fault_size(self) -> int:
         """Return how much faulthandler has written."""

@@ -144,7 +144,8 @@ class Gathers:
                 child = self._children.get((mesh, rank))
                 if child is not None:
                     gather.waiting[mesh, rank] = child
-                    self._send(child, request)
+                    if not child.full:
+                        self._send(child, request)
         if gather.waiting:
             self._later(_FIRST, lambda: self._tick(gather))
         else:

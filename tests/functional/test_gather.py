@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -15,6 +16,7 @@ from meshrt import LocalEngine, MeshError, UsageError, proc_mesh
 from meshrt.actor.replies import LATER
 from meshrt.errors import ProtocolError
 from meshrt.host.gather import _SILENT
+from meshrt.host.osutil import resident_bytes
 from meshrt.mesh.proc_mesh import ProcMesh
 from meshrt.mesh.root import start_root
 from meshrt.transport.kernel import kernel_state
@@ -207,8 +209,35 @@ def test_questions_to_an_agent_that_stays_stopped_do_not_pile_up() -> None:
     assert Question("test.parity").wait()[0].kind == "answered"
 
 
+def test_questions_to_a_rank_that_stays_stopped_do_not_pile_up_in_its_agent() -> None:
+    mesh = started(2)
+    (record,) = start_root().registry.running()
+    agent, pid = record.agent_of[0].process.pid, record.pids[0]
+    targets, long = {mesh.mesh_id: [0]}, {"text": "x" * (CONTROL_MAX // 2)}
+    with paused(pid):
+        before = resident_bytes(agent)
+        for _ in range(40):
+            question = Question("test.parity", long, targets=targets)
+            assert [(group.kind, group.same["state"]) for group in question.wait()] == [("silent", "stopped")]
+        assert resident_bytes(agent) < before + (12 << 20)
+        asked = asyncio.run_coroutine_threadsafe(_asked(mesh.mesh_id), start_root().loop)
+        with pytest.raises(MeshError, match=r"ping was not sent to rank 0: it takes no messages"):
+            asked.result(WAIT)
+        assert Question("test.parity", targets={mesh.mesh_id: [1]}).wait()[0].kind == "answered"
+    assert asyncio.run_coroutine_threadsafe(_answered(mesh.mesh_id), start_root().loop).result(WAIT) == pid
+    assert Question("test.parity", targets=targets).wait()[0].kind == "answered"
+
+
 async def _asked(mesh_id: str) -> Any:
     return await start_root().services.request_rank(mesh_id, 0, "ping", {})
+
+
+async def _answered(mesh_id: str) -> Any:
+    """Ask until the rank has read what it was asked before."""
+    async with asyncio.timeout(WAIT):
+        while True:
+            with contextlib.suppress(MeshError):
+                return (await _asked(mesh_id))["pid"]
 
 
 def test_a_mesh_that_is_stopped_meanwhile() -> None:
