@@ -49,7 +49,7 @@ class Birth:
     env: dict[str, str] = field(repr=False)
     run_id: str
     directory: str
-    secret: Secret
+    secret: Secret = field(repr=False)
     host: str
     argv: list[str]
     agent_pid: int
