@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from meshrt import MeshError, UsageError, proc_mesh
-from meshrt.errors import RankPlace, SelectionError, SupervisionError
+from meshrt.errors import AuthenticationError, RankPlace, SelectionError, SupervisionError
 from meshrt.hooks import Body, ToolClient
 from meshrt.mesh.root import start_root
 from meshrt.selection import parse
 from meshrt.transport.process import current_runtime
-from meshrt.transport.tools import ToolConnection, connect, own_program
+from meshrt.transport.tools import TOKEN, ToolConnection, connect, own_program
 from meshrt.wire.messages import control_frame
+from tests.dap import attacker
 from tests.support.actors import Echo
+from tests.support.others import needs_root
+from tests.support.programs import environment
 from tests.support.waiting import wait_until
 
 
@@ -118,3 +126,21 @@ def test_a_bad_request_costs_its_terminal_and_no_other(terminal: ToolConnection,
     other._sock.sendall(control_frame(message))
     assert closed.wait(20)
     assert terminal.request("test.serve", {"name": "well"}) == {"value": "well"}
+
+
+@pytest.mark.row("D5")
+def test_a_program_of_another_user_is_told_nothing(terminal: ToolConnection) -> None:
+    needs_root()
+    program = own_program()
+    assert program is not None
+    pipe = subprocess.PIPE
+    with tempfile.TemporaryDirectory(prefix="mt", dir="/tmp") as name:
+        directory = Path(name)
+        directory.chmod(0o777)
+        (directory / TOKEN).write_text("00" * 32)
+        command = [sys.executable, attacker.__file__, "squat", str(directory / "tools")]
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment(), cwd="/") as squatter:
+            assert squatter.stdout is not None and squatter.stdout.readline() == "listens\n"
+            with pytest.raises(AuthenticationError, match=f"{name} is served by another user"):
+                connect(replace(program, directory=directory), lambda event, body: None, lambda: None)
+            squatter.communicate(timeout=20)
