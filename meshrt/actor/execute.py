@@ -360,6 +360,7 @@ class Executor:
         """Return the ERROR for an exception; without a caller it is reported to the root."""
         self._number(execution, error)
         if execution.done is not None:
+            self.tell()  # no caller waits: the record comes first, and is there when the root decides
             execution.done(None, error)
             return None
         remote = replace(describe_exception(error), failure=execution.failure)

@@ -165,7 +165,10 @@ class Child:
 
         What has been taken takes no memory any more. The file keeps its length: the rank may be writing to it.
         """
-        dump = self._fault_bytes(start).partition(_CRASH)[0]
+        try:
+            dump = self._fault_bytes(start).partition(_CRASH)[0]
+        except OSError as error:
+            return f"(its stacks cannot be read: {error.strerror})"
         if start + len(dump) > self.asked_faults:
             self.asked_faults = start + len(dump)
             forget_bytes(self.fault_file, self.asked_faults)
@@ -176,7 +179,11 @@ class Child:
 
     def crash_text(self) -> str:
         """Return what faulthandler wrote because the process crashed, or ""."""
-        written = self._fault_bytes(self.asked_faults)
+        try:
+            written = self._fault_bytes(self.asked_faults)
+        except OSError as error:
+            self.hint = self.hint or f"the stack of its crash, if there is one, cannot be read: {error.strerror}"
+            return ""
         crash = written.find(_CRASH)
         return written[crash:][: 1 << 16].decode("utf-8", errors="replace") if crash >= 0 else ""
 

@@ -12,7 +12,7 @@ from tests.support.programs import environment, run_python
 
 #: Actors for the scripts below.
 HEAD = """
-import ctypes, os, signal, threading, time
+import ctypes, os, signal, sys, threading, time
 from meshrt import Actor, endpoint, proc_mesh
 
 class Worker(Actor):
@@ -51,12 +51,17 @@ worker = proc_mesh(n=1, name="train").spawn("worker", Worker).get()
 worker.sleep.broadcast()
 from meshrt.transport.process import current_runtime
 driver, (mesh_id, *_) = current_runtime().driver, next(iter(current_runtime().driver._links))
+sent = 0
 while not driver.unwritten(mesh_id):
     worker.ready.broadcast()
+    sent += 1
+print(sent, "were sent", file=sys.stderr)
 """
-    status, lines = run(tmp_path, script)
+    status, (first, *lines) = run(tmp_path, script)
     assert status == 0
-    assert lines[2].startswith("  at least ") and lines[2].endswith(" calls that had not begun, sent to rank 0"), lines
+    # A rank that is slow may have taken all of them by now.
+    some = lines[2].startswith("  at least ") and lines[2].endswith(" calls that had not begun, sent to rank 0")
+    assert some or lines[2] == f"  {first.split()[0]} calls that had not begun, sent to rank 0", lines
 
 
 def test_work_that_the_end_cuts_off_is_named(tmp_path: Path) -> None:

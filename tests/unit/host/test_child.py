@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -49,6 +50,16 @@ def test_a_crash_behind_them_is_found(child: Child) -> None:
     assert child.crash_text() == CRASH
     assert child.take_dump(child.fault_size() - len(CRASH)) == ""
     assert child.crash_text() == CRASH
+
+
+def test_what_cannot_be_read_is_said(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: int) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "pread", fail)
+    assert look(child) == "(its stacks cannot be read: Input/output error)"
+    assert child.crash_text() == ""
+    assert child.hint.endswith("cannot be read: Input/output error")
 
 
 def test_a_dump_that_is_taken_late_takes_nothing_from_the_next_one(child: Child) -> None:
