@@ -57,12 +57,9 @@ class Future(Pending, Generic[T]):
             CallTimeout: A TimeoutError that names the ranks that have not answered.
             ValueError: ``timeout`` is negative or not finite.
         """
-        if not self.finished:
-            if timeout is not None and not (timeout >= 0 and math.isfinite(timeout)):
-                raise ValueError(f"invalid timeout {timeout}: expected a non-negative, finite number of seconds")
-            if not self._driver.wait(self, timeout):
-                raise self.overdue(cast(float, timeout))
         try:
+            if not self.finished:
+                self._wait_for(timeout)
             return self._settle()
         finally:
             # The error's traceback leads here: both would stay until somebody collects cycles.
@@ -70,15 +67,24 @@ class Future(Pending, Generic[T]):
 
     result = get
 
+    def _wait_for(self, timeout: float | None) -> None:
+        if timeout is not None and not (timeout >= 0 and math.isfinite(timeout)):
+            raise ValueError(f"invalid timeout {timeout}: expected a non-negative, finite number of seconds")
+        if not self._driver.wait(self, timeout):
+            raise self.overdue(cast(float, timeout))
+
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait and return the error, or None. A time-out is returned, not raised."""
         try:
-            self.get(timeout)
-        except Exception as error:
+            if not self.finished:
+                self._wait_for(timeout)
+        except Exception as error:  # a time-out, or the failure of something else
             return error
-        finally:
-            del self  # as in `get`
-        return None
+        # Not raised: a traceback would lead to the frame of the caller, who keeps the error there.
+        self._outcome()
+        if self._error is not None and not issubclass(type(self._error), Exception):
+            raise self._error
+        return self._error
 
     @property
     def tells(self) -> bool:
@@ -147,7 +153,8 @@ class Future(Pending, Generic[T]):
             driver.alerted.discard(from_anywhere)
             driver.leave_loop(loop)
 
-    def _settle(self) -> T:
+    def _outcome(self) -> None:
+        """Find out what it is, value or error, and tell of an error that somebody is given."""
         if self._value is _UNSET and self._error is None:
             with self._lock:
                 if self._value is _UNSET and self._error is None:
@@ -156,10 +163,14 @@ class Future(Pending, Generic[T]):
                     except KeyboardInterrupt:
                         raise  # Ctrl-C is no outcome of the call: it can be asked again
                     except BaseException as error:
-                        self._error = error
+                        # Its traceback is of the runtime alone, and leads to the frames of callers.
+                        self._error = BaseException.with_traceback(error, None)
+        if self._error is not None and self.tells and self._driver.on_error is not None:
+            self._driver.on_error(self._error)
+
+    def _settle(self) -> T:
+        self._outcome()
         if self._error is not None:
-            if self.tells and self._driver.on_error is not None:
-                self._driver.on_error(self._error)
             try:
                 # The same exception object may be raised many times; its traceback must not grow.
                 raise BaseException.with_traceback(self._error, None)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,6 +37,26 @@ def test_get_is_repeatable_and_gives_the_same_object() -> None:
     assert future.get(20) is future.get() is future.result() is future.result(0)
     assert future.done() and future.exception() is None
     assert repr(future) == "<Future done>"
+
+
+def test_an_error_that_is_kept_holds_nothing_of_whoever_asked_for_it() -> None:
+    """No cycle that keeps a caller's arrays until the collector comes."""
+    failing = proc_mesh(n=1).spawn("failing", Failing)
+
+    class Large:
+        pass
+
+    def ask() -> weakref.ref[Large]:
+        large = Large()
+        error = failing.fail.call().exception(20)
+        assert isinstance(error, ActorError)
+        return weakref.ref(large)
+
+    gc.disable()
+    try:
+        assert ask()() is None
+    finally:
+        gc.enable()
 
 
 def test_the_same_error_each_time_and_its_traceback_does_not_grow() -> None:
