@@ -171,7 +171,9 @@ class Script:
             count = f"at least {count}" if len(self._services.unseen) == self._services.unseen.maxlen else count
             try:
                 self.load_failures()
-                report = self._reporter.report(None if unseen else lost[0].error)
+                report = self._reporter.report(None) if unseen else ""
+                if not report and lost:  # it was lost with what it had to tell of a failure: that is known at least
+                    report = self._reporter.report(lost[0].error)
             except Exception as error:  # no descriptor, no memory: it has failed all the same
                 why = f"there is no report: {type(error).__name__}: {text_of(error)}"
                 self._print(f"meshrt: nobody was told of {count if unseen else lost[0].error}, and {why}\n")

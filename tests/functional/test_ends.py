@@ -27,6 +27,8 @@ class Worker(Actor):
     @endpoint
     def hold(self): ctypes.PyDLL(None).sleep(600)
     @endpoint
+    def fail(self): raise ValueError("of its own")
+    @endpoint
     def crash_later(self): self.crash = "signal"
     def __cleanup__(self, exc):
         if self.crash == "signal":
@@ -227,6 +229,27 @@ recorded('"kind": "host"')
     assert status == 1
     roots = [line for line in lines if line.startswith(("ROOT CAUSE", "CANDIDATE"))]
     assert len(roots) == 1 and roots[0].startswith("ROOT CAUSE  partner rank 1")
+
+
+@pytest.mark.row("C7")
+def test_a_lost_host_is_reported_though_the_record_of_what_a_rank_had_raised_is_lost_with_it(tmp_path: Path) -> None:
+    script = """
+import tests.faults.watch as watch
+from meshrt.mesh.root import start_root
+services = start_root().services
+mesh = proc_mesh(n=2, name="train")
+worker = mesh.spawn("worker", Worker).get()
+start_root().script.load_failures()
+services.rank_events["failure.record"] = lambda *event: None
+worker.fail.broadcast()
+watch.wait_until(lambda: services.unseen, 30)
+os.kill(watch.agents()[0], signal.SIGKILL)
+watch.wait_until(lambda: any(mesh["gone"] for mesh in services.meshes()), 30)
+"""
+    status, lines = run(tmp_path, script)
+    assert status == 1
+    assert any(line.startswith("ROOT CAUSE  host ") for line in lines), lines
+    assert not any("no record is kept" in line for line in lines)
 
 
 AWAITING = """
