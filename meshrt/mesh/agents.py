@@ -161,10 +161,12 @@ class AgentLink:
 
     def resume(self) -> bool:
         """Let it go on if a signal has stopped it; returns whether one had. Any thread."""
-        if self.gone or not is_stopped(self.process.pid):
+        if self.gone:
             return False
+        stopped = is_stopped(self.process.pid)
+        # In any case: a stop that was sent and has not taken effect yet, which cannot be seen, is undone by it too.
         self.process.send_signal(signal.SIGCONT)
-        return True
+        return stopped
 
     def hear(self, seconds: float) -> bool:
         """Wait until it has told what had happened before; returns whether it has. Any thread but the loop's.

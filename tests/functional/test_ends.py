@@ -152,6 +152,17 @@ watch.wait_until(lambda: not watch.is_alive(pids[1]), 30)
     assert any(line.startswith("ROOT CAUSE  worker rank 1 (n=1)") for line in lines)
 
 
+@pytest.mark.row("C2c")
+def test_an_agent_whose_stop_cannot_be_seen_yet_is_continued_too(tmp_path: Path) -> None:
+    script = f"""{STOPPED}
+from meshrt.mesh import agents
+agents.is_stopped = lambda pid: False  # as when the end comes right behind the signal
+os.kill(agent, signal.SIGSTOP)
+"""
+    status, lines = run(tmp_path, script)
+    assert (status, lines) == (0, [])
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it attaches to the agent as a tracer")
 @pytest.mark.row("C2c")
 def test_an_agent_that_cannot_be_continued_makes_the_status_1(tmp_path: Path) -> None:
