@@ -12,7 +12,7 @@ where a word begins, its repetitions are possessive, and the end of a value is l
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 __all__ = ["MASK", "masked", "without_secrets", "without_secrets_in_command", "without_tokens"]
@@ -99,8 +99,23 @@ def _is_token(words: Sequence[str]) -> bool:
 #: A name with a value behind it, in the text of a dict, a call, a header, a query or a command line.
 _PAIR = re.compile(
     r"(?<![\w.-])(?P<option>--)?(?P<name>[\w.-]++)(?P<quote>\\*+['\"])?+"
-    r"(?P<sign>\s*+(?::(?!:)|=(?!=))\s*+|(?(option),?+\s++|(?!)))"
+    r"(?P<sign>\s*+(?:=>|:=|:(?!:)|=(?!=))\s*+|(?(option),?+\s++|(?!)))"
 )
+#: ... as one of two in brackets, as in a list of headers; and under a key of its own, as that of a variable of YAML.
+_LISTED = re.compile(
+    r"(?P<bracket>[(\[])[bB]?(?P<quote>\\*+['\"])(?P<name>[\w.-]++)(?P=quote)\s*+,\s*+(?=[bB]?\\*+['\"])"
+)
+_NAMED = re.compile(
+    r"(?<![\w.-])(?:name|key|header)(?P<quote>\\*+['\"])?+\s*+[:=]\s*+(?:[bBuU]?\\*+['\"])?+(?P<name>[\w.-]++)"
+    r"(?:\\*+['\"])?+\s*+,?+\s*+(?:\\*+['\"])?+value(?:\\*+['\"])?+\s*+(?P<sign>[:=])\s*+",
+    re.I,
+)
+#: What stands between a type and the value, behind a name.
+_TYPED = re.compile(r"(?:\s*+\|\s*+[\w.]++(?:\[[^\[\]\n]{0,80}+\])?+){0,9}+\s++=(?!=)\s*+")
+#: A further part of the value of a header, up to its own value if it has one.
+_PART = re.compile(r";[^\S\n]*+[^\s:=;,'\"()\[\]{}]++(?P<sign>=(?![=>])|(?=[^\S\n]*+(?:$|[;'\"])))", re.M)
+#: Characters that the second one of two in brackets has at most, or it is masked whatever follows it.
+_LISTED_MAX = 1000
 #: What the value of a header begins with, and of a text.
 _SCHEME = re.compile(r"(?:bearer|basic|digest|token)\s++", re.I)
 _PREFIX = re.compile(r"[bBuUrRfF]{0,2}(?P<slashes>\\*+)(?P<quote>'''|\"\"\"|'|\")")
@@ -127,6 +142,12 @@ _FORMS = (
     # The password in an address, but no place for one; what a header shows by itself.
     re.compile(
         r"(?P<key>(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{1,30}+://[^\s/:@'\"]*+:)(?![{$<]|%[(s])[^\s/'\"]+(?=@)", re.I
+    ),
+    # ... and a token in the place of a user, which no name of one is as long as.
+    re.compile(
+        r"(?P<key>(?<![a-z0-9.-])https?://)(?![{$<]|%[(s])"
+        r"(?:(?=[^\s/:@?#'\"]{20})|(?=[^\s/:@?#'\"]{12})(?=[^\s/:@?#'\"\d]*+\d))[^\s/:@?#'\"]++(?=@)",
+        re.I,
     ),
     re.compile(r"(?P<key>(?<!\w)bearer\s++)[\w.~+/=-]{16,}+", re.I),
 )
@@ -155,15 +176,33 @@ def _mask_of(found: re.Match[str]) -> str:
 
 
 def _without_values(text: str, prose: bool) -> str:
+    def of_pair(pair: re.Match[str]) -> int:
+        return _end_of_value(text, pair.end(), pair) if _says_secret(pair, prose) else pair.end()
+
+    def of_listed(pair: re.Match[str]) -> int:
+        # A list of two texts may have any meaning; in a list of such lists, they are pairs.
+        listed = pair["bracket"] == "(" or text[max(0, pair.start() - 2) : pair.start()].strip()[-1:] in ("[", ",")
+        return _end_of_listed(text, pair) if listed and masked(pair["name"]) else pair.end()
+
+    def of_named(pair: re.Match[str]) -> int:
+        written = not prose or pair["quote"] is not None or pair["sign"] == "="
+        return _end_of_value(text, pair.end(), pair) if written and masked(pair["name"]) else pair.end()
+
+    for pattern, end_of in ((_LISTED, of_listed), (_NAMED, of_named), (_PAIR, of_pair)):
+        text = _without(text, pattern, end_of)
+    return text
+
+
+def _without(text: str, pattern: re.Pattern[str], end_of: Callable[[re.Match[str]], int]) -> str:
+    """Return a text without the values that begin behind what a pattern finds. ``end_of`` returns where one ends."""
     parts = []
     done = place = 0
-    while (pair := _PAIR.search(text, place)) is not None:
-        place = pair.end()
-        if _says_secret(pair, prose):
-            end = _end_of_value(text, place)
-            if end > place:
-                parts += [text[done:place], MASK]
-                done = place = end
+    while (found := pattern.search(text, place)) is not None:
+        place = found.end()
+        end = end_of(found)
+        if end > place:
+            parts += [text[done:place], MASK]
+            done = place = end
     return "".join(parts) + text[done:] if parts else text
 
 
@@ -175,7 +214,33 @@ def _says_secret(pair: re.Match[str], prose: bool) -> bool:
     return masked(name)
 
 
-def _end_of_value(text: str, start: int) -> int:
+def _end_of_listed(text: str, pair: re.Match[str]) -> int:
+    """Return where the second one of two in brackets ends; where it begins if there are more: these are no pair."""
+    near = text[pair.end() : pair.end() + _LISTED_MAX]
+    prefix = _PREFIX.match(near)
+    if prefix is None:
+        return pair.end()
+    end = _end_of_text(near, prefix.end(), prefix["quote"], len(prefix["slashes"]))
+    if end == len(near):
+        return _end_of_text(text, pair.end() + prefix.end(), prefix["quote"], len(prefix["slashes"]))
+    return pair.end() + (end if near[end:].lstrip(" ,\n\t")[:1] in (")", "]") else 0)
+
+
+def _end_of_value(text: str, start: int, pair: re.Match[str]) -> int:
+    """Return where the value of a pair ends, with what belongs to it."""
+    end = _end_of_one(text, start)
+    if end == start:
+        return start
+    typed = _TYPED.match(text, end)
+    if typed is not None:  # what stood there was its type
+        return max(_end_of_one(text, typed.end()), end)
+    if pair["sign"].strip() == ":" and pair["name"].lower().endswith("cookie"):
+        while (part := _PART.match(text, end)) is not None:
+            end = _end_of_one(text, part.end()) if part["sign"] else part.end()
+    return end
+
+
+def _end_of_one(text: str, start: int) -> int:
     """Return where a value ends: a text at its quote, brackets at theirs; what is cut off, at the end of all."""
     scheme = _SCHEME.match(text, start)
     place = scheme.end() if scheme is not None else start

@@ -77,6 +77,24 @@ def test_a_part_of_a_private_key_is_found_too() -> None:
         ("train.py --password hunter2 --epochs 3", "train.py --password M --epochs 3"),
         ("https://me:hun@ter@host/x", "https://me:M@host/x"),
         ("redis://:hunter2@host:6379", "redis://:M@host:6379"),
+        ("[('Accept', '*'), ('Authorization', 'Bearer x')]", "[('Accept', '*'), ('Authorization', M)]"),
+        ("[(b'cookie', b'a=1; b=2'), (b'host', b'h')]", "[(b'cookie', M), (b'host', b'h')]"),
+        ("""[["x-api-key", "hun\\"ter2"], ["host", "h"]]""", """[["x-api-key", M], ["host", "h"]]"""),
+        (f"('password', '{'hunter2' * 1000}", "('password', M"),
+        ("""{"name": "password", "value": "hunter2"}""", """{"name": "password", "value": M}"""),
+        (r"'{\'Key\': \'DB_PASSWORD\', \'Value\': \'x\'}'", r"'{\'Key\': \'DB_PASSWORD\', \'Value\': M}'"),
+        ("Header(name='api_key', value='hunter2', n=1)", "Header(name='api_key', value=M, n=1)"),
+        ("- name: DB_PASSWORD\n  value: hunter2\n- name: A", "- name: DB_PASSWORD\n  value: M\n- name: A"),
+        ("Cookie: session=hunter2; other=hunter3\nHost: h", "Cookie: M\nHost: h"),
+        ("'Set-Cookie: a=hunter2; Secure; b=\"3\"; HttpOnly', 1", "'Set-Cookie: M', 1"),
+        ("cookie: hunter2; password: 'hunter3', n=1", "cookie: M; password: M, n=1"),
+        ("password=>'hunter2', n=>1", "password=>M, n=>1"),
+        ("password := 'hunter2'", "password := M"),
+        ("password: str = 'hunter2', n: int = 1", "password: M, n: int = 1"),
+        ("password: str | None = 'hunter2', n=1", "password: M, n=1"),
+        ("creds: dict[str, str] = {'u': 'hunter2'}; n=1", "creds: M; n=1"),
+        ("https://hunter2hunter2@github.com/x", "https://M@github.com/x"),
+        ("git+https://AbCdEfGhIjKlMnOpQrSt@github.com/x", "git+https://M@github.com/x"),
         ("{'pwd': 'hunter2', 'dsn': 'host=db', 'key': 'k'}", "{'pwd': M, 'dsn': M, 'key': 'k'}"),
     ],
 )
@@ -96,6 +114,9 @@ def test_a_value_is_masked_to_its_end(text: str, shown: str) -> None:
         "-----BEGIN CERTIFICATE-----",
         "a bearer of news",
         'f"postgres://{user}:{password_of(user)}@db"',
+        "fields=('password', 'email', 'name'), columns=['password', 'email']",
+        "{'name': 'loss', 'value': 3, 'token_ids': 4}; name: eos_token, value: 5",
+        "https://someone@host/x https://h/@user2026user2026 ssh://git@host https://h?a@b f'https://{token_of_user1}@h'",
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
@@ -137,6 +158,8 @@ HOSTILE = (
     "password='", "password=\\'", "password=(", "password=['", "--password ", "password ",
     "k='\\", "token=bearer ", "a://", "a://b:", "ab://b:c", "sk-", "sk-a ", "sk-a-", "eyJ", "eyJaaaaaaaa.", "bearer ",
     "-----BEGIN PRIVATE KEY-----", "-----END ", "A-----END ", "AAAAAAAA\n", "key ", "pwd=''''", "password:[{(",
+    "('password','", "('password', \\'", "[['token','a'", "(\\", "name:token value:", "name='", "name ",
+    "cookie:a;b=1;", "cookie:a; ", "password:a|", "password:a | ", "password:a | b[", "http://", "http://a", "http://1a@",
 )  # fmt: skip
 
 
