@@ -96,7 +96,7 @@ class Root:
         runs_limit = size_asked_for(RUNS_LIMIT, _RUNS_MAX)
         self.run_id = secrets.token_hex(4)
         self.pid = os.getpid()
-        self._started = _wall_clock()
+        self._started = time.clock_gettime(time.CLOCK_REALTIME)  # for people only: deadlines use the monotonic clock
         notes: list[str] = []
         self._secret = Secret(secrets.token_bytes(32))
         self._tree = RootTree(self)
@@ -186,6 +186,7 @@ class Root:
             UsageError: What a rank is told at its birth is too long.
         """
         self._check_open()
+        self.upkeep.mend()  # the ranks listen there
         count = spec.extent.nelements
         check_limits(count, sum(len(record.alive()) for record in self.registry.running()))
         self.services.load_asked_for()
@@ -428,7 +429,7 @@ class Root:
         publish_program = functools.partial(publish, self._runtime_directory, token, {"run_id": self.run_id, **facts})
         publish_program()
         self.upkeep.keep(self._pipe.path, self._pipe.make)
-        self.upkeep.keep(self._runtime_directory / "tools", lambda: loop.create_task(tools.listen_again()))
+        self.upkeep.keep(self._runtime_directory / "tools", tools.listen_again)
         for name in (TOKEN, dirlock.PROGRAM):
             self.upkeep.keep(self._runtime_directory / name, publish_program)
         with self._lock:
@@ -608,11 +609,6 @@ def _short(argv: list[str]) -> list[str]:
     """Return as much of the arguments as a control message takes."""
     lengths = itertools.accumulate(4 * len(argument) for argument in argv)
     return [argument for argument, length in zip(argv, lengths, strict=True) if length < _ARGV_MAX]
-
-
-def _wall_clock() -> float:
-    # For people only; every deadline uses the monotonic clock.
-    return time.clock_gettime(time.CLOCK_REALTIME)
 
 
 def _working_directory() -> str:

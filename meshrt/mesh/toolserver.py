@@ -163,18 +163,23 @@ class ToolServer:
 
     async def start(self) -> None:
         """Begin to accept."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: ToolConnection(self), sock=self._sock)
+        self._loop = asyncio.get_running_loop()
+        self._server = await self._loop.create_unix_server(lambda: ToolConnection(self), sock=self._sock)
 
-    async def listen_again(self) -> None:
-        """Listen at the same path anew: its socket has been removed. Those who are connected stay."""
+    def listen_again(self) -> None:
+        """Listen at the same path anew: its socket has been removed. Those who are connected stay. Any thread."""
+        self._loop.call_soon_threadsafe(self._bind_again)
+
+    def _bind_again(self) -> None:
+        if os.path.lexists(self._path):
+            return  # it was asked twice
         self._server.close()
         try:
             self._sock = listening_socket(self._path)
         except OSError:  # the directory has been removed as well: tried again when that is there
             return
         self._place = _place_of(self._sock.fileno())
-        await self.start()
+        self._starting = self._loop.create_task(self.start())
 
     def admit(self, client: ToolConnection) -> None:
         """A client has connected, and has proved nothing."""

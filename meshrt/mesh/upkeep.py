@@ -1,14 +1,15 @@
 """The directories of a running program, kept from cleaners of temporary files. On the root's loop.
 
 Such a cleaner removes what is old: so the files of a program are given new times every few minutes. What somebody has
-removed all the same is made anew within a second: directory, lock, token, ``program.json`` and the tools' socket here,
-the sockets of ranks and stores by those who listen there. Whoever is connected notices nothing.
+removed all the same is made anew within a second, or before the next mesh: directory, lock, token, ``program.json`` and
+the tools' socket here, the sockets of ranks and stores by those who listen there. Whoever is connected notices nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -40,10 +41,12 @@ class Upkeep:
         self._refreshed = time.monotonic()
         self._told: set[str] = set()
         self._over = False
+        self._lock = threading.Lock()
 
     def keep(self, path: Path, make: Callable[[], object]) -> None:
-        """Call ``make`` whenever there is nothing at ``path``."""
-        self._kept[path] = make
+        """Call ``make`` whenever there is nothing at ``path``, on whichever thread finds that."""
+        with self._lock:
+            self._kept[path] = make
 
     def at_look(self, function: Callable[[], None]) -> None:
         """Call ``function``, which is short, at every look."""
@@ -51,16 +54,24 @@ class Upkeep:
 
     def end(self) -> None:
         """Look no more: the directories are about to be removed. Any thread."""
-        self._over = True
+        with self._lock:
+            self._over = True
+
+    def mend(self) -> None:
+        """Make anew what is missing. Some stats if nothing is. Any thread."""
+        with self._lock:
+            if self._over:
+                return
+            removed = [path for path in self._directories if not dirlock.owns(path)]
+            removed += [path for path in self._kept if not os.path.lexists(path)]
+            if removed:
+                self._repair(removed)
 
     def look(self) -> None:
-        """Make anew what is missing. Some stats if nothing is."""
+        """`mend`, and what else is to be done all the time."""
+        self.mend()
         if self._over:
             return
-        removed = [path for path in self._directories if not dirlock.owns(path)]
-        removed += [path for path in self._kept if not os.path.lexists(path)]
-        if removed:
-            self._repair(removed)
         for function in self._others:
             function()
         if time.monotonic() - self._refreshed >= REFRESH:

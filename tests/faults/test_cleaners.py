@@ -78,6 +78,17 @@ def calls(victims: ActorMesh[Victim], own: ActorMesh[Victim]) -> list[list[int]]
     return [victims.echo.call(1).get(LONG).values(), own.echo.call(2).get(LONG).values()]
 
 
+def test_what_was_removed_is_there_again_for_the_next_mesh(victims: ActorMesh[Victim]) -> None:
+    """Whenever it was removed; the file of terminals' socket follows."""
+    directory = Path(current_runtime().directory)
+    before = files()
+    for number in range(3):
+        shutil.rmtree(directory.parent)
+        assert proc_mesh(n=1).spawn("more", Victim).get(LONG).echo.call_one(number).get(LONG) == number
+    wait_until(lambda: files() >= before, LONG, "what was removed is there again")
+    connect(programs()[0]).close()
+
+
 def test_files_of_a_running_program_are_given_new_times(
     victims: ActorMesh[Victim], monkeypatch: pytest.MonkeyPatch
 ) -> None:
