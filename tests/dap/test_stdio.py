@@ -148,3 +148,13 @@ def test_an_ide_that_leaves_before_it_attaches(tmp_path: Path, monkeypatch: pyte
     client.request("disconnect")
     wait_until(lambda: client.ended, WAIT, "its end")
     client.close()
+
+
+def test_what_is_no_message_is_printed_and_the_status_is_1() -> None:
+    for sent, said in (
+        (b"GET / HTTP/1.1\r\n\r\n", "expected Content-Length: N"),
+        (b"Content-Length: 1\r\n\r\n{", "JSON"),
+    ):
+        done = subprocess.run(ADAPTER, input=sent, capture_output=True, timeout=WAIT, check=False)
+        assert (done.returncode, done.stdout) == (1, b"")
+        assert done.stderr.startswith(b"meshrt dap: ") and said in done.stderr.decode()

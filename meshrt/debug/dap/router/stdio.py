@@ -44,12 +44,18 @@ class _Ide:
 async def serve_stdio(run: str) -> int:
     """Serve the session. Returns the exit code, which is good where there is none: the IDE has been told why.
 
+    Only what is no message at all cannot be answered: that is printed, and the exit code is 1.
+
     Args:
         run: The program, where the IDE's configuration names none; "": the only one.
     """
     ide = await _pipes()
     decoder = MessageDecoder()
-    initialize, attach, behind = await _until_attach(ide, decoder)
+    try:
+        initialize, attach, behind = await _until_attach(ide, decoder)
+    except ProtocolError as error:
+        print(f"meshrt dap: {error}", file=sys.stderr)
+        return 1
     if attach is None:
         return 0
     arguments = attach.get("arguments") or {}
@@ -83,15 +89,12 @@ async def _pipes() -> _Ide:
 async def _until_attach(ide: _Ide, decoder: MessageDecoder) -> tuple[Message | None, Message | None, list[Message]]:
     """Answer the IDE until it attaches; return how it has begun, that request, and what has come behind it.
 
-    The router must be known before it is asked anything: what it would answer until then is the same for all.
+    The router must be known before it is asked anything: what it would answer until then is the same for all. Raises
+    ProtocolError.
     """
     initialize: Message | None = None
     while data := await ide.reader.read(_CHUNK):
-        try:
-            messages = decoder.receive_data(data)
-        except ProtocolError as error:
-            print(f"meshrt dap: {error}", file=sys.stderr)
-            return None, None, []
+        messages = decoder.receive_data(data)
         for at, message in enumerate(messages):
             if message["type"] != "request":
                 continue
