@@ -578,7 +578,7 @@ class Root:
         self._log.end()
         self.terminal.close()
         self.runtime.close()
-        set_runtime(None)
+        set_runtime(None, ended=True)
         self._pipe.close()
         reserve.release()
         directories.discard(self._runtime_directory)

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from meshrt.errors import ForkedMeshError, UsageError
+from meshrt.errors import ForkedMeshError, ShutdownError, UsageError
 from meshrt.hooks import Body
 from meshrt.transport.driver import Driver, Tree
 from meshrt.transport.fate import Fate
@@ -91,6 +91,8 @@ class ProcessRuntime:
 
 _runtime: ProcessRuntime | None = None
 _forked = False
+#: There was one, which has ended.
+_ended = False
 _after_fork: list[Callable[[], None]] = []
 
 
@@ -99,11 +101,18 @@ def socket_path(directory: str, mesh_id: str, rank: int) -> str:
     return f"{directory}/{mesh_id}.{rank}"
 
 
-def set_runtime(runtime: ProcessRuntime | None, *, on_fork: Callable[[], Any] | None = None) -> None:
-    """Install the runtime of this process; ``on_fork`` runs in forked children, to close what they inherited."""
-    global _runtime, _forked
+def set_runtime(
+    runtime: ProcessRuntime | None, *, on_fork: Callable[[], Any] | None = None, ended: bool = False
+) -> None:
+    """Install the runtime of this process; ``on_fork`` runs in forked children, to close what they inherited.
+
+    Args:
+        ended: There is none any more, because the program's meshes were ended.
+    """
+    global _runtime, _forked, _ended
     _runtime = runtime
     _forked = False
+    _ended = ended
     _after_fork.clear()
     if on_fork is not None:
         _after_fork.append(on_fork)
@@ -119,6 +128,7 @@ def current_runtime() -> ProcessRuntime:
 
     Raises:
         ForkedMeshError: This is a forked child of the process that owns it.
+        ShutdownError: There is none any more.
         UsageError: There is none: no mesh was made here.
     """
     if _runtime is None:
@@ -126,6 +136,11 @@ def current_runtime() -> ProcessRuntime:
             raise ForkedMeshError(
                 f"process {os.getpid()} was forked from a program with meshes and cannot use them; "
                 "use the meshes in the parent, or start this work as an actor"
+            )
+        if _ended:
+            raise ShutdownError(
+                "the meshes of this program were ended, by shutdown_context() or by the end of the program: "
+                "they cannot be used any more"
             )
         raise UsageError("no program runs in this process: make a mesh with proc_mesh() first")
     return _runtime

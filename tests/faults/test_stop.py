@@ -22,9 +22,9 @@ from meshrt import (
     LocalEngine,
     MeshStopped,
     ProcessDied,
+    ShutdownError,
     SpawnError,
     SupervisionError,
-    UsageError,
     endpoint,
     proc_mesh,
 )
@@ -179,7 +179,7 @@ def test_after_the_program_has_ended() -> None:
     meshrt.shutdown_context()
     assert isinstance(pending.exception(1), MeshStopped)
     assert mesh.stop().get(1) is None
-    with pytest.raises(UsageError):
+    with pytest.raises(ShutdownError):
         victims.pid.call()
 
 

@@ -168,13 +168,15 @@ def test_two_meshes_live_and_end_apart() -> None:
 
 
 def test_shutdown_ends_everything_and_a_later_mesh_starts_anew() -> None:
-    echo = proc_mesh(n=2).spawn("echo", Echo)
+    mesh = proc_mesh(n=2)
+    echo = mesh.spawn("echo", Echo)
     pids = echo.pid.call().get().values()
     shutdown_context()
     wait_until(lambda: none_alive(pids))
     shutdown_context()
-    with pytest.raises(UsageError):
-        echo.pid.call()
+    for use in (echo.pid.call, lambda: mesh.spawn("other", Echo)):
+        with pytest.raises(ShutdownError, match=r"the meshes of this program were ended, by shutdown_context\(\)"):
+            use()
     assert proc_mesh(n=1).spawn("echo", Echo).rank.call().get().values() == [0]
     with pytest.raises(MeshStopped):
         echo.pid.call().get(20)
