@@ -26,6 +26,7 @@ from meshrt.mesh.interrupted import waited_for
 from meshrt.mesh.status import exit_with
 from meshrt.mesh.terminal import Terminal
 from meshrt.mesh.threads import unwatch_threads, watch_threads
+from meshrt.mesh.unawaited import Unawaited
 from meshrt.transport import launcher
 from meshrt.transport.driver import Driver
 from meshrt.wire.codec import own_attribute, text_of
@@ -87,6 +88,7 @@ class Script:
         self._terminal = terminal
         self._alarm = alarm
         self._overdue = overdue
+        self._unawaited = Unawaited(_is_of_a_rank)
         self._pid = os.getpid()
         self._before: Any = None
         self._hook = self._excepthook  # one object: whoever is here now can be asked for
@@ -103,6 +105,7 @@ class Script:
         launcher.take()
         errors.find_record = self._find
         watch_threads(self._thread_raised)
+        self._unawaited.install()
 
     def uninstall(self) -> None:
         """Undo `install`, unless somebody has taken over since, or an error of a rank is on its way to the hook."""
@@ -110,6 +113,7 @@ class Script:
             return
         launcher.give_back()
         unwatch_threads(self._thread_raised)
+        self._unawaited.uninstall()
         if sys.excepthook is self._hook:
             sys.excepthook = self._before
         if errors.find_record == self._find:
@@ -164,19 +168,20 @@ class Script:
         lost = self._alarm.close()
         self._services.unseen += self._alarm.unread
         unseen = [failure for failure in self._services.unseen if failure not in self._services.excused]
-        if not (lost or unseen or self._overdue.unheard):
+        errors = [*(each.error for each in lost), *filter(self._has_failed, self._unawaited.errors)]
+        if not (errors or unseen or self._overdue.unheard):
             return
-        if not self._reported and (lost or unseen):
+        if not self._reported and (errors or unseen):
             count = f"{len(unseen)} failure" + ("" if len(unseen) == 1 else "s")
             count = f"at least {count}" if len(self._services.unseen) == self._services.unseen.maxlen else count
             try:
                 self.load_failures()
                 report = self._reporter.report(None) if unseen else ""
-                if not report and lost:  # it was lost with what it had to tell of a failure: that is known at least
-                    report = self._reporter.report(lost[0].error)
+                if not report and errors:  # a host was lost with what it had to tell of others: that is known at least
+                    report = self._reporter.report(errors[0])
             except Exception as error:  # no descriptor, no memory: it has failed all the same
                 why = f"there is no report: {type(error).__name__}: {text_of(error)}"
-                self._print(f"meshrt: nobody was told of {count if unseen else lost[0].error}, and {why}\n")
+                self._print(f"meshrt: nobody was told of {count if unseen else errors[0]}, and {why}\n")
             else:
                 # A rank that fails all the time does not record each time.
                 self._print(
@@ -184,6 +189,14 @@ class Script:
                 )
         if sets_status:
             exit_with(1)
+
+    def _has_failed(self, error: BaseException) -> bool:
+        """Whether an error is about more than what the script itself has stopped."""
+        try:
+            self.load_failures()
+            return not self._reporter.stopped(error)
+        except Exception:  # as in `at_end`, which says why
+            return True
 
     def terminated(self, task: Any, awaited: Any) -> None:
         """SIGTERM ends the script while its main thread waits: keep where the ranks are that have not answered.
