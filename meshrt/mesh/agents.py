@@ -114,6 +114,8 @@ class AgentLink:
             self._loop.remove_writer(self._link.fileno())
 
     def _readable(self) -> None:
+        if self.gone:
+            return
         try:
             frames = self._link.read()
             if frames is None:
@@ -126,6 +128,10 @@ class AgentLink:
             logging.getLogger("meshrt").error("the agent of host %s is ended: it has sent %s", self.host, error)
             self.kill()
             self._end()
+        # An agent that ends without reading all that it was sent leaves an error at the socket: libuv calls for that
+        # once, and looks no more. What it has sent before is read to its end all the same.
+        if not self._link.closed and self._link.hung_up():
+            self._loop.call_soon(self._readable)
 
     def _received(self, frame: Frame) -> None:
         """Raises ProtocolError for what no agent may send."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import uvloop
 
 from meshrt.mesh.agent_output import AgentOutput
 from meshrt.mesh.agents import AgentLink, AgentPulse
@@ -126,6 +128,25 @@ def test_what_an_agent_wrote_last_is_known_when_its_end_is_told() -> None:
     assert not readers
     link.output.close()  # somebody else still holds the other end
     os.close(write_end)
+
+
+def test_the_end_of_an_agent_is_seen_though_it_had_not_read_all_and_had_sent_something() -> None:
+    """As of one that is killed right behind the failure of a rank."""
+    uvloop.run(_ends_behind_a_message())
+
+
+async def _ends_behind_a_message() -> None:
+    ours, theirs = socket.socketpair()
+    placed: Any = SimpleNamespace(host="here", mark="m", process=SimpleNamespace(stderr=None), link_socket=ours)
+    heard: list[dict[str, Any]] = []
+    gone = asyncio.Event()
+    link = AgentLink(placed, lambda _, message: heard.append(message), lambda *_: None, lambda _: gone.set(), print)
+    theirs.sendall(control_frame({"t": "pong"}))
+    link.send({"t": "ping"})
+    theirs.close()
+    link.attach(asyncio.get_running_loop())
+    await asyncio.wait_for(gone.wait(), 20)
+    assert heard == [{"t": "pong"}]
 
 
 def test_the_last_lines_of_an_agent_are_kept_and_no_line_takes_all_memory() -> None:
