@@ -81,10 +81,10 @@ class Future(Pending, Generic[T]):
         except Exception as error:  # a time-out, or the failure of something else
             return error
         # Not raised: a traceback would lead to the frame of the caller, who keeps the error there.
-        self._outcome()
-        if self._error is not None and not issubclass(type(self._error), Exception):
-            raise self._error
-        return self._error
+        failure = self._failure()
+        if failure is not None and not issubclass(type(failure), Exception):
+            raise failure
+        return failure
 
     @property
     def tells(self) -> bool:
@@ -153,29 +153,33 @@ class Future(Pending, Generic[T]):
             driver.alerted.discard(from_anywhere)
             driver.leave_loop(loop)
 
-    def _outcome(self) -> None:
-        """Find out what it is, value or error, and tell of an error that somebody is given."""
+    def _find_out(self) -> None:
+        with self._lock:
+            if self._value is _UNSET and self._error is None:
+                try:
+                    self._value = self._produce()
+                except KeyboardInterrupt:
+                    raise  # Ctrl-C is no outcome of the call: it can be asked again
+                except BaseException as error:
+                    # Its traceback is of the runtime alone, and leads to the frames of callers.
+                    self._error = BaseException.with_traceback(error, None)
+
+    def _failure(self) -> BaseException | None:
+        """Return the error that whoever asks is given, and tell of it; None: there is a value."""
         if self._value is _UNSET and self._error is None:
-            with self._lock:
-                if self._value is _UNSET and self._error is None:
-                    try:
-                        self._value = self._produce()
-                    except KeyboardInterrupt:
-                        raise  # Ctrl-C is no outcome of the call: it can be asked again
-                    except BaseException as error:
-                        # Its traceback is of the runtime alone, and leads to the frames of callers.
-                        self._error = BaseException.with_traceback(error, None)
+            self._find_out()
         if self._error is not None and self.tells and self._driver.on_error is not None:
             self._driver.on_error(self._error)
+        return self._error
 
     def _settle(self) -> T:
-        self._outcome()
-        if self._error is not None:
+        error = self._failure()
+        if error is not None:
             try:
                 # The same exception object may be raised many times; its traceback must not grow.
-                raise BaseException.with_traceback(self._error, None)
+                raise BaseException.with_traceback(error, None)
             finally:
-                del self  # as in `get`
+                del self, error  # as in `get`
         return self._value
 
     def __repr__(self) -> str:

@@ -90,6 +90,8 @@ Address = tuple[str, int]
 #: What is nested as deep as msgpack reads could not be passed on in an envelope of somebody else's. So a message is
 #: encoded inside so many lists, of one byte each, and sent without them.
 _ENVELOPES = 32
+#: Bytes of a message that cannot be nested so deep, whatever it holds: each level takes one.
+_SHALLOW = 400
 #: Elements of one list or map; a list may have an element for each rank of a mesh.
 _LENGTH_MAX = 65536
 _BODY = (dict, type(None))
@@ -130,12 +132,14 @@ FROM_TERMINAL: Layout = {"op": {"id": (int,), "op": (str,), "body": _BODY}}
 
 def control_frame(message: dict[str, Any], address: Address | None = None) -> bytes:
     """Encode a control message. Raises ProtocolError if it is longer, or nested deeper, than a control link takes."""
-    wrapped: Any = message
-    for _ in range(_ENVELOPES):
-        wrapped = [wrapped]
     try:
         # Text of user code may hold what UTF-8 does not know (lone surrogates of odd file names).
-        payload: bytes = msgpack.packb(wrapped, unicode_errors="backslashreplace")[_ENVELOPES:]
+        payload: bytes = msgpack.packb(message, unicode_errors="backslashreplace")
+        if len(payload) > _SHALLOW:
+            wrapped: Any = message
+            for _ in range(_ENVELOPES):
+                wrapped = [wrapped]
+            payload = msgpack.packb(wrapped, unicode_errors="backslashreplace")[_ENVELOPES:]
     except ValueError as error:
         raise ProtocolError(f"a control message ({message.get('t')}) that cannot be encoded: {error}") from None
     if len(payload) > CONTROL_MAX:
