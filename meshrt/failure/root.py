@@ -462,7 +462,7 @@ class Failures:
 
     def _unseen(self) -> Incident | None:
         """Return the latest incident with a failure that nobody was told of, under the lock."""
-        unseen = set(self._services.unseen)
+        unseen = set(self._services.unseen) - {""}  # of these there is no record, or none with a number
         return next((each for each in reversed(self._incidents) if any(r.id in unseen for r in each.records)), None)
 
     def tell_launcher(self, error: BaseException) -> None:

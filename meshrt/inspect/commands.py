@@ -18,9 +18,9 @@ class OutputError(Exception):
 
 
 def open_standard_streams() -> None:
-    """Have those be there that the command was started without (``>&-``), as Python has None in their place.
+    """Open the null device for each standard stream that is closed (``>&-``), where Python has None.
 
-    What is printed to None as standard error goes to standard output, and the first connection takes the number.
+    Otherwise ``print(file=sys.stderr)`` writes to standard output, and a socket may get descriptor 0, 1 or 2.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

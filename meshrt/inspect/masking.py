@@ -110,7 +110,7 @@ _NAMED = re.compile(
     r"(?:\\*+['\"])?+\s*+,?+\s*+(?:\\*+['\"])?+value(?:\\*+['\"])?+\s*+(?P<sign>[:=])\s*+",
     re.I,
 )
-#: What stands between a type and the value, behind a name.
+#: The text between a type annotation and the value, behind a name.
 _TYPED = re.compile(r"(?:\s*+\|\s*+[\w.]++(?:\[[^\[\]\n]{0,80}+\])?+){0,9}+\s++=(?!=)\s*+")
 #: A further part of the value of a header, up to its own value if it has one.
 _PART = re.compile(r";[^\S\n]*+[^\s:=;,'\"()\[\]{}]++(?P<sign>=(?![=>])|(?=[^\S\n]*+(?:$|[;'\"])))", re.M)
@@ -232,7 +232,7 @@ def _end_of_value(text: str, start: int, pair: re.Match[str]) -> int:
     if end == start:
         return start
     typed = _TYPED.match(text, end)
-    if typed is not None:  # what stood there was its type
+    if typed is not None:  # the first value was a type
         return max(_end_of_one(text, typed.end()), end)
     if pair["sign"].strip() == ":" and pair["name"].lower().endswith("cookie"):
         while (part := _PART.match(text, end)) is not None:

@@ -22,6 +22,12 @@ T = TypeVar("T")
 _UNSET: Any = object()
 
 
+def _checked(timeout: float | None) -> float | None:
+    if timeout is not None and not (timeout >= 0 and math.isfinite(timeout)):
+        raise ValueError(f"invalid timeout {timeout}: expected a non-negative, finite number of seconds")
+    return timeout
+
+
 class Future(Pending, Generic[T]):
     """Something that will be there: get it, await it, or be called back. From any thread, as often as you like.
 
@@ -59,7 +65,7 @@ class Future(Pending, Generic[T]):
         """
         try:
             if not self.finished:
-                self._wait_for(timeout)
+                self._wait_for(_checked(timeout))
             return self._settle()
         finally:
             # The error's traceback leads here: both would stay until somebody collects cycles.
@@ -68,23 +74,28 @@ class Future(Pending, Generic[T]):
     result = get
 
     def _wait_for(self, timeout: float | None) -> None:
-        if timeout is not None and not (timeout >= 0 and math.isfinite(timeout)):
-            raise ValueError(f"invalid timeout {timeout}: expected a non-negative, finite number of seconds")
         if not self._driver.wait(self, timeout):
             raise self.overdue(cast(float, timeout))
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait and return the error, or None. A time-out is returned, not raised."""
-        try:
-            if not self.finished:
+        # No error is returned with a traceback of here: that leads to the frame of the caller, who keeps the error.
+        if not self.finished:
+            timeout = _checked(timeout)
+            try:
                 self._wait_for(timeout)
-        except Exception as error:  # a time-out, or the failure of something else
-            return error
-        # Not raised: a traceback would lead to the frame of the caller, who keeps the error there.
+            except CallTimeout as error:
+                return error.with_traceback(None)
+            except Exception as error:  # of something else that the program is told of here
+                return error
         failure = self._failure()
-        if failure is not None and not issubclass(type(failure), Exception):
-            raise failure
-        return failure
+        if failure is None or issubclass(type(failure), Exception):
+            return failure
+        del failure
+        try:
+            return self._settle()  # type: ignore[return-value]  # it raises
+        finally:
+            del self  # as in `get`
 
     @property
     def tells(self) -> bool:
@@ -165,7 +176,7 @@ class Future(Pending, Generic[T]):
                     self._error = BaseException.with_traceback(error, None)
 
     def _failure(self) -> BaseException | None:
-        """Return the error that whoever asks is given, and tell of it; None: there is a value."""
+        """Return the error, and report it as seen; None: there is a value."""
         if self._value is _UNSET and self._error is None:
             self._find_out()
         if self._error is not None and self.tells and self._driver.on_error is not None:

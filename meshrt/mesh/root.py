@@ -538,10 +538,12 @@ class Root:
                     continue
             self._finish()
         finally:
-            with contextlib.suppress(KeyboardInterrupt):
-                shield.open()
-            shield.uninstall()
-            _forget(self)
+            try:
+                with contextlib.suppress(KeyboardInterrupt):
+                    shield.open()
+                shield.uninstall()
+            finally:
+                _forget(self)
 
     def _stop_all(self, grace: float, why: str) -> None:
         """Stop every mesh, the latest first, for it may use those before it until its end.

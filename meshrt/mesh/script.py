@@ -12,7 +12,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -109,11 +109,11 @@ class Script:
 
     def uninstall(self) -> None:
         """Undo `install`, unless somebody has taken over since, or an error of a rank is on its way to the hook."""
+        self._unawaited.uninstall()
         if _is_of_a_rank(sys.exc_info()[1]):
             return
         launcher.give_back()
         unwatch_threads(self._thread_raised)
-        self._unawaited.uninstall()
         if sys.excepthook is self._hook:
             sys.excepthook = self._before
         if errors.find_record == self._find:
@@ -168,34 +168,38 @@ class Script:
         lost = self._alarm.close()
         self._services.unseen += self._alarm.unread
         unseen = [failure for failure in self._services.unseen if failure not in self._services.excused]
-        errors = [*(each.error for each in lost), *filter(self._has_failed, self._unawaited.errors)]
-        if not (errors or unseen or self._overdue.unheard):
+        untold = [*(each.error for each in lost), *filter(self._has_failed, self._unawaited.errors)]
+        if not (untold or unseen or self._overdue.unheard):
             return
-        if not self._reported and (errors or unseen):
-            count = f"{len(unseen)} failure" + ("" if len(unseen) == 1 else "s")
-            count = f"at least {count}" if len(self._services.unseen) == self._services.unseen.maxlen else count
-            try:
-                self.load_failures()
-                report = self._reporter.report(None) if unseen else ""
-                if not report and errors:  # a host was lost with what it had to tell of others: that is known at least
-                    report = self._reporter.report(errors[0])
-            except Exception as error:  # no descriptor, no memory: it has failed all the same
-                why = f"there is no report: {type(error).__name__}: {text_of(error)}"
-                self._print(f"meshrt: nobody was told of {count if unseen else errors[0]}, and {why}\n")
-            else:
-                # A rank that fails all the time does not record each time.
-                self._print(
-                    f"\n{report}" if report else f"meshrt: nobody was told of {count}, of which no record is kept\n"
-                )
+        if not self._reported and (untold or unseen):
+            self._report_untold(unseen, untold)
         if sets_status:
             exit_with(1)
+
+    def _report_untold(self, unseen: Sequence[str], untold: Sequence[BaseException]) -> None:
+        """Print the report on failures, by their numbers, and on errors of which nobody was told; not both empty."""
+        what = one_line(text_of(untold[0]), _HEADLINE) if untold else ""
+        if unseen:
+            what = f"{len(unseen)} failure" + ("" if len(unseen) == 1 else "s")
+            what = f"at least {what}" if len(self._services.unseen) == self._services.unseen.maxlen else what
+        try:
+            self.load_failures()
+            report = self._reporter.report(None) if unseen else ""
+            if not report and untold:  # a host was lost with what it had to tell of others: that is known at least
+                report = self._reporter.report(untold[0])
+        except Exception as error:  # no descriptor, no memory: it has failed all the same
+            why = f"there is no report: {type(error).__name__}: {text_of(error)}"
+            self._print(f"meshrt: nobody was told of {what}, and {why}\n")
+        else:
+            # A rank that fails all the time does not record each time.
+            self._print(f"\n{report}" if report else f"meshrt: nobody was told of {what}, of which no record is kept\n")
 
     def _has_failed(self, error: BaseException) -> bool:
         """Whether an error is about more than what the script itself has stopped."""
         try:
             self.load_failures()
             return not self._reporter.stopped(error)
-        except Exception:  # as in `at_end`, which says why
+        except Exception:  # as in `_report_untold`, which says why
             return True
 
     def terminated(self, task: Any, awaited: Any) -> None:
@@ -208,9 +212,7 @@ class Script:
         walker: TracebackType | None = None
         for frame in _frames() if task is None else reversed(list(_awaiting(task))):
             walker = TracebackType(walker, frame, frame.f_lasti, frame.f_lineno)
-        if awaited is not None:
-            self._driver.given_up.append((awaited, time.monotonic()))
-        waited = self._wait_of(KeyboardInterrupt().with_traceback(walker))
+        waited = self._wait_of(KeyboardInterrupt().with_traceback(walker), awaited)
         if waited:
             self._print(f"meshrt: ended by SIGTERM{_place(walker)}\nmeshrt: {waited}\n")
 
@@ -260,12 +262,17 @@ class Script:
         # A second Ctrl-C, while what the first one has ended is stopped, follows from it.
         return any(each is self._waited_for[0] for each in (error, own_attribute(error, "__context__")))
 
-    def _wait_of(self, error: BaseException) -> str:
-        """Return what a script that Ctrl-C ends has waited for, in lines; of a call that hangs, a report is kept."""
+    def _wait_of(self, error: BaseException, awaited: Any = None) -> str:
+        """Return what a script that Ctrl-C ends has waited for, in lines; of a call that hangs, a report is kept.
+
+        Args:
+            awaited: What it awaits, if that is known; None: what Ctrl-C has cancelled, or the traceback tells.
+        """
         if self._waited_for is not None and self._knows_wait_of(error):
             return self._waited_for[1]
         activity = self._services.tables.get("inspect.activity")
-        found = waited_for(own_attribute(error, "__traceback__"), self._given_up(), activity)
+        awaited = self._given_up() if awaited is None else awaited
+        found = waited_for(own_attribute(error, "__traceback__"), awaited, activity)
         if found is None:
             return ""
         if not found.hangs:
@@ -357,7 +364,7 @@ def _interrupted_at(error: BaseException, walker: TracebackType | None) -> str:
 
 
 def _frames() -> Iterator[FrameType]:
-    """Go through the frames of this thread, innermost first."""
+    """Yield the frames of this thread, innermost first."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         yield frame
@@ -365,7 +372,7 @@ def _frames() -> Iterator[FrameType]:
 
 
 def _awaiting(task: Any) -> Iterator[FrameType]:
-    """Go through the coroutines that a task is suspended in, outermost first."""
+    """Yield the frames of the coroutines that a task is suspended in, outermost first."""
     coroutine = task.get_coro()
     while (frame := getattr(coroutine, "cr_frame", None)) is not None:
         yield frame

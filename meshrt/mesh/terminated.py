@@ -59,6 +59,7 @@ class Terminated:
         loop.call_later(_INTERVAL, self._look)
 
     def _look(self) -> None:
+        self._loop.call_later(_INTERVAL, self._look)
         if self._main is not None and not self._in_place:
             long_ago = time.monotonic() - _INTERVAL
             since = self._driver.waits_since(self._main)
@@ -66,7 +67,6 @@ class Terminated:
                 self._driver.interject(self._install)
             elif since is None and (found := self._driver.longest_await()) is not None and found[2] <= long_ago:
                 self._on_loop_of(found[0], self._install_for_await)
-        self._loop.call_later(_INTERVAL, self._look)
 
     @staticmethod
     def _on_loop_of(task: Any, function: Callable[[], None]) -> None:
@@ -91,6 +91,9 @@ class Terminated:
         """A wait of any thread or task has ended."""
         if threading.get_ident() != self._main or not self._in_place:
             return
+        found = self._driver.longest_await()
+        if found is not None and found[2] <= time.monotonic() - _INTERVAL:
+            return  # another task still awaits
         self._restore()
         if self._received:
             self._end()  # it came as the wait ended: there is nothing to report

@@ -139,8 +139,8 @@ def current_runtime() -> ProcessRuntime:
             )
         if _ended:
             raise ShutdownError(
-                "the meshes of this program were ended, by shutdown_context() or by the end of the program: "
-                "they cannot be used any more"
+                "the meshes of this program were ended, by shutdown_context() or by the end of the program; "
+                "proc_mesh() makes a new one"
             )
         raise UsageError("no program runs in this process: make a mesh with proc_mesh() first")
     return _runtime

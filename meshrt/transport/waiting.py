@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from meshrt.hooks import Wait
 from meshrt.transport.clock import HoldClock
@@ -189,9 +189,9 @@ class Waiting(ABC):
         """Return the asyncio task of the main thread that has awaited longest, what, and since when. Any thread."""
         loop = self.main_loop
         awaits = [
-            (cast(Any, waiter), pending, since)
+            (waiter, pending, since)
             for waiter, (pending, since, _) in tuple(self._waits.items())
-            if not isinstance(waiter, int) and loop is not None and cast(Any, waiter).get_loop() is loop
+            if loop is not None and hasattr(waiter, "get_loop") and waiter.get_loop() is loop
         ]
         return min(awaits, key=lambda each: each[2], default=None)
 

@@ -90,7 +90,7 @@ Address = tuple[str, int]
 #: What is nested as deep as msgpack reads could not be passed on in an envelope of somebody else's. So a message is
 #: encoded inside so many lists, of one byte each, and sent without them.
 _ENVELOPES = 32
-#: Bytes of a message that cannot be nested so deep, whatever it holds: each level takes one.
+#: Bytes of a message that cannot be nested too deep, whatever it holds: msgpack reads 1024 levels, and each takes one.
 _SHALLOW = 400
 #: Elements of one list or map; a list may have an element for each rank of a mesh.
 _LENGTH_MAX = 65536

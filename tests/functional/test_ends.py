@@ -358,7 +358,12 @@ with proc_mesh(n=1, name="first") as first:
     user = first.spawn("user", User).get()
     with proc_mesh(n=1, name="second") as second:
         worker = second.spawn("worker", Worker).get()
-    time.sleep(1.5)  # what was under way when the end of the block is known has a second
+    from meshrt.mesh.root import start_root
+    while True:  # what was under way when the end of the block is known has a second
+        over = start_root().services.mesh(second.mesh_id)["over"]
+        if over and time.monotonic_ns() > over + 1_000_000_000:
+            break
+        time.sleep(0.01)
     user.once.broadcast(worker)
     user.once.call(worker).exception()
 """

@@ -41,7 +41,8 @@ def test_get_is_repeatable_and_gives_the_same_object() -> None:
 
 def test_an_error_that_is_kept_holds_nothing_of_whoever_asked_for_it() -> None:
     """No cycle that keeps a caller's arrays until the collector comes."""
-    failing = proc_mesh(n=1).spawn("failing", Failing)
+    mesh = proc_mesh(n=1)
+    failing, gate = mesh.spawn("failing", Failing), mesh.spawn("gate", Gate)
 
     class Large:
         pass
@@ -52,9 +53,19 @@ def test_an_error_that_is_kept_holds_nothing_of_whoever_asked_for_it() -> None:
         assert isinstance(error, ActorError)
         return weakref.ref(large)
 
+    def ask_too_early() -> weakref.ref[Large]:
+        large = Large()
+        error = waiting.exception(0)
+        assert isinstance(error, CallTimeout)
+        return weakref.ref(large)
+
+    waiting = gate.wait_for.call("/nowhere")
+    with pytest.raises(ValueError, match="invalid timeout -1"):
+        waiting.exception(-1)
     gc.disable()
     try:
         assert ask()() is None
+        assert ask_too_early()() is None
     finally:
         gc.enable()
 

@@ -136,6 +136,12 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+def asked_about(path: str) -> set[int]:
+    """Return the ranks of `inner` that its owner was asked about."""
+    texts = [line.partition("(")[2].partition(")")[0] for line in lines(Path(path))]
+    return {int(rank) for text in texts for rank in text.replace(" ", "").split(",") if rank}
+
+
 def next_wait(handle: Any) -> BaseException:
     """Call until a wait raises, and return that."""
     errors: list[BaseException] = []
@@ -390,7 +396,7 @@ def ends(tmp_path: Path, *body: str) -> tuple[int, str]:
         (
             "import os, signal, threading, meshrt",
             "from meshrt import *",
-            "from tests.functional.test_supervision import Owner, fail",
+            "from tests.functional.test_supervision import Owner, asked_about, fail",
             "from tests.support.actors import Echo",
             "if __name__ == '__main__':",
             *(f"    {line}" for line in body),
@@ -407,8 +413,14 @@ MAKE = "owner = proc_mesh(n=1).spawn('owner', Owner, {!r}, '/dev/null'); pids = 
 
 @pytest.mark.parametrize(("answer", "status"), [("handle", 0), ("pass on", 1)])
 def test_an_exception_that_nobody_waits_for_is_the_owners(answer: str, status: int, tmp_path: Path) -> None:
+    asked = str(tmp_path / "asked")
     code, err = ends(
-        tmp_path, MAKE.format(answer), "owner.broadcast_a_failure.call_one().get(20)", "owner.ping.call_one().get(20)"
+        tmp_path,
+        MAKE.format(answer).replace("/dev/null", asked),
+        "owner.broadcast_a_failure.call_one().get(20)",
+        # What the root hears of when the program ends already is asked of nobody.
+        f"while asked_about({asked!r}) != {{0, 1}}: owner.ping.call_one().get(20)",
+        "owner.ping.call_one().get(20)",
     )
     assert code == status
     assert ("ROOT CAUSE" in err) == bool(status)

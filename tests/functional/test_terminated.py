@@ -58,6 +58,10 @@ class Trainer(Actor):
 async def step(trainer):
     await trainer.wait_for.call("/nowhere")
 
+async def ping(other):
+    while True:  # short waits beside the long one
+        await other.wait_for.call("/")
+
 def spin(gate):
     if os.path.exists(gate):
         print("spins", flush=True)
@@ -67,9 +71,10 @@ def spin(gate):
 
 async def main():
     trainer = await proc_mesh(n=2, name="train").spawn("trainer", Trainer)
+    other = await proc_mesh(n=1).spawn("other", Trainer)
     print("up", flush=True)
     spin(sys.argv[2])
-    await asyncio.gather(asyncio.create_task(step(trainer)), asyncio.sleep(600))
+    await asyncio.gather(asyncio.create_task(step(trainer)), asyncio.create_task(ping(other)))
 
 {"asyncio": asyncio, "uvloop": uvloop}[sys.argv[1]].run(main())
 """

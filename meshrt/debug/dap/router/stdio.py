@@ -44,7 +44,7 @@ class _Ide:
 async def serve_stdio(run: str) -> int:
     """Serve the session. Returns the exit code, which is good where there is none: the IDE has been told why.
 
-    Only what is no message at all cannot be answered: that is printed, and the exit code is 1.
+    Input that is not a DAP message cannot be answered: the error is printed, and the exit code is 1.
 
     Args:
         run: The program, where the IDE's configuration names none; "": the only one.
