@@ -31,8 +31,6 @@ from meshrt.wire.messages import Address
 _CRASH = b"Fatal Python error"
 #: Characters of a dump that are kept. The main thread comes last.
 _DUMP_MAX = 64 << 10
-#: Bytes that wait for a rank from which on it is asked nothing more: it was stopped, and tools may ask for days.
-_FULL = 4 << 20
 
 __all__ = ["Birth", "Child", "Plumbing", "become_rank", "keep_only"]
 
@@ -149,8 +147,8 @@ class Child:
 
     @property
     def full(self) -> bool:
-        """Whether so much waits for it that questions are not sent any more: they count as not answered."""
-        return self.link.backlog_bytes >= _FULL
+        """See `Link.full`."""
+        return self.link.full
 
     def fault_size(self) -> int:
         """Return how much faulthandler has written."""

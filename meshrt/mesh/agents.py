@@ -23,9 +23,6 @@ from meshrt.wire.messages import FROM_AGENT, FROM_RANK, Address, check_control, 
 
 __all__ = ["AgentLink", "AgentPulse", "Engine", "Placed"]
 
-#: Bytes that wait for an agent from which on it is asked nothing more: it was stopped, and tools may ask for days.
-_FULL = 4 << 20
-
 
 class Placed(Protocol):
     """A host agent that an engine has started."""
@@ -93,8 +90,8 @@ class AgentLink:
 
     @property
     def full(self) -> bool:
-        """Whether so much waits for it that questions are not sent any more: they count as not answered. Any thread."""
-        return self._link.backlog_bytes >= _FULL
+        """See `Link.full`. Any thread."""
+        return self._link.full
 
     def send(self, message: dict[str, Any], address: Address | None = None) -> None:
         """Send a message to the agent, or to one of its ranks. Never blocks; any thread."""

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["DROPPABLE", "EVENT_BYTES", "WAIT_BYTES", "Dropped", "may_be_dropped"]
+__all__ = ["DROPPABLE", "EVENT_BYTES", "QUESTION_BYTES", "WAIT_BYTES", "Dropped", "may_be_dropped"]
 
 #: Events that may be left out, and what they are called where the user is told.
 DROPPABLE: Mapping[str, str] = {
@@ -28,6 +28,8 @@ DROPPABLE: Mapping[str, str] = {
 EVENT_BYTES = 4 << 20
 #: ... and before whoever sends something else waits.
 WAIT_BYTES = 32 << 20
+#: Bytes waiting for a peer above which no more questions are sent: those to a suspended process would pile up.
+QUESTION_BYTES = 4 << 20
 #: The most that is counted: a message holds numbers of 64 bits, and a rank may claim any of them.
 _COUNT_MAX = (1 << 63) - 1
 

@@ -19,6 +19,7 @@ import threading
 from collections import deque
 
 from meshrt.errors import ProtocolError
+from meshrt.transport.dropping import QUESTION_BYTES
 from meshrt.wire.frames import Frame, FrameDecoder
 from meshrt.wire.handshake import NOBODY
 
@@ -83,6 +84,11 @@ class Link:
             except OSError:
                 self._peer = 0
         return self._peer
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits for the peer that questions are not sent any more: they count as not answered."""
+        return self.backlog_bytes >= QUESTION_BYTES
 
     def send(self, parts: list[bytes | bytearray | memoryview]) -> bool:
         """Write the parts, or queue what the socket does not take now. Returns True when all is written."""
