@@ -71,6 +71,8 @@ class AgentLink:
         self._on_rank = on_rank
         self._on_gone = on_gone
         self._loop: Any = None
+        #: It has closed its end of the link; the loop does not watch it any more.
+        self._hung_up = False
         #: It has said that its store listens.
         self.serves = False
         self.gone = False
@@ -125,9 +127,14 @@ class AgentLink:
             logging.getLogger("meshrt").error("the agent of host %s is ended: it has sent %s", self.host, error)
             self.kill()
             self._end()
+        if self._link.closed:
+            return
         # An agent that ends without reading all that it was sent leaves an error at the socket: libuv calls for that
         # once, and looks no more. What it has sent before is read to its end all the same.
-        if not self._link.closed and self._link.hung_up():
+        if not self._hung_up and self._link.hung_up():
+            self._hung_up = True
+            self._loop.remove_reader(self._link.fileno())
+        if self._hung_up:
             self._loop.call_soon(self._readable)
 
     def _received(self, frame: Frame) -> None:
