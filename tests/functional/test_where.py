@@ -181,11 +181,18 @@ def test_the_odd_ranks_are_named(tmp_path: Path, agents: int) -> None:
     os.kill(pids[13], signal.SIGKILL)
     (record,) = start_root().registry.running()
     wait_until(lambda: 13 in record.fates and psutil.Process(pids[12]).status() == psutil.STATUS_STOPPED, WAIT)
-    stacks = stacks_of(Question(STACKS, stack_suffices=True, targets={record.mesh_id: range(16)}))
-    wire = stacks.to_wire()["meshes"][0]
-    assert wire["asked"] == 16 and wire["answered"]["count"] == 13
+    found: list[Any] = []
+
+    def all_answer() -> bool:  # on a loaded machine faulthandler is asked of one that is only slow, which suffices
+        stacks = stacks_of(Question(STACKS, stack_suffices=True, targets={record.mesh_id: range(16)}))
+        found[:] = [stacks.to_wire()]
+        return bool(found[0]["meshes"][0]["answered"]["count"] == 13)
+
+    wait_until(all_answer, WAIT)
+    wire = found[0]["meshes"][0]
+    assert wire["asked"] == 16
     assert wire["culprits"]["ranks"] == "3,7,9,12-13"
-    text = render_stacks(stacks.to_wire())
+    text = render_stacks(found[0])
     recv, lock, gil = (f"support/standing.py:{line_of(mark)}" for mark in ("recv", "lock", "gil"))
     assert text.index(recv) < text.index(lock)
     assert f"{gil}    in C code <faulthandler: the GIL is held in C>" in text
