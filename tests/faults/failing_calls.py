@@ -20,12 +20,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import meshrt
-from meshrt import Actor, ActorMesh, CallTimeout, MeshError, ProcMesh, endpoint, proc_mesh
+from meshrt import ActorMesh, CallTimeout, MeshError, ProcMesh, endpoint, proc_mesh
+from tests.faults.actors import Victim
 from tests.faults.watch import agents, is_alive, runtime_directories
 from tests.support.callfaults import ERRORS, LEFT_OUT, CallFaults
 from tests.support.footprint import marked_processes
@@ -40,16 +40,8 @@ LONG = 10.0
 SAID_BY_PYTHON = {"pthread_create": ["can't start new thread"]}
 
 
-class Worker(Actor):
+class Worker(Victim):
     """What the rounds call."""
-
-    @endpoint
-    def pid(self) -> int:
-        return os.getpid()
-
-    @endpoint
-    def echo(self, value: Any) -> Any:
-        return value
 
     @endpoint
     def print(self, text: str) -> None:

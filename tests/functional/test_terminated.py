@@ -14,7 +14,7 @@ import pytest
 from tests.support.programs import environment, run_python
 from tests.support.waiting import wait_until
 
-SCRIPT = """
+TRAINER = """
 import os, sys, time
 from meshrt import Actor, endpoint, proc_mesh
 
@@ -24,6 +24,8 @@ class Trainer(Actor):
         while not os.path.exists(gate):
             time.sleep(0.01)
 
+"""
+SCRIPT = f"""{TRAINER}
 def fill(descriptor):
     os.set_blocking(descriptor, False)
     try:
@@ -44,16 +46,8 @@ trainer.wait_for.call("/nowhere").get()
 #: The line that waits for ever.
 LAST = len(SCRIPT.splitlines())
 #: The same on an event loop, which is kept busy while the file "busy" exists.
-AWAITS = """
-import asyncio, os, sys, time
-import uvloop
-from meshrt import Actor, endpoint, proc_mesh
-
-class Trainer(Actor):
-    @endpoint
-    def wait_for(self, gate):
-        while not os.path.exists(gate):
-            time.sleep(0.01)
+AWAITS = f"""{TRAINER}
+import asyncio, uvloop
 
 async def step(trainer):
     await trainer.wait_for.call("/nowhere")
@@ -76,7 +70,7 @@ async def main():
     spin(sys.argv[2])
     await asyncio.gather(asyncio.create_task(step(trainer)), asyncio.create_task(ping(other)))
 
-{"asyncio": asyncio, "uvloop": uvloop}[sys.argv[1]].run(main())
+dict(asyncio=asyncio, uvloop=uvloop)[sys.argv[1]].run(main())
 """
 
 
