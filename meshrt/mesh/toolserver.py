@@ -160,19 +160,28 @@ class ToolServer:
         self._sock = listening_socket(path)
         self._place = _place_of(self._sock.fileno())
         self._server: Any = None
+        self._loop: Any = None
+        #: Begins to accept at a socket that was made again; kept, as the loop does not keep it.
+        self._starting: asyncio.Task[None] | None = None
+        self._closed = False
 
     async def start(self) -> None:
         """Begin to accept."""
         self._loop = asyncio.get_running_loop()
-        self._server = await self._loop.create_unix_server(lambda: ToolConnection(self), sock=self._sock)
+        server = await self._loop.create_unix_server(lambda: ToolConnection(self), sock=self._sock)
+        if self._closed:  # meanwhile
+            server.close()
+        else:
+            self._server = server
 
     def listen_again(self) -> None:
         """Listen at the same path anew: its socket has been removed. Those who are connected stay. Any thread."""
-        self._loop.call_soon_threadsafe(self._bind_again)
+        with contextlib.suppress(RuntimeError):  # the loop has been closed: the program ends
+            self._loop.call_soon_threadsafe(self._bind_again)
 
     def _bind_again(self) -> None:
-        if os.path.lexists(self._path):
-            return  # it was asked twice
+        if self._closed or os.path.lexists(self._path):
+            return  # it was asked twice, or the program ends
         self._server.close()
         try:
             self._sock = listening_socket(self._path)
@@ -191,6 +200,7 @@ class ToolServer:
 
     def close(self) -> None:
         """Stop accepting and close every client."""
+        self._closed = True
         if self._server is not None:
             self._server.close()
         for client in tuple(self.clients):
