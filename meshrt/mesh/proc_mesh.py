@@ -186,16 +186,23 @@ def _spawn(spec: MeshSpec, engine: Any) -> ProcMesh:
         except codec.EncodeError as error:
             raise ArgumentNotSerializable(f"proc_mesh(setup=...): {error}") from error.__cause__
     mesh_id = owner.spawn(spec, engine)
-    mesh = ProcMesh(mesh_id, owner.name_of(mesh_id), Shape.from_extent(spec.extent), owner.directory, spec.setup)
-    mesh._driver = owner.driver
-    return mesh
+    shape, name = Shape.from_extent(spec.extent), owner.name_of(mesh_id)
+    return ProcMesh(mesh_id, name, shape, owner.directory, spec.setup, driver=owner.driver)
 
 
 class ProcMesh(MeshTrait):
     """A handle on processes. Slices are handles on some of them; the process that made the mesh owns it."""
 
     def __init__(
-        self, mesh_id: str, name: str, shape: Shape, directory: str, setup: Setup, whole: Shape | None = None
+        self,
+        mesh_id: str,
+        name: str,
+        shape: Shape,
+        directory: str,
+        setup: Setup,
+        whole: Shape | None = None,
+        *,
+        driver: Driver | None = None,
     ) -> None:
         self._mesh_id = mesh_id
         self._name = name
@@ -205,16 +212,15 @@ class ProcMesh(MeshTrait):
         self._setup = setup
         self._stopped: Future[None] | None = None
         #: Of the process that made the mesh, and None elsewhere: it is closed when all its meshes have ended.
-        self._driver: Driver | None = None
+        self._driver = driver
 
     @property
     def _shape(self) -> Shape:
         return self._own_shape
 
     def _with_shape(self, shape: Shape) -> Self:
-        other = type(self)(self._mesh_id, self._name, shape, self._directory, self._setup, self._whole)
-        other._driver = self._driver
-        return other
+        same = (self._directory, self._setup, self._whole)
+        return type(self)(self._mesh_id, self._name, shape, *same, driver=self._driver)
 
     @property
     def name(self) -> str:
