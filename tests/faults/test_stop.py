@@ -231,16 +231,16 @@ class Lingering(Actor):
 
     @endpoint
     def block(self) -> None:
-        self.note("inside")
         try:
+            self.note("inside")  # from here on it can be interrupted
             time.sleep(600)
         finally:
             self.note("finally")
 
     @endpoint
     async def wait(self) -> None:
-        self.note("inside")
         try:
+            self.note("inside")  # from here on it can be interrupted
             await asyncio.Event().wait()
         finally:
             await asyncio.sleep(0)
