@@ -23,6 +23,7 @@ from tests.dap import debugged
 from tests.dap.debugged import Debugged
 from tests.dap.ide import Ide
 from tests.support.markers import marked_line
+from tests.support.pausing import pause
 from tests.support.programs import run_python
 
 pytest.importorskip("debugpy", reason="not installed: debugpy (pip install --group dap)")
@@ -110,8 +111,7 @@ def test_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert sorted(call.get(WAIT).values()) == [5] * 4
         assert [row["name"] for row in root.threads()] == ["4 ranks 0-3 running"]
 
-        for pid in pids[:2]:
-            os.kill(pid, signal.SIGSTOP)  # so that both are gone before anybody hears of one
+        pause(*pids[:2])  # so that both are gone before anybody hears of one
         for pid in pids[:2]:
             os.kill(pid, signal.SIGKILL)
         root.client.wait_event("output", lambda body: body.get("category") == "important")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import resource
 import signal
@@ -12,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from meshrt import proc_mesh
-from meshrt.transport.kernel import is_stopped
 from meshrt.transport.reserve import RESERVED
 from tests.faults.actors import Victim
 from tests.faults.test_descendants import GONE, detach
 from tests.faults.watch import LONG, Program, agents, all_gone, descendants, is_alive
 from tests.support.footprint import marked_processes
+from tests.support.pausing import pause
 from tests.support.tracing import held
 from tests.support.waiting import wait_until
 
@@ -80,9 +79,7 @@ def test_the_root_is_killed_while_its_agent_is_stopped(kind: str, tmp_path: Path
         ranks, daemons = program.told("ranks"), program.told("daemons")
         (agent,) = agents(program.pid)
         wait_until(note.exists, LONG)
-        for pid in (ranks[2], agent):
-            os.kill(pid, signal.SIGSTOP)
-            wait_until(functools.partial(is_stopped, pid), LONG)
+        pause(ranks[2], agent)
         program.signal(signal.SIGKILL)
         program.ends()
         all_gone([*ranks, *daemons, agent], GONE)

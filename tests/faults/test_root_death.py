@@ -19,7 +19,7 @@ from meshrt.transport import directories, dirlock
 from meshrt.wire.messages import control_frame
 from tests.faults.watch import LONG, Program, agents, all_gone, descendants, is_alive, runtime_directories
 from tests.support.footprint import marked_processes
-from tests.support.pausing import paused
+from tests.support.pausing import pause, paused
 from tests.support.waiting import wait_until
 
 #: Seconds for the end of everything.
@@ -129,7 +129,7 @@ def test_the_whole_group_is_killed(tmp_path: Path) -> None:
         ranks = program.told("ready")[:4]
         hosts = agents(program.pid)
         wait_until((tmp_path / "inside").exists, LONG)
-        os.kill(ranks[1], signal.SIGSTOP)
+        pause(ranks[1])
         # The agents first: the end of the root continues those that are stopped.
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in (*hosts, program.pid):

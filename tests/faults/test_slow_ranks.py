@@ -7,8 +7,7 @@ import functools
 import os
 import signal
 import threading
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ import pytest
 
 from meshrt import Actor, ActorError, MeshBusy, ProcessDied, concurrent_endpoint, endpoint, proc_mesh
 from meshrt.transport.driver import LOOP_LIMIT
-from meshrt.transport.kernel import kernel_state
 from meshrt.transport.process import current_runtime
 from tests.faults.watch import LONG
+from tests.support.pausing import paused
 from tests.support.waiting import wait_until
 
 MIB = 1 << 20
@@ -64,18 +63,6 @@ def memory() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    """Stop a process in the block."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        wait_until(lambda: kernel_state(pid) == "T")
-        yield
-    finally:
-        with suppress(ProcessLookupError):  # killed meanwhile
-            os.kill(pid, signal.SIGCONT)
-
-
 def sinks(count: int) -> tuple[Any, list[int]]:
     made = proc_mesh(n=count).spawn("sink", Sink).get(LONG)
     return made, made.pid.call().get(LONG).values()
@@ -99,7 +86,7 @@ def test_an_event_loop_calls_a_stopped_rank(verb: str) -> None:
 
     async def main() -> None:
         before, sent = memory(), 0
-        with stopped(pids[0]):
+        with paused(pids[0]):
             error = None
             for number in range(CALLS):
                 try:
@@ -139,7 +126,7 @@ def test_tasks_wait_for_a_stopped_rank_in_order() -> None:
             return int(await sink.take.call_one(DATA, number))
 
         before = memory()
-        with stopped(pids[0]):
+        with paused(pids[0]):
             tasks = [asyncio.create_task(one(number)) for number in range(2000)]
             # Those that a thread would have sent, too, and no others; one is given up, and holds up nobody.
             driver = current_runtime().driver
@@ -164,7 +151,7 @@ def test_the_end_of_a_stopped_rank_ends_the_wait_for_it() -> None:
     sink, pids = sinks(1)
 
     async def main() -> None:
-        with stopped(pids[0]):
+        with paused(pids[0]):
             with pytest.raises(MeshBusy):
                 flood(sink)
             waiting = asyncio.create_task(sink.take.wait_ready())
@@ -186,7 +173,7 @@ def test_threads_wait_for_a_stopped_rank() -> None:
     def send(count: int) -> None:
         sent.extend(sink.take.call_one(DATA) for _ in range(count))
 
-    with stopped(pids[0]):
+    with paused(pids[0]):
         threads = [threading.Thread(target=functools.partial(send, CALLS // 10)) for _ in range(4)]
         for thread in threads:
             thread.start()
@@ -204,7 +191,7 @@ def test_threads_wait_for_a_stopped_rank() -> None:
 def test_an_actor_that_calls_a_stopped_rank_is_told() -> None:
     sink, pids = sinks(1)
     source = proc_mesh(n=1).spawn("source", Source).get(LONG)
-    with stopped(pids[0]):
+    with paused(pids[0]):
         error = source.flood.call_one(sink).exception(3 * LONG)
     assert isinstance(error, ActorError), error
     assert isinstance(error.exception, MeshBusy) and error.exception.rank == 0

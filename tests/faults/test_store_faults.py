@@ -92,14 +92,11 @@ def test_a_receiver_that_stands_still_reads_what_was_sent() -> None:
     """It has not read the message: the memory is its own all the same."""
     shelf = proc_mesh(n=1).spawn("shelf", Shelf)
     pid = shelf.pid.call_one().get(LONG)
-    os.kill(pid, signal.SIGSTOP)
-    try:
+    with paused(pid):
         for name in range(20):
             shelf.keep.broadcast(name, np.full(N, float(name)))
         with pytest.raises(CallTimeout):
             shelf.pid.call_one().get(0.1)
-    finally:
-        os.kill(pid, signal.SIGCONT)
     assert shelf.wrong.call_one().get(LONG) == []
 
 
@@ -210,6 +207,7 @@ def test_no_descriptor_is_left() -> None:
 #: read yet what it was sent.
 KEEPS = """
     import numpy
+    from tests.support.pausing import pause
     def keep(array):
         sys.kept = array
     victims = proc_mesh(hosts=2, gpus=2, engine=LocalEngine(2)).spawn("victim", Victim).get(20)
@@ -218,7 +216,7 @@ KEEPS = """
     result = victims.slice(hosts=0, gpus=0).apply.call_one(numpy.ones, 1 << 18).get(20)
     spilled = put(numpy.ones(4 << 20), spill=True)
     pids = victims.pid.call().get(20).values()
-    os.kill(pids[3], signal.SIGSTOP)
+    pause(pids[3])
     victims.slice(hosts=1, gpus=1).echo.broadcast(array)
     tell(ready=pids)
     victims.slice(hosts=0).wait_for.call(sys.argv[1]).get(20)

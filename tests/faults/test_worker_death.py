@@ -18,6 +18,7 @@ from meshrt.mesh.root import Root, start_root
 from meshrt.mesh.spec import MeshSpec
 from tests.faults.actors import DEATHS, AsyncVictim, BornDead, Victim
 from tests.faults.watch import LONG, all_gone
+from tests.support.pausing import pause
 from tests.support.waiting import wait_until
 
 #: Seconds until an error is visible: 0.1 to 0.2 are meant; the machine is loaded.
@@ -216,8 +217,7 @@ def test_many_ranks_of_one_agent_die_together() -> None:
     victims = proc_mesh(n=8).spawn("victim", Victim)
     pids = victims.pid.call().get(LONG).values()
     pending = victims.wait_for.call("/nowhere/gate")
-    for pid in pids[:6]:
-        os.kill(pid, signal.SIGSTOP)
+    pause(*pids[:6])
     for pid in pids[:6]:
         os.kill(pid, signal.SIGKILL)
     error = pending.exception(LONG)

@@ -132,6 +132,7 @@ raise ValueError("of the script")
 #: Stops the agent, lets a rank fail, and waits until it has.
 STOPPED = """
 import tests.faults.watch as watch
+from tests.support.pausing import pause
 mesh = proc_mesh(n=2, name="train")
 worker = mesh.spawn("worker", Worker).get()
 pids = worker.pid.call().get().values()
@@ -142,7 +143,7 @@ pids = worker.pid.call().get().values()
 @pytest.mark.row("C2c")
 def test_an_agent_that_is_stopped_at_the_end_hides_no_failure(tmp_path: Path) -> None:
     script = f"""{STOPPED}
-os.kill(agent, signal.SIGSTOP)
+pause(agent)
 os.kill(pids[1], signal.SIGKILL)
 watch.wait_until(lambda: not watch.is_alive(pids[1]), 30)
 """

@@ -19,11 +19,10 @@ from meshrt.host.gather import _SILENT
 from meshrt.host.osutil import resident_bytes
 from meshrt.mesh.proc_mesh import ProcMesh
 from meshrt.mesh.root import start_root
-from meshrt.transport.kernel import kernel_state
 from meshrt.wire.frames import CONTROL_MAX
 from tests.support.actors import Echo
 from tests.support.asking import Question, everybody
-from tests.support.pausing import paused
+from tests.support.pausing import pause, paused
 from tests.support.questions import Stuck, serve_questions
 from tests.support.waiting import wait_until
 
@@ -279,8 +278,7 @@ def test_a_stopped_and_a_busy_rank(tmp_path: Path) -> None:
     pids = stuck.pid.call().get(WAIT).values()
     stuck.slice(n=1).hold_gil.broadcast(str(tmp_path / "inside"))
     wait_until((tmp_path / "inside").exists, WAIT)
-    os.kill(pids[2], signal.SIGSTOP)
-    wait_until(lambda: kernel_state(pids[2]) == "T", WAIT)
+    pause(pids[2])
     question = Question("test.parity", stack_suffices=True, seconds=25)
     others = Question("test.parity", stack_suffices=True, seconds=25)
     for each in (question, others):

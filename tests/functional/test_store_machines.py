@@ -17,7 +17,7 @@ import meshrt
 from meshrt import Actor, ActorError, ActorMesh, HostLost, LocalEngine, MeshError, ObjectRef, endpoint, put
 from meshrt.store.machine import SEPARATE
 from meshrt.transport.process import current_runtime
-from tests.support.pausing import paused
+from tests.support.pausing import pause, paused
 from tests.support.waiting import holds_within, wait_until
 
 LONG = 60
@@ -195,7 +195,7 @@ def test_the_host_that_has_it_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     _, near, away = keepers(monkeypatch)
     reference = put(np.ones(N))
     owner = near.parent.call_one().get(LONG)
-    os.kill(owner, signal.SIGSTOP)
+    pause(owner)
     call = away.keep.call_one(reference)
     assert not call.done()
     os.kill(owner, signal.SIGKILL)
@@ -213,14 +213,11 @@ def test_the_host_that_fetches_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     _, near, away = keepers(monkeypatch)
     reference = put(np.ones(N))
     owner, other = near.parent.call_one().get(LONG), away.parent.call_one().get(LONG)
-    os.kill(owner, signal.SIGSTOP)
-    try:
+    with paused(owner):
         call = away.keep.call_one(reference)
         os.kill(other, signal.SIGKILL)
         with pytest.raises((HostLost, ActorError), match=r"is gone|has ended"):
             call.get(LONG)  # its rank may still have said so
-    finally:
-        os.kill(owner, signal.SIGCONT)
     with pytest.raises(HostLost):
         away.sum.call_one().get(LONG)
     assert near.keep.call_one(reference).get(LONG) is False

@@ -17,8 +17,9 @@ import meshrt
 from meshrt import Actor, ActorError, HostLost, MeshFailure, MeshStopped, ProcessDied, endpoint, proc_mesh
 from meshrt.actor.mailbox import Mailbox
 from meshrt.mesh import supervision
-from meshrt.transport.kernel import is_stopped, kernel_state, stat_fields
+from meshrt.transport.kernel import kernel_state, stat_fields
 from tests.support.actors import Echo
+from tests.support.pausing import paused
 from tests.support.programs import ROOT, environment, run_python
 from tests.support.screen import Screen
 from tests.support.waiting import holds_within, wait_until
@@ -356,14 +357,10 @@ def test_the_hook_decides_instead_of_the_wait(monkeypatch: pytest.MonkeyPatch) -
     pids = victims.pid.call().get(WAIT).values()
     other = proc_mesh(n=1).spawn("other", Echo)
     agent = parent_of(pids[0])
-    os.kill(agent, signal.SIGSTOP)  # until both are dead: it finds them together
-    try:
-        wait_until(lambda: is_stopped(agent), WAIT)
+    with paused(agent):  # until both are dead: it finds them together
         for pid in pids[1:]:
             os.kill(pid, signal.SIGKILL)
             wait_until(lambda: kernel_state(pid) in "ZX", WAIT)  # noqa: B023 - used at once
-    finally:
-        os.kill(agent, signal.SIGCONT)
     wait_until(lambda: other.echo.call_one(1).get(WAIT) == 1 and failures, WAIT)
     (failure,) = failures
     assert (failure.mesh_name, failure.ranks) == ("victims", (1, 2))

@@ -8,7 +8,6 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from meshrt import Actor, ActorMesh, LocalEngine, current_rank, endpoint, proc_mesh
@@ -16,6 +15,7 @@ from meshrt.inspect import STACKS, render_stacks
 from meshrt.mesh.root import start_root
 from tests.support import standing
 from tests.support.asking import Question, stacks_of, where
+from tests.support.pausing import pause
 from tests.support.standing import AsyncStander, Stander, line_of
 from tests.support.waiting import wait_until
 
@@ -177,10 +177,10 @@ def test_the_odd_ranks_are_named(tmp_path: Path, agents: int) -> None:
     arrive(stander, tmp_path, "on_rank", odd, "recv")
     seen(0, state="blocked")
     seen(3, state="blocked")
-    os.kill(pids[12], signal.SIGSTOP)
+    pause(pids[12])
     os.kill(pids[13], signal.SIGKILL)
     (record,) = start_root().registry.running()
-    wait_until(lambda: 13 in record.fates and psutil.Process(pids[12]).status() == psutil.STATUS_STOPPED, WAIT)
+    wait_until(lambda: 13 in record.fates, WAIT)
     found: list[Any] = []
 
     def all_answer() -> bool:  # on a loaded machine faulthandler is asked of one that is only slow, which suffices
@@ -221,7 +221,7 @@ def test_the_root_is_told_who_stands_still(tmp_path: Path) -> None:
     assert (row.state, row.endpoint) == ("blocked", "on_rank")
     assert row.place == (FILE, line_of("recv"), "recv")
     assert activity(1) is None and activity(0, "beside") is None
-    os.kill(pids[2], signal.SIGSTOP)
+    pause(pids[2])
     wait_until(lambda: activity(2).state == "stopped by a signal", WAIT)
     assert activity(2).place[1] == line_of("sleep")
     os.kill(pids[2], signal.SIGCONT)

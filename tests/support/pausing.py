@@ -10,18 +10,23 @@ from collections.abc import Iterator
 from meshrt.transport.kernel import kernel_state
 from tests.support.waiting import wait_until
 
-__all__ = ["paused"]
+__all__ = ["pause", "paused"]
+
+
+def pause(*pids: int) -> None:
+    """Stop processes with SIGSTOP, and wait until they are: the signal is only sent when ``os.kill`` returns."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: all(kernel_state(pid) == "T" for pid in pids), 20, f"{pids} stop")
 
 
 @contextlib.contextmanager
 def paused(*pids: int) -> Iterator[None]:
-    """Stop processes with SIGSTOP, and let them go on at the end."""
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+    """`pause` processes in the block, and let them go on at its end."""
     try:
-        wait_until(lambda: all(kernel_state(pid) == "T" for pid in pids), 5, f"{pids} stop")
+        pause(*pids)
         yield
     finally:
         for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError):  # killed meanwhile
                 os.kill(pid, signal.SIGCONT)

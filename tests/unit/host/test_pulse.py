@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,8 +13,7 @@ import pytest
 
 from meshrt.host import pulse as pulse_module
 from meshrt.host.pulse import BUSY_SECONDS, STACK_SIGNAL, Pulse
-from meshrt.transport.kernel import kernel_state
-from tests.support.waiting import wait_until
+from tests.support.pausing import pause
 
 #: Says so in ``faults`` when it is asked for its stacks.
 SLEEPER = """
@@ -71,8 +69,7 @@ class Watched:
         self.pulse.tick([self.child])
 
     def stop_process(self) -> None:
-        os.kill(self.child.pid, signal.SIGSTOP)
-        wait_until(lambda: kernel_state(self.child.pid) == "T")
+        pause(self.child.pid)
 
 
 @pytest.fixture
