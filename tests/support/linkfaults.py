@@ -42,6 +42,7 @@ class _Flow:
         self.source = source
         self.target = target
         self.delay = delay
+        #: What has come, and when.
         self.waiting: deque[tuple[float, bytes]] = deque()
         self.held = 0
         #: Bytes that may still pass; None: any number.
@@ -111,7 +112,10 @@ class FaultyRelay:
 
     @contextlib.contextmanager
     def delayed(self, *seconds: float) -> Iterator[None]:
-        """Bytes come late: connection by connection by ``seconds``, in turns, those that there are included."""
+        """Bytes come late: connection by connection by ``seconds``, in turns, those that there are included.
+
+        What still waits at the end of the block comes then.
+        """
         delays = itertools.cycle(seconds)
         with self._lock:
             self._delays = delays
@@ -262,7 +266,7 @@ class FaultyRelay:
         except OSError:
             data = b""
         if data:
-            flow.waiting.append((time.monotonic() + flow.delay, data))
+            flow.waiting.append((time.monotonic(), data))
             flow.held += len(data)
         else:
             flow.ended = True
@@ -271,8 +275,8 @@ class FaultyRelay:
         """Pass on what is due; returns whether there was something."""
         passed = False
         while flow.waiting and flow.way not in self._silent and not flow.done:
-            due, data = flow.waiting[0]
-            if due > time.monotonic() or flow.left == 0 or (self._dribbles and _unsent(flow.target)):
+            came, data = flow.waiting[0]
+            if came + flow.delay > time.monotonic() or flow.left == 0 or (self._dribbles and _unsent(flow.target)):
                 break
             piece = data[:1] if self._dribbles else data[: flow.left]
             try:
@@ -288,7 +292,7 @@ class FaultyRelay:
             if flow.left is not None:
                 flow.left -= count
             if count < len(data):
-                flow.waiting[0] = due, data[count:]
+                flow.waiting[0] = came, data[count:]
             else:
                 flow.waiting.popleft()
         if flow.ended and not flow.waiting and not flow.done:
