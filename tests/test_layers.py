@@ -46,9 +46,11 @@ ROW = {package: row for row, packages in enumerate(LAYERS) for package in packag
 #: The public facade: it names every package, by dotted string or under TYPE_CHECKING, and stands outside the floors.
 FACADE = "meshrt/__init__.py"
 #: Typed against what plug-ins will see, so its TYPE_CHECKING imports may go in any direction.
-HOOKS = "meshrt/hooks.py"
+SERVICES = "meshrt/hooks/services.py"
+#: What loads plug-ins, by dotted name.
+PLUGINS = "meshrt/hooks/plugins.py"
 #: Who may write the debugger's dotted name (to load it on first use); nobody may import it.
-NAMES_DEBUGGER = (FACADE, HOOKS, "meshrt/cli/")
+NAMES_DEBUGGER = (FACADE, PLUGINS, "meshrt/cli/")
 #: The only places that may turn bytes into objects.
 CODECS = ("meshrt/wire/codec.py",)
 #: The only module that writes files.
@@ -204,7 +206,7 @@ def imports_go_up(source: Source) -> Iterator[Finding]:
     for imported in source.imports:
         if not _within(imported.name, "meshrt") or imported.name == "meshrt.__version__":
             continue
-        if imported.type_checking and source.path == HOOKS:
+        if imported.type_checking and source.path == SERVICES:
             continue
         target = imported.name.removeprefix("meshrt").removeprefix(".").split(".")[0]
         if target not in ROW:
@@ -240,7 +242,7 @@ def debugger_is_not_imported(source: Source) -> Iterator[Finding]:
         return
     for node, text in _texts(source.tree):
         if re.fullmatch(r"meshrt\.debug(\.\w+)*(:\w+)?", text):
-            yield source.finding(node, f"holds the dotted name {text!r}; only hooks.py loads plug-ins")
+            yield source.finding(node, f"holds the dotted name {text!r}; only {PLUGINS} loads plug-ins")
 
 
 def objects_are_decoded_in_the_codec(source: Source) -> Iterator[Finding]:
@@ -386,7 +388,7 @@ def has_all(source: Source) -> Iterator[Finding]:
 
 def test_there_are_sources() -> None:
     paths = {source.path for source in RUNTIME}
-    assert {FACADE, HOOKS, *CODECS} <= paths
+    assert {FACADE, SERVICES, PLUGINS, *CODECS} <= paths
 
 
 def test_imports_go_up() -> None:
@@ -479,7 +481,7 @@ CASES: list[tuple[Rule, str, str, list[int]]] = [
     (imports_go_up, "meshrt/wire/a/__init__.py", "from ...store import arena", [1]),
     (imports_go_up, "meshrt/wire/__init__.py", "from .. import host, errors", [1]),
     (imports_go_up, "meshrt/transport/a.py", "from meshrt.store import arena", [1]),
-    (imports_go_up, "meshrt/errors.py", "from meshrt.hooks import hooks", [1]),
+    (imports_go_up, "meshrt/errors.py", "from meshrt.hooks.table import hooks", [1]),
     (imports_go_up, "meshrt/wire/a.py", "def f():\n    from meshrt.mesh import Future  # start-up: large", [2]),
     (imports_go_up, "meshrt/wire/a.py", "async def f():\n    if 1:\n        import meshrt.mesh", [3]),
     (imports_go_up, "meshrt/wire/a.py", "if TYPE_CHECKING:\n    from meshrt.mesh import Future", [2]),
@@ -490,9 +492,9 @@ CASES: list[tuple[Rule, str, str, list[int]]] = [
     (imports_go_up, "meshrt/cli/a.py", "import meshrt", [1]),
     (imports_go_up, "meshrt/cli/a.py", "from meshrt import __version__", []),
     (imports_go_up, "meshrt/cli/a.py", "import meshrt_extra, wire", []),
-    (imports_go_up, "meshrt/hooks.py", "if TYPE_CHECKING:\n    from meshrt.mesh import Future", []),
-    (imports_go_up, "meshrt/hooks.py", "if typing.TYPE_CHECKING:\n    pass\nelse:\n    import meshrt.mesh", [4]),
-    (imports_go_up, "meshrt/hooks.py", "import meshrt.mesh", [1]),
+    (imports_go_up, SERVICES, "if TYPE_CHECKING:\n    from meshrt.mesh import Future", []),
+    (imports_go_up, SERVICES, "if typing.TYPE_CHECKING:\n    pass\nelse:\n    import meshrt.mesh", [4]),
+    (imports_go_up, SERVICES, "import meshrt.mesh", [1]),
     (imports_go_up, "meshrt/surprise.py", "", [1]),
     (imports_go_up, "meshrt/surprise/a.py", "", [1]),
     (imports_go_up, "meshrt/__init__.py", "from meshrt.mesh import Future", []),
@@ -506,10 +508,10 @@ CASES: list[tuple[Rule, str, str, list[int]]] = [
     (debugger_is_not_imported, "meshrt/cli/a.py", "from meshrt.debug.prompt.repl import main", [1]),
     (debugger_is_not_imported, "meshrt/cli/a.py", "from meshrt import debug", [1]),
     (debugger_is_not_imported, "meshrt/cli/a.py", "from .. import debug", [1]),
-    (debugger_is_not_imported, "meshrt/hooks.py", "if TYPE_CHECKING:\n    import meshrt.debug.rank", [2]),
+    (debugger_is_not_imported, PLUGINS, "if TYPE_CHECKING:\n    import meshrt.debug.rank", [2]),
     (debugger_is_not_imported, "meshrt/mesh/a.py", "x = 'meshrt.debug.rank'", [1]),
     (debugger_is_not_imported, "meshrt/mesh/a.py", "'run python -m meshrt.debug'", []),
-    (debugger_is_not_imported, "meshrt/hooks.py", "x = 'meshrt.debug.rank'", []),
+    (debugger_is_not_imported, PLUGINS, "x = 'meshrt.debug.rank'", []),
     (debugger_is_not_imported, "meshrt/debug/a.py", "from meshrt.debug import rank", []),
     (objects_are_decoded_in_the_codec, "meshrt/wire/a.py", "import pickle", [1]),
     (objects_are_decoded_in_the_codec, "meshrt/wire/a.py", "from cloudpickle.cloudpickle import dumps", [1]),

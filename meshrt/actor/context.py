@@ -6,7 +6,7 @@ import contextvars
 import threading
 
 from meshrt.errors import UsageError
-from meshrt.hooks import EndpointCall
+from meshrt.hooks.facts import EndpointCall
 from meshrt.selection import Point, Shape
 from meshrt.transport.link import Link
 

@@ -25,7 +25,10 @@ from typing import Any
 
 from meshrt.actor.replies import Reply
 from meshrt.errors import MeshError, ProtocolError
-from meshrt.hooks import PULSE_PLUGINS, Body, RankServices, hooks, plugin_of
+from meshrt.hooks.facts import Body
+from meshrt.hooks.plugins import PULSE_PLUGINS, plugin_of, plugins
+from meshrt.hooks.services import RankServices
+from meshrt.hooks.table import hooks
 from meshrt.transport.door import Door
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES, Dropped, may_be_dropped
 from meshrt.transport.link import Link
@@ -332,7 +335,7 @@ class ControlThread:
         if self._services is not None and not self._pulsing:
             self._pulsing = True
             for plugin in PULSE_PLUGINS:
-                hooks.load(plugin, self._services, in_root=False)
+                plugins.load(plugin, self._services, in_root=False)
         if hooks.pulse:
             hooks.run(hooks.pulse)
 
@@ -343,7 +346,7 @@ class ControlThread:
             deferred = services.deferred_operations if services is not None else {}
             if name not in self._operations and name not in deferred and services is not None:
                 reply.begins()
-                hooks.load(plugin_of(name), services, in_root=False)
+                plugins.load(plugin_of(name), services, in_root=False)
             if name in deferred:
                 deferred[name](message["body"], reply)
                 reply.wait(self.call_later)

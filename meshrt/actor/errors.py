@@ -9,7 +9,8 @@ import traceback
 
 from meshrt.errors import MeshError, RemoteException
 from meshrt.files import EVENT_LOOP_FILES, RUNTIME_FILES
-from meshrt.hooks import EndpointCall, Raised, hooks
+from meshrt.hooks.facts import EndpointCall, Raised
+from meshrt.hooks.table import hooks
 from meshrt.wire.codec import describe, own_attribute, text_of
 
 __all__ = ["describe_exception", "number_failure", "tell_stray", "type_name"]

@@ -20,7 +20,8 @@ from meshrt.actor.ending import StopInterrupt, end_forked_child
 from meshrt.actor.endpoint import endpoints_of
 from meshrt.actor.errors import describe_exception, number_failure, tell_stray
 from meshrt.errors import ProtocolError, RemoteException
-from meshrt.hooks import Raised, hooks
+from meshrt.hooks.facts import Raised
+from meshrt.hooks.table import hooks
 from meshrt.selection import Shape, Slice
 from meshrt.store.store import encode_result
 from meshrt.transport.link import Link

@@ -40,7 +40,9 @@ from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.output import LineOutput, install_output
 from meshrt.actor.supervising import Supervising
 from meshrt.errors import MeshError
-from meshrt.hooks import UNRAISABLE, ActorState, Answer, Body, EndpointCall, Wait, Workload, hooks
+from meshrt.hooks.facts import UNRAISABLE, ActorState, Answer, Body, EndpointCall, Wait, Workload
+from meshrt.hooks.plugins import plugins
+from meshrt.hooks.table import hooks
 from meshrt.host.child import Birth, Plumbing
 from meshrt.host.pulse import STACK_SIGNAL
 from meshrt.store.store import Store
@@ -65,7 +67,7 @@ _MAIN_SIGNAL = signal.SIGRTMIN + 6
 
 
 class RankProcess:
-    """The services of this rank (`meshrt.hooks.RankServices`), and its life."""
+    """The services of this rank (`meshrt.hooks.services.RankServices`), and its life."""
 
     def __init__(self, birth: Birth, plumbing: Plumbing) -> None:
         self.mesh_id = birth.mesh_id
@@ -240,6 +242,7 @@ class RankProcess:
         signal.signal(_MAIN_SIGNAL, signal.SIG_DFL)
         sys.breakpointhook = sys.__breakpointhook__
         hooks.clear()
+        plugins.clear()
 
     def _thread_excepthook(self, args: Any) -> None:
         if self._stopping and args.exc_type.__name__ == "BdbQuit":
@@ -268,7 +271,7 @@ class RankProcess:
         """The first ``breakpoint()`` loads the debugger, which takes this hook over."""
         with headroom:
             try:
-                hooks.load("debug", self, in_root=False)
+                plugins.load("debug", self, in_root=False)
             except SHORTAGES as error:
                 say_unavailable(error)
                 return None
@@ -279,11 +282,11 @@ class RankProcess:
 
         No hook itself: loading takes a while, and whatever else raises meanwhile has to find the debugger's hooks too.
         """
-        hooks.load("debug", self, in_root=False)
+        plugins.load("debug", self, in_root=False)
 
     def _load_failures(self) -> None:
         """The first exception that user code lets out loads what writes them down."""
-        hooks.load("failure", self, in_root=False)
+        plugins.load("failure", self, in_root=False)
 
     def _on_main_signal(self, _number: int, frame: types.FrameType | None) -> None:
         # Not through `hooks.run`: what a hook raises here is meant for the code that was interrupted.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from meshrt.errors import ProtocolError
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 
 __all__ = ["Reply"]
 

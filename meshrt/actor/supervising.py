@@ -16,7 +16,7 @@ from typing import Any
 from meshrt.actor.errors import type_name
 from meshrt.actor.mailbox import Mailbox
 from meshrt.errors import one_line
-from meshrt.hooks import Answer, Body
+from meshrt.hooks.facts import Answer, Body
 from meshrt.transport.driver import Driver
 from meshrt.transport.faults import Fault, mesh_failure
 from meshrt.transport.waiting import Pending

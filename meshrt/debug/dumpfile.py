@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from meshrt.errors import UsageError
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.transport.writing import write_atomic
 
 __all__ = ["FORMAT", "VERSION", "read_dump", "write_dump"]

@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 
 from meshrt.errors import UsageError
-from meshrt.hooks import DEBUG_VALUES, Body, ToolClient
+from meshrt.hooks.facts import Body
+from meshrt.hooks.plugins import DEBUG_VALUES
+from meshrt.hooks.services import ToolClient
 
 __all__ = ["RUNS_CODE", "SWITCH", "refuse", "switched_off"]
 

@@ -9,7 +9,7 @@ if __name__ == "__main__":
     sys.modules["meshrt.engine.agent_main"] = sys.modules["__main__"]
 
 from meshrt.actor.process import rank_main
-from meshrt.hooks import PULSE_PLUGINS, import_plugins
+from meshrt.hooks.plugins import PULSE_PLUGINS, import_plugins
 from meshrt.host.agent import serve
 from meshrt.mesh import proc_mesh as _handles  # noqa: F401 - ranks get handles: load what they are once, here
 from meshrt.wire.codec import warm_up

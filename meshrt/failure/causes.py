@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 from meshrt.failure.groups import alike
 from meshrt.failure.record import FailureRecord, Reference
-from meshrt.hooks import UNRAISABLE
+from meshrt.hooks.facts import UNRAISABLE
 
 __all__ = ["STOPPED", "Cause", "Verdict", "is_consequence", "is_meant", "judge"]
 

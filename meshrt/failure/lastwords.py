@@ -14,7 +14,7 @@ from meshrt.failure.incident import Incident
 from meshrt.failure.record import SCRIPT
 from meshrt.failure.told import sent_at
 from meshrt.failure.workers import NOTED_WITHIN, Word
-from meshrt.hooks import RootServices
+from meshrt.hooks.services import RootServices
 from meshrt.inspect.exceptions import chain_of
 from meshrt.transport.launcher import launcher_file
 

@@ -15,7 +15,9 @@ from types import CodeType, TracebackType
 from meshrt.actor.errors import type_name
 from meshrt.failure.capture import capture, reference
 from meshrt.failure.record import ExceptionFacts, FailureRecord
-from meshrt.hooks import EndpointCall, Raised, RankServices, hooks
+from meshrt.hooks.facts import EndpointCall, Raised
+from meshrt.hooks.services import RankServices
+from meshrt.hooks.table import hooks
 from meshrt.inspect.visibility import is_hidden_file
 from meshrt.selection import Shape
 from meshrt.transport.process import INCARNATION

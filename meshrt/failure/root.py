@@ -32,7 +32,9 @@ from meshrt.failure.report import render
 from meshrt.failure.standing import keep_stacks
 from meshrt.failure.told import call_of, caller_of, record_of, sent_at, silences, stops_behind
 from meshrt.failure.watchdog import Watchdog
-from meshrt.hooks import Body, Gathered, Group, Raised, RootServices, hooks
+from meshrt.hooks.facts import Body, Gathered, Group, Raised
+from meshrt.hooks.services import RootServices
+from meshrt.hooks.table import hooks
 from meshrt.inspect import STACKS
 from meshrt.inspect.masking import without_secrets, without_secrets_in_command
 from meshrt.selection import Shape

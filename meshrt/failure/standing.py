@@ -7,7 +7,7 @@ from typing import Any
 
 from meshrt.failure.hang import hang_of
 from meshrt.failure.incident import Incident
-from meshrt.hooks import Group
+from meshrt.hooks.facts import Group
 from meshrt.inspect import Stacks
 from meshrt.selection import Extent, Shape
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import weakref
 
-from meshrt.hooks import Gathered, PendingCall, RootServices
+from meshrt.hooks.facts import Gathered
+from meshrt.hooks.services import PendingCall, RootServices
 from meshrt.inspect import STACKS, Stacks, render_stacks
 from meshrt.selection import Shape
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.host.family import join_family
 from meshrt.host.logspace import LogSpace
 from meshrt.host.osutil import die_with_parent, forget_bytes, set_name

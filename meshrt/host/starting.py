@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Container, Iterable
 
-from meshrt.hooks import PLUGINS, import_plugins
+from meshrt.hooks.plugins import PLUGINS, import_plugins
 from meshrt.host.child import Birth, Child, Plumbing, become_rank
 from meshrt.host.logspace import LogSpace
 from meshrt.host.zygote import Zygote

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from meshrt.hooks import Body, Gathered, Group, RootServices
+from meshrt.hooks.facts import Body, Gathered, Group
+from meshrt.hooks.services import RootServices
 from meshrt.inspect.faults import silence
 
 __all__ = ["gather_all", "texts_of", "why_silent"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from meshrt.errors import UsageError
-from meshrt.hooks import Measured
+from meshrt.hooks.facts import Measured
 from meshrt.inspect.faults import silence
 
 __all__ = ["Chosen", "Doing", "packed"]

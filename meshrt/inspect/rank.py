@@ -18,7 +18,9 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from meshrt.hooks import ActorState, Answer, Body, EndpointCall, RankServices, Wait, hooks
+from meshrt.hooks.facts import ActorState, Answer, Body, EndpointCall, Wait
+from meshrt.hooks.services import RankServices
+from meshrt.hooks.table import hooks
 from meshrt.inspect.sampling import Record, Sampler
 from meshrt.inspect.stacks import Mark
 from meshrt.inspect.states import STANDING

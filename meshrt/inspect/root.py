@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from meshrt.hooks import Body, RootServices, Wait
+from meshrt.hooks.facts import Body, Wait
+from meshrt.hooks.services import RootServices
 from meshrt.inspect.faults import silence
 from meshrt.inspect.standstill import standstill
 from meshrt.inspect.states import STANDING

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from meshrt.hooks import ActorState, EndpointCall, Wait
+from meshrt.hooks.facts import ActorState, EndpointCall, Wait
 from meshrt.inspect.holder import holder
 from meshrt.inspect.stacks import Mark, Process, Stack, ThreadLook, Threads, entries_of, frames_of, kernel_runs
 from meshrt.inspect.states import STANDING

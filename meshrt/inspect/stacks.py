@@ -17,7 +17,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
 
 from meshrt.files import RUNTIME_FILES
-from meshrt.hooks import Wait
+from meshrt.hooks.facts import Wait
 from meshrt.inspect.visibility import cut, debugger_index, is_hidden_file
 
 __all__ = ["Entry", "Mark", "Process", "Stack", "ThreadLook", "Threads", "entries_of", "frames_of", "kernel_runs"]
@@ -73,7 +73,7 @@ class Process(Protocol):
     """What has to be known of this process to tell what its threads do from what is done to them. Any thread.
 
     To handle a signal takes processor time, and the call that it interrupts stands all the same; so does a ``get()``
-    that is woken for others. See `meshrt.hooks.RankServices`.
+    that is woken for others. See `meshrt.hooks.services.RankServices`.
     """
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from meshrt.hooks import Group
+from meshrt.hooks.facts import Group
 from meshrt.inspect.classes import Leaf, MeshStacks, Node, Tree
 from meshrt.inspect.faults import records_of, silence
 from meshrt.inspect.names import names_thread

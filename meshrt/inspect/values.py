@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, cast
 
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.inspect.addresses import without_addresses
 from meshrt.inspect.capping import cap
 

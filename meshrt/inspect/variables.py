@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
-from meshrt.hooks import Body, Variable
+from meshrt.hooks.facts import Body, Variable
 from meshrt.inspect.capping import cap
 from meshrt.inspect.values import class_name, describe, is_array, module_name, safe_text, stored
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from meshrt.hooks import Wait
+from meshrt.hooks.facts import Wait
 
 __all__ = [
     "SCRIPT",

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from meshrt.hooks import Wait
+from meshrt.hooks.facts import Wait
 from meshrt.inspect.shortening import short_path
 from meshrt.inspect.visibility import own_index
 from meshrt.inspect.waits import SCRIPT, STANDS, Chain, Key, WaitGraph

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from meshrt.errors import UsageError
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.memory.asked import MILLISECONDS, OBJECTS
 from meshrt.memory.document import Document, document_of
 from meshrt.transport.tools import connect, own_program

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
-from meshrt.hooks import ActorState, Body, Variable
+from meshrt.hooks.facts import ActorState, Body, Variable
 from meshrt.memory.sizing import Budget, Snapshot
 from meshrt.memory.variables import all_variables, namespaces, type_name
 from meshrt.memory.walk import BUDGET

@@ -14,7 +14,7 @@ from itertools import chain, islice
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from meshrt.hooks import Variable
+from meshrt.hooks.facts import Variable
 from meshrt.inspect.values import bases, is_array
 from meshrt.inspect.variables import attributes
 from meshrt.memory.kinds import ATOMS

@@ -21,7 +21,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from meshrt.errors import MeshError
-from meshrt.hooks import Body, EndpointCall, RankServices, Variable, hooks
+from meshrt.hooks.facts import Body, EndpointCall, Variable
+from meshrt.hooks.services import RankServices
+from meshrt.hooks.table import hooks
 from meshrt.host.memory import private, resident, shares
 from meshrt.inspect.exceptions import frames_of
 from meshrt.inspect.variables import local_variables

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgpack
 
-from meshrt.hooks import Group
+from meshrt.hooks.facts import Group
 
 __all__ = ["Merged", "counted", "largest", "merged_alone", "order"]
 

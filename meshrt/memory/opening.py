@@ -11,7 +11,7 @@ from itertools import chain
 from sys import getsizeof
 from typing import Any
 
-from meshrt.hooks import ActorState, Body, Variable
+from meshrt.hooks.facts import ActorState, Body, Variable
 from meshrt.memory.buffers import Buffers
 from meshrt.memory.inside import children, find
 from meshrt.memory.kinds import ATOMS, PLAIN

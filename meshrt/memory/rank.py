@@ -17,7 +17,8 @@ import queue
 import threading
 from collections.abc import Callable
 
-from meshrt.hooks import Answer, Body, RankServices
+from meshrt.hooks.facts import Answer, Body
+from meshrt.hooks.services import RankServices
 from meshrt.memory.heap import heap
 from meshrt.transport.threads import RuntimeThread
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgpack
 
-from meshrt.hooks import Group, Measured
+from meshrt.hooks.facts import Group, Measured
 
 __all__ = ["held_of", "holding_of", "references_of", "stores_of", "without_store"]
 

@@ -18,7 +18,8 @@ from dataclasses import replace
 from typing import Any
 
 from meshrt.errors import UsageError
-from meshrt.hooks import Body, Group, Measured, RootServices
+from meshrt.hooks.facts import Body, Group, Measured
+from meshrt.hooks.services import RootServices
 from meshrt.host.memory import machine, resident, shares
 from meshrt.inspect.asking import gather_all, why_silent
 from meshrt.inspect.chosen import Doing, packed

@@ -12,7 +12,7 @@ from itertools import chain
 from types import FunctionType
 from typing import Any
 
-from meshrt.hooks import ActorState, Body, Variable
+from meshrt.hooks.facts import ActorState, Body, Variable
 from meshrt.inspect.capping import cap
 from meshrt.memory.buffers import Buffers
 from meshrt.memory.sizing import Budget, Size, Snapshot

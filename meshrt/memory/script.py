@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
-from meshrt.hooks import Body, Group, Variable
+from meshrt.hooks.facts import Body, Group, Variable
 from meshrt.memory.holding import holding
 from meshrt.memory.opening import opened
 from meshrt.memory.rows import rows

@@ -14,7 +14,8 @@ from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from meshrt.files import is_library_file
-from meshrt.hooks import ActorState, Variable, hooks
+from meshrt.hooks.facts import ActorState, Variable
+from meshrt.hooks.table import hooks
 from meshrt.inspect.values import bases, class_name, module_name
 from meshrt.inspect.variables import attributes
 

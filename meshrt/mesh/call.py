@@ -19,7 +19,8 @@ from meshrt.errors import (
     ResultNotSerializable,
     UsageError,
 )
-from meshrt.hooks import Wait, hooks
+from meshrt.hooks.facts import Wait
+from meshrt.hooks.table import hooks
 from meshrt.mesh.future import Future
 from meshrt.mesh.remote_errors import actor_error, add_others
 from meshrt.mesh.room import on_event_loop, refuse_if_busy

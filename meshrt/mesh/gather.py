@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from meshrt.errors import ProtocolError, UsageError
-from meshrt.hooks import Body, Gathered, Group
+from meshrt.hooks.facts import Body, Gathered, Group
 from meshrt.mesh.registry import Registry
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Gathers:
         *,
         stack_suffices: bool = False,
     ) -> int:
-        """See `meshrt.hooks.RootServices.gather`."""
+        """See `meshrt.hooks.services.RootServices.gather`."""
         gather = _Gather(report)
         shares: dict[AgentLink, dict[str, list[int]]] = {}
         for mesh_id, ranks in targets.items():

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from meshrt.errors import MeshError, RankPlace, SpawnError, last_lines, user_stack
-from meshrt.hooks import Body, hooks
+from meshrt.hooks.facts import Body
+from meshrt.hooks.table import hooks
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.progress import Progress
 from meshrt.mesh.registry import MeshRecord, Owner, Registry

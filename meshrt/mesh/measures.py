@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from meshrt.hooks import Measured
+from meshrt.hooks.facts import Measured
 from meshrt.mesh.registry import Registry
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Measures:
         *,
         work: bool = False,
     ) -> Measured:
-        """See `meshrt.hooks.RootServices.measure`."""
+        """See `meshrt.hooks.services.RootServices.measure`."""
         shares: dict[AgentLink, dict[str, list[int]]] = {}
         for mesh_id, ranks in targets.items():
             record = self._registry.meshes.get(mesh_id)

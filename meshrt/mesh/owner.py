@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from meshrt.actor.context import current_call
 from meshrt.actor.errors import type_name
 from meshrt.errors import ShutdownError, SpawnError, UsageError, one_line
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.mesh.future import Future, Settled
 from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Shape

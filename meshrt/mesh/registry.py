@@ -277,7 +277,7 @@ class Registry:
         return record is None or record.stopped is not None
 
     def stopped_how(self, mesh_id: str) -> str:
-        """See `meshrt.hooks.RootServices.stopped_how`."""
+        """See `meshrt.hooks.services.RootServices.stopped_how`."""
         record = self.meshes.get(mesh_id)
         first = None if record is None else self._of_script(record)
         if first is None or first.stopped is None:
@@ -306,7 +306,7 @@ class Registry:
             return [found[mesh_id] for mesh_id in reversed(self.meshes) if mesh_id in found]
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return plain data on every running mesh (`meshrt.hooks.RootServices.meshes`)."""
+        """Return plain data on every running mesh (`meshrt.hooks.services.RootServices.meshes`)."""
         with self._lock:
             return [_described(record) for record in self.running()]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from meshrt.errors import MeshError
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.mesh.registry import Owner
 from meshrt.mesh.spec import MeshSpec
 from meshrt.transport.fate import Fate

@@ -12,7 +12,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from meshrt.errors import CallTimeout, MeshBusy
-from meshrt.hooks import Wait
+from meshrt.hooks.facts import Wait
 from meshrt.mesh.future import Future
 from meshrt.mesh.target import Target
 from meshrt.selection import fold_ranks

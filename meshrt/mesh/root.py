@@ -25,7 +25,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from meshrt.errors import ShutdownError, SpawnError, UsageError, one_line
-from meshrt.hooks import hooks
+from meshrt.hooks.plugins import plugins
+from meshrt.hooks.table import hooks
 from meshrt.host.osutil import raise_file_limit
 from meshrt.mesh.agents import AgentLink, AgentPulse, Placed
 from meshrt.mesh.alarm import Alarm
@@ -269,7 +270,7 @@ class Root:
 
     def listen_for_ide(self, port: int) -> None:
         """Let an IDE attach to the program at a port of this machine."""
-        hooks.load("dap", self.services, in_root=True)
+        plugins.load("dap", self.services, in_root=True)
         self.services.tables["dap"].listen(port)
 
     def stop(self, mesh_id: str, grace: float, why: str = "") -> Future[None]:
@@ -591,6 +592,7 @@ class Root:
     def _in_forked_child(self) -> None:
         """A fork of the script must not keep its links open: agents and terminals would not see its end."""
         hooks.clear()
+        plugins.clear()
         self._pipe.close()
         self.script.uninstall()
         for agent in self._placement.all():

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from meshrt.errors import UsageError
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.transport.fate import Fate
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from meshrt import errors
 from meshrt.errors import CallTimeout, MeshError, one_line
 from meshrt.escapes import coloured
 from meshrt.files import RUNTIME_FILES, STDLIB_FILES
-from meshrt.hooks import hooks
+from meshrt.hooks.plugins import plugins
 from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.interrupted import waited_for
 from meshrt.mesh.status import exit_with
@@ -136,7 +136,7 @@ class Script:
 
     def load_failures(self) -> None:
         """Load what collects failures."""
-        hooks.load("failure", self._services, in_root=True)
+        plugins.load("failure", self._services, in_root=True)
 
     def watch(self, mesh_id: str, seconds: float) -> None:
         """Tell of calls to a mesh that are not answered for so long."""

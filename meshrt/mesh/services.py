@@ -1,6 +1,6 @@
 """What the root offers to plug-ins and to ranks: events, operations, requests to ranks, and the deadline clock.
 
-Implements `meshrt.hooks.RootServices`. On the root's loop unless a method says otherwise.
+Implements `meshrt.hooks.services.RootServices`. On the root's loop unless a method says otherwise.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from meshrt.errors import MeshError, ProtocolError, RankPlace
-from meshrt.hooks import ASKED_FOR, Body, PendingCall, ToolClient, Wait, Waited, hooks, plugin_of
+from meshrt.hooks.facts import Body, Wait
+from meshrt.hooks.plugins import ASKED_FOR, plugin_of, plugins
+from meshrt.hooks.services import PendingCall, ToolClient, Waited
+from meshrt.hooks.table import hooks
 from meshrt.mesh.gather import Gathers
 from meshrt.mesh.measures import Measures
 from meshrt.mesh.registry import MeshRecord, Registry
@@ -94,7 +97,7 @@ class Services:
         #: Told of an exception that nobody waits for; set by the root.
         self.supervise: Callable[[str, Fault], None]
         self._unhandled = Unhandled(self.announce, self.call_later)
-        #: See `meshrt.hooks.RootServices`.
+        #: See `meshrt.hooks.services.RootServices`.
         self.gather = self.gathers.begin
         self.leave_gather = self.gathers.leave
         self.measure = self.measures.ask
@@ -103,7 +106,7 @@ class Services:
         """Load the plug-ins that the environment asks for, unless they are. Any thread. Raises what they raise."""
         for variable, plugin in ASKED_FOR.items():
             if os.environ.get(variable):
-                hooks.load(plugin, self, in_root=True)
+                plugins.load(plugin, self, in_root=True)
 
     def attach(self, loop: Any) -> None:
         """The loop runs."""
@@ -276,7 +279,7 @@ class Services:
         answer(body, "")
 
     def _load(self, name: str) -> None:
-        hooks.load(plugin_of(name), self, in_root=True)
+        plugins.load(plugin_of(name), self, in_root=True)
 
     # -- what ranks tell
 

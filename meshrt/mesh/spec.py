@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from meshrt.errors import SpawnError, UsageError
-from meshrt.hooks import DEBUG_VALUES, POST_MORTEM_VALUES
+from meshrt.hooks.plugins import DEBUG_VALUES, POST_MORTEM_VALUES
 from meshrt.selection import Extent, Point
 from meshrt.store.limits import free_in_group
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from meshrt.errors import MeshError, ProtocolError
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.transport.door import listening_socket
 from meshrt.transport.link import peer_of, same_user
 from meshrt.transport.refusals import Refusals
@@ -35,7 +35,7 @@ Serve = Callable[["ToolConnection", str, Body], Awaitable[Body | None]]
 
 
 class ToolConnection(asyncio.Protocol):
-    """One client (`meshrt.hooks.ToolClient`). On the root's loop."""
+    """One client (`meshrt.hooks.services.ToolClient`). On the root's loop."""
 
     _next_id = 1
 

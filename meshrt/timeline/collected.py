@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.selection import Shape
 from meshrt.timeline.recorder import BEGUN_BEFORE, NOT_ENDED
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 from meshrt.errors import MeshError
-from meshrt.hooks import Body, RankServices, hooks
+from meshrt.hooks.facts import Body
+from meshrt.hooks.services import RankServices
+from meshrt.hooks.table import hooks
 from meshrt.timeline.recorder import Recorder
 
 __all__ = ["RankTimelines", "load"]

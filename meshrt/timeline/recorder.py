@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from meshrt.hooks import ActorState, Body, EndpointCall
+from meshrt.hooks.facts import ActorState, Body, EndpointCall
 
 __all__ = ["BEGUN_BEFORE", "CAPACITY", "NOT_ENDED", "Recorder"]
 

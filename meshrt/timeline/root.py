@@ -17,7 +17,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meshrt.errors import SelectionError, UsageError
-from meshrt.hooks import Body, Group, RootServices, ToolClient, hooks
+from meshrt.hooks.facts import Body, Group
+from meshrt.hooks.plugins import plugins
+from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.asking import gather_all, texts_of
 from meshrt.selection import Selection, Shape, fold_ranks, names_states, parse, parse_folded, resolve
 from meshrt.timeline.script import ScriptTimeline
@@ -70,7 +72,7 @@ class Timelines:
         selection = parse(text)
         if not names_states(selection):
             return self._selected(selection)
-        hooks.load("debug", self._services, in_root=True)  # which knows the states
+        plugins.load("debug", self._services, in_root=True)  # which knows the states
         answer = await self._services.tool_operations["debug.printing"](client, {"ranks": text})
         return {each["mesh"]: parse_folded(each["ranks"]) for each in (answer or {})["printing"]}
 

@@ -11,7 +11,9 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from meshrt.hooks import ActorState, Body, EndpointCall, PendingCall, hooks
+from meshrt.hooks.facts import ActorState, Body, EndpointCall
+from meshrt.hooks.services import PendingCall
+from meshrt.hooks.table import hooks
 from meshrt.timeline.recorder import Recorder
 
 __all__ = ["ScriptTimeline"]

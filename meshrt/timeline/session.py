@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.inspect.programs import command_of, telling_slow
 from meshrt.selection import fold_ranks, parse_folded
 from meshrt.timeline.collected import SCRIPT, Collected

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from meshrt.escapes import escaped
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.inspect import render_stacks
 from meshrt.inspect.output import tails
 from meshrt.memory.api import ask

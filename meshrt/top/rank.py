@@ -1,14 +1,15 @@
 """The rank's side of ``top``. On the control thread.
 
 * operation ``top.work`` {}: what the actors have to do, ``[name, endpoint that runs, calls so far, waiting, more]`` of
-  each (`meshrt.hooks.Workload`); ``devices``: what torch keeps on each, bytes; ``told``: when, monotonic seconds.
+  each (`meshrt.hooks.facts.Workload`); ``devices``: what torch keeps on each, bytes; ``told``: when, monotonic seconds.
 """
 
 from __future__ import annotations
 
 import time
 
-from meshrt.hooks import Body, RankServices
+from meshrt.hooks.facts import Body
+from meshrt.hooks.services import RankServices
 from meshrt.memory.heap import devices
 
 __all__ = ["RankWork", "load"]

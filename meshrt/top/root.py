@@ -11,7 +11,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from meshrt.hooks import Body, RootServices
+from meshrt.hooks.facts import Body
+from meshrt.hooks.services import RootServices
 from meshrt.inspect.asking import gather_all
 from meshrt.inspect.chosen import Chosen, Doing, packed
 from meshrt.inspect.faults import silence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from meshrt.hooks import hooks
+from meshrt.hooks.table import hooks
 
 __all__ = ["HoldClock"]
 

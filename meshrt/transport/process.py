@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from meshrt.errors import ForkedMeshError, ShutdownError, UsageError
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.transport.driver import Driver, Tree
 from meshrt.transport.fate import Fate
 from meshrt.transport.interrupts import called_by_python

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from meshrt.errors import AuthenticationError, MeshError, ProtocolError
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.transport import directories, dirlock, places
 from meshrt.transport.link import same_user
 from meshrt.transport.process import current_runtime, has_runtime

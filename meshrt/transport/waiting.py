@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from meshrt.hooks import Wait
+from meshrt.hooks.facts import Wait
 from meshrt.transport.clock import HoldClock
 from meshrt.transport.interrupts import Shield
 
@@ -176,12 +176,12 @@ class Waiting(ABC):
             self.wait_ended()
 
     def wait_of(self, waiter: object) -> Wait | None:
-        """See `meshrt.hooks.RankServices.wait_of`. Any thread."""
+        """See `meshrt.hooks.services.RankServices.wait_of`. Any thread."""
         found = self._waits.get(waiter)
         return None if found is None else self._told(*found)
 
     def waits_since(self, thread: int) -> float | None:
-        """See `meshrt.hooks.RankServices.waits_since`. Any thread."""
+        """See `meshrt.hooks.services.RankServices.waits_since`. Any thread."""
         found = self._waits.get(thread)
         return None if found is None else found[1]
 
@@ -196,7 +196,7 @@ class Waiting(ABC):
         return min(awaits, key=lambda each: each[2], default=None)
 
     def all_waits(self) -> list[Wait]:
-        """See `meshrt.hooks.RootServices.script_waits`. Any thread."""
+        """See `meshrt.hooks.services.RootServices.script_waits`. Any thread."""
         return [wait for found in tuple(self._waits.values()) if (wait := self._told(*found)) is not None]
 
     def _told(self, pending: Pending, since: float, deadline: float | None) -> Wait | None:
@@ -357,7 +357,7 @@ class Waiting(ABC):
                 self._switch(not before)
 
     def interject(self, function: Callable[[Any], None]) -> bool:
-        """Run ``function(pending)`` on the main thread if it waits now; see `meshrt.hooks.RootServices.interject`."""
+        """Run ``function(pending)`` on the main thread if it waits now; see `RootServices.interject`."""
         if threading.main_thread().ident not in self._waits:
             return False
         self._interjections.append(function)

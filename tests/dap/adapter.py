@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from tests.dap.framing import framed, read_message
 
 __all__ = ["Adapter"]

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import NamedTuple
 
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from tests.dap.framing import Violation, framed, read_message
 from tests.dap.started import Started
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from tests.dap import doubling
 from tests.dap.talking import Talking
 from tests.support.programs import environment

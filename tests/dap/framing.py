@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import IO
 
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 
 __all__ = ["Violation", "framed", "read_message"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from tests.dap.client import SECONDS, Address
 from tests.dap.session import Session
 

@@ -7,7 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from tests.dap.talking import Talking
 
 __all__ = ["NpmClient", "why_not"]

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from tests.dap.client import Address
 from tests.dap.ide import Ide
 from tests.support.programs import environment

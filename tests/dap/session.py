@@ -7,7 +7,7 @@ import os
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from tests.dap.client import SECONDS, Address, Client, Event, RequestFailed
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from tests.dap.adapter import Adapter
 from tests.dap.client import Client, RequestFailed
 from tests.dap.framing import Violation

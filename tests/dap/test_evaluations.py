@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from meshrt import proc_mesh
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from tests.dap import debugged
 from tests.dap.client import RequestFailed
 from tests.dap.debugged import Debugged

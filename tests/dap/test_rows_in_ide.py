@@ -17,7 +17,7 @@ from meshrt.debug.dap.router import threads_view
 from meshrt.debug.dap.router.admission import UnixAdmission
 from meshrt.debug.dap.router.router import Router
 from meshrt.debug.dap.wire import failure
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.inspect.programs import choose
 from tests.dap import debugged
 from tests.dap.debugged import Debugged

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from meshrt import ActorError, MeshError, proc_mesh
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from tests.dap import debugged
 from tests.dap.debugged import Debugged
 from tests.dap.ide import Ide

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from meshrt import proc_mesh
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.mesh.root import start_root
 from tests.dap import debugged
 from tests.dap.client import RequestFailed

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.mesh.root import start_root
 
 __all__ = ["Desk", "desk"]

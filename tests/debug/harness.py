@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.repl import Repl
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.transport import tools
 from tests.support.waiting import holds_within, wait_until
 

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshrt import Actor, CallTimeout, MeshError, ProcessDied, StoreTimeout, endpoint, proc_mesh, put
-from meshrt.hooks import hooks
+from meshrt.hooks.table import hooks
 from meshrt.mesh import restarts
 from meshrt.store import registrar
 from meshrt.store.packing import LARGE

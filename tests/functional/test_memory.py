@@ -18,7 +18,7 @@ import pytest
 
 import meshrt
 from meshrt import ActorError, ActorMesh, LocalEngine, ProcessDied, SelectionError, UsageError, proc_mesh
-from meshrt.hooks import RootServices
+from meshrt.hooks.services import RootServices
 from meshrt.host.memory import private
 from meshrt.inspect.asking import gather_all
 from meshrt.memory import root

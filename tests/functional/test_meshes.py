@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from meshrt import Point, ProcMesh, SpawnError, UsageError, proc_mesh
-from meshrt.hooks import PLUGINS
+from meshrt.hooks.plugins import PLUGINS
 from tests.support.actors import Echo
 
 

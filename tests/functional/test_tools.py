@@ -15,7 +15,8 @@ import pytest
 
 from meshrt import MeshError, UsageError, proc_mesh
 from meshrt.errors import AuthenticationError, RankPlace, SelectionError, SupervisionError
-from meshrt.hooks import Body, ToolClient
+from meshrt.hooks.facts import Body
+from meshrt.hooks.services import ToolClient
 from meshrt.mesh.root import start_root
 from meshrt.selection import parse
 from meshrt.transport.process import current_runtime

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from meshrt.hooks import Gathered, Group
+from meshrt.hooks.facts import Gathered, Group
 from meshrt.inspect import STACKS, Stacks
 from meshrt.mesh.root import start_root
 from meshrt.selection import Shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
-from meshrt.hooks import hooks
+from meshrt.hooks.table import hooks
 
 __all__ = ["DIRECTORY", "note"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from meshrt import Actor, ActorMesh, concurrent_endpoint, current_rank, endpoint
-from meshrt.hooks import hooks
+from meshrt.hooks.table import hooks
 
 __all__ = ["Relay"]
 

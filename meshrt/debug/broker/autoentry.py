@@ -9,7 +9,7 @@ from collections.abc import Callable
 from meshrt.debug.broker.notices import HOW_TO
 from meshrt.debug.broker.sessions import SessionTable
 from meshrt.debug.protocol import STOPPED
-from meshrt.hooks import RootServices, Waited
+from meshrt.hooks.services import RootServices, Waited
 
 __all__ = ["AutoEntry"]
 

@@ -16,7 +16,8 @@ from typing import Any
 from meshrt.debug.broker.targets import Targets
 from meshrt.debug.protocol import BREAKS, HITS, MODES, POST_MORTEM, session_of_ide
 from meshrt.errors import UsageError
-from meshrt.hooks import Body, Group, RootServices, ToolClient
+from meshrt.hooks.facts import Body, Group
+from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.asking import gather_all, texts_of, why_silent
 from meshrt.selection import fold_ranks
 

@@ -37,7 +37,8 @@ from meshrt.debug.broker.top import Top
 from meshrt.debug.protocol import BUSY, COMPLETE, RUNNING, STEPPING, STOPPED, Place
 from meshrt.debug.switch import RUNS_CODE, refuse, switched_off
 from meshrt.errors import MeshError, UsageError
-from meshrt.hooks import Body, RootServices, ToolClient
+from meshrt.hooks.facts import Body
+from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect import silence
 from meshrt.selection import fold_ranks
 from meshrt.wire.source import source_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from meshrt.debug.broker.states import State, state_of
 from meshrt.debug.broker.targets import Targets
 from meshrt.errors import UsageError
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.inspect.chosen import Chosen, Doing
 from meshrt.inspect.states import WORST_FIRST
 

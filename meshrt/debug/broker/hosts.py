@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from meshrt.hooks import RootServices
+from meshrt.hooks.services import RootServices
 
 __all__ = ["Hosts"]
 

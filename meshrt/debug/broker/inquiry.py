@@ -14,7 +14,8 @@ from meshrt.debug.broker.listing import waits_known
 from meshrt.debug.broker.sessions import Session, SessionTable
 from meshrt.debug.broker.targets import Actor, MeshFacts, Selected, Targets, mesh_name
 from meshrt.debug.protocol import BUSY, EVAL, INTERRUPT, STOPPED, SessionKey
-from meshrt.hooks import Body, Gathered, Group, RootServices, ToolClient
+from meshrt.hooks.facts import Body, Gathered, Group
+from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect import STACKS, Stacks, innermost, silence
 from meshrt.inspect.asking import gather_all, why_silent
 from meshrt.inspect.output import line_count, tails

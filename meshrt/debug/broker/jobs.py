@@ -19,7 +19,8 @@ from typing import Any
 
 from meshrt.debug.broker.sessions import Session
 from meshrt.debug.protocol import PDB_PROMPT, SessionKey
-from meshrt.hooks import Body, RootServices, ToolClient
+from meshrt.hooks.facts import Body
+from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.capping import cap
 from meshrt.selection import fold_ranks
 

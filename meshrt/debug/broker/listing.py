@@ -10,7 +10,8 @@ from meshrt.debug.broker.states import State
 from meshrt.debug.broker.targets import Actor, Targets
 from meshrt.debug.protocol import Place
 from meshrt.errors import UsageError
-from meshrt.hooks import Body, RootServices
+from meshrt.hooks.facts import Body
+from meshrt.hooks.services import RootServices
 from meshrt.host.osutil import resident_bytes
 from meshrt.inspect import silence
 from meshrt.inspect.waits import WaitGraph

@@ -8,7 +8,9 @@ from typing import Any
 from meshrt.debug.broker.doing import chosen
 from meshrt.debug.broker.targets import Targets
 from meshrt.errors import UsageError
-from meshrt.hooks import Body, RootServices, ToolClient, hooks
+from meshrt.hooks.facts import Body
+from meshrt.hooks.plugins import plugins
+from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.memory.asked import MILLISECONDS, OBJECTS, Asked
 
 __all__ = ["Memory"]
@@ -43,7 +45,7 @@ class Memory:
             references=_name(body.get("references")),
             chosen=bool(actor or body.get("ranks")),
         )
-        hooks.load("memory", self._services, in_root=True)
+        plugins.load("memory", self._services, in_root=True)
         answer: Body = await self._services.tables["memory.view"].collect(asked)
         return answer
 

@@ -14,7 +14,7 @@ from math import prod
 from meshrt.debug.broker.sessions import Session, SessionTable
 from meshrt.debug.broker.targets import Actor, Targets
 from meshrt.debug.protocol import STOPPED
-from meshrt.hooks import RootServices, ToolClient
+from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.capping import cap
 from meshrt.inspect.times import since
 from meshrt.selection import fold_ranks

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from meshrt.debug.protocol import BUSY, ENDED, RUNNING, STEPPING, STOPPED, Place, SessionKey, address
-from meshrt.hooks import Body, ToolClient
+from meshrt.hooks.facts import Body
+from meshrt.hooks.services import ToolClient
 from meshrt.inspect.capping import TEXT_LIMIT, cap
 from meshrt.selection import Shape
 

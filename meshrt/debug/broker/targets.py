@@ -18,7 +18,7 @@ from meshrt.debug.broker.sessions import Session, SessionTable
 from meshrt.debug.broker.states import Activity, Facts, Held, State, state_of
 from meshrt.debug.protocol import RUNNING, SessionKey, address
 from meshrt.errors import SelectionError, UsageError
-from meshrt.hooks import RootServices
+from meshrt.hooks.services import RootServices
 from meshrt.selection import Shape, dimensions_of, near_miss, parse, resolve
 
 __all__ = ["Actor", "MeshFacts", "Selected", "Targets", "mesh_name"]

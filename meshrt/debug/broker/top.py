@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from meshrt.debug.broker.doing import chosen
 from meshrt.debug.broker.targets import Targets
-from meshrt.hooks import Body, RootServices, ToolClient, hooks
+from meshrt.hooks.facts import Body
+from meshrt.hooks.plugins import plugins
+from meshrt.hooks.services import RootServices, ToolClient
 
 __all__ = ["Top"]
 
@@ -23,6 +25,6 @@ class Top:
             UsageError: There is no such actor.
             SelectionError: No such ranks.
         """
-        hooks.load("top", self._services, in_root=True)
+        plugins.load("top", self._services, in_root=True)
         answer: Body = await self._services.tables["top.looks"].look(chosen(self._targets, body))
         return answer

@@ -29,7 +29,8 @@ from meshrt.debug.dap.starting import StartedRouters
 from meshrt.debug.protocol import Place, session_of_ide
 from meshrt.debug.switch import refuse, switched_off
 from meshrt.errors import SelectionError, UsageError
-from meshrt.hooks import Body, RootServices, ToolClient
+from meshrt.hooks.facts import Body
+from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.selection import Shape, parse, resolve
 from meshrt.wire.source import source_text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 
-from meshrt.hooks import RootServices
+from meshrt.hooks.services import RootServices
 from meshrt.transport.helper import SAFE_DIRECTORY, helper_command, helper_environment
 from meshrt.transport.process import current_runtime
 from meshrt.transport.threads import RuntimeThread

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from meshrt.debug.prompt.numbers import array_difference, dict_difference, number_in, summary
 from meshrt.escapes import escaped
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.inspect.addresses import without_addresses
 from meshrt.inspect.shortening import lines_of, shortened
 from meshrt.selection import fold_ranks, group_by_value, parse_folded

@@ -11,7 +11,7 @@ from meshrt.debug.prompt.text import prompt_of
 from meshrt.debug.protocol import BUSY, PDB_PROMPT, QUITS, RUNNING, STEPPING, STOPPED
 from meshrt.errors import MeshError
 from meshrt.escapes import escaped
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.inspect.shortening import LINES
 
 __all__ = ["Attached"]

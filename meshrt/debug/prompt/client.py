@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 
 __all__ = ["Client", "Connection"]
 

@@ -12,7 +12,7 @@ from meshrt.debug.prompt.terminal import Terminal, make_terminal
 from meshrt.debug.prompt.text import prompt_of
 from meshrt.errors import UsageError
 from meshrt.escapes import escaped
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.inspect.times import since
 from meshrt.selection import near_miss
 

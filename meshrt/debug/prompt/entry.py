@@ -16,7 +16,7 @@ from meshrt.debug.prompt.records import Recorder
 from meshrt.debug.prompt.repl import LEAVING, Repl
 from meshrt.debug.prompt.terminal import LineTerminal, Terminal, make_terminal
 from meshrt.errors import UsageError
-from meshrt.hooks import Waited
+from meshrt.hooks.services import Waited
 from meshrt.inspect.programs import telling_slow
 from meshrt.transport import tools
 from meshrt.transport.process import has_runtime

@@ -18,7 +18,7 @@ from meshrt.debug.prompt.records import error_record
 from meshrt.debug.prompt.terminal import Terminal, Woken
 from meshrt.errors import MeshError
 from meshrt.escapes import escaped
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.inspect.shortening import LINES
 from meshrt.transport.kernel import kernel_state
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from meshrt.escapes import escaped
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.inspect.fitting import Room, fitted
 from meshrt.inspect.states import WORST_FIRST
 from meshrt.inspect.times import since

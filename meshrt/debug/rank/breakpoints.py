@@ -26,7 +26,7 @@ from meshrt.debug.rank.codelines import NoCodeError, Target, body_of, find, is_m
 from meshrt.debug.rank.loaded import loaded_code
 from meshrt.debug.stepping import is_hidden_code
 from meshrt.files import RUNTIME_FILES, is_library_file
-from meshrt.hooks import ActorState, Body
+from meshrt.hooks.facts import ActorState, Body
 from meshrt.inspect.values import class_name, safe_text
 
 __all__ = ["BreakTable", "Hit", "MeshBreaks"]

@@ -33,7 +33,9 @@ from meshrt.debug.rank.users_trace import UsersTrace
 from meshrt.debug.stepping import caller_frame
 from meshrt.debug.switch import switched_off
 from meshrt.errors import MeshError
-from meshrt.hooks import Body, EndpointCall, RankServices, hooks
+from meshrt.hooks.facts import Body, EndpointCall
+from meshrt.hooks.services import RankServices
+from meshrt.hooks.table import hooks
 
 __all__ = ["RankDebugger", "debugger_of", "load"]
 

@@ -20,7 +20,8 @@ from types import CodeType, FrameType
 
 from meshrt.debug.dumpfile import FORMAT, VERSION, write_dump
 from meshrt.debug.rank.sources import SourceFetcher
-from meshrt.hooks import Body, EndpointCall, RankServices
+from meshrt.hooks.facts import Body, EndpointCall
+from meshrt.hooks.services import RankServices
 from meshrt.inspect.capping import cap
 from meshrt.inspect.exceptions import chain_of, frames_of
 from meshrt.inspect.masking import MASK, masked, without_secrets, without_tokens

@@ -18,7 +18,8 @@ from meshrt.debug.rank import awaiting
 from meshrt.debug.rank.console import routed
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.errors import MeshError
-from meshrt.hooks import ActorState, Answer, Body, RankServices
+from meshrt.hooks.facts import ActorState, Answer, Body
+from meshrt.hooks.services import RankServices
 from meshrt.inspect.capping import TEXT_LIMIT, cap
 from meshrt.inspect.values import describe, describe_pretty, safe_text, within
 from meshrt.transport.threads import RuntimeThread

@@ -9,7 +9,7 @@ from typing import Any
 from meshrt.debug.rank.rank_pdb import RankPdb
 from meshrt.debug.rank.session import RankSession
 from meshrt.debug.rank.variables import left_alone
-from meshrt.hooks import Variable
+from meshrt.hooks.facts import Variable
 from meshrt.inspect.variables import local_variables
 
 __all__ = ["variables_of"]

@@ -32,7 +32,8 @@ from meshrt.debug.rank.tracing import Tracer
 from meshrt.debug.rank.users_trace import UsersTrace, above
 from meshrt.debug.stepping import user_frame
 from meshrt.errors import MeshError
-from meshrt.hooks import ActorState, Body, EndpointCall, RankServices
+from meshrt.hooks.facts import ActorState, Body, EndpointCall
+from meshrt.hooks.services import RankServices
 from meshrt.inspect.names import names_thread, typed_name
 
 __all__ = ["Interrupts", "Sessions"]

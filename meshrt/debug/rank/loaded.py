@@ -10,7 +10,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from meshrt.debug.protocol import names_file
-from meshrt.hooks import ActorState
+from meshrt.hooks.facts import ActorState
 
 __all__ = ["loaded_code"]
 

@@ -14,7 +14,9 @@ from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.stepping import visible
 from meshrt.debug.switch import switched_off
 from meshrt.errors import MeshError
-from meshrt.hooks import POST_MORTEM_VALUES, Body, EndpointCall, RankServices
+from meshrt.hooks.facts import Body, EndpointCall
+from meshrt.hooks.plugins import POST_MORTEM_VALUES
+from meshrt.hooks.services import RankServices
 from meshrt.inspect.capping import cap
 from meshrt.inspect.exceptions import chain_of, frames_of
 from meshrt.inspect.values import safe_text

@@ -34,7 +34,7 @@ from meshrt.debug.rank.console import (
 )
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.rank.variables import assigned, changed, left_alone
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.inspect.shortening import shortened
 from meshrt.inspect.values import class_name, describe, describe_pretty, safe_text
 

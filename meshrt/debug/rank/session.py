@@ -17,7 +17,8 @@ from meshrt.debug.rank.rank_pdb import RankPdb, Stack
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.rank.suspended import may_break, raise_in, take_back
 from meshrt.debug.rank.users_trace import UsersTrace, is_ours
-from meshrt.hooks import Body, EndpointCall, RankServices
+from meshrt.hooks.facts import Body, EndpointCall
+from meshrt.hooks.services import RankServices
 from meshrt.inspect.capping import TEXT_LIMIT, cap
 from meshrt.inspect.values import within
 

@@ -12,7 +12,8 @@ from threading import get_ident
 
 from meshrt.debug.rank.session import RankSession
 from meshrt.debug.rank.users_trace import UsersTrace
-from meshrt.hooks import EndpointCall, RankServices
+from meshrt.hooks.facts import EndpointCall
+from meshrt.hooks.services import RankServices
 from meshrt.inspect.names import typed_name
 
 __all__ = ["RankSessions"]

@@ -16,7 +16,7 @@ from typing import Any
 
 from meshrt.debug.protocol import names_file
 from meshrt.errors import MeshError
-from meshrt.hooks import RankServices
+from meshrt.hooks.services import RankServices
 
 __all__ = ["SourceFetcher"]
 

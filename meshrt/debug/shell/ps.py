@@ -18,7 +18,7 @@ from meshrt.escapes import escaped
 from meshrt.failure import files
 from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED
 from meshrt.failure.showing import root_cause
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.inspect import silence
 from meshrt.inspect.commands import run_command, write_out
 from meshrt.inspect.fitting import Room, columns, fitted

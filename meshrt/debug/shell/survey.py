@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from meshrt.errors import MeshError
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.inspect.programs import stopped_by_signal
 from meshrt.transport.directories import in_use
 from meshrt.transport.tools import Program, ToolConnection, connect

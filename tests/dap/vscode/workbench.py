@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from tests.dap.vscode.family import Family
 from tests.dap.vscode.installed import HERE, chromium
 from tests.dap.vscode.server import CodeServer

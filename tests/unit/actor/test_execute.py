@@ -17,7 +17,7 @@ from meshrt.actor.ending import StopInterrupt
 from meshrt.actor.endpoint import endpoint
 from meshrt.actor.execute import Execution, Executor
 from meshrt.errors import ProtocolError
-from meshrt.hooks import hooks
+from meshrt.hooks.table import hooks
 from meshrt.selection import Extent, Shape
 from meshrt.wire import codec
 from meshrt.wire.frames import Frame, FrameDecoder, split_frames

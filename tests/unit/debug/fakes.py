@@ -12,14 +12,14 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-import meshrt.hooks
+import meshrt
 from meshrt.debug.rank.debugger import RankDebugger
-from meshrt.hooks import ActorState, Answer, Body, EndpointCall, Wait, Workload
+from meshrt.hooks.facts import ActorState, Answer, Body, EndpointCall, Wait, Workload
 
 WAIT = 10.0
 
 #: The runtime's part of the stack: a function whose file lies in the package, so that it is hidden as the real one is.
-_RUNNER = os.path.join(os.path.dirname(meshrt.hooks.__file__), "actor", "fake_runner.py")
+_RUNNER = os.path.join(os.path.dirname(meshrt.__file__), "actor", "fake_runner.py")
 _namespace: dict[str, Any] = {}
 exec(compile("def call(function, args):\n    return function(*args)\n", _RUNNER, "exec"), _namespace)
 call_endpoint = _namespace["call"]

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from meshrt.debug.broker.broker import Broker
-from meshrt.hooks import Body, Gathered, Group, Measured, PendingCall, ToolClient, Wait, Waited
+from meshrt.hooks.facts import Body, Gathered, Group, Measured, Wait
+from meshrt.hooks.services import PendingCall, ToolClient, Waited
 from meshrt.selection import Shape
 
 __all__ = ["FakeRoot", "FakeTerminal"]

@@ -17,7 +17,7 @@ from meshrt.debug.prompt.commands.table import COMMANDS, candidates
 from meshrt.debug.prompt.numbers import number_in, outliers, summary
 from meshrt.debug.prompt.records import Recorder, error_record
 from meshrt.debug.prompt.tables import status
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 
 
 def answered(*texts: str, facts: Body | None = None) -> Answers:

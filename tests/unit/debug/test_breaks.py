@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meshrt.debug.prompt.tables import breakpoints
-from meshrt.hooks import Body, Gathered, Group
+from meshrt.hooks.facts import Body, Gathered, Group
 from tests.unit.debug.root_fakes import FakeRoot
 
 

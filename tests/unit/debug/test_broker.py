@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from meshrt.errors import MeshError, SelectionError
-from meshrt.hooks import Body, Group
+from meshrt.hooks.facts import Body, Group
 from meshrt.selection import Shape, Slice
 from tests.unit.debug.root_fakes import FakeRoot, FakeTerminal
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from meshrt.debug.rank.held import variables_of
-from meshrt.hooks import EndpointCall
+from meshrt.hooks.facts import EndpointCall
 
 
 @pytest.mark.parametrize("current", [True, False], ids=["the person's frame", "another one"])

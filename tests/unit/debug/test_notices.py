@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from meshrt.errors import ProtocolError
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from tests.unit.debug.root_fakes import FakeRoot
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from meshrt.debug.rank.evaluate import _HANGING_MAX
 from meshrt.errors import MeshError
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.inspect.capping import TEXT_BYTES, TEXT_LIMIT, cap
 from tests.unit.debug import endpoints
 from tests.unit.debug.endpoints import line_of

@@ -15,7 +15,8 @@ from meshrt.debug import protocol
 from meshrt.debug.rank import breakpoints
 from meshrt.debug.rank.breakpoints import BreakTable
 from meshrt.debug.rank.monitoring import Monitor
-from meshrt.hooks import ActorState, Body, EndpointCall, hooks
+from meshrt.hooks.facts import ActorState, Body, EndpointCall
+from meshrt.hooks.table import hooks
 from tests.unit.debug import endpoints
 from tests.unit.debug.endpoints import line_of
 from tests.unit.debug.fakes import WAIT, FakeRank

@@ -15,7 +15,7 @@ from meshrt.debug.dumpfile import read_dump
 from meshrt.debug.rank.dump import Dumper
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.errors import UsageError
-from meshrt.hooks import EndpointCall
+from meshrt.hooks.facts import EndpointCall
 from meshrt.inspect.masking import MASK
 from tests.support.limits import full_disk
 from tests.unit.debug.fakes import FakeRankServices

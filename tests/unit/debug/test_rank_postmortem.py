@@ -10,7 +10,7 @@ import pytest
 
 from meshrt.debug.rank.postmortem import PostMortem, aborted, exception_facts, exception_text
 from meshrt.debug.rank.sources import SourceFetcher
-from meshrt.hooks import Hooks
+from meshrt.hooks.table import Hooks
 from meshrt.inspect.exceptions import chain_of, frames_of
 from tests.unit.debug import endpoints
 from tests.unit.debug.endpoints import line_of

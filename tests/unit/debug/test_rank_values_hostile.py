@@ -17,7 +17,7 @@ from meshrt.debug.dumpfile import read_dump
 from meshrt.debug.rank.console import Released
 from meshrt.debug.rank.dump import Dumper
 from meshrt.debug.rank.sources import SourceFetcher
-from meshrt.hooks import EndpointCall
+from meshrt.hooks.facts import EndpointCall
 from meshrt.inspect.values import class_name, describe, describe_pretty, is_array, safe_text
 from tests.unit.debug.fakes import FakeRank, FakeRankServices
 

@@ -23,7 +23,7 @@ from meshrt.debug.prompt.text import prompt_of
 from meshrt.debug.protocol import Place, address
 from meshrt.errors import MeshError
 from meshrt.escapes import escaped
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.inspect.capping import cap
 from meshrt.inspect.times import since
 from meshrt.selection import Shape

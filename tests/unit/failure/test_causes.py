@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from meshrt.failure.causes import STOPPED, judge
 from meshrt.failure.record import ExceptionFacts, FailureRecord, Reference
-from meshrt.hooks import UNRAISABLE
+from meshrt.hooks.facts import UNRAISABLE
 from tests.unit.failure.records import MS, death, raised
 
 #: What rank 0 is told of rank 2.

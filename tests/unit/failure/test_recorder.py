@@ -12,7 +12,7 @@ import pytest
 
 from meshrt.failure.rank import Origin, Recorder
 from meshrt.failure.record import FailureRecord
-from meshrt.hooks import Raised
+from meshrt.hooks.facts import Raised
 
 
 def written(errors: list[BaseException]) -> list[FailureRecord]:

@@ -15,7 +15,7 @@ from meshrt.failure.record import FailureRecord, Reference
 from meshrt.failure.report import named, render
 from meshrt.failure.showing import listing, of_rank, plain_listing, plain_of_rank
 from meshrt.failure.standing import keep_stacks
-from meshrt.hooks import Group, Wait
+from meshrt.hooks.facts import Group, Wait
 from meshrt.inspect import Stacks
 from meshrt.inspect.waits import waits_to_wire
 from meshrt.selection import Shape

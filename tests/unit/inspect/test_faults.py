@@ -10,11 +10,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-import meshrt.hooks
+import meshrt
 from meshrt.inspect.faults import SOURCE, FaultThread, parse, records_of
 
-RUNTIME = str(Path(meshrt.hooks.__file__).parent / "actor" / "mailbox.py")
-DEBUGGER = str(Path(meshrt.hooks.__file__).parent / "debug" / "console.py")
+RUNTIME = str(Path(meshrt.__file__).parent / "actor" / "mailbox.py")
+DEBUGGER = str(Path(meshrt.__file__).parent / "debug" / "console.py")
 THREADING = threading.__file__
 
 DUMP = f"""Thread 0x00007f96aba986c0 [loader] (most recent call first):

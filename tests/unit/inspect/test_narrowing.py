@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import given
 
-from meshrt.hooks import Group
+from meshrt.hooks.facts import Group
 from meshrt.inspect import Stacks, render_stacks
 from meshrt.inspect.narrowing import narrowed
 from tests.unit.inspect.test_tree import SHAPE, answers

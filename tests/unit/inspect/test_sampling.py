@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from meshrt.hooks import ActorState, Body, EndpointCall, Wait, hooks
+from meshrt.hooks.facts import ActorState, Body, EndpointCall, Wait
+from meshrt.hooks.table import hooks
 from meshrt.inspect.rank import RankInspector, load
 from meshrt.inspect.sampling import Record, Sampler
 from meshrt.inspect.stacks import Entry, frames_of

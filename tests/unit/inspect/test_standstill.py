@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from meshrt.hooks import Wait
+from meshrt.hooks.facts import Wait
 from meshrt.inspect.standstill import CYCLE, STOPPED, Standstill, reached, standstill
 from meshrt.inspect.waits import Waiter, WaitGraph
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshrt.hooks import Group, Wait
+from meshrt.hooks.facts import Group, Wait
 from meshrt.inspect import Stacks, innermost, render_stacks, silence
 from meshrt.inspect.classes import MeshStacks, Node
 from meshrt.inspect.plain import BUDGET

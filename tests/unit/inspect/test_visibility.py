@@ -8,10 +8,10 @@ import os
 import queue
 import threading
 
-from meshrt import hooks
+import meshrt
 from meshrt.inspect.visibility import cut, debugger_index, is_debugging_file, is_hidden_file, is_plumbing_file
 
-PACKAGE = os.path.dirname(hooks.__file__)
+PACKAGE = os.path.dirname(meshrt.__file__)
 MAILBOX = os.path.join(PACKAGE, "actor", "mailbox.py")
 USER = "/home/me/train.py"
 
@@ -32,9 +32,11 @@ def test_the_runtime_and_what_leads_into_user_code_are_cut() -> None:
 
 
 def test_a_rank_is_in_the_debugger_when_that_has_been_loaded() -> None:
-    hooks_file, loaded = os.path.join(PACKAGE, "hooks.py"), os.path.join(PACKAGE, "debug", "rank", "__init__.py")
+    loading, loaded = (
+        os.path.join(PACKAGE, *names) for names in (("hooks", "plugins.py"), ("debug", "rank", "__init__.py"))
+    )
     importing = [importlib.__file__, "<frozen importlib._bootstrap>"]
     assert debugger_index([MAILBOX, USER, MAILBOX, loaded, bdb.__file__]) == 3
     assert debugger_index([MAILBOX, "<frozen importlib._bootstrap>", USER, MAILBOX, loaded]) == 4
-    assert debugger_index([MAILBOX, USER, hooks_file, *importing, loaded, importing[1]]) is None
+    assert debugger_index([MAILBOX, USER, loading, *importing, loaded, importing[1]]) is None
     assert debugger_index([MAILBOX, USER, MAILBOX, loaded, USER]) is None

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshrt.hooks import Wait
+from meshrt.hooks.facts import Wait
 from meshrt.inspect.waits import SCRIPT, Waiter, WaitGraph, waits_from_wire, waits_to_wire
 from meshrt.inspect.waittext import wait_lines, waits_of
 

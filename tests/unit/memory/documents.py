@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshrt.hooks import Group
+from meshrt.hooks.facts import Group
 from meshrt.memory.document import Document, document_of
 from meshrt.memory.merging import Merged
 from meshrt.memory.root import COLUMNS

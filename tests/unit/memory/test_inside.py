@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from meshrt.hooks import ActorState, Variable
+from meshrt.hooks.facts import ActorState, Variable
 from meshrt.memory import inside, opening
 from meshrt.memory.inside import children, find
 from meshrt.memory.opening import opened

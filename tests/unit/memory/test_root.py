@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from meshrt.hooks import Gathered, Measured, RootServices
+from meshrt.hooks.facts import Gathered, Measured
+from meshrt.hooks.services import RootServices
 from meshrt.inspect.chosen import Chosen, Doing
 from meshrt.memory.asked import Asked
 from meshrt.memory.document import document_of

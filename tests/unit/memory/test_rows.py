@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshrt.hooks import ActorState
+from meshrt.hooks.facts import ActorState
 from meshrt.memory.rows import rows
 
 MIB = 1 << 20

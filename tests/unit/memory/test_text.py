@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from meshrt.errors import UsageError
-from meshrt.hooks import Group
+from meshrt.hooks.facts import Group
 from meshrt.memory.document import Document, entries, folded, read, write
 from meshrt.memory.groups import grouped
 from meshrt.memory.growth import add_growth

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from meshrt.errors import ProcessDied
-from meshrt.hooks import Wait
+from meshrt.hooks.facts import Wait
 from meshrt.mesh.call import MeshCall, StreamCall
 from meshrt.mesh.target import Target
 from meshrt.selection import Shape

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from meshrt.hooks import ActorState, Body, EndpointCall
+from meshrt.hooks.facts import ActorState, Body, EndpointCall
 from meshrt.timeline.recorder import BEGUN_BEFORE, NOT_ENDED, Recorder
 from meshrt.wire.messages import control_frame
 

@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from meshrt.errors import ProtocolError, UsageError
-from meshrt.hooks import Gathered, RootServices, ToolClient
+from meshrt.hooks.facts import Gathered
+from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.selection import Shape
 from meshrt.timeline.root import Timelines
 

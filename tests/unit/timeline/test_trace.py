@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.selection import Shape
 from meshrt.timeline.collected import Collected
 from meshrt.timeline.recorder import BEGUN_BEFORE, NOT_ENDED

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshrt.hooks import hooks
+from meshrt.hooks.table import hooks
 from meshrt.transport import clock as clock_module
 from meshrt.transport.clock import HoldClock
 

@@ -21,7 +21,7 @@ from types import CodeType, FrameType
 from meshrt.debug.rank.suspended import may_break, raise_in, take_back
 from meshrt.debug.stepping import is_users
 from meshrt.errors import MeshError
-from meshrt.hooks import RankServices
+from meshrt.hooks.services import RankServices
 from meshrt.inspect.visibility import is_debugging_file
 
 __all__ = ["Evaluations", "Interruption", "evaluations"]

@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any
 
 from meshrt.debug.dap.wire import MESSAGE_MAX, Message, MessageDecoder, encode, failure
-from meshrt.hooks import RankServices
+from meshrt.hooks.services import RankServices
 
 __all__ = ["Channel"]
 

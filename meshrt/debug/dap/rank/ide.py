@@ -18,7 +18,10 @@ from types import FrameType
 from meshrt.debug.dap.rank.pump import GONE, Pump
 from meshrt.debug.rank.debugger import RankDebugger, debugger_of
 from meshrt.errors import MeshError
-from meshrt.hooks import Body, EndpointCall, RankServices, hooks
+from meshrt.hooks.facts import Body, EndpointCall
+from meshrt.hooks.plugins import plugins
+from meshrt.hooks.services import RankServices
+from meshrt.hooks.table import hooks
 
 __all__ = ["RankIde", "load"]
 
@@ -122,7 +125,7 @@ class RankIde:
 
 def load(services: RankServices) -> None:
     """Serve IDEs: called once, by the first that attaches."""
-    hooks.load("debug", services, in_root=False)
+    plugins.load("debug", services, in_root=False)
     ide = RankIde(services, debugger_of(services))
     services.operations.update({"dap.open": ide.open, "dap.data": ide.data, "dap.ack": ide.ack, "dap.close": ide.close})
     hooks.signalled.append(ide.signalled)

@@ -12,7 +12,7 @@ from meshrt.debug.dap.engine.evaluations import Interruption, evaluations
 from meshrt.debug.dap.rank.pause import Pause
 from meshrt.debug.dap.standing import Standing
 from meshrt.debug.dap.wire import RESUMING, Message, response
-from meshrt.hooks import RankServices
+from meshrt.hooks.services import RankServices
 
 __all__ = ["PATIENCE", "Passing"]
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from meshrt.errors import MeshError
-from meshrt.hooks import RankServices
+from meshrt.hooks.services import RankServices
 
 __all__ = ["Pause"]
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable
 from types import FrameType
 
-from meshrt.hooks import ActorState
+from meshrt.hooks.facts import ActorState
 from meshrt.inspect.visibility import is_debugging_file, is_plumbing
 
 __all__ = ["places"]

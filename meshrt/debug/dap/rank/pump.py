@@ -34,7 +34,7 @@ from meshrt.debug.dap.rank.raisings import Raisings
 from meshrt.debug.dap.wire import Message, MessageDecoder, encode
 from meshrt.debug.stepping import user_frame
 from meshrt.errors import MeshError
-from meshrt.hooks import RankServices
+from meshrt.hooks.services import RankServices
 from meshrt.transport.threads import RuntimeThread
 
 __all__ = ["GONE", "Pump"]

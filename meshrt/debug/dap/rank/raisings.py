@@ -7,7 +7,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from meshrt.debug.dap.engine.expressions import Raised
-from meshrt.hooks import Body, RankServices
+from meshrt.hooks.facts import Body
+from meshrt.hooks.services import RankServices
 
 __all__ = ["Raisings"]
 

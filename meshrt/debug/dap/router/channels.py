@@ -20,7 +20,7 @@ from meshrt.debug.dap.router.ranks import Rank
 from meshrt.debug.dap.standing import Standing
 from meshrt.debug.dap.wire import RESUMING, Message, MessageDecoder, encode
 from meshrt.errors import DebugAdapterError, MeshError
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 
 __all__ = ["Channels", "RankLink", "Watcher"]
 

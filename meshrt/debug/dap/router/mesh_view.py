@@ -18,7 +18,7 @@ from meshrt.debug.dap.router.ranks import Key, Lives, Names, Rank, counted
 from meshrt.debug.dap.router.view import Peer, RootView
 from meshrt.debug.dap.wire import Message, event, failure, response
 from meshrt.errors import MeshError, UsageError
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 
 __all__ = ["MOST_SESSIONS", "MeshView"]
 

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.inspect.programs import telling_slow
 from meshrt.transport import tools
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from meshrt.debug.dap.router.ranks import Names, Rank
 from meshrt.debug.dap.router.view import Peer
 from meshrt.debug.dap.wire import event
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 
 __all__ = ["Raisings"]
 

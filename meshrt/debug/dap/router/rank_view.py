@@ -18,7 +18,7 @@ from meshrt.debug.dap.router.sources import Sources
 from meshrt.debug.dap.router.view import Peer, View
 from meshrt.debug.dap.wire import RESUMING, Message, event, failure, response
 from meshrt.errors import MeshError
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 
 __all__ = ["Owner", "RankView"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.selection import fold_ranks
 
 __all__ = ["Key", "Lives", "Names", "Rank", "counted"]

@@ -22,7 +22,7 @@ from meshrt.debug.dap.router.ranks import Key, Rank
 from meshrt.debug.dap.router.threads_view import ThreadsView
 from meshrt.debug.dap.router.view import Peer, RootView, View
 from meshrt.errors import MeshError, UsageError
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.transport.refusals import Refusals
 from meshrt.transport.tools import Program
 

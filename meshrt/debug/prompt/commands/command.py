@@ -10,7 +10,7 @@ from meshrt.debug.prompt.answers import Answers
 from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.commands.words import Words
 from meshrt.debug.prompt.terminal import Terminal
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 
 __all__ = ["Arguments", "Command", "Outcome", "Prompt"]
 

@@ -9,7 +9,7 @@ from meshrt.debug.prompt.commands.words import Words, parse_nothing
 from meshrt.debug.prompt.tables import breakpoints
 from meshrt.debug.protocol import MODES
 from meshrt.errors import SelectionError, UsageError
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.selection import near_miss, parse_prefix
 
 __all__ = ["COMMANDS"]

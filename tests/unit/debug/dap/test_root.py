@@ -9,7 +9,7 @@ import pytest
 
 from meshrt.debug.broker.states import Held
 from meshrt.debug.dap.root import Mediator
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from tests.unit.debug.root_fakes import FakeRoot, FakeTerminal
 
 RANK = ("m1", 3)

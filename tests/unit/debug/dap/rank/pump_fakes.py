@@ -14,7 +14,7 @@ import pytest
 from meshrt.debug.dap.rank import pump as pumps
 from meshrt.debug.dap.rank.pump import Pump
 from meshrt.debug.dap.wire import Message, MessageDecoder, encode, response
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from tests.unit.debug.fakes import WAIT, FakeRankServices
 
 __all__ = ["FakeEngine", "Rank", "Services", "Watched"]

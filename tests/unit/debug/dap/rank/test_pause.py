@@ -6,7 +6,7 @@ import pytest
 
 from meshrt.debug.dap.rank.pause import Pause
 from meshrt.errors import MeshError
-from meshrt.hooks import EndpointCall
+from meshrt.hooks.facts import EndpointCall
 from tests.unit.debug.fakes import FakeRankServices
 
 WHEN = "at the next line of Python that runs, unless mesh c takes that back"

@@ -8,7 +8,7 @@ from typing import Any
 
 from meshrt.debug.dap.engine.expressions import Expressions, Raised
 from meshrt.debug.dap.rank.raisings import Raisings
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from tests.unit.debug.fakes import FakeRankServices
 
 

@@ -13,7 +13,7 @@ from meshrt.debug.dap.rank.ide import RankIde
 from meshrt.debug.dap.wire import encode
 from meshrt.debug.rank.debugger import RankDebugger
 from meshrt.errors import MeshError
-from meshrt.hooks import EndpointCall
+from meshrt.hooks.facts import EndpointCall
 from tests.unit.debug.dap.rank.pump_fakes import FakeEngine, Watched
 
 

@@ -11,7 +11,7 @@ from meshrt.debug.dap.router.channels import Channels
 from meshrt.debug.dap.router.program import ProgramLink
 from meshrt.debug.dap.router.ranks import Key, Rank
 from meshrt.debug.dap.wire import Message, MessageDecoder, encode, response
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 
 __all__ = ["FakeIde", "FakeProgram", "request", "run", "settled", "until"]
 

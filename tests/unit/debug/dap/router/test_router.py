@@ -14,7 +14,7 @@ from meshrt.debug.dap.router.ranks import Rank
 from meshrt.debug.dap.router.router import Router
 from meshrt.debug.dap.router.view import Peer
 from meshrt.debug.dap.wire import event
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from meshrt.transport.tools import Program
 from tests.unit.debug.dap.router.fakes import FakeIde, FakeProgram, request, run, settled, until
 

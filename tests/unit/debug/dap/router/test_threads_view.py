@@ -15,7 +15,7 @@ from meshrt.debug.dap.router.thread_requests import WHY_NOT
 from meshrt.debug.dap.router.threads_view import ThreadsView
 from meshrt.debug.dap.router.view import Peer
 from meshrt.debug.dap.wire import Message, event, failure, response
-from meshrt.hooks import Body
+from meshrt.hooks.facts import Body
 from tests.unit.debug.dap.router.fakes import FakeIde, FakeProgram, request, run, settled, until
 
 RANKS = [Rank("m1", rank, f"rank {rank}", 0, "") for rank in range(3)]

@@ -1,0 +1,206 @@
+"""What the runtime tells plug-ins: plain data on calls, actors, waits, exceptions, and answers of many ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = [
+    "UNRAISABLE",
+    "ActorState",
+    "Answer",
+    "Body",
+    "EndpointCall",
+    "Gathered",
+    "Group",
+    "Measured",
+    "Raised",
+    "Variable",
+    "Wait",
+    "Workload",
+]
+
+Body = dict[str, Any]
+"""The arguments or the result of an operation: what msgpack can carry (str keys; no tuples come back)."""
+
+Answer = Callable[[Body | None, str], None]
+"""Takes the result of an operation, ``answer(body, "")``, or a refusal, ``answer(None, why)``."""
+
+
+@dataclass(slots=True)
+class EndpointCall:
+    """One run of an endpoint (or of ``__init__``) on this rank, as hooks see it."""
+
+    mesh_id: str
+    actor: str
+    rank: int
+    endpoint: str
+    #: The view through which the call came: ``[labels, offset, sizes, strides]`` (`Shape.from_wire`).
+    view: list[Any]
+    #: The process that has called (0: not known), and the number that the call has there; see `Hooks.message_sent`.
+    caller: int = 0
+    call_id: int = 0
+
+
+#: Where an exception was raised that Python could only print: in ``__del__``, or in a callback of C code.
+UNRAISABLE = "code that cannot raise"
+
+
+@dataclass(slots=True)
+class Raised:
+    """An exception that user code has let out of an endpoint, a thread or a task.
+
+    Attributes:
+        failure: Its number in the program; the error that a caller gets has it too.
+        call: The endpoint; for a task, the actor that it belongs to; None for a thread.
+        when: Monotonic ns.
+        what: Where it was let out, if that was no endpoint: ``"a task"``, ``"thread 'loader'"``.
+        waited_for: Whether a caller is told.
+        because: The error that the code was asked about, if it was.
+    """
+
+    failure: str
+    error: BaseException
+    call: EndpointCall | None
+    when: int
+    what: str = ""
+    waited_for: bool = False
+    because: BaseException | None = None
+
+
+@dataclass(slots=True)
+class ActorState:
+    """An actor of this rank, as it is now."""
+
+    name: str
+    #: Ident of the thread that serves it, once one does.
+    thread: int | None
+    #: The message that it serves, or None: it waits for messages.
+    call: EndpointCall | None
+    #: The event loop of an actor with ``async def`` endpoints, once it runs.
+    loop: Any
+    #: The asyncio task that serves on that loop; endpoints are awaited in it, if they are not concurrent.
+    task: Any = None
+    #: The object of the user's class; None before its ``__init__`` begins, and after its end.
+    instance: Any = None
+    #: The calls of concurrent endpoints that run beside ``call``, by their asyncio task, the oldest first.
+    concurrent: Mapping[Any, EndpointCall] = field(default_factory=dict)
+
+    @property
+    def serves(self) -> EndpointCall | None:
+        """What stands for the actor: the message that it serves, or else the oldest concurrent call."""
+        return self.call or next(iter(self.concurrent.values()), None)
+
+    def runs(self, call: EndpointCall | None) -> bool:
+        """Whether it is at work on ``call``; None: on nothing that it was sent."""
+        if call is None:
+            return self.serves is None
+        return call is self.call or any(call is other for other in self.concurrent.values())
+
+    def task_of(self, call: EndpointCall) -> Any:
+        """Return the asyncio task in which ``call`` is awaited; None if there is none."""
+        return next((task for task, other in self.concurrent.items() if other is call), self.task)
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """What user code holds by a name.
+
+    Attributes:
+        actor: The actor that it belongs to.
+        kind: ``"attribute"`` of the actor's object, ``"class"`` (an attribute of its class), ``"global"`` (of the
+            class' module), or ``"local"`` of a stack frame that stands in the debugger.
+        where: How a person writes it: ``"self.x"``, ``"Trainer.cache"``, ``"train.CACHE"``, ``"step() batch"``.
+    """
+
+    actor: str
+    kind: str
+    where: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a thread or an asyncio task waits for, in a ``get()`` or an ``await``: the answers of ranks to a call.
+
+    Attributes:
+        mesh_id, actor, endpoint: What was called.
+        ranks: Base ranks that have not answered, in the order of the call: the first ones.
+        count: How many have not answered.
+        any: The answer of one of them is enough.
+        seconds: So long it had been waited for when it was looked at. Two looks at one wait are equal.
+        left: Seconds until its time-out, likewise, on the clock of deadlines; None: it has none, or none that is known.
+    """
+
+    mesh_id: str
+    actor: str
+    endpoint: str
+    ranks: tuple[int, ...]
+    count: int
+    any: bool = False
+    seconds: float = field(default=0.0, compare=False)
+    left: float | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """How much an actor of this rank has to do.
+
+    Attributes:
+        calls: Messages that it has begun to serve since it lives.
+        waiting: Messages that have come and wait: those that were read, and, while an endpoint keeps its thread, those
+            in the sockets. What callers have not been able to send is not among them.
+        more: There may be more than these.
+    """
+
+    actor: str
+    calls: int
+    waiting: int
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Ranks of one mesh with the same answer.
+
+    Attributes:
+        ranks: Base ranks, ascending.
+        kind: ``"answered"``; ``"refused"`` (``same`` says why); ``"gone"`` (``same`` says how it ended); ``"silent"``
+            (``same``: ``{"state": "stopped" | "busy" | "", "stack": what faulthandler wrote, or ""}``).
+        same: What all of them have answered.
+        per: What differs, by rank; only for answers that have it.
+    """
+
+    mesh_id: str
+    ranks: tuple[int, ...]
+    kind: str
+    same: Any
+    per: Mapping[int, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What is new in a gather. Every rank is reported once."""
+
+    groups: list[Group]
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How much memory processes have, in bytes, as their host agents read it in ``/proc``.
+
+    Attributes:
+        ranks: By mesh and base rank: ``{"rss", "peak", "anonymous", "file", "shmem", "swap", "pss", "shared",
+            "private"}``. A rank that is gone is missing; the last three may not have come in time. Where work was
+            asked for, there is ``{"cpu", "at", "kernel", "threads"}`` (`meshrt.host.memory.work`) instead of these.
+        agents: The same of host agents, by host, with ``"pid"`` and ``"node"``.
+        silent: Hosts whose agent has not answered in time.
+        references: What the stores of the hosts have, if that was asked for: see `meshrt.store.table`, with ``"host"``.
+    """
+
+    ranks: dict[tuple[str, int], dict[str, Any]]
+    agents: dict[str, dict[str, Any]]
+    silent: list[str]
+    references: list[dict[str, Any]]

@@ -1,0 +1,289 @@
+"""What a plug-in may ask of the runtime: the services of a rank and of the root.
+
+Three of them make a debugger possible from outside:
+
+* a **control operation**: a named request that the control thread of a rank (or the root) serves,
+* a **hold**: deadlines are suspended while a rank is stopped,
+* the hook ``endpoint_error``, which is called before the exception unwinds, with the live traceback.
+
+A fourth one makes it cheap on many ranks: **gather** puts one operation to any number of them. The root sends one
+message to each host agent; the agents ask their ranks, group equal answers, ask ranks whose control thread is silent by
+a signal, and send up what they have in few messages.
+
+Operations and events are named ``"<plug-in>.<operation>"``: one whose plug-in is not loaded yet loads it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from meshrt.hooks.facts import ActorState, Answer, Body, EndpointCall, Gathered, Measured, Wait, Workload
+
+if TYPE_CHECKING:
+    from meshrt.errors import CallTimeout
+
+__all__ = [
+    "PendingCall",
+    "RankServices",
+    "RootServices",
+    "ToolClient",
+    "Waited",
+]
+
+
+class RankServices(Protocol):
+    """What a plug-in finds in a rank. Any thread may call these, unless said otherwise."""
+
+    mesh_id: str
+    mesh_name: str
+    rank: int
+    pid: int
+    #: The host, as the program names it.
+    host_name: str
+    #: Where files for a person to read afterwards go.
+    run_directory: str
+    #: name -> handler, run on the control thread; must not block and must not run user code.
+    operations: dict[str, Callable[[Body], Body | None]]
+    #: name -> handler, begun on the control thread; it calls ``answer`` later, once, from any thread.
+    deferred_operations: dict[str, Callable[[Body, Answer], None]]
+
+    def actors(self) -> Sequence[ActorState]:
+        """Return the actors that live here, the first one (that of the main thread) first."""
+
+    def workload(self) -> Sequence[Workload]:
+        """Return how much the actors that live here have to do."""
+
+    def wait_of(self, waiter: object) -> Wait | None:
+        """Return what a thread (its ident) or an asyncio task waits for; None: for no call."""
+
+    def waits_since(self, thread: int) -> float | None:
+        """Return since when (monotonic) a thread is in a ``get()``; None: it is in none."""
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
+        """Run ``function`` on the control thread after ``seconds``; it must not block and must not run user code."""
+
+    def current_call(self) -> EndpointCall | None:
+        """Return the endpoint call that runs on the calling thread, or None."""
+
+    def current_calls(self) -> Sequence[EndpointCall]:
+        """Return the endpoint calls that run on this rank now, the latest last (for a thread that user code made)."""
+
+    def notify(self, event: str, body: Body) -> None:
+        """Send an event to the root's side of the plug-in; returns at once, keeps the order."""
+
+    def request(self, operation: str, body: Body, timeout: float) -> Body:
+        """Ask the root and wait (not on the control thread). Raises TimeoutError, or MeshError with a refusal."""
+
+    def set_held(self, held: bool) -> None:
+        """Say that a thread of this rank was stopped (or let go) by a person: deadlines stand still. Counts."""
+
+    #: How often `signal_main` has sent its signal, how many of them were handled, how much processor time
+    #: `Hooks.signalled` has taken then (ns), and whether it runs now.
+    signals_sent: int
+    signals_handled: int
+    signalled_ns: int
+    in_signal: bool
+
+    def signal_main(self) -> None:
+        """Have `Hooks.signalled` run on the main thread, between two byte codes or in the middle of a system call.
+
+        Raises:
+            MeshError: User code has taken the signal for itself.
+        """
+
+    def interject(self, function: Callable[[Waited], None]) -> bool:
+        """Run ``function`` on the main thread if it waits in a ``get()`` now; see `RootServices.interject`."""
+
+    def flush_output(self) -> None:
+        """Push out what user code printed so far."""
+
+
+class ToolClient(Protocol):
+    """A terminal (or a program) connected to the root's control socket. Used on the root's loop."""
+
+    id: int
+    #: pid of the process at the other end.
+    pid: int
+
+    def push(self, event: str, body: Body) -> None:
+        """Send an event to the client; never blocks. A client that does not read is disconnected."""
+
+
+class Waited(Protocol):
+    """What the script's main thread waits for (a `Future`)."""
+
+    def done(self) -> bool: ...
+
+    def add_done_callback(self, function: Callable[[Any], object], /) -> None: ...
+
+
+class PendingCall(Protocol):
+    """A call of the script that waits for answers. Any thread."""
+
+    mesh_id: str
+    #: What was called.
+    actor: str
+    endpoint: str
+
+    def done(self) -> bool:
+        """Whether it waits no more; looks at what has arrived."""
+
+    def overdue(self, seconds: float) -> CallTimeout:
+        """Return the error that says who has not answered."""
+
+    def when_done(self, callback: Callable[[], None], *, background: bool) -> None:
+        """Run ``callback`` once the answers were read, on the thread that reads them (at once if they were).
+
+        ``background`` asks for somebody to read them although nobody waits.
+        """
+
+
+class RootServices(Protocol):
+    """What a plug-in finds in the root. On the root's loop, unless said otherwise."""
+
+    run_id: str
+    #: Where files for a person to read afterwards go.
+    run_directory: Path
+    #: name -> coroutine function (client, body) -> body, for requests of terminals.
+    tool_operations: dict[str, Callable[[ToolClient, Body], Awaitable[Body | None]]]
+    #: name -> function (mesh id, base rank, body), for events sent with `RankServices.notify`.
+    rank_events: dict[str, Callable[[str, int, Body], None]]
+    #: name -> function (mesh id, base rank, body) -> body, for `RankServices.request`.
+    rank_operations: dict[str, Callable[[str, int, Body], Body | None]]
+    #: called with every client that is gone.
+    client_gone: list[Callable[[ToolClient], None]]
+    #: called when a mesh is asked for, on any thread: control operations (name, body) that each of its ranks serves
+    #: before it serves anybody else.
+    at_birth: list[Callable[[], Sequence[tuple[str, Body]]]]
+    #: called as ``fn(mesh id, base rank)`` when a rank serves.
+    rank_born: list[Callable[[str, int], None]]
+    #: called as ``fn(mesh id, base rank, description)`` when a rank's process has ended ("was killed by SIGKILL").
+    rank_gone: list[Callable[[str, int, str], None]]
+    #: called as ``fn(mesh id, base rank, fate)`` when a rank has ended that nobody stopped; ``fate`` says how, as plain
+    #: data (`meshrt.transport.fate.Fate`, and ``waited_for``: whether callers are told).
+    rank_lost: list[Callable[[str, int, Body], None]]
+    #: called as ``fn(mesh id, base rank, state)`` when a rank ceases to answer (``"stopped"`` by a signal, or
+    #: ``"busy"`` in C), and when it answers again (``""``).
+    rank_silent: list[Callable[[str, int, str], None]]
+    #: called as ``fn(mesh id, base rank, text)`` with an error that nobody waits for.
+    unhandled: list[Callable[[str, int, str], None]]
+    #: what plug-ins let each other read, by name (``"inspect.activity"``).
+    tables: dict[str, Any]
+    #: called when the program is about to end (or every mesh is stopped); do not block.
+    closing: list[Callable[[], None]]
+
+    def meshes(self) -> Sequence[Mapping[str, Any]]:
+        """Return what runs: ``{"mesh_id", "name", "shape" (wire form), "host": {rank: name}, "pid": {rank: pid},
+        "alive": [ranks], "started": epoch seconds, "gone": {rank: [how, epoch seconds]}, "silent": {rank:
+        [state, epoch seconds]}, "incarnations": {rank: how often it was started again}, "stopping": since when,
+        "over": when nothing of it was left (both monotonic ns, 0: not yet), "actors": [{"name"}]}`` of each mesh."""
+
+    def mesh(self, mesh_id: str) -> Mapping[str, Any] | None:
+        """Return the same of one mesh, which may have ended; None if it is not remembered. Any thread."""
+
+    def stopped_how(self, mesh_id: str) -> str:
+        """Return how the script has ended a mesh: ``"stopped"``, ``"left"`` (its block has ended well), ``"abandoned"``
+        (because of an error, or with the program), or "": it has not. What a rank has made ends with the rank's own
+        mesh. Any thread."""
+
+    def interrupted(self, mesh_id: str) -> int:
+        """Return when what runs on a mesh is ended, because it is stopped: monotonic ns; 0: it goes on. Any thread."""
+
+    def request_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> Awaitable[Body]:
+        """Run a control operation on a rank. Raises SupervisionError at once if the rank is gone."""
+
+    def send_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> None:
+        """Like `request_rank` without an answer."""
+
+    def gather(
+        self,
+        targets: Mapping[str, Sequence[int]],
+        operation: str,
+        body: Body,
+        seconds: float,
+        report: Callable[[Gathered], None],
+        *,
+        stack_suffices: bool = False,
+    ) -> int:
+        """Put one operation to many ranks; their host agents group equal answers.
+
+        A rank answers ``{"same": anything, "per": anything}``; ranks whose ``same`` are equal are one group, ``per`` is
+        kept by rank and may be missing.
+
+        Args:
+            targets: Base ranks, by mesh id.
+            seconds: After so long the ranks that have not answered are reported as silent.
+            report: Called with what is new: first after about 50 ms if not all are in, then at most every 100 ms, and
+                at once when all are in. On the root's loop, never before this returns. The last call says ``done``.
+            stack_suffices: A rank that C code keeps from answering is reported as silent, with its stack, without
+                waiting for the end of ``seconds``. (One that was stopped by a signal always is.)
+        Returns:
+            The number for `leave_gather`.
+        Raises:
+            UsageError: A rank that the mesh never had.
+            ProtocolError: The question is too long for a control message.
+        """
+
+    def leave_gather(self, number: int) -> None:
+        """Want no more reports of a gather; a no-op when it is done."""
+
+    def measure(
+        self,
+        targets: Mapping[str, Sequence[int]],
+        seconds: float,
+        references: str | None = None,
+        *,
+        work: bool = False,
+    ) -> Awaitable[Measured]:
+        """Have host agents read how much memory their ranks have; no rank is asked.
+
+        Args:
+            targets: Base ranks, by mesh id.
+            seconds: After so long it is done with what has come.
+            references: Also tell what the stores of their hosts have: what has a name that begins so ("": all).
+            work: Also tell what they use of the processors, and leave out what the kernel would have to add up.
+        """
+
+    #: The numbers of the failures that nobody was told of, and nobody has handled.
+    unseen: deque[str]
+    #: The numbers of failures that are none, because the script itself has ended them.
+    excused: set[str]
+    #: When somebody was first given an error that says that a process is gone, monotonic ns: (mesh id, base rank, pid).
+    told: Mapping[tuple[str, int, int], int]
+
+    def held(self) -> bool:
+        """Whether a person holds a rank: deadlines stand still."""
+
+    def clock(self) -> float:
+        """Return the time of the clock of deadlines, seconds: it stands still while a person holds a rank."""
+
+    def holds(self, mesh_id: str, rank: int) -> bool:
+        """Whether a person holds this rank."""
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Run ``function`` on the root's loop. Any thread."""
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
+        """Run ``function`` on the root's loop after ``seconds``."""
+
+    def log_file(self, mesh_id: str, rank: int) -> Path:
+        """Return the file that keeps what a rank prints; it need not exist. Any thread."""
+
+    def pending_calls(self) -> Mapping[int, PendingCall]:
+        """Return the calls of the script that wait for answers, by their number. Any thread."""
+
+    def script_waits(self) -> Sequence[Wait]:
+        """Return what the threads and asyncio tasks of the script wait for. Any thread."""
+
+    def announce(self, text: str) -> None:
+        """Print a line of the runtime's own on the program's terminal (standard error). Any thread."""
+
+    def interject(self, function: Callable[[Waited], None]) -> bool:
+        """Run ``function`` on the script's main thread if it waits in a ``get()`` now.
+
+        ``function`` gets what is waited for; answers go on being read meanwhile, and the wait goes on afterwards.
+        Returns False if the main thread does not wait. Any thread.
+        """
