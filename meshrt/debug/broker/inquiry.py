@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from meshrt.debug.broker.jobs import Job, Jobs
 from meshrt.debug.broker.lines import Lines, checked
 from meshrt.debug.broker.listing import waits_known
+from meshrt.debug.broker.meshes import MeshFacts
 from meshrt.debug.broker.sessions import Session, SessionTable
-from meshrt.debug.broker.targets import Actor, MeshFacts, Selected, Targets, mesh_name
+from meshrt.debug.broker.targets import Actor, Selected, Targets, mesh_name
 from meshrt.debug.protocol import BUSY, EVAL, INTERRUPT, STOPPED, SessionKey
 from meshrt.hooks.facts import Body, Gathered, Group
 from meshrt.hooks.services import RootServices, ToolClient

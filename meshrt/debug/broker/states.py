@@ -14,14 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from meshrt.debug.broker.meshes import MeshFacts
 from meshrt.debug.broker.sessions import Session
 from meshrt.debug.protocol import RUNNING, STEPPING, Place, names_file
 from meshrt.inspect import silence
-
-if TYPE_CHECKING:
-    from meshrt.debug.broker.targets import MeshFacts
 
 __all__ = ["Activity", "Facts", "Held", "State", "state_of"]
 

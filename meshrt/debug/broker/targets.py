@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from meshrt.debug.broker.meshes import MeshFacts
 from meshrt.debug.broker.sessions import Session, SessionTable
 from meshrt.debug.broker.states import Activity, Facts, Held, State, state_of
 from meshrt.debug.protocol import RUNNING, SessionKey, address
@@ -21,30 +22,9 @@ from meshrt.errors import SelectionError, UsageError
 from meshrt.hooks.services import RootServices
 from meshrt.selection import Shape, dimensions_of, near_miss, parse, resolve
 
-__all__ = ["Actor", "MeshFacts", "Selected", "Targets", "mesh_name"]
+__all__ = ["Actor", "Selected", "Targets", "mesh_name"]
 
 _NAME = re.compile(r"([\w-]+)(?:@([\w.-]+))?(?:/([\w.-]+))?")
-
-
-@dataclass(frozen=True, slots=True)
-class MeshFacts:
-    """What is known of one running mesh."""
-
-    mesh_id: str
-    name: str
-    shape: Shape
-    hosts: dict[int, str]
-    pids: dict[int, int]
-    alive: tuple[int, ...]
-    actors: tuple[str, ...]
-    #: When it was asked for (epoch seconds).
-    started: float = 0.0
-    #: How and when (epoch seconds) ranks ended.
-    gone: Mapping[int, tuple[str, float]] = field(default_factory=dict)
-    #: Ranks that live but do not answer: "stopped" or "busy", or "host": the agent of theirs does not.
-    silent: Mapping[int, str] = field(default_factory=dict)
-    silent_since: Mapping[int, float] = field(default_factory=dict)
-    stopping: bool = False
 
 
 @dataclass(frozen=True, slots=True)

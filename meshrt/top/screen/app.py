@@ -302,4 +302,4 @@ class TopApp(App[None]):
 
     @on(RankTable.Opened)
     def _opened(self, message: RankTable.Opened) -> None:
-        self.push_screen(RankScreen(self, message.row.key))
+        self.push_screen(RankScreen(self.model, self.asking, message.row.key))

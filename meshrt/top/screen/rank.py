@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rich.text import Text
 from textual import on, work
@@ -16,12 +16,10 @@ from textual.widgets import Footer, Static, TabbedContent, TabPane
 
 from meshrt.errors import MeshError
 from meshrt.escapes import escaped
+from meshrt.top.asking import Asking
 from meshrt.top.columns import COLUMNS
-from meshrt.top.model import Key, Row
+from meshrt.top.model import Key, Model, Row
 from meshrt.top.screen.ranks import STATE_STYLES
-
-if TYPE_CHECKING:
-    from meshrt.top.screen.app import TopApp
 
 __all__ = ["RankScreen"]
 
@@ -30,7 +28,13 @@ _TOLD = ("cpu", "rss", "growth", "store", "gpu", "calls", "queue")
 
 
 class RankScreen(Screen[None]):
-    """One rank of the model of ``top``; what is asked of it is asked when its tab is opened, and by a key."""
+    """One rank of the model of ``top``; what is asked of it is asked when its tab is opened, and by a key.
+
+    Args:
+        model: What the screen below shows; that one keeps it up to date.
+        asking: Where what a tab shows is asked for.
+        key: The rank.
+    """
 
     CSS = """
     #rank { height: auto; padding: 0 1; background: $panel; }
@@ -46,9 +50,10 @@ class RankScreen(Screen[None]):
         Binding("3,l", "tab('log')", "Log", key_display="3"),
     ]
 
-    def __init__(self, top: TopApp, key: Key) -> None:
+    def __init__(self, model: Model, asking: Asking, key: Key) -> None:
         super().__init__()
-        self._top = top
+        self._model = model
+        self._asking = asking
         self._key = key
         #: How to get at it, in the state in which it was then.
         self._how: tuple[str, list[str]] = ("", [])
@@ -66,14 +71,14 @@ class RankScreen(Screen[None]):
         self.set_interval(1.0, self._tell)
 
     def _row(self) -> Row | None:
-        return self._top.model.get(self._key)
+        return self._model.get(self._key)
 
     def _tell(self) -> None:
         row = self._row()
         if row is None:
             self.query_one("#rank", Static).update("it was forgotten: escape goes back")
             return
-        now = self._top.model.time
+        now = self._model.time
         columns = {each.name: each for each in COLUMNS}
         text = Text()
         coords = columns["coords"].text(row, now)
@@ -99,7 +104,7 @@ class RankScreen(Screen[None]):
     @work(exclusive=True, group="how")
     async def _ask_how(self, row: Row) -> None:
         try:
-            lines = await asyncio.to_thread(self._top.asking.how_to_enter, row)
+            lines = await asyncio.to_thread(self._asking.how_to_enter, row)
         except (MeshError, OSError):  # it has just ended: the head of the screen says so
             lines = []
         before, self._how = self._how, (row.state, lines)
@@ -122,7 +127,7 @@ class RankScreen(Screen[None]):
 
     @work(exclusive=True, group="tab")
     async def _ask(self, name: str) -> None:
-        row, asking = self._row(), self._top.asking
+        row, asking = self._row(), self._asking
         if row is None:
             return
         how: dict[str, Callable[[Row], str]] = {
