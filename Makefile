@@ -21,7 +21,7 @@ export PIP_USER := 0
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .SUFFIXES:
-.PHONY: demo test check format bench nightly soak fuzz clean help FORCE
+.PHONY: demo test check format bench nightly soak fuzz house clean help FORCE
 
 demo: $(VENV)/.run  ## play the debugging session of the README, without a person
 	@$(PY) examples/demo.py $(ARGS)
@@ -51,6 +51,9 @@ soak: $(VENV)/.test  ## run a mesh under random faults for ten minutes (ARGS='--
 
 fuzz: $(VENV)/.test  ## try changed input everywhere for an hour (ARGS='store --minutes 5 --seed 7'); `make nightly` does, too
 	@$(PY) -m tests.fuzz $(ARGS)
+
+house: $(VENV)/.run  ## print the figures of the structure of the code beside their aims, and where they come from (ARGS=--json)
+	@$(PY) -m tests.house $(ARGS)
 
 clean:  ## remove environments, caches and build output
 	rm -rf .venv .venv-* build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis tests/dap/*/node_modules
