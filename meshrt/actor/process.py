@@ -34,6 +34,7 @@ from meshrt.actor.control import ControlThread
 from meshrt.actor.ending import exit_code
 from meshrt.actor.errors import describe_exception, tell_stray, type_name
 from meshrt.actor.execute import Executor
+from meshrt.actor.faults import lost_ranks
 from meshrt.actor.forking import hold_sigterm_in_forks
 from meshrt.actor.headroom import SHORTAGES, headroom, say_unavailable
 from meshrt.actor.mailbox import Mailbox
@@ -47,7 +48,6 @@ from meshrt.host.child import Birth, Plumbing
 from meshrt.host.pulse import STACK_SIGNAL
 from meshrt.store.store import Store
 from meshrt.transport.fate import Fate
-from meshrt.transport.faults import lost_ranks
 from meshrt.transport.process import ProcessRuntime, set_runtime
 from meshrt.wire.codec import text_of
 from meshrt.wire.messages import error_to_wire
@@ -141,11 +141,7 @@ class RankProcess:
         main = types.ModuleType("__main__")
         main.__dict__["__builtins__"] = __builtins__
         sys.modules["__main__"] = main
-        self.runtime = ProcessRuntime(birth.run_id, birth.directory, birth.secret, self, is_root=False)
-        self.runtime.host = birth.host
-        self.runtime.mesh_id = birth.mesh_id
-        self.runtime.rank = birth.rank
-        self.runtime.store = Store(
+        store = Store(
             birth.directory,
             birth.run_directory,
             birth.secret,
@@ -153,8 +149,18 @@ class RankProcess:
             lambda agent_pid: birth.host if agent_pid == birth.agent_pid else "",
             self.control.call_later,
         )
-        self.runtime.driver.claim = self.runtime.store.claim
-        self.runtime.driver.identity = self.control.identity = self.runtime.store.identity
+        self.control.identity = store.identity
+        self.runtime = ProcessRuntime(
+            birth.run_id,
+            birth.directory,
+            birth.secret,
+            self,
+            store,
+            is_root=False,
+            host=birth.host,
+            mesh_id=birth.mesh_id,
+            rank=birth.rank,
+        )
         self.runtime.driver.on_error = self._on_error
         set_runtime(self.runtime, on_fork=self._in_forked_child)
         signal.signal(signal.SIGTERM, self._on_term)
@@ -355,11 +361,11 @@ class RankProcess:
 
     def wait_of(self, waiter: object) -> Wait | None:
         """Return what a thread (its ident) or an asyncio task waits for; None: for no call."""
-        return self.runtime.driver.wait_of(waiter)
+        return self.runtime.driver.waits.of(waiter)
 
     def waits_since(self, thread: int) -> float | None:
         """Return since when (monotonic) a thread is in a ``get()``; None: it is in none."""
-        return self.runtime.driver.waits_since(thread)
+        return self.runtime.driver.waits.since(thread)
 
     def notify(self, event: str, body: Body) -> None:
         """Send an event to the root's side of a plug-in."""
@@ -398,7 +404,7 @@ class RankProcess:
 
         def answered(answer: Body | None, why: str) -> None:
             callback(Fate.from_wire(answer) if answer else Fate("link", hint=why))
-            self.runtime.driver.execute()
+            self.runtime.driver.lost.fail_pending()
 
         self.control.request("mesh.watch", {"mesh": mesh_id, "rank": rank}, answered)
 
@@ -421,7 +427,7 @@ class RankProcess:
         self.control.request("mesh.restarted", {"mesh": mesh_id, "rank": rank, "actor": actor}, answered)
 
     def switch(self, on: bool) -> None:
-        """Lend the control thread to the driver, or take it back."""
+        """Have the control thread poll the links, or no longer."""
         self.control.switch(on)
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> None:

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 from meshrt.actor.errors import type_name
+from meshrt.actor.faults import Fault, mesh_failure
 from meshrt.actor.mailbox import Mailbox
 from meshrt.errors import one_line
 from meshrt.hooks.facts import Answer, Body
 from meshrt.transport.driver import Driver
-from meshrt.transport.faults import Fault, mesh_failure
-from meshrt.transport.waiting import Pending
+from meshrt.transport.pending import Pending
 from meshrt.wire.codec import text_of
 
 __all__ = ["Supervising"]

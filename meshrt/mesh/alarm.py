@@ -16,11 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from meshrt.actor.context import current_call
+from meshrt.actor.faults import Lost, lost_ranks
 from meshrt.errors import ActorError, MeshError, MeshFailure, ShutdownError, SupervisionError
 from meshrt.mesh.future import Future
 from meshrt.transport.driver import Driver
-from meshrt.transport.faults import Lost, lost_ranks
-from meshrt.transport.waiting import Pending
+from meshrt.transport.pending import Pending
 from meshrt.wire.codec import own_attribute
 
 __all__ = ["Alarm"]

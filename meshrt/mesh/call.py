@@ -120,7 +120,7 @@ class _Answers(_Called, Future[T]):
         self.kept: Sequence[Lease] = ()
 
     def deliver(self, position: int, frame: Frame) -> None:
-        """An answer has come (`meshrt.transport.driver.Receiver`)."""
+        """An answer has come (`meshrt.transport.outlink.Receiver`)."""
         if frame.kind == RESULT:
             self._frames[position] = _LOOKED_AT if self._failing else frame
             self._left -= 1
@@ -452,7 +452,7 @@ def _send(
     finally:
         driver.shield.open()
     if not written:
-        driver.settle(outs, frame, block=not on_event_loop())
+        driver.queues.settle(outs, frame, block=not on_event_loop())
 
 
 def send_call(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict[str, Any], kind: Any) -> Any:

@@ -14,7 +14,7 @@ from meshrt.errors import CallTimeout, RankPlace
 from meshrt.selection import fold_ranks
 from meshrt.transport.driver import Driver
 from meshrt.transport.interrupts import follows_from_interrupt
-from meshrt.transport.waiting import Pending
+from meshrt.transport.pending import Pending
 
 __all__ = ["Future"]
 
@@ -157,7 +157,7 @@ class Future(Pending, Generic[T]):
                 changed.clear()
         except BaseException as error:
             if not self.finished and follows_from_interrupt(error):
-                driver.given_up.append((self, time.monotonic()))
+                driver.waits.cancelled.append((self, time.monotonic()))
             raise
         finally:
             driver.waits_for(task, None)

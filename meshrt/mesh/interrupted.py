@@ -16,7 +16,7 @@ from meshrt.mesh.call import broadcast, send_call
 from meshrt.mesh.future import Future
 from meshrt.mesh.target import Target
 from meshrt.selection import fold_ranks
-from meshrt.transport.driver import Written
+from meshrt.transport.queues import Written
 from meshrt.transport.waiting import Waiting
 
 __all__ = ["Interrupted", "waited_for"]

@@ -58,7 +58,7 @@ class Lifecycle:
         self._restarts = restarts
         self._post = post
         self._stop = stop
-        self._executing = False
+        self._failing_soon = False
         #: The line that says how many ranks of a mesh have started.
         self.progress: dict[str, Progress] = {}
         #: Meshes that a rank has made: they end with it.
@@ -96,7 +96,7 @@ class Lifecycle:
         waited_for = self._driver.owed_by(mesh_id, rank)
         for callback in self._registry.gone(mesh_id, rank, fate):
             callback()
-        self._execute_soon()
+        self._fail_pending_soon()
         self._services.on_gone(mesh_id, rank, fate, waited_for=bool(waited_for))
         if rank not in record.pids:
             if mesh_id in self.progress:
@@ -120,17 +120,17 @@ class Lifecycle:
         where = record.place(rank)
         for callback in self._registry.restarted(mesh_id, rank, fate, self._restarts.begin(mesh_id, rank)):
             callback()
-        self._execute_soon()
+        self._fail_pending_soon()
         self._services.on_gone(mesh_id, rank, fate, waited_for=waited_for)
         self._services.announce(f"{record.name} {where} {fate}: it is started again ({record.incarnations[rank]})")
         self._end_owned(mesh_id, rank, fate)
         record.agent_of[rank].send_frames(record.births([rank]))
 
-    def _execute_soon(self) -> None:
-        if not self._executing:
+    def _fail_pending_soon(self) -> None:
+        if not self._failing_soon:
             # Many ranks may end together: tell the callers once, so that their error can name all of them.
-            self._executing = True
-            self._post(self._execute)
+            self._failing_soon = True
+            self._post(self._fail_pending)
 
     def _end_owned(self, mesh_id: str, rank: int, fate: Fate) -> None:
         self._restarts.forget_spawner((mesh_id, rank))
@@ -177,7 +177,7 @@ class Lifecycle:
         record = self._registry.meshes.get(mesh_id)
         if record is not None:
             # Calls that have not left this process the rank does not know of.
-            more = bool(body["more"]) or self._driver.unwritten(mesh_id, rank)
+            more = bool(body["more"]) or self._driver.queues.unwritten(mesh_id, rank)
             record.cut.told(rank, {**body, "more": more})
 
     def stopped_on(self, agent: AgentLink, record: MeshRecord) -> None:
@@ -195,7 +195,7 @@ class Lifecycle:
             if ranks:
                 # As of a rank that dies then: within the grace, what was sent before is lost with it.
                 kind = "host" if record.stopped is None or record.grace else "stopped"
-                with self._driver.condemning():
+                with self._driver.lost.together():
                     for rank in ranks:
                         fate = Fate(
                             kind,
@@ -223,7 +223,7 @@ class Lifecycle:
             record.over_at = time.monotonic_ns()
             if text := record.cut.text(record.grace, record.abandoned):
                 self._services.announce(text)
-            self._driver.execute()
+            self._driver.lost.fail_pending()
             self._driver.forget(record.mesh_id)
             self.progress.pop(record.mesh_id, None)
             self._restarts.forget(record.mesh_id)
@@ -259,9 +259,9 @@ class Lifecycle:
                 "in time"
             )
 
-    def _execute(self) -> None:
-        self._executing = False
-        self._driver.execute()
+    def _fail_pending(self) -> None:
+        self._failing_soon = False
+        self._driver.lost.fail_pending()
 
 
 def _unstarted(record: MeshRecord, rank: int, fate: Fate) -> MeshError:

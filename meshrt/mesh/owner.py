@@ -121,7 +121,7 @@ class RankOwner:
             self._runtime.tree.ask_root("mesh.stop", body, lambda _body, _why: future.resolve(None))
 
         if first:
-            self.driver.when_written(mesh_id, grace, ask)
+            self.driver.queues.when_written(mesh_id, grace, ask)
         elif grace <= 0 and not future.finished:
             ask(0.0)  # at once, after all
         return future

@@ -42,7 +42,7 @@ class Placement:
         self._placed: list[AgentLink] = []
         #: Of all agents that there were.
         self._pids: set[int] = set()
-        self._burials: list[threading.Thread] = []
+        self._reapers: list[threading.Thread] = []
         #: Held while an engine places agents, which takes as long as it takes: the root's loop never waits for it.
         self._placing = threading.RLock()
         self._lock = threading.RLock()
@@ -100,9 +100,9 @@ class Placement:
             if agent in self._placed:
                 self._placed.remove(agent)
                 # Its ranks die with it; what they had detached carries the mark.
-                burial = threading.Thread(target=_bury, args=(agent,), name="meshrt-bury", daemon=True)
-                self._burials = [*(thread for thread in self._burials if thread.is_alive()), burial]
-                burial.start()
+                reaper = threading.Thread(target=_reap, args=(agent,), name="meshrt-reap", daemon=True)
+                self._reapers = [*(thread for thread in self._reapers if thread.is_alive()), reaper]
+                reaper.start()
 
     def end(self) -> None:
         """Wait for the end of those that were let go, and kill what does not end."""
@@ -112,8 +112,8 @@ class Placement:
                 if not agent.wait(1.0):
                     agent.output.close()
                 _kill_left(agent)
-        for burial in self._burials:
-            burial.join(3.0)
+        for reaper in self._reapers:
+            reaper.join(3.0)
 
 
 def _undo(placed: Placed) -> None:
@@ -123,7 +123,7 @@ def _undo(placed: Placed) -> None:
     placed.process.communicate()
 
 
-def _bury(agent: AgentLink) -> None:
+def _reap(agent: AgentLink) -> None:
     agent.wait(2.0)
     _kill_left(agent)
 

@@ -16,8 +16,9 @@ from meshrt.hooks.facts import Wait
 from meshrt.mesh.future import Future
 from meshrt.mesh.target import Target
 from meshrt.selection import fold_ranks
-from meshrt.transport.driver import LOOP_LIMIT, Driver
+from meshrt.transport.driver import Driver
 from meshrt.transport.process import current_runtime
+from meshrt.transport.queues import LOOP_LIMIT
 
 if TYPE_CHECKING:
     import asyncio
@@ -35,7 +36,7 @@ def refuse_if_busy(target: Target, endpoint: str, driver: Driver) -> None:
     """Raise MeshBusy if a call on this event loop would make a queue longer that is full. Threads may wait instead."""
     if not on_event_loop():
         return
-    busy = driver.busy(target.links(driver))
+    busy = driver.queues.busy(target.links(driver))
     if busy:
         slowest = max(busy, key=lambda position: busy[position])
         others = [target.place(position) for position in busy if position != slowest]
@@ -48,7 +49,7 @@ def positions_with_room(target: Target, driver: Driver) -> list[int]:
     everybody = list(range(len(target.shape)))
     if not on_event_loop():
         return everybody
-    busy = driver.busy(target.links(driver))
+    busy = driver.queues.busy(target.links(driver))
     return [position for position in everybody if position not in busy] or everybody
 
 
@@ -60,9 +61,9 @@ async def wait_ready(target: Target, endpoint: str) -> None:
     driver = current_runtime().driver
     outs = target.links(driver)
     async with _gate(target):
-        while not driver.has_room(outs):
+        while not driver.queues.has_room(outs):
             room = _Room(driver, target, endpoint)
-            forget = driver.when_room(outs, room.finish)
+            forget = driver.queues.when_room(outs, room.finish)
             try:
                 await room
             finally:
@@ -100,14 +101,14 @@ class _Room(Future[None]):
     def _slow(self) -> list[int]:
         ranks = self._target.shape.ndslice
         outs = self._target.links(self._writer)
-        return [ranks[position] for position, out in enumerate(outs) if not self._writer.has_room([out])]
+        return [ranks[position] for position, out in enumerate(outs) if not self._writer.queues.has_room([out])]
 
     def owed_by(self, mesh_id: str, rank: int) -> bool:
         """Whether the end of the rank ends this wait."""
         return mesh_id == self._target.mesh_id and rank in self._slow()
 
     def awaited(self) -> Wait | None:
-        """See `meshrt.transport.waiting.Pending.awaited`."""
+        """See `meshrt.transport.pending.Pending.awaited`."""
         slow = [] if self.finished else self._slow()
         if not slow:
             return None

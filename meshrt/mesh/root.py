@@ -110,22 +110,20 @@ class Root:
             undo.callback(self._pipe.close)
             self.run_directory = directories.create_run(self.run_id, notes.append, runs_limit)
             undo.callback(directories.discard, self.run_directory)
-            self.runtime = ProcessRuntime(self.run_id, self.directory, self._secret, self._tree, is_root=True)
+            self._store_serves = threading.Event()
+            #: The agent whose store knows what the script writes.
+            self._home: AgentLink | None = None
+            store = Store(
+                self.directory,
+                str(self.run_directory),
+                self._secret,
+                self._store_agent,
+                self._host_of,
+                self._tree.call_later,
+            )
+            self.runtime = ProcessRuntime(self.run_id, self.directory, self._secret, self._tree, store, is_root=True)
             undo.pop_all()
         self.driver = self.runtime.driver
-        self._store_serves = threading.Event()
-        #: The agent whose store knows what the script writes.
-        self._home: AgentLink | None = None
-        self.runtime.store = Store(
-            self.directory,
-            str(self.run_directory),
-            self._secret,
-            self._store_agent,
-            self._host_of,
-            self._tree.call_later,
-        )
-        self.driver.claim = self.runtime.store.claim
-        self.driver.identity = self.runtime.store.identity
         self.registry = Registry()
         self.terminal = Terminal()
         self.services = Services(self.run_id, self.run_directory, self.registry, self.driver, self.terminal)
@@ -288,7 +286,9 @@ class Root:
             if self._failure:
                 stopped.resolve(None)
         # The request to stop takes another way than calls do, and must not arrive before them.
-        self.driver.when_written(mesh_id, grace, lambda left: self._send_stop(record, left, why, drain=grace > 0))
+        self.driver.queues.when_written(
+            mesh_id, grace, lambda left: self._send_stop(record, left, why, drain=grace > 0)
+        )
         self.post(lambda: self.lifecycle.check_stopped(record))
         return stopped
 
@@ -413,7 +413,7 @@ class Root:
         record.initialized.reject(SpawnError(self._failure))
         if record.stopped is not None:
             record.stopped.resolve(None)
-        self.driver.execute()
+        self.driver.lost.fail_pending()
 
     async def _serve(self, loop: Any) -> None:
         import asyncio  # start-up: see `begin`

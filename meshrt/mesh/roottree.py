@@ -1,4 +1,4 @@
-"""The control tree as the script's own calls see it (`meshrt.transport.process.ProgramTree`): the root is the top."""
+"""The control tree as the script's own calls see it (`meshrt.transport.tree.ProgramTree`): the root is the top."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RootTree:
     def watch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> None:
         """Call back when a rank ends."""
         if self._root.registry.watch(mesh_id, rank, callback):
-            self._root.post(self._root.driver.execute)
+            self._root.post(self._root.driver.lost.fail_pending)
 
     def when_born(self, mesh_id: str, rank: int, callback: Callable[[], None]) -> None:
         """Call back when a rank listens."""

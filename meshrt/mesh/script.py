@@ -285,7 +285,7 @@ class Script:
     def _given_up(self) -> Any:
         """Return what was awaited when Ctrl-C cancelled that; None if nothing was."""
         since = time.monotonic() - _REMEMBERED
-        return next((pending for pending, when in self._driver.given_up if when >= since), None)
+        return next((pending for pending, when in self._driver.waits.cancelled if when >= since), None)
 
     def _tell(self, error: BaseException) -> None:
         """Tell the launcher, if there is one; on the terminal an excepthook of the program's own says what it likes."""

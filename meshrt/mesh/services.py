@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from meshrt.actor.faults import Fault
 from meshrt.errors import MeshError, ProtocolError, RankPlace
 from meshrt.hooks.facts import Body, Wait
 from meshrt.hooks.plugins import ASKED_FOR, plugin_of, plugins
@@ -26,7 +27,6 @@ from meshrt.mesh.unhandled import Unhandled
 from meshrt.transport.directories import log_path
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
-from meshrt.transport.faults import Fault
 from meshrt.wire.messages import Address, error_from_wire, why_of
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class Services:
 
     def script_waits(self) -> Sequence[Wait]:
         """Return what the threads and asyncio tasks of the script wait for. Any thread."""
-        return self._driver.all_waits()
+        return self._driver.waits.all()
 
     def announce(self, text: str) -> None:
         """Print a line of the runtime's own. Any thread."""

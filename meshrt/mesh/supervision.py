@@ -16,11 +16,11 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from meshrt.actor.faults import Fault, mesh_failure
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.registry import MeshRecord, Owner, Registry
 from meshrt.transport.fate import Fate
-from meshrt.transport.faults import Fault, mesh_failure
 from meshrt.wire.messages import why_of
 
 if TYPE_CHECKING:

@@ -62,11 +62,14 @@ class Terminated:
         self._loop.call_later(_INTERVAL, self._look)
         if self._main is not None and not self._in_place:
             long_ago = time.monotonic() - _INTERVAL
-            since = self._driver.waits_since(self._main)
+            since = self._driver.waits.since(self._main)
             if since is not None and since <= long_ago:
                 self._driver.interject(self._install)
-            elif since is None and (found := self._driver.longest_await()) is not None and found[2] <= long_ago:
+            elif since is None and (found := self._longest_await()) is not None and found[2] <= long_ago:
                 self._on_loop_of(found[0], self._install_for_await)
+
+    def _longest_await(self) -> tuple[Any, Any, float] | None:
+        return self._driver.waits.longest_await(self._driver.main_loop)
 
     @staticmethod
     def _on_loop_of(task: Any, function: Callable[[], None]) -> None:
@@ -76,7 +79,7 @@ class Terminated:
     # -- on the main thread
 
     def _install_for_await(self) -> None:
-        if self._driver.longest_await() is not None:
+        if self._longest_await() is not None:
             self._install()
 
     def _install(self, _pending: Any = None) -> None:
@@ -91,7 +94,7 @@ class Terminated:
         """A wait of any thread or task has ended."""
         if threading.get_ident() != self._main or not self._in_place:
             return
-        found = self._driver.longest_await()
+        found = self._longest_await()
         if found is not None and found[2] <= time.monotonic() - _INTERVAL:
             return  # another task still awaits
         self._restore()
@@ -111,7 +114,7 @@ class Terminated:
             self._end()
         elif self._driver.interject(lambda _pending: self._report_and_end(None, None)):
             return
-        elif (found := self._driver.longest_await()) is not None:
+        elif (found := self._longest_await()) is not None:
             task, awaited, _ = found
             self._on_loop_of(task, lambda: self._report_and_end(task, awaited))
             with contextlib.suppress(RuntimeError):  # the root's has been closed

@@ -1,18 +1,22 @@
-"""Sockets and who drives them, directories and files, and what the kernel tells of processes.
+"""Sockets and the threads that read them, directories and files, and what the kernel tells of processes.
 
-`link`, `outlink`, `driver`, `waiting`, `interrupts`
-    one connection, one to a rank, all outgoing calls of a process, who waits for them, and Ctrl-C meanwhile
+`driver`, `linktable`, `outlink`, `link`
+    all outgoing calls of a process, put together; its links; the states of one link; one connection
+`dialling`, `reading`, `disconnects`, `lostlinks`, `queues`
+    connecting; answers; connections that have ended; ranks that have ended; what was sent and not written yet
+`waiting`, `pending`, `waits`, `clock`, `interrupts`
+    which thread reads; what is waited for; the waits of a process; a clock that a debugger suspends; Ctrl-C
+`tree`, `fate`, `dropping`
+    the control tree, as links and calls need it; how a rank has ended; what a peer that does not read costs
 `door`, `refusals`, `loopback`
-    who is let in: a listening socket, how refusals are logged, whose the other end of a TCP connection is
-`dropping`, `faults`, `fate`
-    what a peer that does not read costs; how a failure of a rank is told, and how its process has ended
+    a listening socket; how refused connections are logged; the user at the other end of a TCP connection
 `paths`, `places`, `dirlock`, `directories`, `writing`
     paths that no other user can redirect; which directories are used; that a program uses one; the two directories of a
     program; the only way to write a file
 `kernel`, `reserve`, `rootpipe`
     a process by its number; descriptors for a look although none is free; the end of the root, told by the kernel
-`process`, `threads`, `clock`
-    the runtime of this process, its threads, and a clock that stands still while a person debugs
+`process`, `threads`
+    the runtime of this process, and its threads
 `tools`, `helper`, `launcher`
     the way of terminals to a program; how processes of this package are started; what started the script (torchrun)
 """

@@ -1,10 +1,36 @@
-"""One outgoing link as the driver keeps it, and the calls that it owes an answer.
+"""One outgoing link: its connection to one actor on one rank, and the calls that wait for answers there.
 
-``handshake -> open -> gone``; and ``open -> asleep -> handshake``: it has no socket while its actor is stopped.
+States (`LinkState`), and what an event makes of each; ``-`` cannot happen or changes nothing:
+
+============== ================ ================= ============== ================ ===========================
+event          connecting       open              idle           disconnected     lost
+============== ================ ================= ============== ================ ===========================
+call is sent   it is queued     it is written     -> connecting  it waits         it fails at once
+proved         -> open          -                 -              -                -
+end of stream  dialled again,   -> disconnected   -              -                -
+               5 times at most,
+               -> disconnected
+foreign bytes  -> disconnected  -> disconnected   -              -                -
+actor stopped, -                -> idle           -              -                -
+no call waits
+2 s pass       -                -                 -              -> lost ("link") -
+rank ends      -> lost          -> lost           -> lost        -> lost          "link": its fate is replaced
+rank restarts  -> idle          -> idle           -> idle        -> idle          "link": -> idle
+============== ================ ================= ============== ================ ===========================
+
+* connecting: The rank is dialled as soon as it listens, and each side proves that it holds the secret.
+* idle: There is no connection. The next call makes one.
+* disconnected: The connection has ended, or cannot be made. It is not known whether the rank has ended.
+* lost: Every call fails. The connection of an open link is read to its end before: answers that the rank has written
+  are delivered.
+
+Who moves a link: `meshrt.transport.dialling` (connecting), `.reading` (open, idle), `.disconnects` (disconnected),
+`.lostlinks` (lost, and idle after a restart), and `Driver.send` (from idle to connecting).
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -13,10 +39,20 @@ from meshrt.transport.link import Link, kept
 from meshrt.wire.frames import Frame
 from meshrt.wire.handshake import NOBODY, ClientHandshake
 
-__all__ = ["Early", "Loss", "OutLink", "Receiver"]
+__all__ = ["Early", "LinkState", "Loss", "OutLink", "Receiver"]
 
 #: What a message in a queue takes beside its bytes, with the future of its call, bytes.
 _MESSAGE = 1 << 10
+
+
+class LinkState(enum.Enum):
+    """The state of an outgoing link; the table is in the header of this module."""
+
+    CONNECTING = "connecting"
+    OPEN = "open"
+    IDLE = "idle"
+    DISCONNECTED = "disconnected"
+    LOST = "lost"
 
 
 class Loss(NamedTuple):
@@ -29,7 +65,7 @@ class Loss(NamedTuple):
 
 
 class Receiver(Protocol):
-    """Who gets the answers of one call."""
+    """Receives the answers of one call."""
 
     def deliver(self, position: int, frame: Frame) -> None:
         """An answer of the rank at ``position``. Called by the leading thread; short, runs no user code."""
@@ -54,7 +90,7 @@ class Early:
         self.bytes += sum(map(len, parts))
 
     def keep(self) -> None:
-        """Copy what belongs to whoever sent it, who may change it."""
+        """Copy what belongs to the sender, who may change it. Raises MemoryError."""
         for index in range(self._kept, len(self.messages)):
             self.messages[index] = [kept(part) for part in self.messages[index]]
             self._kept = index + 1
@@ -64,12 +100,12 @@ class OutLink:
     """A connection from this process to one actor on one rank."""
 
     __slots__ = (
-        "asleep",
         "before",
+        "disconnected",
         "early",
-        "eof",
         "fate",
         "handshake",
+        "idle",
         "key",
         "link",
         "outstanding",
@@ -84,28 +120,41 @@ class OutLink:
     def __init__(self, key: tuple[str, int, str], path: str) -> None:
         self.key = key
         self.path = path
-        #: Who serves it: nobody before it is open.
+        #: The process at the other end: `NOBODY` before the link is open.
         self.server = NOBODY
         self.link: Link | None = None
-        #: Not None until the link is open.
+        #: Not None while both sides prove that they hold the secret.
         self.handshake: ClientHandshake | None = None
-        #: Sent before the link was open.
+        #: Sent before the link was open; None while it is open.
         self.early: Early | None = Early()
-        #: How often the rank has hung up before it was proved who calls.
+        #: How often the rank has hung up before both sides were proved.
         self.refusals = 0
         #: call id -> (receiver, position) of the calls that have not been answered.
         self.outstanding: dict[int, tuple[Receiver, int]] = {}
         self.writing = False
         #: The actor was stopped, as far as is known here.
         self.stopped = False
-        #: Closed because of that; the next call opens it again.
-        self.asleep = False
-        self.eof = False
-        #: Why it could not be opened; "" if that is not known.
+        #: There is no connection: the actor was stopped, or the rank restarts. The next call makes one.
+        self.idle = False
+        #: The connection has ended, or cannot be made.
+        self.disconnected = False
+        #: Why it could not be made; "" if that is not known.
         self.trouble = ""
+        #: Why the link is lost.
         self.fate: Fate | None = None
-        #: How the process has ended that the one behind it has taken the place of.
+        #: How the process has ended whose place the process at the other end has taken.
         self.before: Fate | None = None
+
+    @property
+    def state(self) -> LinkState:
+        """The state that the fields amount to. Exact on the leading thread only."""
+        if self.fate is not None:
+            return LinkState.LOST
+        if self.disconnected:
+            return LinkState.DISCONNECTED
+        if self.idle:
+            return LinkState.IDLE
+        return LinkState.OPEN if self.early is None else LinkState.CONNECTING
 
     def waiting_bytes(self) -> int:
         """Bytes that were sent but not written yet."""

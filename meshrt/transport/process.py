@@ -1,6 +1,6 @@
 """What this process has of the running program: its secret, its directories, its driver. One per process.
 
-The root makes it when the first mesh is made; a rank is born with it. A forked child of either has none: whatever it
+The root makes it when the first mesh is made, a rank when it starts. A forked child of either has none: what it has
 inherited is closed there, and using it raises `ForkedMeshError`.
 """
 
@@ -13,15 +13,16 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from meshrt.errors import ForkedMeshError, ShutdownError, UsageError
-from meshrt.hooks.facts import Body
-from meshrt.transport.driver import Driver, Tree
-from meshrt.transport.fate import Fate
+from meshrt.transport.driver import Driver
 from meshrt.transport.interrupts import called_by_python
+from meshrt.transport.tree import ProgramTree
+from meshrt.wire.frames import Frame
+from meshrt.wire.handshake import Identity
 
 __all__ = [
     "INCARNATION",
     "ProcessRuntime",
-    "ProgramTree",
+    "SharedMemory",
     "current_runtime",
     "has_runtime",
     "set_runtime",
@@ -33,24 +34,22 @@ __all__ = [
 INCARNATION = "MESHRT_INCARNATION"
 
 
-class ProgramTree(Tree, Protocol):
-    """The control tree as a process of the program sees it."""
+class SharedMemory(Protocol):
+    """The part of this process in the shared memory of its host (`meshrt.store.store.Store`)."""
 
-    def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
-        """Allow ranks to be started again, as far as an actor is concerned. Any thread."""
+    @property
+    def claim(self) -> Callable[[Frame], Frame]:
+        """Takes what has come with a message in shared memory."""
 
-    def when_restarted(self, mesh_id: str, rank: int, actor: str, callback: Callable[[int, Fate], None]) -> None:
-        """Call back, once, when the rank was started again and is to have the actor: its incarnation, and how the one
-        before has ended. With incarnation 0 when it will not be: the mesh has ended."""
+    @property
+    def identity(self) -> Callable[[], Identity]:
+        """Returns what this process tells of itself to those that share memory with it."""
 
-    def request_root(self, operation: str, body: Body, timeout: float) -> Body:
-        """Ask the root. Not from the thread that serves the tree."""
+    def close(self) -> None:
+        """End the part; what was taken stays valid."""
 
-    def ask_root(self, operation: str, body: Body, answered: Callable[[Body | None, str], None]) -> None:
-        """Ask the root; ``answered(body, "")`` or ``answered(None, refusal)`` comes later, on another thread."""
-
-    def unhandled(self, body: Body) -> None:
-        """Tell the root of an error that no caller waits for. Any thread."""
+    def abandon(self) -> None:
+        """Close its descriptors in a forked child."""
 
 
 class ProcessRuntime:
@@ -61,24 +60,38 @@ class ProcessRuntime:
         directory: Its runtime directory.
         secret: What links prove.
         tree: How this process reaches the control tree.
+        store: Its part in the shared memory of its host; None: it has none.
+        host: The name of that host; "": that of this machine.
+        mesh_id, rank: Which rank this is; "" and 0 in the root.
     """
 
-    def __init__(self, run_id: str, directory: str, secret: bytes, tree: ProgramTree, *, is_root: bool) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        directory: str,
+        secret: bytes,
+        tree: ProgramTree,
+        store: SharedMemory | None = None,
+        *,
+        is_root: bool,
+        host: str = "",
+        mesh_id: str = "",
+        rank: int = 0,
+    ) -> None:
         self.run_id = run_id
         self.directory = directory
         self.secret = secret
         self.tree = tree
         self.is_root = is_root
-        self.host = socket.gethostname()
-        #: Which rank this is; "" and 0 in the root.
-        self.mesh_id = ""
-        self.rank = 0
+        self.host = host or socket.gethostname()
+        self.mesh_id = mesh_id
+        self.rank = rank
         self.pid = os.getpid()
-        self.driver = Driver(secret, tree)
+        self.driver = Driver(secret, tree) if store is None else Driver(secret, tree, store.claim, store.identity)
         self.call_ids = itertools.count(1)
-        #: The process's part in the shared memory of its host (`meshrt.store`).
-        self.store: Any = None
-        #: Kept here by `meshrt.mesh`: who owns the meshes of a rank, and the root's process as a mesh of one.
+        #: Read as a `meshrt.store.store.Store`, which this floor does not know.
+        self.store: Any = store
+        #: Kept here by `meshrt.mesh`: the owner of the meshes of a rank, and the root's process as a mesh of one.
         self.owner: Any = None
         self.own_mesh: Any = None
 

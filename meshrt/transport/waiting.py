@@ -2,11 +2,11 @@
 
 Rules:
 
-* One thread at a time **leads**: it polls all links and completes everybody's calls. A thread that waits while another
-  leads **follows**: it sleeps until its own call is done or the lead is free.
-* Nobody waiting: answers stay in the kernel until somebody looks. ``await`` lends the caller's event loop; a
-  done-callback, and bytes that a socket did not take, borrow the **background** (the root's loop, or the control thread
-  of a rank).
+* One thread at a time **leads**: it polls all links and completes the calls of all threads. A thread that waits while
+  another leads **follows**: it sleeps until its own call is done or the lead is free.
+* While no thread waits, answers stay in the kernel until one looks. ``await`` has the caller's event loop read; a
+  done-callback, and bytes that a socket did not take, have the **background** read (the root's loop, or the control
+  thread of a rank).
 * Callbacks, which may be user code, run when the lead has been given up.
 * Deadlines run on `HoldClock`.
 """
@@ -21,85 +21,39 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from meshrt.hooks.facts import Wait
 from meshrt.transport.clock import HoldClock
 from meshrt.transport.interrupts import Shield
+from meshrt.transport.pending import Pending
+from meshrt.transport.waits import Waits
 
-__all__ = ["Pending", "Waiting"]
+__all__ = ["Waiting"]
 
 #: Seconds of one poll: the kernel's clocks take no more than some weeks.
 _LONGEST_POLL = 86400.0
 #: The same where signals are handled. One that comes just before the kernel waits, or to another thread, ends no poll.
 _SIGNAL_POLL = 1.0
-#: Awaited calls that are remembered when Ctrl-C has cancelled them.
-_GIVEN_UP = 8
-
-
-class Pending:
-    """Something that becomes done once; threads and event loops may wait for it through the driver."""
-
-    __slots__ = ("_callbacks", "_driver", "finished")
-
-    def __init__(self, driver: Waiting) -> None:
-        self._driver = driver
-        self._callbacks: list[Callable[[], None]] | None = None
-        self.finished = False
-
-    def finish(self) -> None:
-        """Mark it done and wake who waits. Any thread; the second time is a no-op."""
-        if self.finished:
-            return
-        self.finished = True
-        driver = self._driver
-        if driver._followers:
-            driver.wake_followers()
-        if self._callbacks is not None:
-            with driver.callback_lock:
-                callbacks, self._callbacks = self._callbacks, None
-            driver.run_later(callbacks)
-            driver.background(self, False)
-
-    #: Whether a wait for it may be told of something else that has failed: it is a call of the program's.
-    disturbable = False
-
-    def owed_by(self, mesh_id: str, rank: int) -> bool:
-        """Whether it will fail by itself if this rank is gone."""
-        return False
-
-    def awaited(self) -> Wait | None:
-        """Return which call it is an answer to, and who has not answered; None if it is none, or done. Any thread."""
-        return None
-
-    def when_done(self, callback: Callable[[], None], *, background: bool) -> None:
-        """Run ``callback`` when done, on the thread that completes it (at once if done already).
-
-        ``background`` asks for somebody to read the links although nobody waits.
-        """
-        driver = self._driver
-        with driver.callback_lock:
-            if not self.finished:
-                if self._callbacks is None:
-                    self._callbacks = []
-                self._callbacks.append(callback)
-                if background:
-                    driver.background(self, True)
-                return
-        callback()
 
 
 class Waiting(ABC):
-    """Who reads the links of this process, and when. What is read is the subclass's matter. Any thread.
+    """Which thread reads the links of this process, and when. What is read is up to the subclass. Any thread.
 
     Args:
-        switch: Lends (True) or takes back (False) a thread that calls `poll_nowait` when `fileno` is ready.
+        switch: Begins (True) or stops (False) calling `poll_nowait`, on a background thread, when `fileno` is ready.
+
+    Attributes:
+        waits: What threads and tasks wait for.
+        clock: Of the deadlines.
+        shield: Holds Ctrl-C back while links are read and written.
     """
 
     def __init__(self, switch: Callable[[bool], None]) -> None:
         self._switch = switch
         self.clock = HoldClock()
+        self.waits = Waits(self.clock)
+        # Written at each wait: the same dict.
+        self._waits = self.waits.entries
         self.shield = Shield(self.wake)
         self.callback_lock = threading.RLock()
         self._epoll = select.epoll()
@@ -120,21 +74,17 @@ class Waiting(ABC):
         #: The event loop of the main thread, while something is awaited there.
         self.main_loop: Any = None
         self._interjections: deque[Callable[[Any], None]] = deque()
-        #: What is waited for, by the ident of the thread, or by the asyncio task, since when, and until when at most.
-        self._waits: dict[object, tuple[Pending, float, float | None]] = {}
-        #: Set when the process is to be told of something at its next wait: called with what is waited for, raises.
+        #: Called at each wait with what is waited for, and may raise; None: the process is to be told of nothing.
         self.alarm: Callable[[Pending], None] | None = None
         self._alerts = 0
-        #: Told of every error that somebody who waited is given.
+        #: Called with every error that a wait raises.
         self.on_error: Callable[[BaseException], None] | None = None
-        #: Told of the number of a failure that an answer brings, and of the call: whoever looks at it will be told.
+        #: Called with the number of a failure that an answer brings, and the call: reading the answer raises it.
         self.on_failure: Callable[[str, tuple[str, str, str]], None] | None = None
-        #: Wake those who await, to look at the alarm.
+        #: Wake the tasks that await, to look at the alarm.
         self.alerted: set[Callable[[], None]] = set()
-        #: Called when a wait of a thread or an asyncio task has ended, on that thread, while somebody wants to know.
+        #: Called when a wait of a thread or an asyncio task has ended, on that thread; None: it is not wanted.
         self.wait_ended: Callable[[], None] | None = None
-        #: What was awaited when Ctrl-C cancelled that, the latest ones, and when; monotonic seconds.
-        self.given_up: deque[tuple[Pending, float]] = deque(maxlen=_GIVEN_UP)
         self.closed = False
 
     @abstractmethod
@@ -174,37 +124,6 @@ class Waiting(ABC):
         self._waits.pop(waiter, None)
         if self.wait_ended is not None:
             self.wait_ended()
-
-    def wait_of(self, waiter: object) -> Wait | None:
-        """See `meshrt.hooks.services.RankServices.wait_of`. Any thread."""
-        found = self._waits.get(waiter)
-        return None if found is None else self._told(*found)
-
-    def waits_since(self, thread: int) -> float | None:
-        """See `meshrt.hooks.services.RankServices.waits_since`. Any thread."""
-        found = self._waits.get(thread)
-        return None if found is None else found[1]
-
-    def longest_await(self) -> tuple[Any, Pending, float] | None:
-        """Return the asyncio task of the main thread that has awaited longest, what, and since when. Any thread."""
-        loop = self.main_loop
-        awaits = [
-            (waiter, pending, since)
-            for waiter, (pending, since, _) in tuple(self._waits.items())
-            if loop is not None and hasattr(waiter, "get_loop") and waiter.get_loop() is loop
-        ]
-        return min(awaits, key=lambda each: each[2], default=None)
-
-    def all_waits(self) -> list[Wait]:
-        """See `meshrt.hooks.services.RootServices.script_waits`. Any thread."""
-        return [wait for found in tuple(self._waits.values()) if (wait := self._told(*found)) is not None]
-
-    def _told(self, pending: Pending, since: float, deadline: float | None) -> Wait | None:
-        wait = pending.awaited()
-        if wait is None:
-            return None
-        left = None if deadline is None else max(0.0, deadline - self.clock.now())
-        return replace(wait, seconds=time.monotonic() - since, left=left)
 
     def _wait(self, pending: Any, deadline: float | None, *, main: bool) -> bool:
         # Ctrl-C must not come between taking the lead and knowing it; `wake` ends the poll, `check` raises.
@@ -276,7 +195,7 @@ class Waiting(ABC):
             self.shield.close()
 
     def alert(self, alarm: Callable[[Pending], None]) -> None:
-        """Have ``alarm`` called by whoever waits, now and until it is taken away. Any thread."""
+        """Have ``alarm`` called by each wait, now and until it is taken away. Any thread."""
         self.alarm = alarm
         self._alerts += 1
         self.wake()

@@ -316,7 +316,8 @@ def test_ctrl_c_at_every_instruction_of_a_call(tmp_path: Path) -> None:
     """At each byte code that a call runs in the transport, one after the other: nothing is left locked or half done."""
     script = """
         victims = proc_mesh(n=2).spawn("victim", Victim).get(20)
-        files = ("driver.py", "waiting.py", "outlink.py", "link.py", "interrupts.py", "call.py", "future.py")
+        files = ("driver.py", "reading.py", "linktable.py", "queues.py", "waiting.py", "waits.py", "pending.py")
+        files += ("outlink.py", "link.py", "interrupts.py", "call.py", "future.py")
         def press_at(count):
             pressed = press_at_instruction(count, lambda file: os.path.basename(file) in files)
             try:

@@ -74,7 +74,7 @@ class Site:
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Site:
-    monkeypatch.setattr("meshrt.transport.driver.SUSPECT_SECONDS", 0.2)
+    monkeypatch.setattr("meshrt.transport.disconnects.DISCONNECTED_SECONDS", 0.2)
     return Site()
 
 

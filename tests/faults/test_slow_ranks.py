@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from meshrt import Actor, ActorError, MeshBusy, ProcessDied, concurrent_endpoint, endpoint, proc_mesh
-from meshrt.transport.driver import LOOP_LIMIT
 from meshrt.transport.process import current_runtime
+from meshrt.transport.queues import LOOP_LIMIT
 from tests.faults.watch import LONG
 from tests.support.pausing import paused
 from tests.support.waiting import wait_until
@@ -130,11 +130,11 @@ def test_tasks_wait_for_a_stopped_rank_in_order() -> None:
             tasks = [asyncio.create_task(one(number)) for number in range(2000)]
             # Those that a thread would have sent, too, and no others; one is given up, and holds up nobody.
             driver = current_runtime().driver
-            await asyncio.to_thread(wait_until, lambda: driver._unwritten)
+            await asyncio.to_thread(wait_until, lambda: driver.queues.actions)
             assert len(called) < 50
             gives_up = len(called)
             tasks[gives_up].cancel()
-            waits = driver.all_waits()
+            waits = driver.waits.all()
             assert len(waits) == len(called) + 1, "one for each call, and one for room"
             assert {(wait.actor, wait.endpoint, wait.ranks) for wait in waits} == {("sink", "take", (0,))}
             with pytest.raises(asyncio.TimeoutError):

@@ -54,7 +54,7 @@ worker.sleep.broadcast()
 from meshrt.transport.process import current_runtime
 driver, (mesh_id, *_) = current_runtime().driver, next(iter(current_runtime().driver._links))
 sent = 0
-while not driver.unwritten(mesh_id):
+while not driver.queues.unwritten(mesh_id):
     worker.ready.broadcast()
     sent += 1
 print(sent, "were sent", file=sys.stderr)
@@ -269,7 +269,7 @@ import asyncio
 from meshrt.transport.process import current_runtime
 
 def interrupt():
-    while not current_runtime().driver.all_waits():
+    while not current_runtime().driver.waits.all():
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGINT)
 

@@ -14,7 +14,7 @@ from meshrt.mesh.target import Target
 from meshrt.selection import Shape
 from meshrt.transport.fate import Fate
 from meshrt.transport.outlink import Loss, OutLink
-from meshrt.transport.waiting import Pending
+from meshrt.transport.pending import Pending
 from meshrt.wire.frames import Frame
 from meshrt.wire.messages import RESULT
 

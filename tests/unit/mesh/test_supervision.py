@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from meshrt.actor.faults import Fault
 from meshrt.errors import MeshError, MeshFailure, RankPlace, RemoteException
 from meshrt.mesh.registry import Owner, Registry
 from meshrt.mesh.services import Services
 from meshrt.mesh.supervision import Supervision
 from meshrt.transport.fate import Fate
-from meshrt.transport.faults import Fault
 
 DIED = Fate("died", signal=9)
 

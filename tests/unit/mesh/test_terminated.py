@@ -15,12 +15,17 @@ class Driver:
     """Runs at once what is to be run in a wait."""
 
     wait_ended: Callable[[], None] | None = None
-    since: float | None = 0.0
+    main_loop = None
+    began: float | None = 0.0
 
-    def waits_since(self, _thread: int) -> float | None:
-        return self.since
+    @property
+    def waits(self) -> Driver:
+        return self
 
-    def longest_await(self) -> None:
+    def since(self, _thread: int) -> float | None:
+        return self.began
+
+    def longest_await(self, _loop: object) -> None:
         return None
 
     def interject(self, function: Callable[[Any], None]) -> bool:
@@ -53,10 +58,10 @@ def watched() -> tuple[Driver, Loop]:
 
 def test_it_is_there_while_the_main_thread_waits() -> None:
     driver, loop = watched()
-    driver.since = None
+    driver.began = None
     loop.due()
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    driver.since = 0.0  # long ago
+    driver.began = 0.0  # long ago
     loop.due()
     assert callable(signal.getsignal(signal.SIGTERM))
     assert driver.wait_ended is not None

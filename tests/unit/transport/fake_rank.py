@@ -56,7 +56,7 @@ class FakeTree:
         """Tell of a death."""
         for callback in self.watchers.pop(("m", rank), []):
             callback(fate)
-        driver.execute()
+        driver.lost.fail_pending()
 
 
 class FakeRank:

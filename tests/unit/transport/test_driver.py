@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from meshrt.transport import driver as driver_module
+from meshrt.transport import disconnects
+from meshrt.transport.dialling import DIALS
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
-from meshrt.transport.waiting import Pending
+from meshrt.transport.pending import Pending
 from meshrt.wire.handshake import ROLE_DATA, Identity, ServerHandshake
 from meshrt.wire.messages import RESULT, STATE
 from tests.support.descriptors import next_is
@@ -76,8 +77,8 @@ def test_what_is_sent_before_the_link_is_open_goes_first(driver: Driver, listen:
     out = driver.link_to(KEY, rank.path)
     for call_id in (1, 2):
         driver.send(out, call(call_id), call_id, Answers(), 0)
-    assert tree.background and driver.unwritten("m") and not driver.unwritten("other")
-    pump(driver, rank, lambda: not driver.unwritten("m"))
+    assert tree.background and driver.queues.unwritten("m") and not driver.queues.unwritten("other")
+    pump(driver, rank, lambda: not driver.queues.unwritten("m"))
     driver.send(out, call(3), 3, Answers(), 0)
     pump(driver, rank, lambda: len(rank.frames) == 3)
     assert [frame.header for frame in rank.frames] == [[1], [2], [3]]
@@ -131,7 +132,7 @@ def test_a_rank_that_hangs_up_before_it_lets_a_caller_in_is_dialled_again(
 def test_a_rank_that_always_hangs_up_is_a_lost_link(
     driver: Driver, listen: Listen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver_module, "SUSPECT_SECONDS", 0.05)
+    monkeypatch.setattr(disconnects, "DISCONNECTED_SECONDS", 0.05)
     rank = listen()
     receiver = Answers()
     out = driver.link_to(KEY, rank.path)
@@ -147,7 +148,7 @@ def test_a_rank_that_always_hangs_up_is_a_lost_link(
         return receiver.finished
 
     wait_until(hung_up)
-    assert receiver.lost == [(0, "link", False)] and dialled == driver_module._DIALS
+    assert receiver.lost == [(0, "link", False)] and dialled == DIALS
 
 
 def test_the_end_of_a_rank_leaves_alone_who_has_the_descriptor_that_was_its(
@@ -175,7 +176,7 @@ def test_the_end_of_a_rank_leaves_alone_who_has_the_descriptor_that_was_its(
 def test_a_rank_without_the_secret_gets_nothing(
     driver: Driver, listen: Listen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver_module, "SUSPECT_SECONDS", 0.05)
+    monkeypatch.setattr(disconnects, "DISCONNECTED_SECONDS", 0.05)
     rank = listen(secret=b"x" * 32)
     receiver = Answers()
     out = driver.link_to(KEY, rank.path)
@@ -226,7 +227,7 @@ def test_ranks_that_die_together_are_lost_at_once(driver: Driver, listen: Listen
     answers = Answers(2)
     for position, out in enumerate(outs):
         driver.send(out, call(1), 1, answers, position)
-    with driver.condemning():
+    with driver.lost.together():
         tree.kill(driver, 0, DIED)
         driver.poll_nowait()
         assert not answers.lost
@@ -258,7 +259,7 @@ def test_an_end_of_stream_is_a_suspicion_until_the_fate_is_known(
 def test_a_suspicion_without_a_fate_becomes_a_lost_link(
     driver: Driver, listen: Listen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver_module, "SUSPECT_SECONDS", 0.05)
+    monkeypatch.setattr(disconnects, "DISCONNECTED_SECONDS", 0.05)
     rank, out, receiver = asked(driver, listen)
     rank.serve()
     rank.close()
@@ -271,7 +272,7 @@ def test_a_suspicion_without_a_fate_becomes_a_lost_link(
 
 @pytest.mark.row("N5")
 def test_garbage_from_a_rank_is_a_lost_link(driver: Driver, listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_module, "SUSPECT_SECONDS", 0.05)
+    monkeypatch.setattr(disconnects, "DISCONNECTED_SECONDS", 0.05)
     rank, _, receiver = asked(driver, listen)
     assert rank.sock is not None
     rank.sock.sendall(b"\xff" * 100)
@@ -351,21 +352,21 @@ def test_a_slow_rank_makes_nobody_else_wait_and_gets_everything(driver: Driver, 
     payload = bytes(range(256)) * 8192
     for call_id in range(4):
         driver.send(out, call(call_id, payload), call_id, None, 0)
-    assert out.waiting_bytes() > 0 and driver.unwritten("m")
+    assert out.waiting_bytes() > 0 and driver.queues.unwritten("m")
     pump(driver, rank, lambda: len(rank.frames) == 4)
-    assert all(bytes(frame.payload) == payload for frame in rank.frames) and not driver.unwritten("m")
+    assert all(bytes(frame.payload) == payload for frame in rank.frames) and not driver.queues.unwritten("m")
 
 
 def test_an_action_waits_until_everything_is_written(driver: Driver, listen: Listen, tree: FakeTree) -> None:
     rank = listen()
     left: list[float] = []
-    driver.when_written("m", 9.0, left.append)
+    driver.queues.when_written("m", 9.0, left.append)
     assert left == [9.0]
     out = driver.link_to(KEY, rank.path)
     driver.send(out, call(1, bytes(4 << 20)), 1, None, 0)
-    driver.when_written("m", 9.0, left.append)
-    driver.when_written("other", 5.0, left.append)
-    driver.when_written("m", 0.0, left.append)
+    driver.queues.when_written("m", 9.0, left.append)
+    driver.queues.when_written("other", 5.0, left.append)
+    driver.queues.when_written("m", 0.0, left.append)
     assert left == [9.0, 5.0, 0.0]
     pump(driver, rank, lambda: rank.frames)
     assert len(left) == 4 and 0 < left[3] < 9
@@ -378,8 +379,8 @@ def test_an_action_does_not_wait_for_ever(driver: Driver, listen: Listen, tree: 
     out = driver.link_to(KEY, listen().path)
     driver.send(out, call(1), 1, None, 0)
     left: list[float] = []
-    driver.when_written("m", 1e-9, left.append)
-    assert not left and driver.unwritten("m")
+    driver.queues.when_written("m", 1e-9, left.append)
+    assert not left and driver.queues.unwritten("m")
     tree.later.pop()()
     driver.poll_nowait()
     assert left == [0.0]
@@ -389,7 +390,7 @@ def test_an_action_does_not_wait_for_the_dead(driver: Driver, listen: Listen, tr
     out = driver.link_to(KEY, listen().path)
     driver.send(out, call(1), 1, None, 0)
     left: list[float] = []
-    driver.when_written("m", 9.0, left.append)
+    driver.queues.when_written("m", 9.0, left.append)
     tree.kill(driver, 0, DIED)
     assert len(left) == 1
 
@@ -466,7 +467,7 @@ def test_a_link_stays_open_when_the_actor_has_begun_anew(driver: Driver, listen:
     pump(driver, rank, lambda: rank.frames)
     rank.answer(1)
     pump(driver, rank, lambda: receiver.finished)
-    assert out.link is not None and not out.link.closed and not out.asleep
+    assert out.link is not None and not out.link.closed and not out.idle
 
 
 def test_what_is_sent_while_a_link_falls_asleep_is_not_lost(driver: Driver, listen: Listen) -> None:
@@ -493,7 +494,7 @@ def test_what_is_sent_while_a_link_falls_asleep_is_not_lost(driver: Driver, list
 
     out.stopped = True
     slow: Any = Slow()
-    driver._fall_asleep(out, slow)
+    driver._reader.make_idle(out, slow)
     sent[0].join(10)
     wait_until(rank.saw_the_end)
     pump(driver, rank, lambda: rank.frames)
@@ -506,7 +507,7 @@ def test_a_sleeping_link_shares_the_fate_of_its_rank(driver: Driver, listen: Lis
     rank = listen()
     out = open_link(driver, rank)
     rank.send(STATE, [0, True])
-    pump(driver, rank, lambda: out.asleep)
+    pump(driver, rank, lambda: out.idle)
     tree.kill(driver, 0, DIED)
     receiver = Answers()
     driver.send(out, call(1), 1, receiver, 0)
@@ -558,7 +559,7 @@ def test_what_is_for_one_process_only_is_not_sent_to_the_one_in_its_place(
     assert rank.saw_the_end()
     rank.frames.clear()
     replies = [Answers() for _ in range(3)]
-    assert driver.send(out, call(2), 2, replies[0], 0, only) and out.asleep, "nobody is dialled for it"
+    assert driver.send(out, call(2), 2, replies[0], 0, only) and out.idle, "nobody is dialled for it"
     rank.handshake = ServerHandshake(SECRET, ROLE_DATA, Identity(0, 0, 77))
     assert reaches(driver, rank, out, 3) and out.server.pid == 77
     rank.frames.clear()
@@ -575,12 +576,12 @@ def test_another_process_in_the_place_of_a_rank_is_sent_nothing_before_the_end_o
     rank = listen()
     out = open_link(driver, rank)
     rank.send(STATE, [0, True])
-    pump(driver, rank, lambda: out.asleep)
+    pump(driver, rank, lambda: out.idle)
     assert rank.saw_the_end()
     rank.handshake = ServerHandshake(SECRET, ROLE_DATA, Identity(0, 0, 77))
     receiver = Answers()
     driver.send(out, call(1), 1, receiver, 0)
-    pump(driver, rank, lambda: out.eof)
+    pump(driver, rank, lambda: out.disconnected)
     tree.kill(driver, 0, RESTARTS)
     assert receiver.lost == [(0, "died", False)]
     assert rank.saw_the_end() and not rank.frames
@@ -601,7 +602,7 @@ def test_a_lost_link_comes_back_with_its_rank(
     driver: Driver, listen: Listen, tree: FakeTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The end of the stream was seen long before the end of the process."""
-    monkeypatch.setattr(driver_module, "SUSPECT_SECONDS", 0.0)
+    monkeypatch.setattr(disconnects, "DISCONNECTED_SECONDS", 0.0)
     rank = listen()
     out = open_link(driver, rank)
     rank.serve()

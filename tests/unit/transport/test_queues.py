@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from meshrt.transport import driver as driver_module
+from meshrt.transport import queues
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
 from meshrt.wire.frames import split_frames
@@ -24,7 +24,7 @@ def test_settle_copies_what_a_caller_may_change(driver: Driver, listen: Listen) 
     array = bytearray(b"a" * (4 << 20))
     parts = split_frames(CALL, [1], [array])
     driver.send(out, parts, 1, None, 0)
-    driver.settle([out], parts, block=False)
+    driver.queues.settle([out], parts, block=False)
     array[:] = b"b" * len(array)
     pump(driver, rank, lambda: rank.frames)
     assert bytes(rank.frames[0].payload) == b"a" * len(array)
@@ -36,7 +36,7 @@ def test_settle_copies_nothing_that_nobody_can_change(driver: Driver, listen: Li
     data = b"a" * (4 << 20)
     parts = split_frames(CALL, [1], [data])
     driver.send(out, parts, 1, None, 0)
-    driver.settle([out], parts, block=False)
+    driver.queues.settle([out], parts, block=False)
     assert out.link.backlog[-1].obj is data
 
 
@@ -44,11 +44,11 @@ def fill(driver: Driver, out: Any) -> int:
     """Send on an event loop until a call is refused; returns how many calls were sent."""
     data = b"a" * 100_000
     for call_id in range(10_000):
-        if driver.full and driver.busy([out]):
+        if driver.full and driver.queues.busy([out]):
             return call_id
         parts = call(call_id + 1, data)
         if not driver.send(out, parts, call_id + 1, None, 0):
-            driver.settle([out], parts, block=False)
+            driver.queues.settle([out], parts, block=False)
     raise AssertionError("nothing was refused")
 
 
@@ -61,15 +61,15 @@ def test_an_event_loop_is_refused_what_makes_a_queue_too_long(
     rank = listen()
     out = open_link(driver, rank) if opened else driver.link_to(KEY, rank.path)
     count = fill(driver, out)
-    assert driver_module.LOOP_LIMIT <= out.memory() < driver_module.LOOP_LIMIT + (1 << 20)
-    assert driver.busy([out]) == {0: out.memory()} and not driver.has_room([out])
+    assert queues.LOOP_LIMIT <= out.memory() < queues.LOOP_LIMIT + (1 << 20)
+    assert driver.queues.busy([out]) == {0: out.memory()} and not driver.queues.has_room([out])
     came: list[bool] = []
-    driver.when_room([out], lambda: came.append(driver.has_room([out])))
-    forgotten = driver.when_room([out], lambda: came.append(False))
+    driver.queues.when_room([out], lambda: came.append(driver.queues.has_room([out])))
+    forgotten = driver.queues.when_room([out], lambda: came.append(False))
     forgotten()
     pump(driver, rank, lambda: len(rank.frames) == count)
     assert [frame.header for frame in rank.frames] == [[number] for number in range(1, count + 1)]
-    assert driver.busy([out]) == {} and not driver.full and driver.has_room([out])
+    assert driver.queues.busy([out]) == {} and not driver.full and driver.queues.has_room([out])
     assert came == [True]
 
 
@@ -86,10 +86,10 @@ def test_a_rank_that_has_ended_refuses_nothing(driver: Driver, listen: Listen, t
     out = open_link(driver, rank)
     fill(driver, out)
     came: list[bool] = []
-    driver.when_room([out], lambda: came.append(True))
+    driver.queues.when_room([out], lambda: came.append(True))
     if how == "died":
         tree.kill(driver, 0, DIED)
-        assert came == [True] and driver.has_room([out])
+        assert came == [True] and driver.queues.has_room([out])
     else:
         driver.forget("m")
         out.link.close()

@@ -1,4 +1,7 @@
-"""A failure on its way to whoever owns the mesh: what failed, as plain data, and the error that stands for it."""
+"""A failure on its way to the owner of a mesh: what failed, as plain data, and the error that is made of it.
+
+Ranks make it and receive it (`meshrt.actor.supervising`), the root passes it on (`meshrt.mesh.supervision`).
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from meshrt.wire.messages import error_from_wire, error_to_wire
 __all__ = ["Fault", "Lost", "lost_ranks", "mesh_failure"]
 
 Lost = tuple[str, int, int]
-"""A process that is gone: mesh id, base rank and pid (0 where it is not known)."""
+"""A process that has ended: mesh id, base rank and pid (0 where it is not known)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One rank that is gone (``fate``), or an exception there that nobody waits for (``remote``).
+    """One rank that has ended (``fate``), or an exception there that no caller waits for (``remote``).
 
     ``what`` says where the exception was let out: the endpoint, ``"a task"``, ``"thread 'loader'"``.
     """
@@ -58,7 +61,7 @@ class Fault:
 
 
 def lost_ranks(error: BaseException) -> Iterator[Lost]:
-    """Go through the processes of which an error, or one that it came from, says that they are gone."""
+    """Go through the processes of which an error, or one that it came from, says that they have ended."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:

@@ -1,0 +1,124 @@
+"""Connecting to ranks: a link becomes ``connecting``, once its rank listens.
+
+A rank that does not listen yet is dialled when the control tree says that it does. One that hangs up before both sides
+are proved is dialled again; so is any while something is short that a connection takes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable
+
+from meshrt.errors import AuthenticationError
+from meshrt.transport.disconnects import DISCONNECTED_SECONDS, Disconnects
+from meshrt.transport.link import LATER, Link, peer_of
+from meshrt.transport.linktable import LinkTable
+from meshrt.transport.outlink import OutLink
+from meshrt.transport.tree import Tree
+from meshrt.wire.handshake import ROLE_DATA, ClientHandshake, Identity
+
+__all__ = ["DIALS", "Dialler"]
+
+#: How often a rank is dialled that hangs up before both sides are proved.
+DIALS = 5
+#: Seconds that a `connect` may wait for a place in the rank's backlog.
+_CONNECT_SECONDS = 10
+#: Seconds until it is tried again where something is short that it takes: memory, descriptors, time.
+_CONNECT_AGAIN = 0.1
+_SHORT = LATER | {errno.EMFILE, errno.ENFILE, errno.ENOSPC}
+
+
+class Dialler:
+    """Connects links. Any thread.
+
+    Args:
+        secret: What each side of a link proves to hold.
+        identity: Returns what this process tells of itself in each handshake.
+        tree: Tells when a rank listens; calls after a while.
+        table: Reads what was connected.
+        disconnects: Gets the links that cannot be connected.
+        wake: Has the leading thread look at those.
+    """
+
+    def __init__(
+        self,
+        secret: bytes,
+        identity: Callable[[], Identity],
+        tree: Tree,
+        table: LinkTable,
+        disconnects: Disconnects,
+        wake: Callable[[], None],
+    ) -> None:
+        self._secret = secret
+        self._identity = identity
+        self._tree = tree
+        self._table = table
+        self._disconnects = disconnects
+        self._wake = wake
+
+    def connect(self, out: OutLink) -> None:
+        """Dial a rank, now or as soon as it listens."""
+        if self._dial(out) is not None:
+            # Not started yet, or ended: the tree knows which.
+            self._tree.when_born(out.key[0], out.key[1], lambda: self._dial_again(out))
+
+    def leave_idle(self, out: OutLink) -> None:
+        """Connect an idle link, though nothing is to be sent yet."""
+        with self._table.lock:
+            idle, out.idle = out.idle, False
+        if idle:
+            self.connect(out)
+
+    def hung_up(self, out: OutLink, link: Link) -> bool:
+        """Dial a rank that has hung up in the handshake; returns whether the link is still connecting.
+
+        The rank waits only so long for the proof of a caller, and one of the two had no time. Nothing was sent to it.
+        """
+        self._table.unregister(out)
+        link.close()
+        out.refusals += 1
+        return out.refusals < DIALS and self._dial(out) is None
+
+    def _dial_again(self, out: OutLink, until: float = 0.0) -> None:
+        """Dial a rank that listens, or has ended; where something is short, again and again for a while."""
+        error = self._dial(out) if out.fate is None else None
+        if error is None:
+            return
+        if error.errno in _SHORT:
+            out.trouble = f"could not be connected to: {error.strerror}"
+            until = until or time.monotonic() + DISCONNECTED_SECONDS
+            if time.monotonic() < until:
+                self._tree.call_later(_CONNECT_AGAIN, lambda: self._dial_again(out, until))
+                return
+        self._disconnects.add(out)
+        self._wake()
+
+    def _dial(self, out: OutLink) -> OSError | None:
+        """Dial once; returns what has failed."""
+        handshake = ClientHandshake(self._secret, ROLE_DATA, "/".join(map(str, out.key)), self._identity())
+        try:
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        except OSError as error:
+            return error
+        try:
+            # A time-out of Python's own would make the socket non-blocking: a full backlog is an error at once then.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_SECONDS, 0))
+            sock.connect(out.path)
+            uid = peer_of(sock)[1]
+            if uid < 0:  # it waited for a place in the backlog, a signal came, and Python takes that for a connection
+                raise InterruptedError(errno.EINTR, os.strerror(errno.EINTR))
+            if uid != os.geteuid():
+                raise AuthenticationError(f"{out.path} is served by another user")
+            sock.send(handshake.hello())
+            self._table.connected(out, Link(sock), handshake)
+        except OSError as error:
+            sock.close()
+            return error
+        except BaseException:
+            sock.close()
+            raise
+        return None

@@ -1,0 +1,103 @@
+"""The outgoing links of a process: by key, by descriptor, and for which of their sockets the kernel is asked."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import threading
+from collections.abc import Callable
+
+from meshrt.transport.link import Link
+from meshrt.transport.outlink import OutLink
+from meshrt.wire.handshake import ClientHandshake
+
+__all__ = ["LinkTable"]
+
+
+class LinkTable:
+    """All outgoing links. Any thread, unless said otherwise.
+
+    Args:
+        epoll: Waits for the sockets.
+        background: ``background(out, wanted)`` asks for the background to write what is queued (`Waiting.background`).
+
+    Attributes:
+        by_key: mesh id, rank and actor -> link.
+        by_fd: The same by the descriptor of the socket, of those that are read.
+        lock: Held while a link changes between states in which calls are queued and written.
+    """
+
+    def __init__(self, epoll: select.epoll, background: Callable[[object, bool], None]) -> None:
+        self._epoll = epoll
+        self._background = background
+        self.by_key: dict[tuple[str, int, str], OutLink] = {}
+        self.by_fd: dict[int, OutLink] = {}
+        self.lock = threading.Lock()
+
+    def obtain(self, key: tuple[str, int, str], path: str) -> tuple[OutLink, bool]:
+        """Return the link to ``key``, and whether it was made now."""
+        with self.lock:
+            out = self.by_key.get(key)
+            if out is not None:
+                return out, False
+            out = self.by_key[key] = OutLink(key, path)
+            return out, True
+
+    def all(self) -> tuple[OutLink, ...]:
+        """Return the links that there are now."""
+        with self.lock:
+            return tuple(self.by_key.values())
+
+    def remove(self, mesh_id: str) -> list[OutLink]:
+        """Remove the links to a mesh, and return them."""
+        with self.lock:
+            return [self.by_key.pop(key) for key in [key for key in self.by_key if key[0] == mesh_id]]
+
+    def clear(self) -> None:
+        """Remove all links."""
+        self.by_key.clear()
+        self.by_fd.clear()
+
+    # -- the sockets
+
+    def connected(self, out: OutLink, link: Link, handshake: ClientHandshake) -> None:
+        """Give a link its connection, and begin to read it. Raises OSError."""
+        with self.lock:
+            out.handshake, out.link = handshake, link
+            self.by_fd[link.fileno()] = out
+            try:
+                self._epoll.register(link.fileno(), select.EPOLLIN)
+            except OSError:
+                del self.by_fd[link.fileno()]
+                out.handshake = out.link = None
+                raise
+
+    def unregister(self, out: OutLink) -> None:
+        """Read a link no more, if it is read. The number of a closed descriptor may be another link's by now."""
+        if out.link is not None and self.by_fd.get(out.link.fileno()) is out:
+            del self.by_fd[out.link.fileno()]
+            with contextlib.suppress(OSError):
+                self._epoll.unregister(out.link.fileno())
+
+    def release(self, out: OutLink) -> None:
+        """Read and write a link no more."""
+        self.unregister(out)
+        self._background(out, False)
+
+    def want_write(self, out: OutLink) -> None:
+        """Have what is queued on a link written when its socket takes more."""
+        with self.lock:
+            if out.link is not None and not out.writing and self.by_fd.get(out.link.fileno()) is out:
+                out.writing = True
+                self._epoll.modify(out.link.fileno(), select.EPOLLIN | select.EPOLLOUT)
+                self._background(out, True)
+
+    def write(self, out: OutLink) -> None:
+        """Write what is queued on a link, as far as its socket takes it. The lead is held."""
+        link = out.link
+        if link is not None and link.flush():
+            with self.lock:
+                if out.writing and not link.backlog:
+                    out.writing = False
+                    self._epoll.modify(link.fileno(), select.EPOLLIN)
+                    self._background(out, False)

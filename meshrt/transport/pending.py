@@ -1,0 +1,70 @@
+"""Something that becomes done once; threads, event loops and callbacks wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from meshrt.hooks.facts import Wait
+
+if TYPE_CHECKING:
+    from meshrt.transport.waiting import Waiting
+
+__all__ = ["Pending"]
+
+
+class Pending:
+    """Something that becomes done once; threads and event loops may wait for it through the driver."""
+
+    __slots__ = ("_callbacks", "_driver", "finished")
+
+    def __init__(self, driver: Waiting) -> None:
+        self._driver = driver
+        self._callbacks: list[Callable[[], None]] | None = None
+        self.finished = False
+
+    def finish(self) -> None:
+        """Mark it done and wake the threads that wait. Any thread; the second time is a no-op."""
+        if self.finished:
+            return
+        self.finished = True
+        driver = self._driver
+        if driver._followers:
+            driver.wake_followers()
+        if self._callbacks is not None:
+            with driver.callback_lock:
+                callbacks, self._callbacks = self._callbacks, None
+            driver.run_later(callbacks)
+            driver.background(self, False)
+
+    #: Whether a wait for it may be told of something else that has failed: it is a call of the program's.
+    disturbable = False
+
+    def owed_by(self, mesh_id: str, rank: int) -> bool:
+        """Whether it will fail by itself if this rank has ended."""
+        return False
+
+    def awaited(self) -> Wait | None:
+        """Return the call that it is an answer to, and the ranks that have not answered. Any thread.
+
+        Returns:
+            None: It is no answer to a call, or it is done.
+        """
+        return None
+
+    def when_done(self, callback: Callable[[], None], *, background: bool) -> None:
+        """Run ``callback`` when done, on the thread that completes it (at once if done already).
+
+        Args:
+            background: Have the links read although no thread waits.
+        """
+        driver = self._driver
+        with driver.callback_lock:
+            if not self.finished:
+                if self._callbacks is None:
+                    self._callbacks = []
+                self._callbacks.append(callback)
+                if background:
+                    driver.background(self, True)
+                return
+        callback()

@@ -1,0 +1,53 @@
+"""The control tree as a process of the program sees it: starts and ends of ranks, restarts, requests to the root."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from meshrt.hooks.facts import Body
+from meshrt.transport.fate import Fate
+
+__all__ = ["ProgramTree", "Tree"]
+
+
+class Tree(Protocol):
+    """The control tree, as far as the links need it."""
+
+    def when_born(self, mesh_id: str, rank: int, callback: Callable[[], None]) -> None:
+        """Call back when a rank listens (at once if it does, or has ended). Any thread."""
+
+    def watch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> None:
+        """Call back with a rank's fate when it ends (at once if it has), then call `LostLinks.fail_pending`.
+
+        Any thread.
+        """
+
+    def call_later(self, seconds: float, function: Callable[[], None]) -> None:
+        """Call ``function`` after ``seconds``, on a thread that must not be blocked. Any thread."""
+
+    def switch(self, on: bool) -> None:
+        """Begin or stop calling `Driver.poll_nowait`, on a background thread, when `Driver.fileno` is ready.
+
+        Any thread.
+        """
+
+
+class ProgramTree(Tree, Protocol):
+    """The control tree, as far as the calls of a process need it."""
+
+    def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
+        """Allow ranks to be started again, as far as an actor is concerned. Any thread."""
+
+    def when_restarted(self, mesh_id: str, rank: int, actor: str, callback: Callable[[int, Fate], None]) -> None:
+        """Call back, once, when the rank was started again and is to have the actor: its incarnation, and how the one
+        before has ended. With incarnation 0 when it will not be: the mesh has ended."""
+
+    def request_root(self, operation: str, body: Body, timeout: float) -> Body:
+        """Ask the root. Not from the thread that serves the tree."""
+
+    def ask_root(self, operation: str, body: Body, answered: Callable[[Body | None, str], None]) -> None:
+        """Ask the root; ``answered(body, "")`` or ``answered(None, refusal)`` comes later, on another thread."""
+
+    def unhandled(self, body: Body) -> None:
+        """Tell the root of an error that no caller waits for. Any thread."""

@@ -1,0 +1,72 @@
+"""What the threads and asyncio tasks of a process wait for, and since when.
+
+`meshrt.transport.waiting` writes it. No lock is needed: a thread sets its own entry, in one operation on a dict.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import replace
+from typing import Any
+
+from meshrt.hooks.facts import Wait
+from meshrt.transport.clock import HoldClock
+from meshrt.transport.pending import Pending
+
+__all__ = ["Waits"]
+
+#: Awaited calls that are remembered when Ctrl-C has cancelled them.
+_CANCELLED = 8
+
+
+class Waits:
+    """The waits of a process. Any thread.
+
+    Args:
+        clock: Of the deadlines.
+
+    Attributes:
+        entries: The ident of a thread, or an asyncio task -> what it waits for, since when (monotonic seconds), and
+            until when at most (seconds of ``clock``; None: for ever).
+        cancelled: What was awaited when Ctrl-C cancelled that, the latest ones, and when; monotonic seconds.
+    """
+
+    def __init__(self, clock: HoldClock) -> None:
+        self._clock = clock
+        self.entries: dict[object, tuple[Pending, float, float | None]] = {}
+        self.cancelled: deque[tuple[Pending, float]] = deque(maxlen=_CANCELLED)
+
+    def of(self, waiter: object) -> Wait | None:
+        """See `meshrt.hooks.services.RankServices.wait_of`."""
+        found = self.entries.get(waiter)
+        return None if found is None else self._describe(*found)
+
+    def since(self, thread: int) -> float | None:
+        """See `meshrt.hooks.services.RankServices.waits_since`."""
+        found = self.entries.get(thread)
+        return None if found is None else found[1]
+
+    def longest_await(self, loop: Any) -> tuple[Any, Pending, float] | None:
+        """Return the asyncio task of an event loop that has awaited longest, what, and since when.
+
+        Args:
+            loop: None: nothing is awaited.
+        """
+        awaits = [
+            (waiter, pending, since)
+            for waiter, (pending, since, _) in tuple(self.entries.items())
+            if loop is not None and hasattr(waiter, "get_loop") and waiter.get_loop() is loop
+        ]
+        return min(awaits, key=lambda each: each[2], default=None)
+
+    def all(self) -> list[Wait]:
+        """See `meshrt.hooks.services.RootServices.script_waits`."""
+        return [wait for found in tuple(self.entries.values()) if (wait := self._describe(*found)) is not None]
+
+    def _describe(self, pending: Pending, since: float, deadline: float | None) -> Wait | None:
+        wait = pending.awaited()
+        if wait is None:
+            return None
+        left = None if deadline is None else max(0.0, deadline - self._clock.now())
+        return replace(wait, seconds=time.monotonic() - since, left=left)
