@@ -29,7 +29,7 @@ from meshrt.hooks.facts import Body
 from meshrt.hooks.plugins import PULSE_PLUGINS, plugin_of, plugins
 from meshrt.hooks.services import RankServices
 from meshrt.hooks.table import hooks
-from meshrt.transport.door import Door
+from meshrt.transport.acceptor import Acceptor
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES, Dropped, may_be_dropped
 from meshrt.transport.link import Link
 from meshrt.transport.refusals import Refusals
@@ -78,7 +78,7 @@ class ControlThread:
         self._services: RankServices | None = None
         #: What else this thread serves registers here; a key's data are called with the events.
         self.selector = selectors.DefaultSelector()
-        self._door = Door(self.selector, listener, "a caller", self._enters, self.call_later)
+        self._acceptor = Acceptor(self.selector, listener, "a caller", self._enters, self.call_later)
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._requests: dict[int, Callable[[Body | None, str], None]] = {}
         self._request_ids = itertools.count(1)
@@ -108,7 +108,7 @@ class ControlThread:
         self._driver = driver
         for name, body in operations:
             self._serve({"op": name, "id": 0, "body": body})
-        self._door.open()
+        self._acceptor.open()
         self.selector.register(self._wake_fd, selectors.EVENT_READ, self._woken)
         if self._link is not None:
             self.selector.register(self._link.sock, selectors.EVENT_READ, self._from_agent)
@@ -153,7 +153,7 @@ class ControlThread:
 
     def listen_again(self) -> None:
         """Make the socket at which callers are let in anew, if somebody has removed it."""
-        self.call_soon(self._door.listen_again)
+        self.call_soon(self._acceptor.listen_again)
 
     def settle(self, timeout: float) -> None:
         """Wait until what was asked for by `call_soon` has been done, at most ``timeout`` seconds."""
@@ -190,7 +190,7 @@ class ControlThread:
                 self._guard(key.data, events)
             self._expire()
             self._run_timers()
-        self._door.close()
+        self._acceptor.close()
         self.selector.close()
         for sock in self._unproved:
             sock.close()
@@ -321,7 +321,7 @@ class ControlThread:
             if answered is not None:
                 answered(message.get("body") or {}, "") if kind == "ok" else answered(None, message["why"])
         elif kind == "ping":
-            self._door.listen_again()
+            self._acceptor.listen_again()
             self.send({"t": "pong"})
             self._pulse()
         elif kind == "stop":

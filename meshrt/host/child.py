@@ -18,8 +18,8 @@ from meshrt.host.family import join_family
 from meshrt.host.logspace import LogSpace
 from meshrt.host.osutil import die_with_parent, forget_bytes, set_name
 from meshrt.host.output import RankLog, Stream
+from meshrt.transport.acceptor import listening_socket
 from meshrt.transport.directories import ERROR_FILE, error_path
-from meshrt.transport.door import listening_socket
 from meshrt.transport.link import Link
 from meshrt.transport.process import socket_path
 from meshrt.transport.rootpipe import signal_at_end

@@ -12,7 +12,7 @@ from meshrt.actor.control import ControlThread
 from meshrt.mesh.proc_mesh import ProcMesh
 from meshrt.mesh.root import Root, start_root
 from meshrt.selection import Shape, Slice
-from meshrt.transport.door import listening_socket
+from meshrt.transport.acceptor import listening_socket
 from meshrt.transport.process import current_runtime, has_runtime, socket_path
 
 __all__ = ["this_proc"]

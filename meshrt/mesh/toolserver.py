@@ -15,7 +15,7 @@ from typing import Any
 
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks.facts import Body
-from meshrt.transport.door import listening_socket
+from meshrt.transport.acceptor import listening_socket
 from meshrt.transport.link import peer_of, same_user
 from meshrt.transport.refusals import Refusals
 from meshrt.wire.frames import control_decoder

@@ -17,7 +17,7 @@ from typing import Any
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.store.exports import Exports
 from meshrt.store.protocol import DescriptorStream, close_descriptors
-from meshrt.transport.door import Door, listening_socket
+from meshrt.transport.acceptor import Acceptor, listening_socket
 from meshrt.transport.link import peer_of
 from meshrt.transport.refusals import Refusals
 from meshrt.wire.handshake import HANDSHAKE_SECONDS, ROLE_STORE, UNPROVED_MAX, Identity, ServerHandshake
@@ -76,12 +76,14 @@ class Peers:
         self._peers: dict[int, list[Peer]] = {}
         self._unproved: list[Peer] = []
         self._refusals = Refusals()
-        self._door = Door(selector, listening_socket(path), "a process that dials the store", self._enters, later)
-        self._door.open()
+        self._acceptor = Acceptor(
+            selector, listening_socket(path), "a process that dials the store", self._enters, later
+        )
+        self._acceptor.open()
 
     def tick(self) -> None:
         """Drop those that prove nothing, and listen where others look for this store."""
-        self._door.listen_again()
+        self._acceptor.listen_again()
         now = time.monotonic()
         for peer in [peer for peer in self._unproved if peer.deadline <= now]:
             self._close(peer)
@@ -136,7 +138,7 @@ class Peers:
 
     def close(self) -> None:
         """Listen no more."""
-        self._door.close()
+        self._acceptor.close()
         with contextlib.suppress(OSError):
             os.unlink(self._path)
 

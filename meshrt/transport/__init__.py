@@ -8,7 +8,7 @@
     which thread reads; what is waited for; the waits of a process; a clock that a debugger suspends; Ctrl-C
 `tree`, `fate`, `dropping`
     the control tree, as links and calls need it; how a rank has ended; what a peer that does not read costs
-`door`, `refusals`, `loopback`
+`acceptor`, `refusals`, `loopback`
     a listening socket; how refused connections are logged; the user at the other end of a TCP connection
 `paths`, `places`, `dirlock`, `directories`, `writing`
     paths that no other user can redirect; which directories are used; that a program uses one; the two directories of a

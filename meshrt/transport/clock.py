@@ -1,4 +1,4 @@
-"""The clock of deadlines, which stands still while a person holds a rank at a breakpoint."""
+"""The clock of deadlines, which is suspended while a person holds a rank at a breakpoint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["HoldClock"]
 
 
 class HoldClock:
-    """A monotonic clock, seconds, that stands still while anything is held."""
+    """A monotonic clock, seconds, that is suspended while anything is held. Any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

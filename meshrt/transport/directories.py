@@ -38,7 +38,7 @@ __all__ = [
     "runtime_of",
 ]
 
-#: The environment variable that names the file in which a process is to say why it fails, for whoever started it. It
+#: The environment variable that names the file in which a process is to say why it fails, for its parent. It
 #: comes from TorchElastic, and is handed down to all children.
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
 #: Run directories of ended programs that are kept.
@@ -50,7 +50,7 @@ _RUN_NAME = re.compile(r"[0-9]{8}-[0-9]{6}-([0-9a-f]{8})")
 
 
 def _ignore(_text: str) -> None:
-    """Nobody is told."""
+    """Say nothing."""
 
 
 def runtime_of(run_id: str) -> list[Path]:
@@ -92,7 +92,7 @@ def ended_run(wanted: str) -> Path | None:
 
 
 def create_runtime(run_id: str, tell: Callable[[str], object] = _ignore) -> Path:
-    """Make the private runtime directory of this program, and remove those that dead programs left.
+    """Make the private runtime directory of this program, and remove those of programs that have ended.
 
     Args:
         tell: Given a line if the directory is not where it usually is.
@@ -174,7 +174,7 @@ def _size_of(run: Path) -> int:
 
 
 def repair(path: Path) -> bool:
-    """Make a directory of this program anew, and its lock, if somebody has removed them; returns whether one has.
+    """Make a directory of this program anew, and its lock, if they have been removed; returns whether they had.
 
     Raises UsageError, OSError: its place is not safe any more.
     """
@@ -191,13 +191,13 @@ def in_use(path: Path) -> bool:
     """Whether a living program uses this directory, in whichever pid namespace it runs."""
     if dirlock.is_locked(path):
         return True
-    # Where somebody has removed the lock of a run directory, the runtime directory tells of its program.
+    # Where the lock of a run directory has been removed, the runtime directory tells of its program.
     run = _RUN_NAME.search(path.name)
     return run is not None and any(map(dirlock.is_locked, runtime_of(run[1])))
 
 
 def _left_behind(base: Path, name: re.Pattern[str]) -> list[Path]:
-    """The directories of programs that have ended. Whatever else stands in ``base`` is somebody's own."""
+    """The directories of programs that have ended. All else in ``base`` is left alone."""
     found = []
     for entry in base.iterdir():
         with contextlib.suppress(OSError):
@@ -217,18 +217,18 @@ def log_path(run_directory: Path | str, mesh_name: str, mesh_id: str, rank: int)
 
 
 def is_empty(path: Path) -> bool:
-    """Whether nothing but the lock stands in a directory (or somebody has removed it)."""
+    """Whether there is nothing but the lock in a directory (or it has been removed)."""
     with contextlib.suppress(OSError):
         return all(entry.name == dirlock.LOCK for entry in path.iterdir())
     return False
 
 
 def discard(path: Path) -> None:
-    """Remove a directory of this program, and let go of it."""
+    """Remove a directory of this program, and give up its lock."""
     remove_tree(path)
     dirlock.unlock(path)
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory with all that is in it; what is gone already is no error."""
+    """Remove a directory with all that is in it; what has been removed already is no error."""
     shutil.rmtree(path, ignore_errors=True)

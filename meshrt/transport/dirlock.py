@@ -1,4 +1,4 @@
-"""The lock of a directory: which program uses it, so that nobody removes it while that program lives.
+"""The lock of a directory: which program uses it, so that no other removes it while that program runs.
 
 * A program has a lock of the kernel on the file ``.lock`` and on the directory itself. The second one is left when
   a cleaner of temporary files has removed the first, and keeps systemd-tmpfiles from looking into it at all.
@@ -69,7 +69,8 @@ def lock(path: Path) -> None:
     Raises OSError.
     """
     unlock(path)
-    # Locked before it has its name: another program that starts now would take an unlocked one for that of a dead one.
+    # Locked before it has its name: another program that starts now would take an unlocked one for that of a program
+    # that has ended.
     unnamed = path / f"{LOCK}.new"
     opened = []
     try:
@@ -87,12 +88,14 @@ def lock(path: Path) -> None:
 
 
 def _lock_directory(directory: _Open) -> None:
-    with contextlib.suppress(OSError):  # a network file system has none for directories; somebody looks at this moment
+    with contextlib.suppress(
+        OSError
+    ):  # a network file system has none for directories; or another program looks at this moment
         fcntl.flock(directory.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def owns(path: Path) -> bool:
-    """Whether this program has the lock of a directory, and nobody has removed that, its lock, or the descriptors."""
+    """Whether this program has the lock of a directory, and none of that, its lock or the descriptors was removed."""
     found = _locks.get(path)
     return found is not None and found.directory.is_at(path) and found.file.is_at(path / LOCK)
 
@@ -165,7 +168,7 @@ def lives(facts: dict[str, Any], age: float) -> bool:
     try:
         return start_of(pid) == facts.get("start") and kernel_state(pid) not in ("", "Z", "X")
     except OSError:
-        return True  # nobody can tell that it has ended
+        return True  # it cannot be told that it has ended
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 * `linktable`: the links, and which sockets the kernel is asked for. The states of a link: `outlink`.
 * `dialling`: connecting. `reading`: the handshake, answers, links that become idle.
 * `disconnects`, `lostlinks`: connections and ranks that have ended, and the calls that fail by that.
-* `queues`: what a rank has not taken yet, its limits, and who waits for it.
+* `queues`: what a rank has not taken yet, its limits, and what happens when it is written.
 * `waiting` (the base class): which thread reads, and when.
 
 The order: the links, what is queued on them, connecting, reading, losing. Each part is given those before it.

@@ -2,7 +2,7 @@
 
 A stopped process reads nothing, and those that talk to it go on. Three kinds of messages go up the control tree:
 
-* **May be left out**, and are counted: events that come again and again while nobody looks (`DROPPABLE`). The first
+* **May be left out**, and are counted: events that come again and again while no reader looks (`DROPPABLE`). The first
   ones are kept, as they tell the cause.
 * **Only the latest counts**: whether a rank answers. It waits in place of the one before (`meshrt.host.rootlink`).
 * **Never lost**: the end of a rank, answers, requests, and events that change a state. Each answers something that the
@@ -26,7 +26,7 @@ DROPPABLE: Mapping[str, str] = {
 }
 #: Bytes that may wait for a peer before such events are left out.
 EVENT_BYTES = 4 << 20
-#: ... and before whoever sends something else waits.
+#: ... and before the sender of anything else waits.
 WAIT_BYTES = 32 << 20
 #: Bytes waiting for a peer above which no more questions are sent: those to a suspended process would pile up.
 QUESTION_BYTES = 4 << 20

@@ -4,7 +4,7 @@ A **helper** runs a command of this package (`meshrt dap` for ``proc_mesh(dap=..
 nothing from the working directory, which may be a directory that other users write to:
 
 * it is started by the path of ``meshrt/__main__.py`` and with ``-P``, so ``sys.path`` has neither the working directory
-  nor the directory of that file; ``-I``, ``-E`` and ``-s`` of this interpreter hold for it, too;
+  nor the directory of that file; ``-I``, ``-E`` and ``-s`` of this interpreter apply to it, too;
 * it works in `SAFE_DIRECTORY`, and relative names in its environment have become absolute ones.
 
 It uses this meshrt, wherever that was imported from: ``__main__.py`` loads the package that it is part of.
@@ -19,7 +19,7 @@ from pathlib import Path
 
 __all__ = ["SAFE_DIRECTORY", "helper_command", "helper_environment", "interpreter"]
 
-#: The working directory of helpers: nobody but root writes there.
+#: The working directory of helpers: only root writes there.
 SAFE_DIRECTORY = "/"
 _PROGRAM = str(Path(__file__).resolve().parents[1] / "__main__.py")
 

@@ -25,23 +25,23 @@ __all__ = ["Shield", "called_by_python", "follows_from_interrupt", "installed"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: What is called where nobody hears of an exception, and calls nothing that could wait.
-_unheard: set[CodeType] = set()
+#: Functions whose exceptions Python prints and forgets, and that call nothing that could wait.
+_ignored: set[CodeType] = set()
 #: The same of the standard library, as far as nothing else has been called from there: callbacks of weak references.
 _WEAK = {weakref.finalize.__call__.__code__.co_filename, weakref.WeakSet.add.__code__.co_filename}
 
 
 def called_by_python(function: F) -> F:
     """Mark a finalizer, or what else Python calls without handing on what it raises; it must not wait for anything."""
-    _unheard.add(function.__code__)
+    _ignored.add(function.__code__)
     return function
 
 
-def _is_unheard(frame: FrameType | None) -> bool:
+def _is_ignored(frame: FrameType | None) -> bool:
     """Whether Python would forget what is raised there."""
     if frame is not None and frame.f_code.co_filename in _WEAK:
         return True
-    while frame is not None and frame.f_code not in _unheard:
+    while frame is not None and frame.f_code not in _ignored:
         frame = frame.f_back
     return frame is not None
 
@@ -102,7 +102,7 @@ class Shield:
 
     def _interrupt(self, frame: FrameType | None) -> None:
         self.pending = False
-        if not _is_unheard(frame):
+        if not _is_ignored(frame):
             raise KeyboardInterrupt
         # By a thread, which comes to it a little later: here it would be handled at once. None of `threading`, whose
         # locks this one may have.

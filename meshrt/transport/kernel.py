@@ -1,6 +1,6 @@
 """What the kernel tells about a process, by its number.
 
-A process that has ended has nothing; whatever else goes wrong is an OSError: who cannot look must not say "it is gone".
+A process that has ended has nothing; any other failure is an OSError: "cannot look" is not "it has ended".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def stat_fields(pid: int) -> list[str]:
-    """Return what ``/proc/PID/stat`` says behind the name of the process, its state first; empty when it is gone.
+    """Return what ``/proc/PID/stat`` says behind the name of the process, its state first; empty when it has ended.
 
     Raises OSError if that cannot be read.
     """
@@ -31,7 +31,7 @@ def stat_fields(pid: int) -> list[str]:
 
 
 def kernel_state(pid: int) -> str:
-    """Return the letter of ``/proc/PID/stat``: ``"T"`` or ``"t"`` for a stopped process; "" when it is gone."""
+    """Return the letter of ``/proc/PID/stat``: ``"T"`` or ``"t"`` for a stopped process; "" when it has ended."""
     return next(iter(stat_fields(pid)), "")
 
 
@@ -41,7 +41,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def start_of(pid: int) -> int:
-    """Return when a process was started, clock ticks since the machine was; 0 when it is gone (it has been reaped).
+    """Return when a process was started, clock ticks since the machine was; 0 when it has ended and was reaped.
 
     With its pid this tells it from every other one, also from a later process with the same pid. Raises OSError.
     """
@@ -52,8 +52,8 @@ def start_of(pid: int) -> int:
 def started_before(start: int, when: int) -> bool:
     """Whether `start_of` says that the process was there at ``when``, monotonic ns; to a clock tick or two."""
     # The monotonic clock rests while the machine sleeps, that of the kernel's table does not.
-    asleep = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-    return start * 1_000_000_000 // _TICKS - asleep <= when + 2_000_000_000 // _TICKS
+    suspended = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    return start * 1_000_000_000 // _TICKS - suspended <= when + 2_000_000_000 // _TICKS
 
 
 @functools.cache

@@ -1,11 +1,11 @@
 """What a launcher such as ``torchrun`` has given this process: the file in which to say why it fails.
 
 The launcher names the file in the environment, and every child would inherit the name: a child that fails would write
-over what its parent has said. So whoever is going to use the file takes it: from then on the environment names another
-one, next to it, for the children; ranks have one each anyway (`meshrt.host.child`).
+over what its parent has said. So the process that is to use the file takes it: from then on the environment names
+another one, next to it, for the children; ranks have one each anyway (`meshrt.host.child`).
 
-A parent that `meshrt.failure.run` has put in between gives one thing more, in `FAULT_FILE`: a descriptor for
-faulthandler's words.
+A parent that `meshrt.failure.run` has put in between gives one thing more, in `FAULT_FILE`: a descriptor
+for what faulthandler writes.
 """
 
 from __future__ import annotations

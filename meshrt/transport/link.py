@@ -4,8 +4,8 @@ Rules:
 
 * One thread reads at a time (its owner); any thread may send.
 * A frame is written whole or queued behind what is queued: the order of sends is the order on the wire.
-* ``send`` never blocks. What the socket did not take stays in ``backlog``; whoever drives the link calls `flush` when
-  the socket is writable.
+* ``send`` never blocks. What the socket did not take stays in ``backlog``; the thread that drives the link calls
+  `flush` when the socket is writable.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class Link:
         self._fd = sock.fileno()
         self._decoder = decoder or FrameDecoder()
         self._lock = threading.Lock()
-        #: Who has dialled, as it says itself.
+        #: The process that has dialled, as it says itself.
         self.client = NOBODY
         #: Asked for once: see `peer`.
         self._peer = -1
         self.backlog: deque[memoryview | bytes] = deque()
         self.backlog_bytes = 0
-        #: How many of the last ones in it belong to whoever sent them, who may change them.
+        #: How many of the last ones in it belong to their sender, who may change them.
         self._borrowed = 0
         self.closed = False
         #: The peer does not read any more; what is sent is dropped, what it sent before can still be read.
@@ -77,7 +77,7 @@ class Link:
 
     @property
     def peer(self) -> int:
-        """The pid of the process at the other end; 0 if the link was closed before anybody has asked."""
+        """The pid of the process at the other end; 0 if the link was closed before it was asked for."""
         if self._peer < 0:
             try:
                 self._peer = peer_of(self.sock)[0]
@@ -252,7 +252,7 @@ class Link:
 
 
 def kept(part: bytes | bytearray | memoryview) -> bytes | memoryview:
-    """Return bytes that nobody changes: these ones, or a copy. Raises MemoryError."""
+    """Return bytes that cannot be changed: these ones, or a copy. Raises MemoryError."""
     view = memoryview(part)
     return view if type(view.obj) is bytes else bytes(view)
 

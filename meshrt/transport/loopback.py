@@ -1,9 +1,9 @@
-"""Whose the other end of a TCP connection on the loopback interface is, as the kernel knows it.
+"""Which user has the other end of a TCP connection on the loopback interface, as the kernel knows it.
 
 Any user of the machine can connect to 127.0.0.1, and TCP has no SO_PEERCRED. ``/proc/net/tcp`` and ``tcp6`` list both
 ends of such a connection, each with the user id of the process that has made its socket. (A client may dial an IPv4
 address through an IPv6 socket: its end is in ``tcp6``.) A socket that its process has closed is listed with user id 0
-and inode 0: it is nobody's, not root's.
+and inode 0: it belongs to no user, so not to root.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _user(columns: Sequence[bytes]) -> int | None:
 
 
 def _find(listed: Sequence[bytes], key: bytes) -> int | None:
-    """Return the user id of the row with ``key``; None: there is none, or its socket is nobody's."""
+    """Return the user id of the row with ``key``; None: there is none, or its socket has no user."""
     for text in listed:
         at = text.find(key)
         if at >= 0:

@@ -1,8 +1,8 @@
 """Paths that another user cannot redirect: each component is opened by the descriptor of the one before it.
 
 A component is trusted if this user, root, or the owner of ``/`` owns it (in a user namespace the machine's root has
-another number, and it is who owns ``/``). A link of anybody else is never followed. What is *guarded* lies in
-directories whose names nobody else can change: only trusted users can write to them, or they are sticky.
+another number, and owns ``/``). A link of any other user is never followed. What is *guarded* lies in
+directories whose names no other user can change: only trusted users can write to them, or they are sticky.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Which directories meshrt uses, and whether they are safe.
 
-A place is what a variable of the environment names, or else a usual one. It is used if nobody else can change what its
-path names (`meshrt.transport.paths`). ``MESHRT_RUNTIME_DIR`` is refused if it is not safe; in place of any other, such
-as an ``XDG_RUNTIME_DIR`` that ``su`` or ``sudo -E`` hands down, the next one is used, and the program says why.
+A place is what a variable of the environment names, or else a usual one. It is used if no other user can change what
+its path names (`meshrt.transport.paths`). ``MESHRT_RUNTIME_DIR`` is refused if it is not safe; in place of any other,
+such as an ``XDG_RUNTIME_DIR`` that ``su`` or ``sudo -E`` hands down, the next one is used, and the program says why.
 
 The runtime base is the first that is safe of ``$XDG_RUNTIME_DIR/meshrt`` and ``meshrt-UID`` in the directory for
-temporary files. Anybody may have made the latter: then it is ``meshrt-UID-XXXXXXXX``, with a random end. Commands look
+temporary files. Any user may have made the latter: then it is ``meshrt-UID-XXXXXXXX``, with a random end. Commands look
 into all of them, and tell those of this user by their owner and mode.
 """
 
@@ -41,7 +41,7 @@ Tell = Callable[[str], object]
 
 
 def _ignore(_text: str) -> None:
-    """Nobody is told."""
+    """Say nothing."""
 
 
 # -- where programs are found
@@ -157,7 +157,7 @@ def _check_base(base: Path) -> bool:
 
 
 def _verify(path: Path, facts: os.stat_result) -> None:
-    """Raise UsageError unless ``path`` is a real directory of this user that nobody else can enter."""
+    """Raise UsageError unless ``path`` is a real directory of this user that no other user can enter."""
     if not stat.S_ISDIR(facts.st_mode):
         raise UsageError(f"{path} is not a directory (or a link to one); remove it, or set MESHRT_RUNTIME_DIR")
     if facts.st_uid != os.geteuid():
@@ -232,7 +232,7 @@ def make_guarded(directory: Path) -> None:
 
 
 def _open_guarded(directory: Path, *, make: bool = False) -> int:
-    """Return a descriptor of a directory in which nobody else can change a name. Raises OSError: it is not such."""
+    """Return a descriptor of a directory in which no other user can change a name. Raises OSError: it is not such."""
     return open_parent(directory / "-", guarded=True, make=make)[0]
 
 

@@ -17,13 +17,13 @@ class Refusals:
         self._silent = 0
         self._next = 0.0
 
-    def note(self, who: str, error: Exception) -> None:
-        """``who`` was refused because of ``error``."""
+    def note(self, peer: str, error: Exception) -> None:
+        """A peer was refused because of ``error``."""
         now = time.monotonic()
         if now < self._next:
             self._silent += 1
             return
         more = f"; {self._silent} more since the last such line" if self._silent else ""
-        logging.getLogger("meshrt").warning("%s was refused: %s%s", who, error, more)
+        logging.getLogger("meshrt").warning("%s was refused: %s%s", peer, error, more)
         self._silent = 0
         self._next = now + _SECONDS

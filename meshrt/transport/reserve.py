@@ -1,6 +1,6 @@
 """Descriptors in reserve: a process whose table is full can still look up which processes there are.
 
-Whoever has to kill what is left must not take "no descriptor is free" for "there is nothing". So agent and root open a
+A process that kills what is left must not take "no descriptor is free" for "there is nothing". So agent and root open a
 few descriptors when they start, and close them for as long as such a look takes.
 """
 

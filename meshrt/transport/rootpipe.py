@@ -31,7 +31,7 @@ class RootPipe:
         self.make()
 
     def make(self) -> None:
-        """Make it, also anew where somebody has removed it: who watches the one before goes on to. Raises OSError."""
+        """Make it, also anew where it has been removed: those who watch the one before still do. Raises OSError."""
         self._forget_unread()
         # Opened before it has its name: without a writing end it would say that the root has ended.
         unnamed = self.path.with_suffix(".new")
@@ -41,7 +41,7 @@ class RootPipe:
         unnamed.rename(self.path)
 
     def _forget_unread(self) -> None:
-        """Close those without a name that nobody watches: something may remove the pipe again and again."""
+        """Close those without a name that no process watches: something may remove the pipe again and again."""
         for descriptor in tuple(self._descriptors):
             poll = select.poll()
             poll.register(descriptor, 0)
@@ -50,7 +50,7 @@ class RootPipe:
                 os.close(descriptor)
 
     def close(self) -> None:
-        """Let go of it, at the end of the program or in a forked child; twice is fine."""
+        """Close it, at the end of the program or in a forked child; twice is fine."""
         while self._descriptors:
             os.close(self._descriptors.pop())
 

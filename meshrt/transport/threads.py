@@ -8,7 +8,7 @@ __all__ = ["RuntimeThread"]
 
 
 class RuntimeThread(threading.Thread):
-    """A thread that serves while everything else of the process may stand: debuggers pass it over.
+    """A thread that serves while all other threads of the process may be stopped: debuggers leave it alone.
 
     The attributes are those by which pydevd, the engine of debugpy and PyCharm, knows threads that it neither traces
     nor stops nor shows.

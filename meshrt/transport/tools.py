@@ -123,7 +123,7 @@ class ToolConnection:
 
         Raises:
             MeshError: The program refuses; the text says why, and the class what it is (`meshrt.errors`).
-            ConnectionError: The program is gone.
+            ConnectionError: The program has ended.
             TimeoutError: No answer within ``timeout`` seconds.
         """
         event = threading.Event()
@@ -145,7 +145,7 @@ class ToolConnection:
         """Ask and go on. ``answered`` gets the answer or what `request` raises; on the connection's own thread.
 
         Raises:
-            ConnectionError: The program is gone.
+            ConnectionError: The program has ended.
         """
 
         def done(answer: dict[str, Any] | None) -> None:
@@ -174,7 +174,7 @@ class ToolConnection:
         return number
 
     def close(self) -> None:
-        """Disconnect; the program goes on."""
+        """Disconnect; the program continues."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
         if threading.current_thread() is not self._thread:
@@ -230,7 +230,7 @@ def connect(
 
     Raises:
         ConnectionError: It has ended, or does not answer.
-        AuthenticationError: Whoever listens there does not hold the token.
+        AuthenticationError: The process that listens there does not hold the token.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -1,6 +1,6 @@
 """Writing files that people and other processes read: whole, private, and never through what another user has planted.
 
-All of meshrt writes files by these two functions (`tests/test_layers.py` holds that).
+All of meshrt writes files by these two functions (`tests/test_layers.py` checks that).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from meshrt.transport.paths import NotTrusted, in_proc, is_trusted, open_parent
 
 __all__ = ["open_private", "write_atomic"]
 
-#: Bytes of a file's name that stand in that of its temporary file: a name has 255 at most.
+#: Bytes of a file's name that its temporary file's name has: a name has 255 at most.
 _NAME_MAX = 200
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 

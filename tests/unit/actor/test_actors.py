@@ -18,7 +18,7 @@ from meshrt.actor.control import ControlThread
 from meshrt.actor.endpoint import endpoint
 from meshrt.actor.mailbox import Mailbox
 from meshrt.selection import Extent, Shape
-from meshrt.transport.door import listening_socket
+from meshrt.transport.acceptor import listening_socket
 from meshrt.transport.link import Link
 from meshrt.wire import codec
 from meshrt.wire.frames import Frame, split_frames

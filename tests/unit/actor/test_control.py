@@ -213,7 +213,7 @@ def test_a_proved_caller_is_let_in_before_a_stop_that_was_sent_later(
     rank.control.start(None, None)
     rank.control.thread.join(10)
     sock, handshake = rank.dial()
-    rank.control._door._accept(1)
+    rank.control._acceptor._accept(1)
     for key, events in rank.control.selector.select(1):
         if key.fileobj in rank.control._unproved:
             key.data(events)
@@ -228,7 +228,7 @@ def test_who_was_answered_late_has_all_of_its_time(rank: Rank, monkeypatch: pyte
     rank.control.start(None, None)
     rank.control.thread.join(10)
     rank.dial()
-    rank.control._door._accept(1)
+    rank.control._acceptor._accept(1)
     (unproved,) = rank.control._unproved
     rank.control._unproved[unproved] = 0.0
     for key, events in rank.control.selector.select(1):

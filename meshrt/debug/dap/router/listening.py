@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from meshrt.errors import UsageError
-from meshrt.transport.door import listening_socket
+from meshrt.transport.acceptor import listening_socket
 from meshrt.transport.loopback import LoopbackTable
 
 __all__ = ["DEFAULT_PORT", "listen_at_path", "listen_at_port", "remove_left_over"]

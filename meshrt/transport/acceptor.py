@@ -1,4 +1,4 @@
-"""A listening unix socket in a selector: who has dialled is let in.
+"""A listening unix socket in a selector: connections of this user are accepted.
 
 Where no descriptor is left for one, all wait in the backlog, and it is tried again a little later: the thread has other
 things to do meanwhile, and nothing spins.
@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from meshrt.transport.link import same_user
 
-__all__ = ["Door", "listening_socket"]
+__all__ = ["Acceptor", "listening_socket"]
 
 #: Seconds until it is tried again.
 _PAUSE = 0.1
@@ -34,14 +34,14 @@ def listening_socket(path: str) -> socket.socket:
     return listener
 
 
-class Door:
-    """One thread: that of the selector.
+class Acceptor:
+    """Accepts the connections of this user at one socket. One thread: that of the selector.
 
     Args:
         selector: Its keys' data are called with the events.
         listener: It listens already. Closed with this.
-        who: Wants to be let in, for the log: "a caller".
-        enters: Given each socket, which does not block.
+        peer: What a process that connects is called in the log: "a caller".
+        accepted: Called with each socket, which does not block.
         later: Calls a function after some seconds, on that thread.
     """
 
@@ -49,19 +49,19 @@ class Door:
         self,
         selector: selectors.BaseSelector,
         listener: socket.socket,
-        who: str,
-        enters: Callable[[socket.socket], object],
+        peer: str,
+        accepted: Callable[[socket.socket], object],
         later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._selector = selector
         self._listener = listener
-        self._who = who
-        self._enters = enters
+        self._peer = peer
+        self._accepted = accepted
         self._later = later
         self._told = self._closed = False
 
     def open(self) -> None:
-        """Let in who waits, and who comes."""
+        """Accept the connections that wait, and those that come."""
         if not self._closed:
             self._listener.setblocking(False)
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
@@ -84,8 +84,8 @@ class Door:
             return
         before, waits = self._listener, self._listener in self._selector.get_map()
         with contextlib.suppress(OSError):
-            while waits:  # who has connected before
-                self._let_in(before.accept()[0])
+            while waits:  # those who have connected before
+                self._pass_on(before.accept()[0])
         if waits:
             self._selector.unregister(before)
         before.close()
@@ -97,20 +97,20 @@ class Door:
         try:
             sock, _ = self._listener.accept()
         except (BlockingIOError, ConnectionError):
-            return  # nobody is there any more
+            return  # the peer has gone again
         except OSError as error:
             if not self._told:
-                logging.getLogger("meshrt").error("%s cannot be let in, and waits: %s", self._who, error.strerror)
+                logging.getLogger("meshrt").error("%s cannot be let in, and waits: %s", self._peer, error.strerror)
             self._told = True
             self._selector.unregister(self._listener)
             self._later(_PAUSE, self.open)
             return
         self._told = False
-        self._let_in(sock)
+        self._pass_on(sock)
 
-    def _let_in(self, sock: socket.socket) -> None:
+    def _pass_on(self, sock: socket.socket) -> None:
         if not same_user(sock):
             sock.close()
             return
         sock.setblocking(False)
-        self._enters(sock)
+        self._accepted(sock)

@@ -1,4 +1,4 @@
-"""Who has dialled is let in; where no descriptor is left they wait, and nothing else does."""
+"""Connections are accepted; where no descriptor is left they wait, and nothing else does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from meshrt.transport.door import Door
+from meshrt.transport.acceptor import Acceptor
 
 
 @pytest.fixture
@@ -34,13 +34,13 @@ def test_no_descriptor_is_left(
     inside: list[socket.socket] = []
     later: list[Callable[[], None]] = []
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(tmp_path / "door"))
+    listener.bind(str(tmp_path / "socket"))
     listener.listen()
-    door = Door(selector, listener, "a guest", inside.append, lambda _seconds, function: later.append(function))
-    door.open()
+    acceptor = Acceptor(selector, listener, "a guest", inside.append, lambda _seconds, function: later.append(function))
+    acceptor.open()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with socket.socket(socket.AF_UNIX) as guest:
-        guest.connect(str(tmp_path / "door"))
+        guest.connect(str(tmp_path / "socket"))
         resource.setrlimit(resource.RLIMIT_NOFILE, (next_free(), limits[1]))
         try:
             for _ in range(3):
@@ -54,8 +54,8 @@ def test_no_descriptor_is_left(
             "a guest cannot be let in, and waits: Too many open files"
         ], "said once"
         inside[0].close()
-    door.close()
-    door.open()  # what was put off comes too late
+    acceptor.close()
+    acceptor.open()  # what was put off comes too late
     assert not selector.get_map()
 
 
