@@ -15,7 +15,19 @@ from meshrt.wire.handshake import ROLE_DATA, ServerHandshake
 from meshrt.wire.messages import CALL, RESULT
 from tests.support.waiting import wait_until
 
-__all__ = ["KEY", "SECRET", "Answers", "FakeRank", "FakeTree", "call", "open_link", "pump"]
+__all__ = [
+    "KEY",
+    "SECRET",
+    "Answers",
+    "FakeRank",
+    "FakeTree",
+    "Listen",
+    "asked",
+    "call",
+    "open_link",
+    "pump",
+    "reaches",
+]
 
 SECRET = b"s" * 32
 #: Of the link to the rank.
@@ -23,7 +35,7 @@ KEY = ("m", 0, "actor")
 
 
 class FakeTree:
-    """The control tree: births and deaths happen when the test says so."""
+    """The control tree: ranks start and end when the test says so."""
 
     def __init__(self) -> None:
         self.births: list[Callable[[], None]] = []
@@ -53,7 +65,7 @@ class FakeTree:
             self.births.pop()()
 
     def kill(self, driver: Driver, rank: int, fate: Fate) -> None:
-        """Tell of a death."""
+        """Tell of the end of a rank."""
         for callback in self.watchers.pop(("m", rank), []):
             callback(fate)
         driver.lost.fail_pending()
@@ -161,3 +173,27 @@ def pump(driver: Driver, rank: FakeRank, condition: Callable[[], object]) -> Non
         return condition()
 
     wait_until(turn, 10, "both ends served")
+
+
+#: Makes a rank that listens.
+Listen = Callable[..., FakeRank]
+
+
+def asked(driver: Driver, listen: Listen) -> tuple[FakeRank, Any, Answers]:
+    """Return a rank that one call was sent to, the link to it, and the receiver of the answer."""
+    rank = listen()
+    out = open_link(driver, rank)
+    receiver = Answers()
+    driver.send(out, call(1), 1, receiver, 0)
+    return rank, out, receiver
+
+
+def reaches(driver: Driver, rank: FakeRank, out: Any, call_id: int) -> bool:
+    """Whether a call is answered by the process that listens now."""
+    receiver = Answers()
+    driver.send(out, call(call_id), call_id, receiver, 0)
+    assert out.fate is None and not receiver.lost
+    pump(driver, rank, lambda: rank.frames)
+    rank.answer(call_id)
+    pump(driver, rank, lambda: receiver.finished)
+    return bool(receiver.delivered)

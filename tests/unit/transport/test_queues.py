@@ -1,8 +1,7 @@
-"""What waits to be written: whose memory it is, and how much there may be of it."""
+"""What waits to be written: whose memory it is, how much there may be of it, and what happens when it is written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,10 +11,9 @@ from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
 from meshrt.wire.frames import split_frames
 from meshrt.wire.messages import CALL
-from tests.unit.transport.fake_rank import KEY, FakeRank, FakeTree, call, open_link, pump
+from tests.unit.transport.fake_rank import KEY, FakeTree, Listen, call, open_link, pump
 
 DIED = Fate("died", signal=9)
-Listen = Callable[..., FakeRank]
 
 
 def test_settle_copies_what_a_caller_may_change(driver: Driver, listen: Listen) -> None:
@@ -30,7 +28,7 @@ def test_settle_copies_what_a_caller_may_change(driver: Driver, listen: Listen) 
     assert bytes(rank.frames[0].payload) == b"a" * len(array)
 
 
-def test_settle_copies_nothing_that_nobody_can_change(driver: Driver, listen: Listen) -> None:
+def test_settle_copies_nothing_that_cannot_be_changed(driver: Driver, listen: Listen) -> None:
     rank = listen()
     out = open_link(driver, rank)
     data = b"a" * (4 << 20)
@@ -94,3 +92,52 @@ def test_a_rank_that_has_ended_refuses_nothing(driver: Driver, listen: Listen, t
         driver.forget("m")
         out.link.close()
     assert not driver.full
+
+
+def test_a_slow_rank_makes_no_other_wait_and_gets_everything(driver: Driver, listen: Listen) -> None:
+    rank = listen()
+    out = open_link(driver, rank)
+    payload = bytes(range(256)) * 8192
+    for call_id in range(4):
+        driver.send(out, call(call_id, payload), call_id, None, 0)
+    assert out.waiting_bytes() > 0 and driver.queues.unwritten("m")
+    pump(driver, rank, lambda: len(rank.frames) == 4)
+    assert all(bytes(frame.payload) == payload for frame in rank.frames) and not driver.queues.unwritten("m")
+
+
+def test_an_action_waits_until_everything_is_written(driver: Driver, listen: Listen, tree: FakeTree) -> None:
+    rank = listen()
+    left: list[float] = []
+    driver.queues.when_written("m", 9.0, left.append)
+    assert left == [9.0]
+    out = driver.link_to(KEY, rank.path)
+    driver.send(out, call(1, bytes(4 << 20)), 1, None, 0)
+    driver.queues.when_written("m", 9.0, left.append)
+    driver.queues.when_written("other", 5.0, left.append)
+    driver.queues.when_written("m", 0.0, left.append)
+    assert left == [9.0, 5.0, 0.0]
+    pump(driver, rank, lambda: rank.frames)
+    assert len(left) == 4 and 0 < left[3] < 9
+    for timer in tree.later:
+        timer()
+    assert len(left) == 4
+
+
+def test_an_action_does_not_wait_for_ever(driver: Driver, listen: Listen, tree: FakeTree) -> None:
+    out = driver.link_to(KEY, listen().path)
+    driver.send(out, call(1), 1, None, 0)
+    left: list[float] = []
+    driver.queues.when_written("m", 1e-9, left.append)
+    assert not left and driver.queues.unwritten("m")
+    tree.later.pop()()
+    driver.poll_nowait()
+    assert left == [0.0]
+
+
+def test_an_action_does_not_wait_for_ranks_that_have_ended(driver: Driver, listen: Listen, tree: FakeTree) -> None:
+    out = driver.link_to(KEY, listen().path)
+    driver.send(out, call(1), 1, None, 0)
+    left: list[float] = []
+    driver.queues.when_written("m", 9.0, left.append)
+    tree.kill(driver, 0, DIED)
+    assert len(left) == 1

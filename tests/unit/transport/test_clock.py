@@ -1,4 +1,4 @@
-"""The clock of time-outs: monotonic, and still while anything is held."""
+"""The clock of time-outs: monotonic, and suspended while anything is held."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ STEPS = st.lists(st.one_of(st.floats(0, 100), st.booleans()), max_size=30)
 
 
 class Time:
-    """A clock that stands where the test puts it."""
+    """A clock that shows what the test sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         monkeypatch.setattr(clock_module, "time", SimpleNamespace(monotonic=lambda: self.now))
 
 
-def test_it_stands_still_while_held_and_goes_on_where_it_stood(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_suspended_while_held_and_continues_from_there(monkeypatch: pytest.MonkeyPatch) -> None:
     time, clock = Time(monkeypatch), HoldClock()
     start = clock.now()
     time.now += 5

@@ -1,0 +1,106 @@
+"""Connecting to ranks that are served by hand: late ones, ones that hang up, and what is no rank."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from pathlib import Path
+
+import pytest
+
+from meshrt.transport import disconnects
+from meshrt.transport.dialling import DIALS
+from meshrt.transport.driver import Driver
+from meshrt.transport.fate import Fate
+from meshrt.wire.handshake import ROLE_DATA, ServerHandshake
+from tests.support.waiting import wait_until
+from tests.unit.transport.fake_rank import (
+    KEY,
+    SECRET,
+    Answers,
+    FakeTree,
+    Listen,
+    call,
+    pump,
+)
+
+
+def test_a_rank_that_does_not_listen_yet_is_connected_to_later(
+    driver: Driver, listen: Listen, tree: FakeTree, tmp_path: Path
+) -> None:
+    receiver = Answers()
+    out = driver.link_to(KEY, str(tmp_path / "0"))
+    driver.send(out, call(1), 1, receiver, 0)
+    assert len(tree.births) == 1
+    rank = listen()
+    tree.bear()
+    pump(driver, rank, lambda: rank.frames)
+    rank.answer(1)
+    assert driver.wait(receiver, 10)
+
+
+@pytest.mark.parametrize("said", [0, 1])
+def test_a_rank_that_hangs_up_in_the_handshake_is_dialled_again(driver: Driver, listen: Listen, said: int) -> None:
+    """It waits only so long for a caller that has no time, who has not sent anything then."""
+    rank = listen()
+    receiver = Answers()
+    out = driver.link_to(KEY, rank.path)
+    driver.send(out, call(1, b"payload"), 1, receiver, 0)
+    for _ in range(3):
+        sock, _ = rank.listener.accept()
+        if said:
+            sock.sendall(ServerHandshake(SECRET, ROLE_DATA).receive_data(sock.recv(256)))
+            driver.poll_nowait()
+            assert len(sock.recv(256)) == 32, "the proof, and nothing behind it"
+        sock.close()
+        driver.poll_nowait()
+    assert not receiver.finished
+    pump(driver, rank, lambda: rank.frames)
+    rank.answer(1)
+    pump(driver, rank, lambda: receiver.finished)
+    assert len(rank.frames) == 1 and not receiver.lost
+
+
+def test_a_rank_that_always_hangs_up_is_a_lost_link(
+    driver: Driver, listen: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disconnects, "DISCONNECTED_SECONDS", 0.05)
+    rank = listen()
+    receiver = Answers()
+    out = driver.link_to(KEY, rank.path)
+    driver.send(out, call(1), 1, receiver, 0)
+    dialled = 0
+
+    def hung_up() -> bool:
+        nonlocal dialled
+        with contextlib.suppress(BlockingIOError):
+            rank.listener.accept()[0].close()
+            dialled += 1
+        driver.poll_nowait()
+        return receiver.finished
+
+    wait_until(hung_up)
+    assert receiver.lost == [(0, "link", False)] and dialled == DIALS
+
+
+def test_a_rank_without_the_secret_gets_nothing(
+    driver: Driver, listen: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disconnects, "DISCONNECTED_SECONDS", 0.05)
+    rank = listen(secret=b"x" * 32)
+    receiver = Answers()
+    out = driver.link_to(KEY, rank.path)
+    driver.send(out, call(1, b"secret words"), 1, receiver, 0)
+    pump(driver, rank, lambda: receiver.finished)
+    assert receiver.lost == [(0, "link", False)]
+    assert rank.frames == [] and not rank.handshake.done
+
+
+def test_a_socket_of_another_kind_in_the_place_of_a_rank(driver: Driver, tmp_path: Path, tree: FakeTree) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.bind(str(tmp_path / "0"))
+        receiver = Answers()
+        out = driver.link_to(KEY, str(tmp_path / "0"))
+        driver.send(out, call(1), 1, receiver, 0)
+        tree.kill(driver, 0, Fate("unborn", hint="no luck"))
+        assert receiver.lost == [(0, "unborn", False)]
