@@ -7,15 +7,17 @@ import os
 import time
 import traceback
 
-from meshrt.errors import MeshError, RemoteException
+from meshrt.errors import MeshError, RemoteException, one_line
 from meshrt.files import EVENT_LOOP_FILES, RUNTIME_FILES
 from meshrt.hooks.facts import EndpointCall, Raised
 from meshrt.hooks.table import hooks
 from meshrt.wire.codec import describe, own_attribute, text_of
 
-__all__ = ["describe_exception", "number_failure", "tell_stray", "type_name"]
+__all__ = ["describe_exception", "number_failure", "tell_stray", "type_name", "why_ended"]
 
 _TEXT_MAX = 1 << 18
+#: Characters of the reason that what is stopped because of an error is told.
+_WHY = 500
 _RUNTIME = (RUNTIME_FILES, EVENT_LOOP_FILES)
 _numbers = itertools.count(1)
 
@@ -23,6 +25,14 @@ _numbers = itertools.count(1)
 def type_name(error: BaseException) -> str:
     """Return the name of an exception's type as a traceback shows it. Never raises, and runs no user code."""
     return describe(error).removeprefix("builtins.").removeprefix("__main__.")
+
+
+def why_ended(error: BaseException | None) -> str:
+    """Say which error ends a block, for the ``__cleanup__`` of what ends with it; "" for None."""
+    if error is None:
+        return ""
+    first_line = text_of(error).partition("\n")[0]
+    return one_line(f"the block that it lived in has ended with {type_name(error)}: {first_line}", _WHY)
 
 
 def number_failure() -> str:

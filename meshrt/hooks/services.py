@@ -168,6 +168,8 @@ class RootServices(Protocol):
     #: called as ``fn(mesh id, base rank, state)`` when a rank ceases to answer (``"stopped"`` by a signal, or
     #: ``"busy"`` in C), and when it answers again (``""``).
     rank_silent: list[Callable[[str, int, str], None]]
+    #: called as ``fn(mesh id, base rank, name)`` when an actor has begun on a rank.
+    actor_begun: list[Callable[[str, int, str], None]]
     #: called as ``fn(mesh id, base rank, text)`` with an error that nobody waits for.
     unhandled: list[Callable[[str, int, str], None]]
     #: what plug-ins let each other read, by name (``"inspect.activity"``).

@@ -7,10 +7,10 @@ from collections.abc import Generator
 from typing import Any, Generic, Self, TypeVar
 
 from meshrt.actor.endpoint import EndpointSpec, endpoints_of, explain_missing
+from meshrt.actor.errors import why_ended
 from meshrt.errors import UsageError
 from meshrt.mesh.call import MeshCall, OneCall, StreamCall, broadcast, send_call, send_stop
 from meshrt.mesh.future import Future
-from meshrt.mesh.owner import why_ended
 from meshrt.mesh.room import on_event_loop, positions_with_room, wait_ready
 from meshrt.mesh.target import Target
 from meshrt.mesh.value_mesh import ValueMesh

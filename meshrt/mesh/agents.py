@@ -242,25 +242,31 @@ def _address_of(header: Any) -> Address:
 
 
 class AgentPulse:
-    """Tells when a host agent lives but does not answer (it was stopped), and when it is back. On the root's loop."""
+    """Tells when a host agent lives but does not answer (it was stopped), and when it is back. On the root's loop.
+
+    Args:
+        agents: Returns those that have not ended.
+        each: Called with each ping of all.
+        announce: Prints a line.
+    """
 
     INTERVAL = 1.0
     SILENT_SECONDS = 3.0
 
-    def __init__(self, announce: Callable[[str], None]) -> None:
+    def __init__(
+        self, agents: Callable[[], list[AgentLink]], each: Callable[[], None], announce: Callable[[str], None]
+    ) -> None:
+        self._agents = agents
+        self._each = each
         self._announce = announce
         self._asked: dict[AgentLink, float] = {}
         self._silent: set[AgentLink] = set()
         self._loop: Any = None
-        self._agents: Callable[[], list[AgentLink]] = list
-        self._each: Callable[[], None] = lambda: None
         self._last = 0.0
 
-    def start(self, loop: Any, agents: Callable[[], list[AgentLink]], each: Callable[[], None]) -> None:
-        """Begin to ping; ``each`` is called with it, every time."""
+    def start(self, loop: Any) -> None:
+        """Begin to ping."""
         self._loop = loop
-        self._agents = agents
-        self._each = each
         self._last = loop.time()
         loop.call_later(self.INTERVAL, self._tick)
 

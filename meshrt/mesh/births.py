@@ -2,14 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from meshrt.errors import ProtocolError, UsageError
+from meshrt.hooks.facts import Body
+from meshrt.mesh.record import MeshRecord
+from meshrt.mesh.restarts import Restarts
+from meshrt.mesh.spec import MeshSpec
+from meshrt.transport.process import INCARNATION
 from meshrt.wire.frames import CONTROL_MAX
 from meshrt.wire.messages import control_frame
 
-__all__ = ["spawn_frames"]
+__all__ = ["Births", "spawn_frames"]
+
+
+class Births:
+    """Makes what agents are asked, for a rank's first birth and for each one after it. Any thread.
+
+    Args:
+        at_birth: What gives the operations that each rank serves first (`meshrt.hooks.services.RootServices`).
+        restarts: Knows which actors a rank has again.
+    """
+
+    def __init__(self, at_birth: Sequence[Callable[[], Sequence[tuple[str, Body]]]], restarts: Restarts) -> None:
+        self._at_birth = at_birth
+        self._restarts = restarts
+
+    def frames(self, spec: MeshSpec, record: MeshRecord, ranks: Sequence[int]) -> list[bytes]:
+        """Return the messages that ask for these ranks of one agent. Raises UsageError: they are too long."""
+        common: dict[str, Any] = {
+            "t": "spawn",
+            "mesh": record.mesh_id,
+            "name": record.name,
+            "labels": list(spec.extent.labels),
+            "sizes": list(spec.extent.sizes),
+            "common_env": dict(spec.env),
+            "preload": list(spec.preload),
+            "operations": [[name, body] for operations in self._at_birth for name, body in operations()],
+        }
+        for rank in record.incarnations.keys() & set(ranks):  # one at a time
+            again = self._restarts.actors(record.mesh_id, rank)
+            gone = [actor for actor, had in record.actors.items() if rank in had and actor not in again]
+            common["operations"].append(["stopped", {"actors": gone}])
+        env = {rank: dict(spec.rank_env.get(rank, {})) for rank in ranks}
+        for rank in record.incarnations.keys() & env.keys():
+            env[rank][INCARNATION] = str(record.incarnations[rank])
+        return spawn_frames(common, ranks, {rank: own for rank, own in env.items() if own})
 
 
 def spawn_frames(

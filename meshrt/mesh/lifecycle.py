@@ -1,29 +1,26 @@
-"""What becomes of ranks: the root's answer to what the host agents tell. On the root's loop.
+"""What becomes of ranks: the root's answer to their births and ends, which the host agents tell. On the root's loop.
 
-A rank: ``asked -> born -> gone``, or ``born -> asked`` again (`meshrt.mesh.restarts`); while it lives it may be silent.
+A rank: ``asked -> born -> gone``, or ``born -> asked`` again (`meshrt.mesh.restarts`).
 """
 
 from __future__ import annotations
 
 import signal
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
-from meshrt.errors import MeshError, RankPlace, SpawnError, last_lines, user_stack
+from meshrt.errors import MeshError, RankPlace, SpawnError, last_lines
 from meshrt.hooks.facts import Body
 from meshrt.hooks.table import hooks
 from meshrt.mesh.agents import AgentLink
-from meshrt.mesh.progress import Progress
-from meshrt.mesh.registry import MeshRecord, Owner, Registry
+from meshrt.mesh.loop import RootLoop
+from meshrt.mesh.record import MeshRecord, Owner
+from meshrt.mesh.registry import Registry
 from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.services import Services
+from meshrt.mesh.stopping import Stopping
 from meshrt.mesh.supervision import Supervision
-from meshrt.mesh.terminal import Terminal
-from meshrt.selection import fold_ranks
 from meshrt.transport.driver import Driver
-from meshrt.transport.dropping import DROPPABLE
 from meshrt.transport.fate import Fate
 from meshrt.wire.messages import Address
 
@@ -31,12 +28,10 @@ __all__ = ["Lifecycle"]
 
 
 class Lifecycle:
-    """Births, deaths, silence and output of ranks.
+    """Births and ends of ranks, and of the actors on them.
 
     Args:
-        registry, driver, services, terminal, supervision, restarts: Those of the root.
-        post: Runs a function on the loop, after what is under way.
-        stop: Ends a mesh: ``stop(mesh id, grace, why)``.
+        registry, driver, services, supervision, restarts, stopping, loop: Those of the root.
     """
 
     def __init__(
@@ -44,25 +39,23 @@ class Lifecycle:
         registry: Registry,
         driver: Driver,
         services: Services,
-        terminal: Terminal,
         supervision: Supervision,
         restarts: Restarts,
-        post: Callable[[Callable[[], None]], None],
-        stop: Callable[[str, float, str], object],
+        stopping: Stopping,
+        loop: RootLoop,
     ) -> None:
         self._registry = registry
         self._driver = driver
         self._services = services
-        self._terminal = terminal
         self._supervision = supervision
         self._restarts = restarts
-        self._post = post
-        self._stop = stop
+        self._stopping = stopping
+        self._loop = loop
         self._failing_soon = False
-        #: The line that says how many ranks of a mesh have started.
-        self.progress: dict[str, Progress] = {}
         #: Meshes that a rank has made: they end with it.
         self._owned: dict[Address, list[str]] = {}
+        stopping.on_killed.append(self.gone)
+        services.rank_events.update({"actor": self._actor, "actor-ended": self._actor_ended, "cut": self._cut})
 
     def started(self, mesh_id: str, rank: int, pid: int) -> None:
         """A rank listens."""
@@ -70,8 +63,8 @@ class Lifecycle:
         for callback in self._registry.born(mesh_id, rank, pid):
             callback()
         self._services.on_born(mesh_id, rank)
-        if mesh_id in self.progress:
-            self.progress[mesh_id].update(len(record.pids))
+        if record.progress is not None:
+            record.progress.update(len(record.pids))
         if len(record.pids) == len(record.shape):
             record.initialized.resolve(None)
 
@@ -99,12 +92,12 @@ class Lifecycle:
         self._fail_pending_soon()
         self._services.on_gone(mesh_id, rank, fate, waited_for=bool(waited_for))
         if rank not in record.pids:
-            if mesh_id in self.progress:
-                self.progress[mesh_id].update(len(record.shape))
+            if record.progress is not None:
+                record.progress.update(len(record.shape))
             record.initialized.reject(_unstarted(record, rank, fate))
             if fate.kind == "unborn" and record.stopped is None:
                 # A mesh with a hole is of no use, and its owner has only an error in hand, not what to stop.
-                self._stop(mesh_id, 0.0, str(record.initialized.exception(0)))
+                self._stopping.stop(mesh_id, 0.0, str(record.initialized.exception(0)))
         if fate.kind == "died" and record.stopped is None and (refusal or not waited_for):
             again = f", and is not started again: {refusal}" if refusal else ""
             self._services.announce(f"{record.name} {record.place(rank)} {fate}{again}")
@@ -130,18 +123,18 @@ class Lifecycle:
         if not self._failing_soon:
             # Many ranks may end together: tell the callers once, so that their error can name all of them.
             self._failing_soon = True
-            self._post(self._fail_pending)
+            self._loop.post(self._fail_pending)
 
     def _end_owned(self, mesh_id: str, rank: int, fate: Fate) -> None:
         self._restarts.forget_spawner((mesh_id, rank))
         for owned in self._known(self._owned.pop((mesh_id, rank), ())):
-            self._stop(owned, 0.0, f"the rank that has made it {fate}" if fate.kind != "stopped" else "")
+            self._stopping.stop(owned, 0.0, f"the rank that has made it {fate}" if fate.kind != "stopped" else "")
 
     def own(self, owner: Owner, mesh_id: str) -> None:
         """A rank has made a mesh, which ends with it."""
         record = self._registry.meshes.get(owner.mesh_id)
         if record is None or owner.rank in record.fates:
-            self._stop(mesh_id, 0.0, "the rank that has made it is gone")
+            self._stopping.stop(mesh_id, 0.0, "the rank that has made it is gone")
             return
         address = (owner.mesh_id, owner.rank)
         self._owned[address] = [*self._known(self._owned.get(address, ())), mesh_id]
@@ -150,29 +143,17 @@ class Lifecycle:
         """Return those that did not end so long ago that they are forgotten."""
         return [mesh_id for mesh_id in meshes if mesh_id in self._registry.meshes]
 
-    def pulse(self, message: dict[str, Any]) -> None:
-        """A rank does not answer, or answers again."""
-        record = self._registry.meshes.get(message["mesh"])
-        rank, state = message["rank"], message["state"]
-        if record is None or rank in record.fates or record.stopped is not None:
-            return
-        where = f"{record.name} {record.place(rank)}"
-        if state == "answering":
-            record.silent.pop(rank, None)
-            hooks.run(self._services.rank_silent, record.mesh_id, rank, "")
-            self._services.announce(f"{where} answers again")
-            return
-        record.silent[rank] = (state, time.clock_gettime(time.CLOCK_REALTIME))
-        hooks.run(self._services.rank_silent, record.mesh_id, rank, state)
-        if state == "stopped":
-            self._services.announce(
-                f"{where} does not answer: its process was stopped by a signal (SIGCONT resumes it)"
-            )
-        else:
-            stack = user_stack(message["stack"])
-            self._services.announce(f"{where} does not answer: C code holds its GIL" + (f"\n{stack}" if stack else ""))
+    def _actor(self, mesh_id: str, rank: int, body: Body) -> None:
+        """An actor has begun."""
+        self._registry.actor(mesh_id, rank, body["name"], here=True)
+        hooks.run(self._services.actor_begun, mesh_id, rank, body["name"])
 
-    def cut(self, mesh_id: str, rank: int, body: Body) -> None:
+    def _actor_ended(self, mesh_id: str, rank: int, body: Body) -> None:
+        """An actor was stopped."""
+        self._registry.actor(mesh_id, rank, body["name"], here=False)
+        self._restarts.forget_actor(mesh_id, rank, body["name"])
+
+    def _cut(self, mesh_id: str, rank: int, body: Body) -> None:
         """A rank tells what it still does at the end of the grace."""
         record = self._registry.meshes.get(mesh_id)
         if record is not None:
@@ -187,7 +168,7 @@ class Lifecycle:
                 # It was never asked for: Ctrl-C came in the middle of `spawn`.
                 self.gone(record.mesh_id, rank, Fate("stopped", host=agent.host))
         record.stopped_agents.add(agent)
-        self.check_stopped(record)
+        self._stopping.check(record)
 
     def lose(self, agent: AgentLink) -> None:
         """An agent is gone, and its ranks with it."""
@@ -212,52 +193,7 @@ class Lifecycle:
                         + ("" if record.stopped is None else ", which was being stopped")
                     )
             record.stopped_agents.add(agent)
-            self.check_stopped(record)
-
-    def check_stopped(self, record: MeshRecord) -> None:
-        """Complete the stop of a mesh if nothing of it is left."""
-        stopped = record.stopped
-        if stopped is None or stopped.finished:
-            return
-        if all(agent in record.stopped_agents or agent.gone for agent in record.agents) and not record.alive():
-            record.over_at = time.monotonic_ns()
-            if text := record.cut.text(record.grace, record.abandoned):
-                self._services.announce(text)
-            self._driver.lost.fail_pending()
-            self._driver.forget(record.mesh_id)
-            self.progress.pop(record.mesh_id, None)
-            self._restarts.forget(record.mesh_id)
-            self._registry.no_more_restarts(record.mesh_id)
-            stopped.resolve(None)
-
-    def output(self, message: dict[str, Any]) -> None:
-        """A rank has printed lines."""
-        record = self._registry.meshes.get(message["mesh"])
-        if record is None:
-            return
-        rank = message["rank"]
-        coords = ",".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
-        first = next(iter(record.actors), record.name)
-        text = "".join(
-            f"[{' '.join(filter(None, (actor or first, coords)))}] {line}\n" for actor, line in message["lines"]
-        )
-        self._terminal.write(text, err=message["err"])
-
-    def dropped(self, ranks: list[tuple[str, int, dict[str, int]]]) -> None:
-        """Events of ranks were left out while this process, or an agent, did not read."""
-        found: dict[tuple[str, str], list[tuple[int, int]]] = {}
-        for mesh_id, rank, events in ranks:
-            for event, count in events.items():
-                found.setdefault((mesh_id, event), []).append((rank, count))
-        for (mesh_id, event), counts in found.items():
-            record = self._registry.meshes.get(mesh_id)
-            name = record.name if record is not None else mesh_id
-            who = f"{'rank' if len(counts) == 1 else 'ranks'} {fold_ranks(rank for rank, _ in counts)} of {name}"
-            total = sum(count for _, count in counts)
-            self._services.announce(
-                f"{total} {DROPPABLE[event]} on {who} were left out: the script, or a host agent, did not read them "
-                "in time"
-            )
+            self._stopping.check(record)
 
     def _fail_pending(self) -> None:
         self._failing_soon = False

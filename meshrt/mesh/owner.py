@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from meshrt.actor.context import current_call
-from meshrt.actor.errors import type_name
-from meshrt.errors import ShutdownError, SpawnError, UsageError, one_line
+from meshrt.errors import MeshError, ShutdownError, SpawnError, UsageError
 from meshrt.hooks.facts import Body
 from meshrt.mesh.future import Future, Settled
 from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Shape
 from meshrt.transport.driver import Driver
-from meshrt.transport.process import ProcessRuntime, current_runtime, has_runtime
-from meshrt.wire.codec import text_of
+from meshrt.transport.process import ProcessRuntime, current_runtime
 
-if TYPE_CHECKING:
-    from meshrt.mesh.root import Root
-
-__all__ = ["MeshOwner", "about", "owner_for_new", "owner_for_old", "why_ended"]
+__all__ = ["MeshOwner", "about", "owner_for_new", "owner_for_old"]
 
 #: Seconds for the root to begin a mesh on behalf of a rank.
 _SPAWN_SECONDS = 30.0
-#: Characters of the reason that what is stopped because of an error is told.
-_WHY = 500
 
 _making = threading.Lock()
 
@@ -36,6 +29,8 @@ class MeshOwner(Protocol):
     directory: str
     driver: Driver
 
+    def owns(self, mesh_id: str) -> bool: ...
+    def about(self, mesh_id: str, rank: int) -> tuple[str, int]: ...
     def spawn(self, spec: MeshSpec, engine: Any = None) -> str: ...
     def name_of(self, mesh_id: str) -> str: ...
     def initialized(self, mesh_id: str) -> Future[None]: ...
@@ -94,6 +89,10 @@ class RankOwner:
         self._runtime.tree.ask_root("mesh.initialized", {"mesh": mesh_id}, answered)
         return future
 
+    def about(self, mesh_id: str, rank: int) -> tuple[str, int]:
+        """Only the root knows where the ranks are."""
+        return "", 0
+
     def check_whole(self, mesh_id: str, shape: Shape) -> None:
         """Raise UsageError if ``shape`` is a part of the mesh only."""
         if len(shape) != self._sizes[mesh_id]:
@@ -127,60 +126,41 @@ class RankOwner:
         return future
 
 
-def why_ended(error: BaseException | None) -> str:
-    """Say which error ends a block, for the ``__cleanup__`` of what ends with it; "" for None."""
-    if error is None:
-        return ""
-    first_line = text_of(error).partition("\n")[0]
-    return one_line(f"the block that it lived in has ended with {type_name(error)}: {first_line}", _WHY)
-
-
-def _root_of(mesh_id: str) -> Root | None:
-    """The root, if it runs in this process and owns the mesh."""
-    if "meshrt.mesh.root" not in sys.modules:
+def _owner_here() -> MeshOwner | None:
+    """Return the owner of what this process has made: the rank that it is, or the script; None: it has no program."""
+    try:
+        runtime = current_runtime()
+    except MeshError:
         return None
-    from meshrt.mesh.root import owner_of  # start-up: see `owner_for_new`
-
-    return owner_of(mesh_id)
-
-
-def _rank_owner() -> RankOwner | None:
-    """Return the owner of the meshes of this rank, or None: this is no rank."""
-    if not has_runtime():
-        return None
-    runtime = current_runtime()
     with _making:
-        owner: RankOwner | None = runtime.owner
-        if owner is None and not runtime.is_root:
-            owner = runtime.owner = RankOwner(runtime)
+        if runtime.owner is None:  # the root is made with one
+            runtime.owner = RankOwner(runtime)
+        owner: MeshOwner = runtime.owner
     return owner
 
 
 def owner_for_new() -> MeshOwner:
     """Return who starts a mesh for the calling process."""
-    rank_owner = _rank_owner()
-    if rank_owner is not None:
-        return rank_owner
+    owner = _owner_here()
+    if isinstance(owner, RankOwner):
+        return owner
     if sys.is_finalizing():  # where the import below would fail, without a word to the point
         raise ShutdownError("the interpreter is ending: no new mesh can be started")
-    from meshrt.mesh.root import start_root  # start-up: ranks never need it
+    from meshrt.mesh.program import start_root  # start-up: ranks never need it
 
-    return start_root()
+    return start_root().owner
 
 
 def owner_for_old(mesh_id: str, name: str) -> MeshOwner:
     """Return the owner of a mesh if it is this process. Raises UsageError."""
-    rank_owner = _rank_owner()
-    if rank_owner is not None and rank_owner.owns(mesh_id):
-        return rank_owner
-    root = _root_of(mesh_id)
-    if root is None:
+    owner = _owner_here()
+    if owner is None or not owner.owns(mesh_id):
         current_runtime()  # a forked child is told that it is one
         raise UsageError(f"{name} is not owned by this process; the one that made it stops it")
-    return root
+    return owner
 
 
 def about(mesh_id: str, rank: int) -> tuple[str, int]:
     """Return host and pid of a rank, as far as this process knows."""
-    root = _root_of(mesh_id)
-    return ("", 0) if root is None else root.about(mesh_id, rank)
+    owner = _owner_here()
+    return ("", 0) if owner is None or not owner.owns(mesh_id) else owner.about(mesh_id, rank)

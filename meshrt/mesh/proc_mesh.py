@@ -10,11 +10,12 @@ from typing import Any, Self, TypeVar
 
 from meshrt.actor.actor import Actor
 from meshrt.actor.endpoint import endpoints_of
+from meshrt.actor.errors import why_ended
 from meshrt.errors import ArgumentNotSerializable, UsageError
 from meshrt.mesh.actor_mesh import ActorMesh, reserved_names
 from meshrt.mesh.call import pack_init, send_init
 from meshrt.mesh.future import Future, done
-from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old, why_ended
+from meshrt.mesh.owner import MeshOwner, about, owner_for_new, owner_for_old
 from meshrt.mesh.restarts import Rebuilding, Restart, check_max_restarts, check_restartable, end_rebuilding
 from meshrt.mesh.room import on_event_loop
 from meshrt.mesh.spec import EnvOption, MeshSpec, PostMortem, check_name, check_port, check_seconds, default_sizes

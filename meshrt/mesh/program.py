@@ -1,10 +1,48 @@
-"""Ending a program by hand."""
+"""The program of this process: begun by its first mesh, ended at exit or by hand. One root at a time."""
 
 from __future__ import annotations
 
-from meshrt.mesh.root import shutdown
+import atexit
+import signal
+import sys
+import threading
 
-__all__ = ["shutdown_context"]
+from meshrt.actor.errors import why_ended
+from meshrt.errors import ShutdownError, one_line
+from meshrt.mesh.root import Root
+from meshrt.mesh.status import die_by
+from meshrt.mesh.threads import at_main_end
+from meshrt.wire.codec import text_of
+
+__all__ = ["shutdown_context", "start_root"]
+
+#: Characters of the error that ended the main thread.
+_WHY = 300
+
+_root: Root | None = None
+_root_lock = threading.Lock()
+#: The interpreter runs its exit handlers, ours has run: nothing would end what starts now.
+_ended = False
+
+
+def start_root() -> Root:
+    """Return the root of this process; the first call starts it. Any thread.
+
+    Raises:
+        ShutdownError: The end of the program.
+        UsageError, OSError: As `Root`.
+    """
+    global _root
+    with _root_lock:
+        if _root is None or not _root.run.is_here:
+            if _ended or sys.is_finalizing():
+                raise ShutdownError("the interpreter is ending: no new mesh can be started")
+            first = _root is None
+            _root = Root(_forget)
+            if first:
+                atexit.register(_at_exit)
+                at_main_end(_at_main_end)
+        return _root
 
 
 def shutdown_context(grace: float = 5.0) -> None:
@@ -13,4 +51,40 @@ def shutdown_context(grace: float = 5.0) -> None:
     Args:
         grace: Seconds that the ranks may take to finish what was sent to them.
     """
-    shutdown(grace)
+    _shutdown(grace, "")
+
+
+def _shutdown(grace: float, why: str) -> None:
+    """End the root, if there is one; a later mesh starts anew. ``why``: the error that is the reason."""
+    root = _root
+    if root is not None:
+        root.ending.shutdown(grace, why)
+
+
+def _forget(root: Root) -> None:
+    """Only now may another one start: both would take the process's runtime, and each other's away."""
+    global _root
+    with _root_lock:
+        if _root is root:
+            _root = None
+
+
+def _at_main_end() -> None:
+    """The main thread has ended: Python waits for all others, and calls `_at_exit` behind that."""
+    error = getattr(sys, "last_value", None)
+    if _root is not None and _root.run.is_here and error is not None and not hasattr(sys, "ps1"):
+        _root.ending.main_ended(one_line(f"{type(error).__name__}: {text_of(error)}", _WHY))
+
+
+def _at_exit() -> None:
+    global _ended
+    _ended = True
+    if _root is not None:
+        _root.ending.exits()
+    error = sys.exc_info()[1] or getattr(sys, "last_value", None)
+    _shutdown(0.5 if error is None else 0.0, why_ended(error))
+    # CPython keeps that an unhandled Ctrl-C has ended the script in one flag of the process, and each string that is
+    # executed takes it back, on whichever thread: `@dataclass` does, in what is loaded at the end. A shell's loop goes
+    # on then. An interactive interpreter ends by itself, whatever its last error was.
+    if isinstance(error, KeyboardInterrupt) and not hasattr(sys, "ps1"):
+        die_by(signal.SIGINT)

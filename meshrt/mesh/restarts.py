@@ -27,7 +27,7 @@ from meshrt.transport.process import ProcessRuntime, current_runtime
 from meshrt.wire.messages import Address, error_to_wire
 
 if TYPE_CHECKING:
-    from meshrt.mesh.registry import MeshRecord
+    from meshrt.mesh.record import MeshRecord
 
 __all__ = ["APART", "Rebuilding", "Restart", "Restarts", "check_max_restarts", "check_restartable", "end_rebuilding"]
 

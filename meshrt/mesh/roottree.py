@@ -2,60 +2,66 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from meshrt.errors import UsageError
 from meshrt.hooks.facts import Body
+from meshrt.mesh.loop import RootLoop
+from meshrt.mesh.registry import Registry
+from meshrt.mesh.restarts import Restarts
+from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
 
-if TYPE_CHECKING:
-    from meshrt.mesh.root import Root
-
-__all__ = ["RootTree"]
+__all__ = ["Background", "RootTree"]
 
 
 class RootTree:
-    """The tree of ``root``. Any thread."""
+    """The tree of one root. Any thread.
 
-    def __init__(self, root: Root) -> None:
-        self._root = root
-        self._driving = False
+    Args:
+        registry, restarts, loop: Those of the root.
+
+    Attributes:
+        on_told: Called on the loop when a watcher was told at once.
+        on_switch: Called on the loop: the links are driven from there, or no longer.
+        on_unhandled: Called with an error of this process that no caller waits for.
+    """
+
+    def __init__(self, registry: Registry, restarts: Restarts, loop: RootLoop) -> None:
+        self._registry = registry
+        self._restarts = restarts
+        self._loop = loop
+        self.on_told: list[Callable[[], None]] = []
+        self.on_switch: list[Callable[[bool], None]] = []
+        self.on_unhandled: list[Callable[[Body], None]] = []
 
     def watch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> None:
         """Call back when a rank ends."""
-        if self._root.registry.watch(mesh_id, rank, callback):
-            self._root.post(self._root.driver.lost.fail_pending)
+        if self._registry.watch(mesh_id, rank, callback):
+            for told in self.on_told:
+                self._loop.post(told)
 
     def when_born(self, mesh_id: str, rank: int, callback: Callable[[], None]) -> None:
         """Call back when a rank listens."""
-        self._root.registry.when_born(mesh_id, rank, callback)
+        self._registry.when_born(mesh_id, rank, callback)
 
     def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
         """Allow ranks to be started again."""
-        self._root.restarts.allow(mesh_id, ranks, actor, count, ("", 0))
+        self._restarts.allow(mesh_id, ranks, actor, count, ("", 0))
 
     def when_restarted(self, mesh_id: str, rank: int, actor: str, callback: Callable[[int, Fate], None]) -> None:
         """Call back when a rank was started again."""
-        self._root.registry.when_restarted(mesh_id, rank, actor, callback)
+        self._registry.when_restarted(mesh_id, rank, actor, callback)
 
     def switch(self, on: bool) -> None:
         """Drive the links from the loop, or no longer."""
-        self._root.post(lambda: self.drive(on))
-
-    def drive(self, on: bool) -> None:
-        """As `switch`, at once. On the loop."""
-        driver, loop = self._root.driver, self._root.loop
-        if on != self._driving and not driver.closed:
-            self._driving = on
-            if on:
-                loop.add_reader(driver.fileno(), driver.poll_nowait)
-            else:
-                loop.remove_reader(driver.fileno())
+        for switch in self.on_switch:
+            self._loop.post(functools.partial(switch, on))
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> None:
         """Call ``function`` on the loop after ``seconds``."""
-        self._root.post(lambda: self._root.loop.call_later(seconds, function))
+        self._loop.post_later(seconds, function)
 
     def request_root(self, operation: str, body: Body, timeout: float) -> Body:
         """The root asks itself nothing."""
@@ -67,4 +73,32 @@ class RootTree:
 
     def unhandled(self, body: Body) -> None:
         """Report an error of this process that no caller waits for."""
-        self._root.on_own_actor({"t": "ev", "ev": "unhandled", "body": body})
+        for told in self.on_unhandled:
+            told(body)
+
+
+class Background:
+    """The links of the root, driven from its loop while no thread of the script waits for them. On the loop.
+
+    Args:
+        tree: That of the driver, which asks for it.
+        driver: Has the links.
+        loop: Drives them.
+    """
+
+    def __init__(self, tree: RootTree, driver: Driver, loop: RootLoop) -> None:
+        self._driver = driver
+        self._loop = loop
+        self._driving = False
+        tree.on_told.append(driver.lost.fail_pending)
+        tree.on_switch.append(self.drive)
+        loop.on_end.append(lambda: self.drive(False))
+
+    def drive(self, on: bool) -> None:
+        """Drive them, or no longer; twice is fine."""
+        if on != self._driving and not self._driver.closed:
+            self._driving = on
+            if on:
+                self._loop.running.add_reader(self._driver.fileno(), self._driver.poll_nowait)
+            else:
+                self._loop.running.remove_reader(self._driver.fileno())

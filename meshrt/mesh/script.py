@@ -12,38 +12,40 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
-from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Protocol
 
 from meshrt import errors
-from meshrt.errors import CallTimeout, MeshError, one_line
+from meshrt.errors import CallTimeout, one_line
 from meshrt.escapes import coloured
-from meshrt.files import RUNTIME_FILES, STDLIB_FILES
 from meshrt.hooks.plugins import plugins
 from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.interrupted import waited_for
+from meshrt.mesh.services import Services
 from meshrt.mesh.status import exit_with
+from meshrt.mesh.stopping import OverdueAgents
 from meshrt.mesh.terminal import Terminal
 from meshrt.mesh.threads import unwatch_threads, watch_threads
+from meshrt.mesh.tracebacks import (
+    HEADLINE,
+    awaiting,
+    folded,
+    has_come_through,
+    interrupted_at,
+    is_of_a_rank,
+    own_frames,
+    place_of,
+)
 from meshrt.mesh.unawaited import Unawaited
 from meshrt.transport import launcher
 from meshrt.transport.driver import Driver
 from meshrt.wire.codec import own_attribute, text_of
 
-if TYPE_CHECKING:
-    from meshrt.mesh.overdue import OverdueAgents
-    from meshrt.mesh.services import Services
-
 __all__ = ["Script"]
 
-#: Characters of the line that says what came from a rank.
-_HEADLINE = 500
 #: Seconds for which it counts what Ctrl-C has cancelled: until the script ends by it.
 _REMEMBERED = 30.0
-_HEAD = "Traceback (most recent call last):\n"
-_CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
-_CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
 
 
 class Reporter(Protocol):
@@ -88,7 +90,7 @@ class Script:
         self._terminal = terminal
         self._alarm = alarm
         self._overdue = overdue
-        self._unawaited = Unawaited(_is_of_a_rank)
+        self._unawaited = Unawaited(is_of_a_rank)
         self._pid = os.getpid()
         self._before: Any = None
         self._hook = self._excepthook  # one object: whoever is here now can be asked for
@@ -110,7 +112,7 @@ class Script:
     def uninstall(self) -> None:
         """Undo `install`, unless somebody has taken over since, or an error of a rank is on its way to the hook."""
         self._unawaited.uninstall()
-        if _is_of_a_rank(sys.exc_info()[1]):
+        if is_of_a_rank(sys.exc_info()[1]):
             return
         launcher.give_back()
         unwatch_threads(self._thread_raised)
@@ -151,7 +153,7 @@ class Script:
                 self._waited_for = each, self._wait_of(error)
         if type(error).__name__ == "CancelledError" and self._given_up() is not None and not self._waited_for:
             self._waited_for = error, self._wait_of(error)
-        of_a_rank = _is_of_a_rank(error)
+        of_a_rank = is_of_a_rank(error)
         if of_a_rank or launcher.launcher_file() is not None:
             self.load_failures()
             self._reporter.on_its_way(error)
@@ -178,7 +180,7 @@ class Script:
 
     def _report_untold(self, unseen: Sequence[str], untold: Sequence[BaseException]) -> None:
         """Print the report on failures, by their numbers, and on errors of which nobody was told; not both empty."""
-        what = one_line(text_of(untold[0]), _HEADLINE) if untold else ""
+        what = one_line(text_of(untold[0]), HEADLINE) if untold else ""
         if unseen:
             what = f"{len(unseen)} failure" + ("" if len(unseen) == 1 else "s")
             what = f"at least {what}" if len(self._services.unseen) == self._services.unseen.maxlen else what
@@ -210,11 +212,11 @@ class Script:
             awaited: What that awaits.
         """
         walker: TracebackType | None = None
-        for frame in _frames() if task is None else reversed(list(_awaiting(task))):
+        for frame in own_frames() if task is None else reversed(list(awaiting(task))):
             walker = TracebackType(walker, frame, frame.f_lasti, frame.f_lineno)
         waited = self._wait_of(KeyboardInterrupt().with_traceback(walker), awaited)
         if waited:
-            self._print(f"meshrt: ended by SIGTERM{_place(walker)}\nmeshrt: {waited}\n")
+            self._print(f"meshrt: ended by SIGTERM{place_of(walker)}\nmeshrt: {waited}\n")
 
     def _excepthook(self, kind: type[BaseException], error: BaseException, walker: TracebackType | None) -> None:
         if os.getpid() != self._pid or self._before is not sys.__excepthook__:
@@ -226,7 +228,7 @@ class Script:
             self._show(kind, error, walker)
         except KeyboardInterrupt:  # whoever waits no longer for the report is told what there is
             if issubclass(kind, KeyboardInterrupt):
-                self._print(f"meshrt: interrupted{_interrupted_at(error, walker)}\n")
+                self._print(f"meshrt: interrupted{interrupted_at(error, walker)}\n")
             else:
                 self._before(kind, error, walker)
         except Exception as failure:  # of a hostile exception class, say
@@ -236,11 +238,11 @@ class Script:
     def _show(self, kind: type[BaseException], error: BaseException, walker: TracebackType | None) -> None:
         if issubclass(kind, KeyboardInterrupt):
             waited = self._wait_of(error)
-            place = _interrupted_at(error, walker)
+            place = interrupted_at(error, walker)
             self._print(f"meshrt: interrupted{place}\n" + (f"meshrt: {waited}\n" if waited else ""))
-        elif not _is_of_a_rank(error):
-            if _has_come_through(walker):
-                self._print("".join(_folded(traceback.TracebackException.from_exception(error), error, brief=False)))
+        elif not is_of_a_rank(error):
+            if has_come_through(walker):
+                self._print("".join(folded(traceback.TracebackException.from_exception(error), error, brief=False)))
             else:
                 self._before(kind, error, walker)
             self._tell(error)
@@ -250,7 +252,7 @@ class Script:
             report = self._reporter.report(error)
             stopped = "" if report else self._reporter.stopped(error)
             self._reported = not stopped
-            text = "".join(_folded(traceback.TracebackException.from_exception(error), error, brief=bool(report)))
+            text = "".join(folded(traceback.TracebackException.from_exception(error), error, brief=bool(report)))
             text += f"meshrt: {stopped}\n" if stopped else ""
             self._print(text + (f"\n{report}" if report else ""))
             if stopped and launcher.launcher_file() is not None:
@@ -291,7 +293,7 @@ class Script:
         """Tell the launcher, if there is one; on the terminal an excepthook of the program's own says what it likes."""
         if issubclass(type(error), KeyboardInterrupt):
             return
-        told, of_a_rank = launcher.launcher_file() is not None, _is_of_a_rank(error)
+        told, of_a_rank = launcher.launcher_file() is not None, is_of_a_rank(error)
         if told or of_a_rank:
             self.load_failures()
         if told and of_a_rank:
@@ -308,96 +310,3 @@ class Script:
             sys.stderr.flush()
         except (OSError, ValueError, AttributeError):
             pass  # nobody reads it; the file has it
-
-
-def _is_of_a_rank(error: BaseException | None) -> bool:
-    seen: set[int] = set()
-    waiting = [error]
-    while waiting:
-        current = waiting.pop()
-        if current is None or id(current) in seen:
-            continue
-        seen.add(id(current))
-        facts = own_attribute(current, "__dict__")
-        if issubclass(type(current), MeshError) and ("place" in facts or "missing" in facts):
-            return True
-        waiting += [own_attribute(current, "__cause__"), own_attribute(current, "__context__")]
-        if issubclass(type(current), BaseExceptionGroup):
-            waiting += BaseExceptionGroup.__dict__["exceptions"].__get__(current)
-    return False
-
-
-def _folded(shown: Any, error: BaseException, *, brief: bool) -> Iterator[str]:
-    """Make the text of a traceback without the runtime's frames.
-
-    Args:
-        brief: Of what came from a rank, only the first line: the report says the rest.
-    """
-    cause, context = own_attribute(error, "__cause__"), own_attribute(error, "__context__")
-    if cause is not None and shown.__cause__ is not None:
-        yield from _folded(shown.__cause__, cause, brief=brief)
-        yield _CAUSE
-    elif context is not None and shown.__context__ is not None and not own_attribute(error, "__suppress_context__"):
-        yield from _folded(shown.__context__, context, brief=brief)
-        yield _CONTEXT
-    if isinstance(error, BaseExceptionGroup) and not isinstance(error, MeshError):
-        yield from shown.format(chain=False)
-        return
-    frames = [frame for frame in shown.stack if not frame.filename.startswith(RUNTIME_FILES)]
-    if frames:
-        yield _HEAD
-        yield from traceback.StackSummary.from_list(frames).format()
-    if brief and isinstance(error, MeshError):
-        name = f"{type(error).__module__}.{type(error).__name__}"
-        yield one_line(f"{name}: {text_of(error).partition(chr(10))[0]}", _HEADLINE) + "\n"
-        remote = getattr(getattr(error, "remote", None), "notes", ())
-        yield from (f"{note}\n" for note in getattr(error, "__notes__", ()) if note not in remote)
-    else:
-        yield from shown.format_exception_only()
-
-
-def _interrupted_at(error: BaseException, walker: TracebackType | None) -> str:
-    """Return the innermost line of the script; of what asyncio has cancelled because of Ctrl-C, where that awaited."""
-    context = own_attribute(error, "__context__")
-    cancelled = context is not None and type(context).__name__ == "CancelledError"
-    return (_place(own_attribute(context, "__traceback__")) if cancelled else "") or _place(walker)
-
-
-def _frames() -> Iterator[FrameType]:
-    """Yield the frames of this thread, innermost first."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
-def _awaiting(task: Any) -> Iterator[FrameType]:
-    """Yield the frames of the coroutines that a task is suspended in, outermost first."""
-    coroutine = task.get_coro()
-    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
-        yield frame
-        coroutine = coroutine.cr_await
-
-
-def _place(walker: TracebackType | None) -> str:
-    """Return the innermost line of the script."""
-    found = ""
-    while walker is not None:
-        code = walker.tb_frame.f_code
-        if not code.co_filename.startswith((RUNTIME_FILES, STDLIB_FILES)):
-            found = f" at {code.co_filename}:{walker.tb_lineno}, in {code.co_name}"
-        walker = walker.tb_next
-    return found
-
-
-def _has_come_through(walker: TracebackType | None) -> bool:
-    """Whether an exception of user code has passed the runtime, which had called it: not one of the runtime's own."""
-    through, own = False, False
-    while walker is not None:
-        file = walker.tb_frame.f_code.co_filename
-        if file.startswith(RUNTIME_FILES):
-            through = own = True
-        elif not file.startswith(STDLIB_FILES):
-            own = False
-        walker = walker.tb_next
-    return through and not own

@@ -5,7 +5,6 @@ Implements `meshrt.hooks.services.RootServices`. On the root's loop unless a met
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 from collections import deque
@@ -13,36 +12,35 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from meshrt.actor.faults import Fault
+from meshrt.actor.faults import Lost
 from meshrt.errors import MeshError, ProtocolError, RankPlace
 from meshrt.hooks.facts import Body, Wait
 from meshrt.hooks.plugins import ASKED_FOR, plugin_of, plugins
 from meshrt.hooks.services import PendingCall, ToolClient, Waited
 from meshrt.hooks.table import hooks
 from meshrt.mesh.gather import Gathers
+from meshrt.mesh.holds import Holds
+from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.measures import Measures
-from meshrt.mesh.registry import MeshRecord, Registry
+from meshrt.mesh.record import MeshRecord
+from meshrt.mesh.registry import Registry
 from meshrt.mesh.terminal import Terminal
-from meshrt.mesh.unhandled import Unhandled
 from meshrt.transport.directories import log_path
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate
-from meshrt.wire.messages import Address, error_from_wire, why_of
+from meshrt.wire.messages import Address, why_of
 
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["Services"]
+__all__ = ["Answer", "Services"]
 
 _log = logging.getLogger("meshrt")
 
 #: Failures that nobody was told of, of which the numbers are kept: the latest ones, as many as there are records.
 _UNSEEN = 10_000
-#: How user code ends that `stop` interrupts, or lets go from a breakpoint: nothing to report.
-_ENDED_BY_STOP = ("SystemExit", "bdb.BdbQuit")
-#: What is raised about a rank that was stopped, and seconds in which its record comes.
-_STOPPED = "meshrt.errors.MeshStopped"
-_RECORD_COMES = 0.3
+#: Takes the answer to a request of a rank, or why there is none.
+Answer = Callable[[Body | None, str], None]
 
 
 class Services:
@@ -54,63 +52,61 @@ class Services:
         registry: Its meshes.
         driver: The root's links.
         terminal: Where `announce` writes.
+        loop: Runs all of it.
+        told: When somebody was first told that a process is gone (`meshrt.mesh.alarm.Alarm.told_at`).
     """
 
     def __init__(
-        self, run_id: str, run_directory: Path, registry: Registry, driver: Driver, terminal: Terminal
+        self,
+        run_id: str,
+        run_directory: Path,
+        registry: Registry,
+        driver: Driver,
+        terminal: Terminal,
+        loop: RootLoop,
+        told: Mapping[Lost, int],
     ) -> None:
         self.run_id = run_id
         self.run_directory = run_directory
         self.tool_operations: dict[str, Callable[[ToolClient, Body], Awaitable[Body | None]]] = {}
-        self.rank_events: dict[str, Callable[[str, int, Body], None]] = {
-            "actor": self._on_actor,
-            "actor-ended": self._on_actor_ended,
-            "held": self._on_held,
-            "unhandled": self._on_unhandled,
-        }
+        self.rank_events: dict[str, Callable[[str, int, Body], None]] = {}
         self.rank_operations: dict[str, Callable[[str, int, Body], Body | None]] = {}
         #: Like `rank_operations`, for answers that come later: fn(address, body, answer).
-        self.deferred_operations: dict[str, Callable[[Address, Body, Callable[[Body | None, str], None]], None]] = {}
+        self.deferred_operations: dict[str, Callable[[Address, Body, Answer], None]] = {}
         self.client_gone: list[Callable[[ToolClient], None]] = []
         self.at_birth: list[Callable[[], Sequence[tuple[str, Body]]]] = []
         self.rank_born: list[Callable[[str, int], None]] = []
         self.rank_gone: list[Callable[[str, int, str], None]] = []
         self.rank_lost: list[Callable[[str, int, Body], None]] = []
         self.rank_silent: list[Callable[[str, int, str], None]] = []
+        self.actor_begun: list[Callable[[str, int, str], None]] = []
         self.tables: dict[str, Any] = {}
         self.closing: list[Callable[[], None]] = []
         self.unhandled: list[Callable[[str, int, str], None]] = []
         self._registry = registry
         self._driver = driver
         self._terminal = terminal
-        self._loop: Any = None
+        self._loop = loop
         self._requests: dict[int, tuple[Address, asyncio.Future[Body]]] = {}
         self._request_id = 0
-        self._holds: dict[Address, int] = {}
+        self._holds = Holds(registry, driver, self.send_rank)
+        self.rank_events["held"] = self._holds.change
         self.gathers = Gathers(registry, self.call_later)
         self.measures = Measures(registry)
         self.unseen: deque[str] = deque(maxlen=_UNSEEN)
         self.excused: set[str] = set()
-        self.told: Mapping[tuple[str, int, int], int] = {}
-        #: Called when an actor was stopped on a rank; set by the root.
-        self.actor_ended: Callable[[str, int, str], None] = lambda _mesh, _rank, _actor: None
-        #: Told of an exception that nobody waits for; set by the root.
-        self.supervise: Callable[[str, Fault], None]
-        self._unhandled = Unhandled(self.announce, self.call_later)
+        self.told = told
         #: See `meshrt.hooks.services.RootServices`.
         self.gather = self.gathers.begin
         self.leave_gather = self.gathers.leave
         self.measure = self.measures.ask
+        loop.on_end.append(lambda: hooks.run(self.closing))
 
     def load_asked_for(self) -> None:
         """Load the plug-ins that the environment asks for, unless they are. Any thread. Raises what they raise."""
         for variable, plugin in ASKED_FOR.items():
             if os.environ.get(variable):
                 plugins.load(plugin, self, in_root=True)
-
-    def attach(self, loop: Any) -> None:
-        """The loop runs."""
-        self._loop = loop
 
     # -- for plug-ins
 
@@ -134,7 +130,7 @@ class Services:
     def request_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> Awaitable[Body]:
         """Run a control operation on a rank."""
         record = self._registry.meshes.get(mesh_id)
-        answer: asyncio.Future[Body] = self._loop.create_future()
+        answer: asyncio.Future[Body] = self._loop.running.create_future()
         if record is None or rank in record.fates:
             fate = Fate("stopped") if record is None else record.fates[rank]
             answer.set_exception(fate.error(RankPlace(mesh_id, "", rank), operation, may_have_run=False))
@@ -167,7 +163,7 @@ class Services:
 
     def held(self) -> bool:
         """Whether a person holds a rank."""
-        return bool(self._holds)
+        return self._holds.any()
 
     def clock(self) -> float:
         """Return the time of the clock of deadlines."""
@@ -175,12 +171,11 @@ class Services:
 
     def holds(self, mesh_id: str, rank: int) -> bool:
         """Whether a person holds this rank."""
-        return (mesh_id, rank) in self._holds
+        return self._holds.of(mesh_id, rank)
 
     def call_soon(self, function: Callable[[], None]) -> None:
         """Run ``function`` on the loop. Any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop has been closed: so has what it would act on
-            self._loop.call_soon_threadsafe(function)
+        self._loop.post(function)
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> None:
         """Run ``function`` on the loop after ``seconds``."""
@@ -201,7 +196,7 @@ class Services:
 
     def announce(self, text: str) -> None:
         """Print a line of the runtime's own. Any thread."""
-        self._terminal.write(f"meshrt: {text}\n", err=True)
+        self._terminal.announce(text)
 
     def interject(self, function: Callable[[Waited], None]) -> bool:
         """Run ``function`` on the main thread if it waits. Any thread."""
@@ -237,6 +232,10 @@ class Services:
                     answer.set_result(message.get("body") or {})
                 else:
                     answer.set_exception(MeshError(message["why"]))
+
+    def on_own_actor(self, message: dict[str, Any]) -> None:
+        """An actor of this process (`meshrt.mesh.this_proc`) has something to tell. Any thread."""
+        self._loop.post(lambda: self.on_rank(("", 0), message))
 
     def _on_event(self, address: Address, name: str, body: Body) -> None:
         handler = self.rank_events.get(name)
@@ -281,71 +280,16 @@ class Services:
     def _load(self, name: str) -> None:
         plugins.load(plugin_of(name), self, in_root=True)
 
-    # -- what ranks tell
-
-    def _on_actor(self, mesh_id: str, rank: int, body: Body) -> None:
-        self._registry.actor(mesh_id, rank, body["name"], here=True)
-
-    def _on_actor_ended(self, mesh_id: str, rank: int, body: Body) -> None:
-        self._registry.actor(mesh_id, rank, body["name"], here=False)
-        self.actor_ended(mesh_id, rank, body["name"])
-
-    def _on_held(self, mesh_id: str, rank: int, body: Body) -> None:
-        address = (mesh_id, rank)
-        before = bool(self._holds)
-        count = self._holds.get(address, 0) + (1 if body["held"] else -1)
-        if count > 0:
-            self._holds[address] = count
-        else:
-            self._holds.pop(address, None)
-        self._holds_changed(before)
-
-    def _holds_changed(self, before: bool) -> None:
-        if before == bool(self._holds):
-            return
-        self._driver.clock.hold(not before)
-        self._driver.wake()
-        for record in self._registry.running():
-            for rank in record.alive():
-                self.send_rank(record.mesh_id, rank, "hold", {"held": not before})
+    # -- what becomes of ranks
 
     def on_born(self, mesh_id: str, rank: int) -> None:
         """A rank serves. If others are held, its deadlines stand still too."""
-        if self._holds:
-            self.send_rank(mesh_id, rank, "hold", {"held": True})
+        self._holds.born(mesh_id, rank)
         hooks.run(self.rank_born, mesh_id, rank)
-
-    def _on_unhandled(self, mesh_id: str, rank: int, body: Body) -> None:
-        mesh_id, rank = body.get("at", (mesh_id, rank))
-        remote = error_from_wire(body["error"])
-        record = self._registry.meshes.get(mesh_id)
-        if record is not None and record.stopped is not None and remote.type in _ENDED_BY_STOP:
-            return
-        coords = tuple(record.shape.coordinates(rank).items()) if record is not None else ()
-        host = record.agent_of[rank].host if record is not None else ""
-        pid = record.pids.get(rank, 0) if record is not None else 0
-        place = RankPlace(mesh_id, body["actor"], rank, coords, host, pid)
-        endpoint = body["endpoint"]
-        call = f"{body['actor']}.{endpoint}()" if endpoint.isidentifier() else f"{endpoint} of {body['actor']}"
-
-        def say() -> None:
-            if remote.failure not in self.excused:
-                hooks.run(self.unhandled, mesh_id, rank, self._unhandled.say(place, call, remote))
-
-        if body.get("said"):
-            pass
-        elif remote.type == _STOPPED:
-            self.call_later(_RECORD_COMES, say)  # whether the script has meant that is known from its record
-        else:
-            say()
-        if record is None or not record.interrupted or body["when"] <= record.interrupted:
-            self.supervise(mesh_id, Fault(place, remote=remote, what=endpoint))
 
     def on_gone(self, mesh_id: str, rank: int, fate: Fate, *, waited_for: bool) -> None:
         """A rank has ended: nothing waits for it any more. ``waited_for``: callers are told."""
-        before = bool(self._holds)
-        self._holds.pop((mesh_id, rank), None)
-        self._holds_changed(before)
+        self._holds.gone(mesh_id, rank)
         for address, answer in tuple(self._requests.values()):
             if address == (mesh_id, rank) and not answer.done():
                 answer.set_exception(fate.error(RankPlace(mesh_id, "", rank), "", may_have_run=True))
@@ -354,7 +298,7 @@ class Services:
         if fate.kind != "stopped":
             # Behind what tells the callers: the first time, it takes a while.
             body = {"waited_for": waited_for, **fate.to_wire()}
-            self._loop.call_soon(self._on_lost, mesh_id, rank, body)
+            self._loop.running.call_soon(self._on_lost, mesh_id, rank, body)
 
     def _on_lost(self, mesh_id: str, rank: int, body: Body) -> None:
         self._load("failure")

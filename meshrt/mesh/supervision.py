@@ -14,17 +14,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from meshrt.actor.faults import Fault, mesh_failure
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.mesh.alarm import Alarm
-from meshrt.mesh.registry import MeshRecord, Owner, Registry
+from meshrt.mesh.record import MeshRecord, Owner
+from meshrt.mesh.registry import Registry
+from meshrt.mesh.services import Services
 from meshrt.transport.fate import Fate
 from meshrt.wire.messages import why_of
-
-if TYPE_CHECKING:
-    from meshrt.mesh.services import Services
 
 __all__ = ["Supervision"]
 

@@ -5,24 +5,31 @@ on the terminal but colours (`meshrt.escapes`).
 
 A terminal that does not take its text (paused, or slow) must not stop the root: lines wait in memory up to a limit,
 beyond it they are counted and left out; the files of the run directory have them all.
+
+What the runtime logs is among its own lines where the script has set up no logging: Python would print such records
+bare, and nobody could tell whose words these are.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import os
 import select
 import sys
 import threading
 import time
+import traceback
 from collections import deque
+from collections.abc import Callable
 
 from meshrt.escapes import coloured
 
-__all__ = ["Terminal"]
+__all__ = ["Terminal", "TerminalLog"]
 
 _LIMIT = 8 << 20
+_log = logging.getLogger("meshrt")
 
 
 class Terminal:
@@ -51,6 +58,10 @@ class Terminal:
             self._lines.append((err, acts, text))
             self._size += len(text)
             self._condition.notify()
+
+    def announce(self, text: str) -> None:
+        """Write a line of the runtime's own, or several."""
+        self.write(f"meshrt: {text}\n", err=True)
 
     def flush(self, timeout: float = 2.0) -> None:
         """Wait until everything is written, at most ``timeout`` seconds."""
@@ -98,6 +109,44 @@ class Terminal:
             else:
                 stream.write(text)
                 stream.flush()
+
+
+class TerminalLog(logging.Handler):
+    """Writes records of the logger "meshrt" that no other handler would get.
+
+    Args:
+        announce: Writes a text of the runtime's own. Any thread.
+    """
+
+    def __init__(self, announce: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._announce = announce
+
+    def begin(self) -> None:
+        """Take what is logged from now on."""
+        _log.addHandler(self)
+
+    def end(self) -> None:
+        """Leave it to Python again."""
+        _log.removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler`."""
+        if self._has_another():
+            return
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[0] is not None:
+            text += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
+        self._announce(text)
+
+    def _has_another(self) -> bool:
+        """Whether the program has said what becomes of these records."""
+        logger: logging.Logger | None = _log
+        while logger is not None:
+            if any(handler is not self for handler in logger.handlers):
+                return True
+            logger = logger.parent if logger.propagate else None
+        return False
 
 
 def _write(descriptor: int, data: bytes) -> None:

@@ -10,7 +10,8 @@ from meshrt.actor.actors import ActorHost
 from meshrt.actor.context import current_call
 from meshrt.actor.control import ControlThread
 from meshrt.mesh.proc_mesh import ProcMesh
-from meshrt.mesh.root import Root, start_root
+from meshrt.mesh.program import start_root
+from meshrt.mesh.root import Root
 from meshrt.selection import Shape, Slice
 from meshrt.transport.acceptor import listening_socket
 from meshrt.transport.process import current_runtime, has_runtime, socket_path
@@ -42,12 +43,12 @@ def _of_root(root: Root) -> ProcMesh:
         mesh: ProcMesh | None = root.runtime.own_mesh
         if mesh is not None:
             return mesh
-        root.begin()
+        root.loop.begin()
         mesh_id = secrets.token_hex(4)
         root.registry.own.add(mesh_id)
-        host = ActorHost(mesh_id, 0, lambda message: root.on_own_actor(message), None)
+        host = ActorHost(mesh_id, 0, root.services.on_own_actor, None)
         control = ControlThread(
-            listening_socket(socket_path(root.directory, mesh_id, 0)),
+            listening_socket(socket_path(root.run.directory, mesh_id, 0)),
             None,
             root.runtime.secret,
             f"{mesh_id}/0/",
@@ -58,10 +59,10 @@ def _of_root(root: Root) -> ProcMesh:
         control.identity = root.runtime.store.identity
         host.attach(control)
         host.before_raised.append(root.script.load_failures)
-        control.start(None, root.driver)
+        control.start(None, root.runtime.driver)
         root.upkeep.at_look(control.listen_again)
-        root.at_end(functools.partial(host.interrupt, cleanup=True))
-        root.at_end(control.close)
-        root.at_end(lambda: host.close(2.0))
-        mesh = root.runtime.own_mesh = ProcMesh(mesh_id, "this_proc", Shape.unity(), root.directory, None)
+        root.ending.at_end(functools.partial(host.interrupt, cleanup=True))
+        root.ending.at_end(control.close)
+        root.ending.at_end(lambda: host.close(2.0))
+        mesh = root.runtime.own_mesh = ProcMesh(mesh_id, "this_proc", Shape.unity(), root.run.directory, None)
         return mesh

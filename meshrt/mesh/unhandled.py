@@ -1,19 +1,75 @@
-"""Errors that no caller waits for, as they are said on the program's terminal: equal ones of many ranks together."""
+"""Errors that no caller waits for: said on the terminal, equal ones of many ranks together, and supervised."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from meshrt.actor.faults import Fault
 from meshrt.errors import RankPlace, RemoteException, one_line
+from meshrt.hooks.facts import Body
+from meshrt.hooks.table import hooks
+from meshrt.mesh.registry import Registry
+from meshrt.mesh.roottree import RootTree
+from meshrt.mesh.services import Services
+from meshrt.mesh.supervision import Supervision
 from meshrt.selection import fold_ranks
+from meshrt.wire.messages import error_from_wire
 
-__all__ = ["Unhandled"]
+__all__ = ["StrayErrors", "Unhandled"]
 
 #: Seconds in which what follows an error is taken together.
 _TOGETHER = 0.2
 _HEADLINE = 300
+#: How user code ends that `stop` interrupts, or lets go from a breakpoint: nothing to report.
+_ENDED_BY_STOP = ("SystemExit", "bdb.BdbQuit")
+#: What is raised about a rank that was stopped, and seconds in which its record comes.
+_STOPPED = "meshrt.errors.MeshStopped"
+_RECORD_COMES = 0.3
 
 _Key = tuple[str, str, str, str]
+
+
+class StrayErrors:
+    """Takes them from ranks, and from this process. On the root's loop.
+
+    Args:
+        registry, services, supervision: Those of the root.
+        tree: Has those of this process.
+    """
+
+    def __init__(self, registry: Registry, services: Services, supervision: Supervision, tree: RootTree) -> None:
+        self._registry = registry
+        self._services = services
+        self._supervision = supervision
+        self._unhandled = Unhandled(services.announce, services.call_later)
+        services.rank_events["unhandled"] = self._told
+        tree.on_unhandled.append(lambda body: services.call_soon(lambda: self._told("", 0, body)))
+
+    def _told(self, mesh_id: str, rank: int, body: Body) -> None:
+        mesh_id, rank = body.get("at", (mesh_id, rank))
+        remote = error_from_wire(body["error"])
+        record = self._registry.meshes.get(mesh_id)
+        if record is not None and record.stopped is not None and remote.type in _ENDED_BY_STOP:
+            return
+        coords = tuple(record.shape.coordinates(rank).items()) if record is not None else ()
+        host = record.agent_of[rank].host if record is not None else ""
+        pid = record.pids.get(rank, 0) if record is not None else 0
+        place = RankPlace(mesh_id, body["actor"], rank, coords, host, pid)
+        endpoint = body["endpoint"]
+        call = f"{body['actor']}.{endpoint}()" if endpoint.isidentifier() else f"{endpoint} of {body['actor']}"
+
+        def say() -> None:
+            if remote.failure not in self._services.excused:
+                hooks.run(self._services.unhandled, mesh_id, rank, self._unhandled.say(place, call, remote))
+
+        if body.get("said"):
+            pass
+        elif remote.type == _STOPPED:
+            self._services.call_later(_RECORD_COMES, say)  # whether the script has meant that is known from its record
+        else:
+            say()
+        if record is None or not record.interrupted or body["when"] <= record.interrupted:
+            self._supervision.stray(mesh_id, Fault(place, remote=remote, what=endpoint))
 
 
 class Unhandled:

@@ -91,7 +91,8 @@ class ProcessRuntime:
         self.call_ids = itertools.count(1)
         #: Read as a `meshrt.store.store.Store`, which this floor does not know.
         self.store: Any = store
-        #: Kept here by `meshrt.mesh`: the owner of the meshes of a rank, and the root's process as a mesh of one.
+        #: Kept here by `meshrt.mesh`: who owns the meshes that this process has made, and the root's process as a mesh
+        #: of one.
         self.owner: Any = None
         self.own_mesh: Any = None
 

@@ -13,7 +13,7 @@ import pytest
 
 from meshrt import Actor, endpoint, proc_mesh
 from meshrt.debug.dap.router import command
-from meshrt.mesh.root import start_root
+from meshrt.mesh.program import start_root
 from tests.dap import debugged
 from tests.dap.client import Client
 from tests.dap.debugged import Debugged

@@ -11,7 +11,7 @@ import pytest
 
 from meshrt import proc_mesh
 from meshrt.hooks.facts import Body
-from meshrt.mesh.root import start_root
+from meshrt.mesh.program import start_root
 from tests.dap import debugged
 from tests.dap.client import RequestFailed
 from tests.dap.debugged import Debugged

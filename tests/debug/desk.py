@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from meshrt.hooks.facts import Body
-from meshrt.mesh.root import start_root
+from meshrt.mesh.program import start_root
 
 __all__ = ["Desk", "desk"]
 
@@ -40,7 +40,7 @@ class Desk:
         async def request() -> Body:
             return await self._services.request_rank(mesh_id, rank, operation, body)
 
-        return asyncio.run_coroutine_threadsafe(request(), self._services._loop)
+        return asyncio.run_coroutine_threadsafe(request(), start_root().loop.running)
 
     def ask(self, operation: str, rank: int = 0, **body: Any) -> Body:
         """Put an operation to a rank; return its answer."""

@@ -10,7 +10,7 @@ import pytest
 
 from meshrt import ActorError, ActorMesh, Future, proc_mesh
 from meshrt.debug.dumpfile import read_dump
-from meshrt.mesh.root import start_root
+from meshrt.mesh.program import start_root
 from tests.debug import callee
 from tests.debug.harness import Person, person
 from tests.debug.waits import AsyncWaits, Waits, failing_setup, line_of, stopping_setup
@@ -86,7 +86,7 @@ def test_which_failures_are_held() -> None:
         assert me("postmortem dump").startswith("all actors: dump\n")
         fails(b)
         fails(a, (1,))
-        directory = Path(start_root().run_directory) / "post-mortem"
+        directory = Path(start_root().run.run_directory) / "post-mortem"
         wait_until(lambda: len(list(directory.glob("*.json"))) == 2, WAIT)
         found = {(dump["actor"], dump["rank"]): dump["frames"][-1] for dump in map(read_dump, directory.glob("*"))}
         assert found.keys() == {("b", 0), ("a", 1)}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshrt import MeshError, proc_mesh
-from meshrt.mesh.root import start_root
+from meshrt.mesh.program import start_root
 from meshrt.transport import tools
 from meshrt.wire.messages import control_frame
 from tests.debug.actors import Debugee

@@ -11,7 +11,7 @@ import pytest
 from meshrt import Actor, ActorError, MeshError, endpoint, proc_mesh
 from meshrt.debug.dumpfile import read_dump
 from meshrt.debug.protocol import POST_MORTEM
-from meshrt.mesh.root import start_root
+from meshrt.mesh.program import start_root
 from tests.debug import busy
 from tests.debug.busy import Busy, line_of
 from tests.debug.desk import WAIT, Desk, desk
@@ -132,7 +132,7 @@ def test_an_abort_is_no_failure() -> None:
 
 
 def dumps() -> list[Path]:
-    return sorted((Path(start_root().run_directory) / "post-mortem").glob("*"))
+    return sorted((Path(start_root().run.run_directory) / "post-mortem").glob("*"))
 
 
 def test_a_failure_is_written_down() -> None:
@@ -169,7 +169,7 @@ def test_a_dump_that_cannot_be_written_changes_nothing() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Fails).get(WAIT)
     with desk() as root:
         root.ask(POST_MORTEM, modes={"": "dump"})
-        (Path(start_root().run_directory) / "post-mortem").write_text("in the way")
+        (Path(start_root().run.run_directory) / "post-mortem").write_text("in the way")
         for _ in range(2):
             with pytest.raises(ActorError, match="second") as caught:
                 worker.fail.call_one().get(WAIT)

@@ -27,7 +27,7 @@ import meshrt
 from meshrt import Actor, current_rank, endpoint, proc_mesh
 from meshrt.failure.causes import judge
 from meshrt.failure.files import files_of, read
-from meshrt.mesh.root import start_root
+from meshrt.mesh.program import start_root
 
 __all__ = ["Outcome", "Scenario", "run"]
 
@@ -187,7 +187,7 @@ def run(scenario: Scenario) -> Outcome:
     """Run the program in this process, and look at the file that it leaves."""
     folder = tempfile.mkdtemp(prefix="c-")
     mesh = proc_mesh(n=RANKS)
-    directory = Path(start_root().run_directory)
+    directory = Path(start_root().run.run_directory)
     peers = mesh.spawn("peer", Peer, folder, scenario)
     peers.listen.call().get(LONG)
     peers.connect.call().get(LONG)

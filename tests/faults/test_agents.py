@@ -39,7 +39,7 @@ COUNTS = [pytest.param(1, id="one-agent"), pytest.param(2, id="two-agents")]
 LOST_AT_THE_END = """
 import os, signal, threading
 from meshrt import proc_mesh
-from meshrt.mesh.root import start_root
+from meshrt.mesh.program import start_root
 from tests.faults.actors import Victim
 from tests.faults.watch import agents
 from tests.support.waiting import wait_until

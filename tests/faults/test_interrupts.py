@@ -255,7 +255,7 @@ def test_ctrl_c_at_the_instructions_of_a_put(tmp_path: Path) -> None:
     script = """
         import numpy
         from meshrt import put
-        from meshrt.mesh.root import start_root
+        from meshrt.mesh.program import start_root
         from tests.support.waiting import holds_within
         proc_mesh(n=1).initialized.get(20)
         array = numpy.ones(1 << 16)
@@ -284,7 +284,7 @@ def test_ctrl_c_at_the_instructions_of_a_call_that_lends(tmp_path: Path) -> None
     script = """
         import numpy
         from meshrt import put
-        from meshrt.mesh.root import start_root
+        from meshrt.mesh.program import start_root
         from tests.support.waiting import holds_within
         victims = proc_mesh(n=2).spawn("victim", Victim).get(20)
         array = numpy.ones(1 << 16)

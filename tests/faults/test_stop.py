@@ -312,7 +312,7 @@ class Plain(Actor):
 @pytest.fixture
 def patient(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is interrupted is not killed: a loaded machine may take its time for what is run then."""
-    monkeypatch.setattr("meshrt.mesh.root._OVERDUE", 60.0)
+    monkeypatch.setattr("meshrt.mesh.stopping._OVERDUE", 60.0)
     agents_with("agent._KILL_AFTER = 30.0", tmp_path_factory.mktemp("agent"), monkeypatch)
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from meshrt import Actor, ActorMesh, LocalEngine, MeshStopped, ProcessDied, ProcMesh, endpoint, proc_mesh
 from meshrt.errors import SupervisionError
-from meshrt.mesh.registry import Owner as MeshOwner
-from meshrt.mesh.root import Root, start_root
+from meshrt.mesh.program import start_root
+from meshrt.mesh.record import Owner as MeshOwner
+from meshrt.mesh.spawning import Spawning
 from meshrt.mesh.spec import MeshSpec
 from tests.faults.actors import DEATHS, AsyncVictim, BornDead, Victim
 from tests.faults.watch import LONG, all_gone
@@ -307,17 +308,17 @@ def test_the_mesh_that_a_rank_was_making_when_it_died_ends_too(monkeypatch: pyte
     pid = mesh.spawn("victim", Victim).pid.call_one().get(LONG)
     registry = start_root().registry
     (outer,) = registry.running()
-    spawn = Root.spawn
+    spawn = Spawning.spawn
     asked = threading.Event()
     made: list[str] = []
 
-    def spawn_late(root: Root, spec: MeshSpec, *, owner: MeshOwner) -> str:
+    def spawn_late(spawning: Spawning, spec: MeshSpec, *, owner: MeshOwner) -> str:
         asked.set()
         wait_until(lambda: outer.fates, LONG)
-        made.append(spawn(root, spec, owner=owner))
+        made.append(spawn(spawning, spec, owner=owner))
         return made[-1]
 
-    monkeypatch.setattr(Root, "spawn", spawn_late)
+    monkeypatch.setattr(Spawning, "spawn", spawn_late)
     mesh.spawn("owner", Owner).make.broadcast()
     assert asked.wait(LONG)
     os.kill(pid, signal.SIGKILL)

@@ -247,7 +247,7 @@ recorded('"kind": "host"')
 def test_a_lost_host_is_reported_though_the_record_of_what_a_rank_had_raised_is_lost_with_it(tmp_path: Path) -> None:
     script = """
 import tests.faults.watch as watch
-from meshrt.mesh.root import start_root
+from meshrt.mesh.program import start_root
 services = start_root().services
 mesh = proc_mesh(n=2, name="train")
 worker = mesh.spawn("worker", Worker).get()
@@ -359,7 +359,7 @@ with proc_mesh(n=1, name="first") as first:
     user = first.spawn("user", User).get()
     with proc_mesh(n=1, name="second") as second:
         worker = second.spawn("worker", Worker).get()
-    from meshrt.mesh.root import start_root
+    from meshrt.mesh.program import start_root
     while True:  # what was under way when the end of the block is known has a second
         over = start_root().services.mesh(second.mesh_id)["over"]
         if over and time.monotonic_ns() > over + 1_000_000_000:

@@ -16,7 +16,7 @@ from meshrt.cli import main
 from meshrt.errors import RankPlace
 from meshrt.failure.files import files_of
 from meshrt.failure.record import FailureRecord
-from meshrt.mesh.root import start_root
+from meshrt.mesh.program import start_root
 from tests.faults.watch import LONG, Program
 from tests.support.programs import environment, run_python
 from tests.support.waiting import wait_until
@@ -89,7 +89,8 @@ def test_one_rank_raises(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     done = program(
         tmp_path,
-        f"call = trainer.step.call(17, {str(gate)!r})\nservices = mesh._owner().services\n"
+        f"call = trainer.step.call(17, {str(gate)!r})\n"
+        "from meshrt.mesh.program import start_root\nservices = start_root().services\n"
         "def waits(rank):\n    table = services.tables.get('inspect.activity')\n"
         "    row = table and table.get(mesh.mesh_id, rank, 'trainer')\n    return row and row.state == 'blocked'\n"
         f"while not all(map(waits, (0, 1, 3))): time.sleep(0.002)\nopen({str(gate)!r}, 'w').close()\ncall.get()",
@@ -315,7 +316,7 @@ def test_an_error_has_its_record() -> None:
     with pytest.raises(ProcessDied) as died:
         failing.slice(n=2).fail.call_one("exit").get(LONG)
     assert died.value.record.exit_code == 3 and died.value.record.kind == "exit"
-    wait_until(lambda: files_of(start_root().run_directory), 5, "the file is written")
+    wait_until(lambda: files_of(start_root().run.run_directory), 5, "the file is written")
     assert ActorError(RankPlace("gone", "a", 0), "f", caught.value.remote).record is None
 
 
@@ -395,7 +396,8 @@ def test_ranks_that_wait_for_each_other_are_the_root_cause(tmp_path: Path) -> No
 def test_a_rank_at_a_breakpoint_is_the_root_cause_when_one_presses_ctrl_c(tmp_path: Path) -> None:
     script = tmp_path / "ring.py"
     script.write_text(
-        RING.replace(", watchdog=1.5", "") + "services = mesh._owner().services\n"
+        RING.replace(", watchdog=1.5", "")
+        + "from meshrt.mesh.program import start_root\nservices = start_root().services\n"
         "def interrupt():\n"
         "    key = (mesh.mesh_id, 0, 'stage')\n"
         "    while not (known := services.tables.get('inspect.activity')) or not known.standstill([key]): pass\n"

@@ -201,7 +201,8 @@ def test_ctrl_c_while_a_mesh_is_stopped_says_what_was_waited_for_before(tmp_path
         tmp_path,
         "mesh = proc_mesh(n=1)\n"
         "def interrupt():\n"
-        "    while mesh._owner().registry.meshes[mesh.mesh_id].stopped is None: pass\n"
+        "    from meshrt.mesh.program import start_root\n"
+        "    while start_root().registry.meshes[mesh.mesh_id].stopped is None: pass\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "threading.Thread(target=interrupt, daemon=True).start()\n"
         "try: mesh.spawn('log', Log).hang.call(os.getpid()).get()\n"
@@ -264,7 +265,8 @@ def test_the_command_is_there_without_an_installation(tmp_path: Path) -> None:
 
 
 KILL_THE_IDLE = (
-    "trainer.get()\npid = mesh._owner().registry.meshes[mesh.mesh_id].pids[0]\n"
+    "trainer.get()\nfrom meshrt.mesh.program import start_root\n"
+    "pid = start_root().registry.meshes[mesh.mesh_id].pids[0]\n"
     "os.kill(pid, signal.SIGKILL)\n"
     "told = None\n"
     "while told is None: told = trainer.slice(n=1).everywhere.call_one('pass').exception()\n"

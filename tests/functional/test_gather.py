@@ -18,7 +18,7 @@ from meshrt.errors import ProtocolError
 from meshrt.host.gather import _SILENT
 from meshrt.host.osutil import resident_bytes
 from meshrt.mesh.proc_mesh import ProcMesh
-from meshrt.mesh.root import start_root
+from meshrt.mesh.program import start_root
 from meshrt.wire.frames import CONTROL_MAX
 from tests.support.actors import Echo
 from tests.support.asking import Question, everybody
@@ -198,10 +198,10 @@ def test_questions_to_an_agent_that_stays_stopped_do_not_pile_up() -> None:
             assert question.kinds()["silent"][:2] == [0, 1]
         assert agent.full and agent._link.backlog_bytes < 6 << 20
         measured = asyncio.run_coroutine_threadsafe(
-            start_root().services.measure({mesh.mesh_id: range(4)}, 20), start_root().loop
+            start_root().services.measure({mesh.mesh_id: range(4)}, 20), start_root().loop.running
         ).result(WAIT)
         assert measured.silent == [agent.host] and {rank for _, rank in measured.ranks} == {2, 3}
-        asked = asyncio.run_coroutine_threadsafe(_asked(mesh.mesh_id), start_root().loop)
+        asked = asyncio.run_coroutine_threadsafe(_asked(mesh.mesh_id), start_root().loop.running)
         with pytest.raises(MeshError, match=f"ping was not sent to rank 0 .* on {agent.host}"):
             asked.result(WAIT)
     wait_until(lambda: not agent.full, WAIT)
@@ -219,11 +219,11 @@ def test_questions_to_a_rank_that_stays_stopped_do_not_pile_up_in_its_agent() ->
             question = Question("test.parity", long, targets=targets)
             assert [(group.kind, group.same["state"]) for group in question.wait()] == [("silent", "stopped")]
         assert resident_bytes(agent) < before + (12 << 20)
-        asked = asyncio.run_coroutine_threadsafe(_asked(mesh.mesh_id), start_root().loop)
+        asked = asyncio.run_coroutine_threadsafe(_asked(mesh.mesh_id), start_root().loop.running)
         with pytest.raises(MeshError, match=r"ping was not sent to rank 0: it takes no messages"):
             asked.result(WAIT)
         assert Question("test.parity", targets={mesh.mesh_id: [1]}).wait()[0].kind == "answered"
-    assert asyncio.run_coroutine_threadsafe(_answered(mesh.mesh_id), start_root().loop).result(WAIT) == pid
+    assert asyncio.run_coroutine_threadsafe(_answered(mesh.mesh_id), start_root().loop.running).result(WAIT) == pid
     assert Question("test.parity", targets=targets).wait()[0].kind == "answered"
 
 

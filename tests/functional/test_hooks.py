@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from meshrt import proc_mesh
-from meshrt.mesh.root import start_root
+from meshrt.mesh.program import start_root
 from tests.support.actors import Echo, Failing
 from tests.support.waiting import wait_until
 
@@ -35,6 +35,6 @@ def test_actors_of_a_rank_that_fail_together_are_all_seen() -> None:
     actors = [mesh.spawn(name, Failing).get(WAIT) for name in ("first", "second", "third")]
     for failed in [actor.fail.call() for actor in actors]:
         assert failed.exception(WAIT) is not None
-    files = start_root().run_directory / "post-mortem"
+    files = start_root().run.run_directory / "post-mortem"
     # A call ends with the first failure: the other ranks may still be at theirs.
     wait_until(lambda: len(list(files.glob("*.json"))) == 12, WAIT, "a file for each failure")

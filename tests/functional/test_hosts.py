@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from meshrt import Actor, HostMesh, UsageError, current_rank, endpoint, proc_mesh, this_host, this_proc
+from meshrt.mesh.program import start_root
 from meshrt.mesh.registry import Registry
-from meshrt.mesh.root import start_root
 from tests.support.actors import Clock, Echo
 from tests.support.waiting import wait_until
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from meshrt import Actor, MeshStopped, ShutdownError, UsageError, endpoint, proc_mesh, shutdown_context, this_host
-from meshrt.mesh.root import start_root
+from meshrt.mesh.program import start_root
 from tests.support.actors import AsyncEcho, Clock, Echo, Gate
 from tests.support.waiting import wait_until
 
@@ -199,7 +199,7 @@ def test_a_mesh_that_comes_while_everything_ends_is_refused_and_harms_no_later_o
     waits = gate.wait_for.call_one(str(tmp_path / "open"))
     with ThreadPoolExecutor(1) as pool:
         ending = pool.submit(shutdown_context)
-        wait_until(lambda: root.closed)
+        wait_until(lambda: root.ending.closed)
         with pytest.raises(ShutdownError, match="no new mesh can be started"):
             proc_mesh(n=1)
         (tmp_path / "open").touch()

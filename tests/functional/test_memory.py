@@ -23,7 +23,7 @@ from meshrt.host.memory import private
 from meshrt.inspect.asking import gather_all
 from meshrt.memory import root
 from meshrt.memory.sizing import Snapshot
-from meshrt.mesh.root import start_root
+from meshrt.mesh.program import start_root
 from tests.support.documented import parts_of, section
 from tests.support.holders import MIB, Holder
 from tests.support.pausing import paused
@@ -376,7 +376,7 @@ def test_a_limit_is_an_error_of_the_endpoint_and_what_was_held_is_in_a_file(monk
     holder, pids = holders(3, 1)
     with pytest.raises(ActorError, match=r"holder\.fill\(\) raised on rank 1 .*MemoryError"):
         holder.slice(n=1).fill.call_one().get(WAIT)
-    directory = start_root().run_directory
+    directory = start_root().run.run_directory
     written = max(directory.glob("memory-*.1-*.json"))
     shown = command("--open", str(written), "-n", "1")
     assert "fill() mine  list" in shown and "has asked for more than its MESHRT_MEMORY_LIMIT (400.0 MiB)" in shown

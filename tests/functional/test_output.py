@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from meshrt import Actor, UsageError, current_rank, endpoint, proc_mesh
-from meshrt.mesh.root import start_root
+from meshrt.mesh.program import start_root
 from tests.support.programs import run_python
 from tests.support.screen import Screen
 
@@ -223,7 +223,7 @@ def test_the_files_of_all_ranks_have_a_limit(monkeypatch: pytest.MonkeyPatch) ->
     for _ in range(30):
         printers.raw.call((b"x" * 99 + b"\n") * 1000).get(60)
     screen.wait_for("(MESHRT_LOGS_LIMIT)\n")
-    files = list(Path(start_root().run_directory).glob("*.log*"))
+    files = list(Path(start_root().run.run_directory).glob("*.log*"))
     assert 1 << 18 < sum(path.stat().st_size for path in files) <= (1 << 20) + (1 << 17)
 
 

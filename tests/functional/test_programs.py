@@ -206,7 +206,7 @@ def test_ctrl_c_says_what_was_waited_for(known: bool, awaits: bool, tmp_path: Pa
         "        if current_rank().rank != 1: time.sleep(100)\n"
         "mesh = proc_mesh(n=3)\n"
         "call = mesh.spawn('sleeper', Sleeper).get().sleep.call()\n"
-        "services = mesh._owner().services\n"
+        "from meshrt.mesh.program import start_root\nservices = start_root().services\n"
         "def blocked():\n"
         "    table = services.tables.get('inspect.activity')\n"
         "    rows = [table and table.get(mesh.mesh_id, rank, 'sleeper') for rank in (0, 2)]\n"

@@ -21,7 +21,7 @@ from meshrt import (
     proc_mesh,
     this_host,
 )
-from meshrt.mesh.root import start_root
+from meshrt.mesh.program import start_root
 from tests.support.actors import Echo
 
 

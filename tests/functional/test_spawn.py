@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from meshrt import Actor, ActorError, ActorMesh, MeshStopped, UsageError, current_rank, endpoint, proc_mesh
-from meshrt.mesh.root import start_root
+from meshrt.mesh.program import start_root
 from tests.support.actors import Clock, Echo, Failing, Gate
 from tests.support.waiting import wait_until
 

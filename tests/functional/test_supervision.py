@@ -429,7 +429,8 @@ def test_a_rank_that_nobody_was_told_of_is_reported_at_the_end(tmp_path: Path) -
         "mesh = proc_mesh(n=2, name='mine')",
         "pids = mesh.spawn('echo', Echo).pid.call().get(20).values()",
         "os.kill(pids[1], signal.SIGKILL)",
-        "while mesh._owner().registry.meshes[mesh.mesh_id].alive() == [0, 1]: pass",
+        "from meshrt.mesh.program import start_root",
+        "while start_root().registry.meshes[mesh.mesh_id].alive() == [0, 1]: pass",
     )
     assert code == 1
     assert "what     was killed by SIGKILL" in err

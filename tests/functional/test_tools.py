@@ -17,7 +17,7 @@ from meshrt import MeshError, UsageError, proc_mesh
 from meshrt.errors import AuthenticationError, RankPlace, SelectionError, SupervisionError
 from meshrt.hooks.facts import Body
 from meshrt.hooks.services import ToolClient
-from meshrt.mesh.root import start_root
+from meshrt.mesh.program import start_root
 from meshrt.selection import parse
 from meshrt.transport.process import current_runtime
 from meshrt.transport.tools import TOKEN, ToolConnection, connect, own_program
@@ -52,7 +52,7 @@ def terminal() -> Iterator[ToolConnection]:
     root = start_root()
     root.services.tool_operations["test.serve"] = serve_tool
     root.services.rank_operations["test.serve"] = lambda mesh_id, rank, body: serve(body["name"])
-    root.begin()
+    root.loop.begin()
     wait_until(own_program)
     program = own_program()
     assert program is not None

@@ -12,7 +12,7 @@ import pytest
 
 from meshrt import Actor, ActorMesh, LocalEngine, current_rank, endpoint, proc_mesh
 from meshrt.inspect import STACKS, render_stacks
-from meshrt.mesh.root import start_root
+from meshrt.mesh.program import start_root
 from tests.support import standing
 from tests.support.asking import Question, stacks_of, where
 from tests.support.pausing import pause

@@ -8,7 +8,7 @@ from typing import Any
 
 from meshrt.hooks.facts import Gathered, Group
 from meshrt.inspect import STACKS, Stacks
-from meshrt.mesh.root import start_root
+from meshrt.mesh.program import start_root
 from meshrt.selection import Shape
 from tests.support.waiting import wait_until
 
@@ -47,7 +47,7 @@ class Question:
             with self._changed:
                 self._changed.notify_all()
 
-        self._root.post(begin)
+        self._root.loop.post(begin)
         with self._changed:
             assert self._changed.wait_for(lambda: self.returned, 20)
         if self._error is not None:
@@ -60,7 +60,7 @@ class Question:
             self._changed.notify_all()
 
     def leave(self) -> None:
-        self._root.post(lambda: self._root.services.leave_gather(self._number))
+        self._root.loop.post(lambda: self._root.services.leave_gather(self._number))
 
     @property
     def done(self) -> bool:

@@ -103,7 +103,7 @@ class Mediator:
         services.rank_events["dap.leaving"] = self._on_leaving
         services.client_gone.append(self._client_gone)
         services.rank_born.append(self._rank_born)
-        self._watch_actors()
+        services.actor_begun.append(self._actor_begun)
         services.rank_gone.append(self._rank_gone)
         services.tables["dap"] = self
         services.tables["dap.held"] = self.held
@@ -158,17 +158,10 @@ class Mediator:
         for client in self._routers.values():
             client.push("dap.born", {"mesh": mesh_id, "rank": rank})
 
-    def _watch_actors(self) -> None:
+    def _actor_begun(self, mesh_id: str, rank: int, _name: str) -> None:
         """Tell of actors, too: ranks may be meant by the name of one, which they have only after they are born."""
-        known = self._services.rank_events.get("actor")
-
-        def told(mesh_id: str, rank: int, body: Body) -> None:
-            if known is not None:
-                known(mesh_id, rank, body)
-            for client in self._routers.values():
-                client.push("dap.actor", {"mesh": mesh_id, "rank": rank})
-
-        self._services.rank_events["actor"] = told
+        for client in self._routers.values():
+            client.push("dap.actor", {"mesh": mesh_id, "rank": rank})
 
     # -- channels
 

@@ -56,6 +56,7 @@ class FakeRoot:
         self.unanswering: dict[int, tuple[str, float]] = {}
         self.incarnations: dict[int, int] = {}
         self.rank_silent: list[Callable[[str, int, str], None]] = []
+        self.actor_begun: list[Callable[[str, int, str], None]] = []
         self.closing: list[Callable[[], None]] = []
         self.tables: dict[str, Any] = {}
         self.unseen: deque[str] = deque()

@@ -61,10 +61,11 @@ class Agent:
 
 def agents(count: int) -> tuple[Loop, list[Agent], list[str]]:
     told: list[str] = []
-    pulse = AgentPulse(told.append)
-    found = [Agent(f"host{index}", pulse) for index in range(count)]
+    found: list[Any] = []
+    pulse = AgentPulse(lambda: found, lambda: None, told.append)
+    found += [Agent(f"host{index}", pulse) for index in range(count)]
     loop = Loop()
-    pulse.start(loop, lambda: found, lambda: None)  # type: ignore[arg-type, return-value]
+    pulse.start(loop)
     return loop, found, told
 
 

@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 
 from meshrt.errors import UsageError
-from meshrt.mesh.births import spawn_frames
+from meshrt.mesh.births import Births, spawn_frames
+from meshrt.mesh.restarts import Restarts
+from meshrt.mesh.spec import MeshSpec
+from meshrt.transport.driver import Driver
+from meshrt.transport.process import INCARNATION
 from meshrt.wire.frames import control_decoder
 from meshrt.wire.messages import unpack_control
+from tests.unit.mesh.root_fakes import FakeAgent, record
+from tests.unit.transport.fake_rank import SECRET, FakeTree
 
 
 def asked(
@@ -52,3 +58,23 @@ def test_what_one_rank_cannot_be_told_is_refused_with_its_size() -> None:
     operations = [["debug.breaks", {"breaks": ["x" * 100] * 20_000}]]
     with pytest.raises(UsageError, match=r"rank 3 cannot be told .* 20\d{5} bytes .* the limit is 1048576 bytes"):
         asked([3, 4], {}, operations=operations)
+
+
+def test_a_rank_that_is_started_again_is_told_so_and_what_it_has_no_more() -> None:
+    driver, restarts = Driver(SECRET, FakeTree()), Restarts()
+    mesh = record(driver, FakeAgent())
+    mesh.actors = {"again": {1: False}, "gone": {1: False}, "elsewhere": {0: True}}
+    restarts.allow("m", [1], "again", 1, ("", 0))
+    births = Births([lambda: [("first", {"x": 1})]], restarts)
+    spec = MeshSpec.make("", {"n": 2}, {"A": "1"}, None, ())
+    answers = []
+    for incarnation in (0, 2):
+        mesh.incarnations = {1: incarnation} if incarnation else {}
+        received = control_decoder().receive_data(b"".join(births.frames(spec, mesh, [1])))
+        answers += [unpack_control(frame.payload) for frame in received]
+    driver.close()
+    first, again = answers
+    assert (first["mesh"], first["ranks"], first["common_env"], first["env"]) == ("m", [1], {"A": "1"}, {})
+    assert first["operations"] == [["first", {"x": 1}]]
+    assert again["env"] == {"1": {INCARNATION: "2"}}
+    assert again["operations"] == [["first", {"x": 1}], ["stopped", {"actors": ["gone"]}]]

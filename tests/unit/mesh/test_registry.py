@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from meshrt.mesh.future import Settled
-from meshrt.mesh.registry import MeshRecord, Owner, Registry
+from meshrt.mesh.record import MeshRecord, Owner
+from meshrt.mesh.registry import Registry
 from meshrt.mesh.spec import MeshSpec
 from meshrt.transport.driver import Driver
 from meshrt.transport.fate import Fate

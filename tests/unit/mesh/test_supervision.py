@@ -13,7 +13,9 @@ import pytest
 
 from meshrt.actor.faults import Fault
 from meshrt.errors import MeshError, MeshFailure, RankPlace, RemoteException
-from meshrt.mesh.registry import Owner, Registry
+from meshrt.mesh.loop import RootLoop
+from meshrt.mesh.record import Owner
+from meshrt.mesh.registry import Registry
 from meshrt.mesh.services import Services
 from meshrt.mesh.supervision import Supervision
 from meshrt.transport.fate import Fate
@@ -157,7 +159,7 @@ def test_an_owner_that_has_ended_is_passed_by(root: Root) -> None:
 
 def test_what_nobody_was_told_of_is_not_remembered_for_ever(root: Root) -> None:
     nothing: Any = None
-    services = Services("cafe", Path(), Registry(), nothing, nothing)
+    services = Services("cafe", Path(), Registry(), nothing, nothing, RootLoop(), {})
     made: Any = root
     supervision = Supervision(made, services, made)
     for _ in range(services.unseen.maxlen or 0):

@@ -1,0 +1,80 @@
+"""What host agents tell of ranks that live: silence, what they print, events that were left out. On the root's loop."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from meshrt.errors import user_stack
+from meshrt.hooks.table import hooks
+from meshrt.mesh.registry import Registry
+from meshrt.mesh.services import Services
+from meshrt.mesh.terminal import Terminal
+from meshrt.selection import fold_ranks
+from meshrt.transport.dropping import DROPPABLE
+
+__all__ = ["AgentReports"]
+
+
+class AgentReports:
+    """Shows them on the program's terminal, and tells plug-ins.
+
+    Args:
+        registry, services, terminal: Those of the root.
+    """
+
+    def __init__(self, registry: Registry, services: Services, terminal: Terminal) -> None:
+        self._registry = registry
+        self._services = services
+        self._terminal = terminal
+
+    def pulse(self, message: dict[str, Any]) -> None:
+        """A rank does not answer, or answers again."""
+        record = self._registry.meshes.get(message["mesh"])
+        rank, state = message["rank"], message["state"]
+        if record is None or rank in record.fates or record.stopped is not None:
+            return
+        where = f"{record.name} {record.place(rank)}"
+        if state == "answering":
+            record.silent.pop(rank, None)
+            hooks.run(self._services.rank_silent, record.mesh_id, rank, "")
+            self._terminal.announce(f"{where} answers again")
+            return
+        record.silent[rank] = (state, time.clock_gettime(time.CLOCK_REALTIME))
+        hooks.run(self._services.rank_silent, record.mesh_id, rank, state)
+        if state == "stopped":
+            self._terminal.announce(
+                f"{where} does not answer: its process was stopped by a signal (SIGCONT resumes it)"
+            )
+        else:
+            stack = user_stack(message["stack"])
+            self._terminal.announce(f"{where} does not answer: C code holds its GIL" + (f"\n{stack}" if stack else ""))
+
+    def output(self, message: dict[str, Any]) -> None:
+        """A rank has printed lines."""
+        record = self._registry.meshes.get(message["mesh"])
+        if record is None:
+            return
+        rank = message["rank"]
+        coords = ",".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
+        first = next(iter(record.actors), record.name)
+        text = "".join(
+            f"[{' '.join(filter(None, (actor or first, coords)))}] {line}\n" for actor, line in message["lines"]
+        )
+        self._terminal.write(text, err=message["err"])
+
+    def dropped(self, ranks: list[tuple[str, int, dict[str, int]]]) -> None:
+        """Events of ranks were left out while this process, or an agent, did not read."""
+        found: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        for mesh_id, rank, events in ranks:
+            for event, count in events.items():
+                found.setdefault((mesh_id, event), []).append((rank, count))
+        for (mesh_id, event), counts in found.items():
+            record = self._registry.meshes.get(mesh_id)
+            name = record.name if record is not None else mesh_id
+            who = f"{'rank' if len(counts) == 1 else 'ranks'} {fold_ranks(rank for rank, _ in counts)} of {name}"
+            total = sum(count for _, count in counts)
+            self._terminal.announce(
+                f"{total} {DROPPABLE[event]} on {who} were left out: the script, or a host agent, did not read them "
+                "in time"
+            )

@@ -1,0 +1,69 @@
+"""Which ranks a person holds (at a breakpoint, say): deadlines are suspended everywhere while there are any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from meshrt.hooks.facts import Body
+from meshrt.mesh.registry import Registry
+from meshrt.transport.driver import Driver
+from meshrt.wire.messages import Address
+
+__all__ = ["Holds"]
+
+
+class Holds:
+    """The holds of one program. On the root's loop.
+
+    Args:
+        registry: Its meshes.
+        driver: Has the clock of the root's own deadlines.
+        send: Runs a control operation on a rank: ``send(mesh id, rank, operation, body)``.
+    """
+
+    def __init__(self, registry: Registry, driver: Driver, send: Callable[[str, int, str, Body], None]) -> None:
+        self._registry = registry
+        self._driver = driver
+        self._send = send
+        #: How often each rank is held.
+        self._counts: dict[Address, int] = {}
+
+    def any(self) -> bool:
+        """Whether a person holds a rank. Any thread."""
+        return bool(self._counts)
+
+    def of(self, mesh_id: str, rank: int) -> bool:
+        """Whether a person holds this rank. Any thread."""
+        return (mesh_id, rank) in self._counts
+
+    def change(self, mesh_id: str, rank: int, body: Body) -> None:
+        """A rank tells that a person holds a thread of it, or has let one go."""
+        address = (mesh_id, rank)
+        before = self.any()
+        count = self._counts.get(address, 0) + (1 if body["held"] else -1)
+        if count > 0:
+            self._counts[address] = count
+        else:
+            self._counts.pop(address, None)
+        self._tell(before)
+
+    def born(self, mesh_id: str, rank: int) -> None:
+        """A rank serves. If others are held, its deadlines stand still too."""
+        if self.any():
+            self._send(mesh_id, rank, "hold", {"held": True})
+
+    def gone(self, mesh_id: str, rank: int) -> None:
+        """A rank has ended: nobody holds it."""
+        before = self.any()
+        self._counts.pop((mesh_id, rank), None)
+        self._tell(before)
+
+    def _tell(self, before: bool) -> None:
+        """Suspend the deadlines, or let them go on, if that has changed."""
+        if before == self.any():
+            return
+        self._driver.clock.hold(not before)
+        self._driver.wake()
+        for record in self._registry.running():
+            for rank in record.alive():
+                self._send(record.mesh_id, rank, "hold", {"held": not before})

@@ -1,0 +1,186 @@
+"""The host agents of the program: they are greeted, what they tell goes to the part that it is for, and their end.
+
+Placed by engines (`meshrt.mesh.placement`), each with a link of its own (`meshrt.mesh.agents`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import sys
+from typing import Any
+
+from meshrt.mesh.agent_reports import AgentReports
+from meshrt.mesh.agents import AgentLink, AgentPulse, Placed
+from meshrt.mesh.home import Home
+from meshrt.mesh.lifecycle import Lifecycle
+from meshrt.mesh.loop import RootLoop
+from meshrt.mesh.placement import Placement
+from meshrt.mesh.registry import Registry
+from meshrt.mesh.run import Run, working_directory
+from meshrt.mesh.services import Services
+from meshrt.mesh.terminal import Terminal
+from meshrt.mesh.upkeep import Upkeep
+from meshrt.store.protocol import store_path
+from meshrt.transport.fate import Fate
+from meshrt.transport.process import socket_path
+from meshrt.wire.messages import Address
+
+__all__ = ["HostAgents"]
+
+#: Bytes of the script's arguments that the ranks are told.
+_ARGV_MAX = 512 << 10
+
+
+class HostAgents:
+    """The agents of one root. Any thread, unless said otherwise.
+
+    Args:
+        run: What they are greeted with.
+        loop: Reads what they send, and lets go of them at its end.
+        registry, services, lifecycle, reports: Are told what they tell.
+        terminal: Shows what they write to their standard error.
+        upkeep: Looks after the program's directories, as often as the agents are pinged.
+        home: Is told of those whose stores serve.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        loop: RootLoop,
+        registry: Registry,
+        services: Services,
+        lifecycle: Lifecycle,
+        reports: AgentReports,
+        terminal: Terminal,
+        upkeep: Upkeep,
+        home: Home,
+    ) -> None:
+        self._run = run
+        self._loop = loop
+        self._registry = registry
+        self._services = services
+        self._lifecycle = lifecycle
+        self._reports = reports
+        self._terminal = terminal
+        self._placement = Placement(run.run_id, self._connect, self._attach)
+        self._pulse = AgentPulse(self._placement.all, upkeep.look, terminal.announce)
+        self._home = home
+        loop.post(lambda: self._pulse.start(loop.running))
+        loop.on_end.append(self._close)
+        loop.on_failure.append(self._fail)
+
+    def of(self, engine: Any) -> list[AgentLink]:
+        """Return the agents of an engine (None: the local one), which are placed if need be. Not on the loop."""
+        return self._placement.of(engine)
+
+    def all(self) -> list[AgentLink]:
+        """Return those that have not ended."""
+        return self._placement.all()
+
+    def end(self) -> None:
+        """Wait for the end of all, and kill what does not end. After the loop."""
+        self._placement.end()
+
+    def abandon(self) -> None:
+        """Close the links in a forked child: the agents would not see the end of its parent."""
+        for agent in self.all():
+            agent.abandon()
+
+    # -- links
+
+    def _connect(self, placed: Placed) -> AgentLink:
+        write = functools.partial(self._terminal.write, err=True)
+        link = AgentLink(placed, self._on_agent, self._on_rank, self._on_gone, write)
+        link.send(
+            {
+                "t": "hello",
+                "secret": self._run.secret,
+                "run_id": placed.mark,
+                "directory": _path_bytes(self._run.directory),
+                "run_directory": _path_bytes(str(self._run.run_directory)),
+                "sys_path": [_path_bytes(entry or working_directory()) for entry in sys.path],
+                "argv": _short(sys.argv) or [""],
+                "host": placed.host,
+                "root_pid": self._run.pid,
+                "store_limit": self._run.limits.store,
+                "families": link.families,
+                "logs_limit": self._run.limits.logs,
+            }
+        )
+        return link
+
+    def _attach(self, agent: AgentLink) -> None:
+        self._home.add(agent)
+        self._loop.post(lambda: agent.attach(self._loop.running))
+
+    def _close(self) -> None:
+        for agent in self.all():
+            agent.close()
+
+    def _fail(self) -> None:
+        for agent in self.all():
+            agent.kill()
+            if not self._loop.has_begun:  # nobody has read from it
+                agent.close()
+
+    # -- what they tell, on the loop
+
+    def _on_agent(self, agent: AgentLink, message: dict[str, Any]) -> None:
+        match message["t"]:
+            case "started":
+                self._lifecycle.started(message["mesh"], message["rank"], message["pid"])
+            case "gone":
+                self._lifecycle.gone(message["mesh"], message["rank"], Fate.from_wire(message["fate"]))
+            case "stopped":
+                self._lifecycle.stopped_on(agent, self._registry.meshes[message["mesh"]])
+            case "output":
+                self._reports.output(message)
+            case "pulse":
+                self._reports.pulse(message)
+            case "gathered":
+                self._services.gathers.received(message)
+            case "serves":
+                self._home.serves(agent)
+            case "measured":
+                self._services.measures.received(agent, message)
+            case "pong":
+                agent.answered(message.get("number", 0))
+                self._pulse.answered(agent)
+            case "dropped":
+                self._reports.dropped(message["ranks"])
+            case "warning":
+                self._terminal.announce(message["text"])
+
+    def _on_rank(self, address: Address, message: dict[str, Any]) -> None:
+        if message["t"] == "ev" and message["ev"] == "failure.record":
+            for agent in self.all():  # which of them had not ended before that
+                agent.look()
+        self._services.on_rank(address, message)
+
+    def _on_gone(self, agent: AgentLink) -> None:
+        self._placement.lose(agent)
+        directory = self._run.directory
+        sockets = [socket_path(directory, *address) for address in self._registry.placed_on(agent)]
+        for path in (store_path(directory, agent.process.pid), *sockets):
+            with contextlib.suppress(FileNotFoundError):  # it had removed some itself
+                os.unlink(path)
+        self._home.remove(agent)
+        self._services.measures.gone(agent)
+        self._lifecycle.lose(agent)
+
+
+def _path_bytes(path: str) -> bytes:
+    """Return a path as the kernel knows it: bytes, which may be no UTF-8."""
+    try:
+        return os.fsencode(path)
+    except UnicodeEncodeError:
+        return path.encode(errors="backslashreplace")  # it names nothing
+
+
+def _short(argv: list[str]) -> list[str]:
+    """Return as much of the arguments as a control message takes."""
+    lengths = itertools.accumulate(4 * len(argument) for argument in argv)
+    return [argument for argument, length in zip(argv, lengths, strict=True) if length < _ARGV_MAX]

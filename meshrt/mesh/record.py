@@ -1,0 +1,149 @@
+"""What the root keeps of one mesh: where its ranks live, how they have ended, how it is being stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Set
+from typing import NamedTuple
+
+from meshrt.errors import RankPlace
+from meshrt.mesh.agents import AgentLink
+from meshrt.mesh.cut import CutWork
+from meshrt.mesh.future import Settled
+from meshrt.mesh.progress import Progress
+from meshrt.mesh.spec import MeshSpec
+from meshrt.selection import Shape
+from meshrt.transport.driver import Driver
+from meshrt.transport.fate import Fate
+
+__all__ = ["MeshRecord", "Owner"]
+
+
+class Owner(NamedTuple):
+    """A rank that has made a mesh; ``actor`` is "" where no actor ran."""
+
+    mesh_id: str
+    rank: int
+    actor: str
+
+
+class MeshRecord:
+    """One mesh.
+
+    Args:
+        mesh_id, name, spec: What it is.
+        agents: Those that are to have its ranks.
+        driver: What its futures wait with.
+        owner: Who has made it; None: the script.
+        births: Makes the messages that ask an agent to start some ranks.
+        progress: Shows how many ranks have started.
+    """
+
+    def __init__(
+        self,
+        mesh_id: str,
+        name: str,
+        spec: MeshSpec,
+        agents: list[AgentLink],
+        driver: Driver,
+        owner: Owner | None = None,
+        births: Callable[[MeshRecord, list[int]], list[bytes]] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.mesh_id = mesh_id
+        self.name = name
+        self.owner = owner
+        self._births = births
+        self.progress = progress
+        self.shape = Shape.from_extent(spec.extent)
+        #: The agent of each rank; hosts take contiguous blocks, so the leading dimension runs over them.
+        count = len(self.shape)
+        self.agent_of = [agents[rank * len(agents) // count] for rank in range(count)]
+        self.pids: dict[int, int] = {}
+        self.fates: dict[int, Fate] = {}
+        #: When the mesh was asked for, and when each rank ended (seconds since the epoch, wall clock).
+        self.started = time.time_ns() / 1e9
+        self.ended: dict[int, float] = {}
+        #: Ranks that live but do not answer: "stopped" or "busy", and since when.
+        self.silent: dict[int, tuple[str, float]] = {}
+        #: Every actor that there was, the first one first: whether it lives, by the ranks that have had it.
+        self.actors: dict[str, dict[int, bool]] = {}
+        self.initialized: Settled[None] = _Start(
+            driver, f"starting the ranks of {name}", lambda: self._places(self.pids.keys() | self.fates.keys())
+        )
+        self.stopped: Settled[None] | None = None
+        #: When that began; monotonic ns, 0: it was not stopped.
+        self.stopped_at = 0
+        #: It is stopped because of an error, or with the program: nobody waits for what still uses it.
+        self.abandoned = False
+        #: Its block has ended well.
+        self.left = False
+        #: When nothing of it was left; monotonic ns, 0: not yet.
+        self.over_at = 0
+        #: When what runs on it is interrupted, because it is stopped: monotonic ns; 0 until somebody has asked for it.
+        self.interrupted = 0
+        #: Seconds that its ranks have for what was sent before; 0: they were interrupted at once.
+        self.grace = 0.0
+        self.cut = CutWork(name)
+        self.stopped_agents: set[AgentLink] = set()
+        self.born_callbacks: dict[int, list[Callable[[], None]]] = {}
+        self.gone_callbacks: dict[int, list[Callable[[Fate], None]]] = {}
+        #: How often a rank was started again; 0 if it is not here.
+        self.incarnations: dict[int, int] = {}
+        self.restart_callbacks: dict[int, list[tuple[str, Callable[[int, Fate], None]]]] = {}
+
+    @property
+    def agents(self) -> list[AgentLink]:
+        """The agents that have ranks of this mesh, each once."""
+        return list(dict.fromkeys(self.agent_of))
+
+    def births(self, ranks: list[int]) -> list[bytes]:
+        """Return the messages that ask an agent to start some ranks. Raises UsageError: they are too long."""
+        return [] if self._births is None else self._births(self, ranks)
+
+    def interrupt_after(self, grace: float) -> None:
+        """Note that whatever runs after ``grace`` seconds is ended."""
+        moment = time.monotonic_ns() + int(max(0.0, grace) * 1e9)
+        self.interrupted = min(self.interrupted or moment, moment)
+
+    def begin_stop(self, driver: Driver) -> Settled[None]:
+        """Make (and keep) the future of the mesh's end."""
+        self.stopped_at = time.monotonic_ns()
+        self.stopped = Settled(driver, f"stopping {self.name}", lambda: self._places(self.fates.keys()))
+        return self.stopped
+
+    def _places(self, without: Set[int]) -> tuple[list[RankPlace], int]:
+        count = len(self.shape)
+        return [self.rank_place(rank) for rank in range(count) if rank not in without], count
+
+    def rank_place(self, rank: int) -> RankPlace:
+        """Return the identity of a rank."""
+        coords = tuple(self.shape.coordinates(rank).items())
+        return RankPlace(self.mesh_id, "", rank, coords, self.agent_of[rank].host, self.pids.get(rank, 0))
+
+    def place(self, rank: int) -> str:
+        """Say where a rank is: ``"rank 3 (hosts=0, gpus=3) on node1, pid 4711"``."""
+        return self.rank_place(rank).where
+
+    def alive(self) -> list[int]:
+        """Return the ranks that have not ended."""
+        return [rank for rank in range(len(self.shape)) if rank not in self.fates]
+
+    def running_actors(self) -> list[str]:
+        """Return the actors that some rank still has, and those that were never stopped, though their ranks died."""
+        return [
+            name
+            for name, ranks in self.actors.items()
+            if all(ranks.values()) or any(here and rank not in self.fates for rank, here in ranks.items())
+        ]
+
+
+class _Start(Settled[None]):
+    """The future of the start of a mesh's ranks."""
+
+    __slots__ = ()
+
+    @property
+    def tells(self) -> bool:
+        """True, though nothing else disturbs a wait for it."""
+        return True

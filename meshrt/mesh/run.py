@@ -1,0 +1,103 @@
+"""What a program has on this machine before anything of it runs: its id, its secret, its directories, its pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import time
+from dataclasses import dataclass
+
+from meshrt.store.limits import LOGS_LIMIT, RUNS_LIMIT, size_asked_for, store_limit
+from meshrt.transport import directories, dirlock
+from meshrt.transport.rootpipe import RootPipe
+from meshrt.wire.handshake import Secret
+
+__all__ = ["Limits", "Run", "working_directory"]
+
+#: Bytes of the logs of ranks for each host agent, and of the directories of programs that have ended.
+_LOGS_MAX = 1 << 30
+_RUNS_MAX = 4 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the user allows the program to take, in bytes.
+
+    Attributes:
+        store: Shared memory of a host (`meshrt.store.limits.store_limit`).
+        logs: Logs of the ranks of a host agent.
+        runs: Directories of programs that have ended.
+    """
+
+    store: int
+    logs: int
+    runs: int
+
+    @classmethod
+    def from_environment(cls) -> Limits:
+        """Read them. Raises UsageError for a variable that is no size."""
+        return cls(store_limit(), size_asked_for(LOGS_LIMIT, _LOGS_MAX), size_asked_for(RUNS_LIMIT, _RUNS_MAX))
+
+
+class Run:
+    """One run of a program. The thread that makes the root, unless said otherwise.
+
+    Raises:
+        UsageError, OSError: There is no place for its directories, or no descriptor is free. Nothing is left then.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.run_id = secrets.token_hex(4)
+        self.pid = os.getpid()
+        #: Seconds since the epoch; for people only: deadlines use the monotonic clock.
+        self.started = time.clock_gettime(time.CLOCK_REALTIME)
+        #: What every link of the program proves.
+        self.secret = Secret(secrets.token_bytes(32))
+        #: Lines for the terminal: a directory is not where it usually is, say.
+        self.notes: list[str] = []
+        with contextlib.ExitStack() as undo:  # for the next attempt: descriptors may be short
+            self.runtime_directory = directories.create_runtime(self.run_id, self.notes.append)
+            undo.callback(directories.discard, self.runtime_directory)
+            #: Its end tells agents and ranks of that of this process.
+            self.pipe = RootPipe(self.runtime_directory)
+            undo.callback(self.pipe.close)
+            self.run_directory = directories.create_run(self.run_id, self.notes.append, limits.runs)
+            undo.pop_all()
+
+    @property
+    def directory(self) -> str:
+        """The runtime directory, as the paths of sockets begin."""
+        return str(self.runtime_directory)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process is the program, and not a fork of it."""
+        return os.getpid() == self.pid
+
+    def discard(self) -> None:
+        """Undo all of it: the root could not be made."""
+        directories.discard(self.run_directory)
+        self.pipe.close()
+        directories.discard(self.runtime_directory)
+
+    def close(self) -> None:
+        """The program has ended: keep what a person reads afterwards."""
+        self.pipe.close()
+        directories.discard(self.runtime_directory)
+        if directories.is_empty(self.run_directory):
+            directories.remove_tree(self.run_directory)
+        dirlock.unlock(self.run_directory)
+
+    def abandon(self) -> None:
+        """Let go of the pipe in a forked child: agents and ranks would not see the end of the program."""
+        self.pipe.close()
+
+
+def working_directory() -> str:
+    """Return the working directory; "" if it has been removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""

@@ -1,0 +1,98 @@
+"""The script as the owner of its meshes (`meshrt.mesh.owner.MeshOwner`): the root runs in the same process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshrt.errors import UsageError
+from meshrt.hooks.plugins import plugins
+from meshrt.mesh.future import Future
+from meshrt.mesh.registry import Registry
+from meshrt.mesh.script import Script
+from meshrt.mesh.services import Services
+from meshrt.mesh.spawning import Spawning
+from meshrt.mesh.spec import MeshSpec
+from meshrt.mesh.stopping import Stopping
+from meshrt.selection import Shape
+from meshrt.transport.driver import Driver
+
+__all__ = ["ScriptOwner"]
+
+
+class ScriptOwner:
+    """The meshes of the program, those that ranks have made among them. Any thread.
+
+    Args:
+        directory: The runtime directory.
+        driver, registry, services, script, spawning, stopping: Those of the root.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        driver: Driver,
+        registry: Registry,
+        services: Services,
+        script: Script,
+        spawning: Spawning,
+        stopping: Stopping,
+    ) -> None:
+        self.directory = directory
+        self.driver = driver
+        self._registry = registry
+        self._services = services
+        self._script = script
+        self._spawning = spawning
+        self._stopping = stopping
+
+    def owns(self, mesh_id: str) -> bool:
+        """Whether it is a mesh of this program that is remembered."""
+        return mesh_id in self._registry.meshes
+
+    def spawn(self, spec: MeshSpec, engine: Any = None) -> str:
+        """Start the ranks of a mesh; see `Spawning.spawn`."""
+        return self._spawning.spawn(spec, engine)
+
+    def name_of(self, mesh_id: str) -> str:
+        """Return the name of a mesh."""
+        return self._registry.meshes[mesh_id].name
+
+    def initialized(self, mesh_id: str) -> Future[None]:
+        """Return the future that is done when every rank runs."""
+        return self._registry.meshes[mesh_id].initialized
+
+    def about(self, mesh_id: str, rank: int) -> tuple[str, int]:
+        """Return host and pid of a rank, as far as known."""
+        record = self._registry.meshes[mesh_id]
+        return record.agent_of[rank].host, record.pids.get(rank, 0)
+
+    def check_whole(self, mesh_id: str, shape: Shape) -> None:
+        """Raise UsageError if ``shape`` is a part of the mesh only."""
+        record = self._registry.meshes[mesh_id]
+        if len(shape) != len(record.shape):
+            raise UsageError(
+                f"{record.name} is stopped as a whole: this is a slice of it ({shape} of {record.shape}); "
+                "stop an actor on a slice with its own stop()"
+            )
+
+    def failed(self, mesh_id: str, error: BaseException) -> None:
+        """A block that owns a mesh ends with an exception, and the mesh with it."""
+        self._registry.meshes[mesh_id].abandoned = True
+        self._script.failed(error)
+
+    def left(self, mesh_id: str) -> None:
+        """A block that owns a mesh ends well, and the mesh with it."""
+        self._registry.meshes[mesh_id].left = True
+
+    def watch(self, mesh_id: str, seconds: float) -> None:
+        """Tell of calls to the mesh that are not answered for so long."""
+        self._script.watch(mesh_id, seconds)
+
+    def listen_for_ide(self, port: int) -> None:
+        """Let an IDE attach to the program at a port of this machine."""
+        plugins.load("dap", self._services, in_root=True)
+        self._services.tables["dap"].listen(port)
+
+    def stop(self, mesh_id: str, grace: float, why: str = "") -> Future[None]:
+        """End a mesh; see `Stopping.stop`."""
+        return self._stopping.stop(mesh_id, grace, why)

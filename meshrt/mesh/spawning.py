@@ -1,0 +1,105 @@
+"""The start of a mesh: what may refuse it, which agents have its ranks, and what they are sent."""
+
+from __future__ import annotations
+
+import functools
+import secrets
+import sys
+import threading
+from typing import Any
+
+from meshrt.errors import ShutdownError, SpawnError
+from meshrt.mesh.agents import AgentLink
+from meshrt.mesh.births import Births
+from meshrt.mesh.ending import Ending
+from meshrt.mesh.host_agents import HostAgents
+from meshrt.mesh.lifecycle import Lifecycle
+from meshrt.mesh.loop import RootLoop
+from meshrt.mesh.progress import Progress
+from meshrt.mesh.record import MeshRecord, Owner
+from meshrt.mesh.registry import Registry
+from meshrt.mesh.services import Services
+from meshrt.mesh.spec import MeshSpec, check_limits
+from meshrt.mesh.stopping import Stopping
+from meshrt.mesh.terminal import Terminal
+from meshrt.mesh.upkeep import Upkeep
+from meshrt.transport.driver import Driver
+
+__all__ = ["Spawning"]
+
+
+class Spawning:
+    """Starts meshes. Any thread but the loop's, which placing agents would block.
+
+    Args:
+        births: Makes the messages to the agents.
+        the others: Those of the root.
+    """
+
+    def __init__(
+        self,
+        loop: RootLoop,
+        agents: HostAgents,
+        births: Births,
+        registry: Registry,
+        driver: Driver,
+        services: Services,
+        lifecycle: Lifecycle,
+        stopping: Stopping,
+        ending: Ending,
+        upkeep: Upkeep,
+        terminal: Terminal,
+    ) -> None:
+        self._loop = loop
+        self._agents = agents
+        self._births = births
+        self._registry = registry
+        self._driver = driver
+        self._services = services
+        self._lifecycle = lifecycle
+        self._stopping = stopping
+        self._ending = ending
+        self._upkeep = upkeep
+        self._terminal = terminal
+        self._lock = threading.RLock()
+        self._names = 0
+
+    def spawn(self, spec: MeshSpec, engine: Any = None, owner: Owner | None = None) -> str:
+        """Start the ranks of a mesh; returns its id at once. ``owner``: which rank has asked for it.
+
+        Raises:
+            SpawnError: The machine cannot hold them.
+            UsageError: What a rank is told at its birth is too long.
+        """
+        self._check_open()
+        self._upkeep.mend()  # the ranks listen there
+        count = spec.extent.nelements
+        check_limits(count, sum(len(record.alive()) for record in self._registry.running()))
+        self._services.load_asked_for()
+        agents = self._agents.of(engine)
+        self._loop.begin()
+        with self._lock:
+            self._names += 1
+            name = spec.name or f"mesh{self._names}"
+        births = functools.partial(self._births.frames, spec)
+        progress = Progress(count, self._terminal)
+        record = MeshRecord(secrets.token_hex(4), name, spec, agents, self._driver, owner, births, progress)
+        frames: dict[AgentLink, list[bytes]] = {}
+        for agent in record.agents:
+            frames[agent] = record.births([rank for rank in range(count) if record.agent_of[rank] is agent])
+        # Known from here on: what could be refused has been.
+        self._registry.add(record)
+        if self._loop.failure:  # since it was asked: this mesh was not known then
+            self._stopping.fail(record)
+            return record.mesh_id
+        for agent, asked in frames.items():
+            agent.send_frames(asked)
+            if agent.gone:  # since it was chosen: its end has been handled before this mesh was known
+                self._loop.post(functools.partial(self._lifecycle.lose, agent))
+        return record.mesh_id
+
+    def _check_open(self) -> None:
+        if self._ending.closed or sys.is_finalizing():
+            raise ShutdownError("the program is ending: no new mesh can be started")
+        if self._loop.failure:
+            raise SpawnError(self._loop.failure)

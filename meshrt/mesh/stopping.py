@@ -1,0 +1,177 @@
+"""The end of a mesh: who is asked for it, what is done about host agents that do not answer, and when it is complete.
+
+::
+
+    running --stop--> asked: every agent --"stopped" of each, or its end--> (over)
+                        `--grace + 0.8 s--> its ranks are killed here, and the agent is waited for no longer
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from meshrt.errors import SpawnError
+from meshrt.mesh.agents import AgentLink
+from meshrt.mesh.future import Future
+from meshrt.mesh.loop import RootLoop
+from meshrt.mesh.record import MeshRecord
+from meshrt.mesh.registry import Registry
+from meshrt.mesh.restarts import Restarts
+from meshrt.transport.driver import Driver
+from meshrt.transport.fate import Fate
+
+__all__ = ["OverdueAgents", "Stopping"]
+
+#: Seconds beyond the grace after which an agent that has not ended a mesh is no longer waited for (it kills at 0.5).
+_OVERDUE = 0.8
+#: Seconds for each answer of such an agent.
+_HEAR = 2.0
+
+
+class OverdueAgents:
+    """Host agents that did not answer in time, when a mesh or the program was to end: what they know is waited for.
+
+    Args:
+        announce: Prints a line.
+    """
+
+    def __init__(self, announce: Callable[[str], None]) -> None:
+        self._announce = announce
+        self._agents: set[AgentLink] = set()
+        #: Those that did not answer at the end of the program either: what has failed on their ranks is not known.
+        self.unheard: set[AgentLink] = set()
+
+    def add(self, agent: AgentLink) -> None:
+        """One has not ended its part of a mesh in time."""
+        self._agents.add(agent)
+
+    def resume(self, agents: list[AgentLink]) -> None:
+        """Have agents that a signal has stopped tell what has failed meanwhile: they end now anyway."""
+        for agent in agents:
+            if agent.resume():
+                self._agents.add(agent)
+                self._announce(
+                    f"the agent of host {agent.host} (pid {agent.process.pid}) was stopped by a signal: it is "
+                    "continued, as the program ends"
+                )
+
+    def hear(self) -> None:
+        """Wait for what they have to tell. Any thread but the loop's."""
+        for agent in self._agents - self.unheard:
+            if not agent.hear(_HEAR):
+                self.unheard.add(agent)
+                self._announce(
+                    f"the agent of host {agent.host} (pid {agent.process.pid}) does not answer at the end of the "
+                    "program: what has failed on its ranks is not known, so the exit status is 1"
+                )
+
+
+class Stopping:
+    """Ends meshes.
+
+    Args:
+        registry, driver, restarts, loop, overdue: Those of the root.
+        announce: Prints a line.
+
+    Attributes:
+        on_killed: Called with the mesh id, the rank and its fate when a rank was ended without its agent. On the loop.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        driver: Driver,
+        restarts: Restarts,
+        loop: RootLoop,
+        overdue: OverdueAgents,
+        announce: Callable[[str], None],
+    ) -> None:
+        self._registry = registry
+        self._driver = driver
+        self._restarts = restarts
+        self._loop = loop
+        self._overdue = overdue
+        self._announce = announce
+        self._lock = threading.RLock()
+        self.on_killed: list[Callable[[str, int, Fate], None]] = []
+        loop.on_failure.append(self._fail_all)
+
+    def stop(self, mesh_id: str, grace: float, why: str = "") -> Future[None]:
+        """End a mesh; the same future for everybody who asks. Any thread.
+
+        Args:
+            grace: Seconds for what was sent before.
+            why: The error that is the reason.
+        """
+        record = self._registry.meshes[mesh_id]
+        record.interrupt_after(grace)
+        with self._lock:
+            if record.stopped is not None:
+                if grace <= 0 and not record.stopped.finished:
+                    record.grace = 0.0
+                    self._send_stop(record, 0.0, why, drain=False)
+                return record.stopped
+            record.grace = max(0.0, grace)
+            stopped = record.begin_stop(self._driver)
+            if self._loop.failure:
+                stopped.resolve(None)
+        # The request to stop takes another way than calls do, and must not arrive before them.
+        self._driver.queues.when_written(
+            mesh_id, grace, lambda left: self._send_stop(record, left, why, drain=grace > 0)
+        )
+        self._loop.post(lambda: self.check(record))
+        return stopped
+
+    def _send_stop(self, record: MeshRecord, grace: float, why: str, *, drain: bool) -> None:
+        for agent in record.agents:
+            if not agent.gone:
+                agent.send({"t": "stop", "mesh": record.mesh_id, "grace": grace, "drain": drain, "why": why})
+        self._loop.post_later(grace + _OVERDUE, lambda: self._stop_overdue(record))
+
+    def _stop_overdue(self, record: MeshRecord) -> None:
+        """An agent does not answer (it was stopped itself?): end its ranks without it. On the loop."""
+        for agent in record.agents:
+            if agent.gone or agent in record.stopped_agents:
+                continue
+            ranks = [rank for rank in record.alive() if record.agent_of[rank] is agent]
+            agent.kill_ranks([record.pids[rank] for rank in ranks if rank in record.pids])
+            for rank in ranks:
+                fate = Fate("stopped", host=agent.host, pid=record.pids.get(rank, 0))
+                for killed in self.on_killed:
+                    killed(record.mesh_id, rank, fate)
+            record.stopped_agents.add(agent)
+            self._overdue.add(agent)
+        self.check(record)
+
+    def check(self, record: MeshRecord) -> None:
+        """Complete the stop of a mesh if nothing of it is left. On the loop."""
+        stopped = record.stopped
+        if stopped is None or stopped.finished:
+            return
+        if all(agent in record.stopped_agents or agent.gone for agent in record.agents) and not record.alive():
+            record.over_at = time.monotonic_ns()
+            if text := record.cut.text(record.grace, record.abandoned):
+                self._announce(text)
+            self._driver.lost.fail_pending()
+            self._driver.forget(record.mesh_id)
+            self._restarts.forget(record.mesh_id)
+            self._registry.no_more_restarts(record.mesh_id)
+            stopped.resolve(None)
+
+    def _fail_all(self) -> None:
+        for record in self._registry.running():
+            self.fail(record)
+
+    def fail(self, record: MeshRecord) -> None:
+        """End a mesh that nobody serves, as the loop has failed. Any thread, also two of them."""
+        for agent in record.agents:
+            agent.kill()
+        for rank in record.alive():
+            for callback in self._registry.gone(record.mesh_id, rank, Fate("unborn", hint=self._loop.failure)):
+                callback()
+        record.initialized.reject(SpawnError(self._loop.failure))
+        if record.stopped is not None:
+            record.stopped.resolve(None)
+        self._driver.lost.fail_pending()

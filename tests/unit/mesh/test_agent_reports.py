@@ -1,0 +1,84 @@
+"""What is shown of ranks that live: their lines with who wrote them, their silence, and what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from meshrt.mesh.agent_reports import AgentReports
+from meshrt.mesh.registry import Registry
+from meshrt.transport.driver import Driver
+from meshrt.transport.dropping import DROPPABLE
+from tests.unit.mesh.root_fakes import FakeAgent, record
+from tests.unit.transport.fake_rank import SECRET, FakeTree
+
+
+class Bench:
+    """A mesh of two ranks, a terminal and the hooks of the services."""
+
+    def __init__(self) -> None:
+        self.driver = Driver(SECRET, FakeTree())
+        self.registry = Registry()
+        self.mesh = record(self.driver, FakeAgent())
+        self.registry.add(self.mesh)
+        self.rank_silent: list[Callable[[str, int, str], None]] = [lambda *told: self.told.append(told)]
+        self.told: list[tuple[str, int, str]] = []
+        self.written: list[tuple[str, bool]] = []
+        self.announced: list[str] = []
+        me: Any = self
+        self.reports = AgentReports(self.registry, me, me)
+
+    def write(self, text: str, *, err: bool) -> None:
+        self.written.append((text, err))
+
+    def announce(self, text: str) -> None:
+        self.announced.append(text)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.driver.close()
+
+
+def test_lines_say_who_has_written_them(bench: Bench) -> None:
+    bench.reports.output({"mesh": "m", "rank": 1, "lines": [["", "one"], ["actor", "two"]], "err": True})
+    bench.registry.actor("m", 1, "first", here=True)
+    bench.reports.output({"mesh": "m", "rank": 1, "lines": [["", "three"]], "err": False})
+    bench.reports.output({"mesh": "forgotten", "rank": 1, "lines": [["", "four"]], "err": False})
+    assert bench.written == [("[m n=1] one\n[actor n=1] two\n", True), ("[first n=1] three\n", False)]
+
+
+def test_silence_is_told_until_it_ends(bench: Bench) -> None:
+    bench.reports.pulse({"mesh": "m", "rank": 1, "state": "stopped"})
+    assert bench.mesh.silent[1][0] == "stopped"
+    bench.reports.pulse({"mesh": "m", "rank": 1, "state": "answering"})
+    assert bench.told == [("m", 1, "stopped"), ("m", 1, "")] and bench.mesh.silent == {}
+    assert bench.announced == [
+        "m rank 1 (n=1) on h does not answer: its process was stopped by a signal (SIGCONT resumes it)",
+        "m rank 1 (n=1) on h answers again",
+    ]
+
+
+def test_c_code_is_told_with_its_stack(bench: Bench) -> None:
+    stack = 'Thread 0x1 (most recent call first):\n  File "/src/user.py", line 3 in work'
+    bench.reports.pulse({"mesh": "m", "rank": 0, "state": "busy", "stack": stack})
+    assert "C code holds its GIL\n" in bench.announced[0] and "user.py" in bench.announced[0]
+
+
+def test_the_silence_of_a_mesh_that_is_stopped_is_nobodys_business(bench: Bench) -> None:
+    bench.mesh.begin_stop(bench.driver)
+    bench.reports.pulse({"mesh": "m", "rank": 1, "state": "stopped"})
+    assert bench.announced == [] and bench.told == []
+
+
+def test_events_that_were_left_out_are_counted_by_kind(bench: Bench) -> None:
+    event = next(iter(DROPPABLE))
+    bench.reports.dropped([("m", 0, {event: 2}), ("m", 1, {event: 3}), ("forgotten", 4, {event: 1})])
+    assert [line.partition(" were left out")[0] for line in bench.announced] == [
+        f"5 {DROPPABLE[event]} on ranks 0-1 of m",
+        f"1 {DROPPABLE[event]} on rank 4 of forgotten",
+    ]

@@ -1,0 +1,160 @@
+"""Host agents as the root has them: what they are greeted with, whose store serves, and what their end leads to.
+
+An agent is a process that sleeps, with a link whose other end the test holds.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from meshrt.mesh.agents import AgentLink
+from meshrt.mesh.home import Home
+from meshrt.mesh.host_agents import HostAgents, _short
+from meshrt.mesh.loop import RootLoop
+from meshrt.mesh.registry import Registry
+from meshrt.wire.frames import Frame, control_decoder
+from meshrt.wire.messages import control_frame, unpack_control
+from tests.support.waiting import wait_until
+
+
+class Engine:
+    """Places one agent."""
+
+    def __init__(self) -> None:
+        self.ends: list[socket.socket] = []
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def place(self, run_id: str) -> list[Any]:
+        ours, theirs = socket.socketpair()
+        process = subprocess.Popen(["sleep", "60"], stderr=subprocess.PIPE)
+        self.ends.append(theirs)
+        self.processes.append(process)
+        return [SimpleNamespace(host="node1", process=process, link_socket=ours, mark=f"{run_id}.1")]
+
+    def end(self) -> None:
+        for process in self.processes:
+            process.kill()
+        for end in self.ends:
+            end.close()
+
+
+class Bench:
+    """The agents of one root; everything else in it is played."""
+
+    def __init__(self, directory: Path) -> None:
+        self.loop = RootLoop()
+        self.lost: list[AgentLink] = []
+        self.looks = 0
+        run: Any = SimpleNamespace(
+            run_id="cafe",
+            secret=b"s" * 32,
+            directory=str(directory),
+            run_directory=directory / "run",
+            pid=4711,
+            limits=SimpleNamespace(store=1000, logs=2000),
+        )
+        part: Any = SimpleNamespace(
+            lose=self.lost.append,
+            measures=SimpleNamespace(gone=lambda _agent: None),
+            look=lambda: None,
+            announce=lambda _text: None,
+            write=lambda _text, err: None,
+        )
+        self.home = Home(self.loop)
+        self.agents = HostAgents(run, self.loop, Registry(), part, part, part, part, part, self.home)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    if not (made.loop.failure or made.loop.has_begun):
+        made.loop.begin()  # it closes the links
+        wait_until(lambda: made.loop.has_begun, 20)
+    made.loop.end()
+    made.agents.end()
+
+
+@pytest.fixture
+def engine(bench: Bench) -> Iterator[Engine]:
+    made = Engine()
+    yield made
+    made.end()
+
+
+def greeting(end: socket.socket) -> dict[str, Any]:
+    end.settimeout(20)
+    decoder = control_decoder()
+    frames: list[Frame] = []
+    while not frames:
+        frames = list(decoder.receive_data(end.recv(1 << 20)))
+    message: dict[str, Any] = unpack_control(frames[0].payload)
+    return message
+
+
+def test_an_agent_is_told_what_the_program_is(bench: Bench, engine: Engine, tmp_path: Path) -> None:
+    (agent,) = bench.agents.of(engine)
+    hello = greeting(engine.ends[0])
+    assert (hello["t"], hello["run_id"], hello["host"], hello["root_pid"]) == ("hello", "cafe.1", "node1", 4711)
+    assert (hello["directory"], hello["store_limit"], hello["logs_limit"]) == (str(tmp_path).encode(), 1000, 2000)
+    assert hello["families"] == agent.families
+    assert bench.agents.of(engine) == [agent] == bench.agents.all()
+    assert bench.home.host_of(agent.process.pid) == "node1" and bench.home.host_of(1) == ""
+
+
+def test_the_store_of_an_agent_serves_when_it_says_so(bench: Bench, engine: Engine) -> None:
+    assert bench.home.agent(20.0) == 0  # there is no agent
+    (agent,) = bench.agents.of(engine)
+    assert bench.home.agent(0.0) == 0
+    bench.loop.begin()
+    engine.ends[0].sendall(control_frame({"t": "serves"}))
+    assert bench.home.agent(20.0) == agent.process.pid
+
+
+def test_one_that_ends_is_lost_and_another_one_is_placed(bench: Bench, engine: Engine) -> None:
+    (agent,) = bench.agents.of(engine)
+    bench.loop.begin()
+    engine.processes[0].kill()
+    engine.ends[0].close()
+    wait_until(lambda: bench.lost == [agent], 20)
+    assert bench.agents.all() == []
+    (other,) = bench.agents.of(engine)
+    assert other is not agent and bench.agents.all() == [other]
+
+
+def test_they_are_let_go_at_the_end_of_the_loop(bench: Bench, engine: Engine) -> None:
+    bench.agents.of(engine)
+    bench.loop.begin()
+    wait_until(lambda: bench.loop.has_begun, 20)
+    bench.loop.end()
+    end = engine.ends[0]
+    end.settimeout(20)
+    received = b"".join(iter(lambda: end.recv(1 << 20), b""))
+    sent = [unpack_control(frame.payload)["t"] for frame in control_decoder().receive_data(received)]
+    assert sent[-1] == "bye"
+
+
+def test_they_are_killed_when_there_is_no_loop(
+    bench: Bench, engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse() -> None:
+        raise OSError("no descriptor is free")
+
+    monkeypatch.setattr("uvloop.new_event_loop", refuse)
+    (agent,) = bench.agents.of(engine)
+    bench.loop.begin()
+    assert engine.processes[0].wait(20) == -9
+    wait_until(lambda: agent.gone, 20)
+    assert bench.loop.failure and caplog.records[0].levelname == "CRITICAL"
+
+
+def test_what_ranks_are_told_of_the_arguments_has_a_limit() -> None:
+    assert _short(["script.py", "a"]) == ["script.py", "a"]
+    assert _short(["script.py", "x" * (1 << 20), "a"]) == ["script.py"]
