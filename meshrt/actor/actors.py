@@ -12,7 +12,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from meshrt.actor.callers import Message
 from meshrt.actor.context import CallContext
@@ -22,7 +21,8 @@ from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.stopped import StoppedActors
 from meshrt.errors import ProtocolError, RemoteException
 from meshrt.transport.link import Link
-from meshrt.wire.messages import error_to_wire
+from meshrt.wire.errors import error_to_wire
+from meshrt.wire.tree import Event
 
 __all__ = ["ActorHost"]
 
@@ -47,7 +47,7 @@ class ActorHost:
         self,
         mesh_id: str,
         rank: int,
-        send: Callable[[dict[str, Any]], None],
+        send: Callable[[Event], None],
         main: queue.SimpleQueue[Mailbox | None] | None,
         exiting: Callable[[Executor, BaseException], None] | None = None,
     ) -> None:
@@ -122,7 +122,7 @@ class ActorHost:
         mailbox.error = self._error
         mailbox.callers.add(links, messages)
         self.mailboxes[actor] = mailbox
-        self._send({"t": "ev", "ev": "actor", "body": {"name": actor}})
+        self._send(Event("actor", {"name": actor}))
         if self._ending is not None:
             mailbox.stop(drain=self._ending)
         elif self._main is not None and self.main_mailbox is None:
@@ -135,7 +135,7 @@ class ActorHost:
         except RuntimeError:
             del self.mailboxes[actor]
             mailbox.callers.hand_over()
-            self._send({"t": "ev", "ev": "actor-ended", "body": {"name": actor}})
+            self._send(Event("actor-ended", {"name": actor}))
             raise
         self._threads[actor] = thread
 
@@ -152,7 +152,7 @@ class ActorHost:
 
     def _retire(self, mailbox: Mailbox) -> None:
         """Free what a stopped actor had."""
-        self._send({"t": "ev", "ev": "actor-ended", "body": {"name": mailbox.name}})
+        self._send(Event("actor-ended", {"name": mailbox.name}))
         del self.mailboxes[mailbox.name]
         self._threads.pop(mailbox.name, None)
         if self.main_mailbox is mailbox:
@@ -226,7 +226,7 @@ class ActorHost:
             "error": error_to_wire(remote, brief=True),
             "when": time.monotonic_ns(),
         }
-        self._send({"t": "ev", "ev": "unhandled", "body": body})
+        self._send(Event("unhandled", body))
 
 
 def _report_exit(executor: Executor, error: BaseException) -> None:

@@ -12,18 +12,15 @@ An unproved connection costs 256 bytes and twice `HANDSHAKE_SECONDS`; at most `U
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import os
 import selectors
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from meshrt.actor.replies import Reply
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks.facts import Body
 from meshrt.hooks.plugins import PULSE_PLUGINS, plugin_of, plugins
@@ -34,9 +31,12 @@ from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES, Dropped, may_be_d
 from meshrt.transport.link import Link
 from meshrt.transport.refusals import Refusals
 from meshrt.transport.threads import RuntimeThread
+from meshrt.transport.timers import Timers
+from meshrt.wire.control import Message, control_frame
 from meshrt.wire.frames import Frame, control_decoder
 from meshrt.wire.handshake import HANDSHAKE_SECONDS, ROLE_DATA, UNPROVED_MAX, Identity, ServerHandshake
-from meshrt.wire.messages import control_frame, unpack_control, why_of
+from meshrt.wire.peer import Answered, Reply, Requests
+from meshrt.wire.tree import TO_RANK, Answer, DroppedEvents, End, Ping, Pong, Refusal, Request
 
 __all__ = ["ControlThread"]
 
@@ -80,11 +80,8 @@ class ControlThread:
         self.selector = selectors.DefaultSelector()
         self._acceptor = Acceptor(self.selector, listener, "a caller", self._enters, self.call_later)
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._requests: dict[int, Callable[[Body | None, str], None]] = {}
-        self._request_ids = itertools.count(1)
-        #: Signal handlers add to it, so there is no lock around it.
-        self._new_timers: deque[tuple[float, Callable[[], object]]] = deque()
-        self._timers: list[tuple[float, Callable[[], object]]] = []
+        self._requests = Requests(self.send)
+        self._timers = Timers()
         #: Returns who this process is to those that share memory with it.
         self.identity: Callable[[], Identity] = lambda: Identity(0, 0, os.getpid())
         self._unproved: dict[socket.socket, float] = {}
@@ -107,7 +104,7 @@ class ControlThread:
         self._services = services
         self._driver = driver
         for name, body in operations:
-            self._serve({"op": name, "id": 0, "body": body})
+            self._serve(Request(0, name, body))
         self._acceptor.open()
         self.selector.register(self._wake_fd, selectors.EVENT_READ, self._woken)
         if self._link is not None:
@@ -116,7 +113,7 @@ class ControlThread:
 
     # -- any thread
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Message) -> None:
         """Send a message up the tree.
 
         It does not wait, or only for an agent that reads nothing for long, and not on threads of the runtime.
@@ -125,26 +122,23 @@ class ControlThread:
         if link is None:
             return
         if link.backlog_bytes > EVENT_BYTES and may_be_dropped(message):
-            self._dropped.note(message["ev"])
+            self._dropped.note(message.ev)
         elif not link.send([control_frame(message)]):
             self._wake()
             while link.backlog_bytes > WAIT_BYTES and not isinstance(threading.current_thread(), RuntimeThread):
                 time.sleep(_FULL_PAUSE)
 
-    def request(self, operation: str, body: Body, answered: Callable[[Body | None, str], None]) -> int:
-        """Ask the root; ``answered(body, "")`` or ``answered(None, refusal)`` is called on the control thread."""
-        number = next(self._request_ids)
-        self._requests[number] = answered
-        self.send({"t": "op", "id": number, "op": operation, "body": body})
-        return number
+    def request(self, operation: str, body: Body, answered: Answered) -> int:
+        """Ask the root; ``answered`` is called on the control thread."""
+        return self._requests.ask(operation, body, answered)
 
     def forget_request(self, number: int) -> None:
         """Drop a request whose answer nobody waits for any more."""
-        self._requests.pop(number, None)
+        self._requests.forget(number)
 
     def call_later(self, seconds: float, function: Callable[[], object]) -> None:
         """Call ``function`` on this thread after ``seconds``. Signal handlers may call it too."""
-        self._new_timers.append((time.monotonic() + seconds, function))
+        self._timers.add(seconds, function)
         self._wake()
 
     def call_soon(self, function: Callable[[], object]) -> None:
@@ -184,12 +178,11 @@ class ControlThread:
 
     def _run(self) -> None:
         while not self._closing:
-            deadlines = [*self._unproved.values(), *(deadline for deadline, _ in self._timers)]
-            timeout = max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
-            for key, events in self.selector.select(timeout):
+            for key, events in self.selector.select(self._timeout()):
                 self._guard(key.data, events)
             self._expire()
-            self._run_timers()
+            for function in self._timers.due():
+                self._guard(function)
         self._acceptor.close()
         self.selector.close()
         for sock in self._unproved:
@@ -205,14 +198,10 @@ class ControlThread:
             # One bad request must not take away the only thread that answers.
             _log.exception("control thread")
 
-    def _run_timers(self) -> None:
-        while self._new_timers:
-            self._timers.append(self._new_timers.popleft())
-        now = time.monotonic()
-        due = [function for deadline, function in self._timers if deadline <= now]
-        self._timers = [timer for timer in self._timers if timer[0] > now]
-        for function in due:
-            self._guard(function)
+    def _timeout(self) -> float | None:
+        waits = [max(0.0, deadline - time.monotonic()) for deadline in self._unproved.values()]
+        wait = self._timers.wait()
+        return min([*waits, *([] if wait is None else [wait])], default=None)
 
     def _woken(self, _events: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -298,7 +287,7 @@ class ControlThread:
         if events & selectors.EVENT_WRITE and link.flush():
             self.selector.modify(link.sock, selectors.EVENT_READ, self._from_agent)
             if self._dropped:
-                self.send({"t": "dropped", "events": self._dropped.take()})
+                self.send(DroppedEvents(self._dropped.take()))
         if events & selectors.EVENT_READ:
             frames = link.read()
             if frames is None:
@@ -312,24 +301,19 @@ class ControlThread:
                     _log.exception("control thread")
 
     def _on_frame(self, frame: Frame) -> None:
-        message = unpack_control(frame.payload)
-        kind = message["t"]
-        if kind == "op":
-            self._serve(message)
-        elif kind in ("ok", "no"):
-            answered = self._requests.pop(message["id"], None)
-            if answered is not None:
-                answered(message.get("body") or {}, "") if kind == "ok" else answered(None, message["why"])
-        elif kind == "ping":
-            self._acceptor.listen_again()
-            self.send({"t": "pong"})
-            self._pulse()
-        elif kind == "stop":
-            if message["drain"]:
-                self._take_callers()
-            self._on_stop(message["drain"], message["why"])
-        else:
-            raise ProtocolError(f"an unknown control message {kind!r}")
+        match TO_RANK.decode(frame.payload):
+            case Request() as request:
+                self._serve(request)
+            case Answer() | Refusal() as answer:
+                self._requests.received(answer)
+            case Ping(number=number):
+                self._acceptor.listen_again()
+                self.send(Pong(number))
+                self._pulse()
+            case End(drain=drain, why=why):
+                if drain:
+                    self._take_callers()
+                self._on_stop(drain, why)
 
     def _pulse(self) -> None:
         if self._services is not None and not self._pulsing:
@@ -339,8 +323,8 @@ class ControlThread:
         if hooks.pulse:
             hooks.run(hooks.pulse)
 
-    def _serve(self, message: dict[str, Any]) -> None:
-        name, reply = message["op"], Reply(message["id"], self.send)
+    def _serve(self, request: Request) -> None:
+        name, reply = request.op, Reply(request.id, self.send)
         try:
             services = self._services
             deferred = services.deferred_operations if services is not None else {}
@@ -348,17 +332,16 @@ class ControlThread:
                 reply.begins()
                 plugins.load(plugin_of(name), services, in_root=False)
             if name in deferred:
-                deferred[name](message["body"], reply)
+                deferred[name](request.body, reply)
                 reply.wait(self.call_later)
             elif name in self._operations:
-                reply(self._operations[name](message["body"]), "")
+                reply(self._operations[name](request.body), "")
             else:
                 raise MeshError(f"a rank has no operation {name!r}")
         except Exception as error:
             # Whatever goes wrong is the answer; who asked knows what to do with it.
-            why = why_of(error)
-            reply(None, why)
+            reply.fail(error)
             if not isinstance(error, MeshError):
                 _log.exception("operation %s", name)
-            elif not message["id"]:
-                _log.warning("operation %s: %s", name, why)
+            elif not request.id:
+                _log.warning("operation %s: %s", name, error)

@@ -26,9 +26,10 @@ from meshrt.selection import Shape, Slice
 from meshrt.store.store import encode_result
 from meshrt.transport.link import Link
 from meshrt.wire import codec
+from meshrt.wire.errors import error_to_wire
 from meshrt.wire.frames import Frame, pack_header, split_frames
 from meshrt.wire.handshake import Identity
-from meshrt.wire.messages import ERROR, NO_ERROR, NO_REPLY, RESULT, STORED, error_to_wire
+from meshrt.wire.messages import ERROR, NO_ERROR, NO_REPLY, RESULT, STORED
 
 __all__ = ["Execution", "Executor", "Parts"]
 

@@ -10,9 +10,9 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from meshrt.errors import ActorError, HostLost, MeshError, MeshFailure, ProcessDied, RankPlace, RemoteException
-from meshrt.transport.fate import Fate
 from meshrt.wire.codec import own_attribute
-from meshrt.wire.messages import error_from_wire, error_to_wire
+from meshrt.wire.errors import error_from_wire, error_to_wire
+from meshrt.wire.fate import Fate
 
 __all__ = ["Fault", "Lost", "lost_ranks", "mesh_failure"]
 

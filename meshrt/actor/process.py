@@ -47,10 +47,13 @@ from meshrt.hooks.table import hooks
 from meshrt.host.child import Birth, Plumbing
 from meshrt.host.pulse import STACK_SIGNAL
 from meshrt.store.store import Store
-from meshrt.transport.fate import Fate
 from meshrt.transport.process import ProcessRuntime, set_runtime
 from meshrt.wire.codec import text_of
-from meshrt.wire.messages import error_to_wire
+from meshrt.wire.control import Message
+from meshrt.wire.errors import error_to_wire
+from meshrt.wire.fate import Fate
+from meshrt.wire.peer import Answered
+from meshrt.wire.tree import Event, Hint
 
 __all__ = ["RankProcess", "rank_main"]
 
@@ -174,7 +177,7 @@ class RankProcess:
         threading.excepthook = self._thread_excepthook
         sys.unraisablehook = self._unraisablehook
 
-    def _send(self, message: dict[str, Any]) -> None:
+    def _send(self, message: Message) -> None:
         self.control.send(message)
 
     # -- the end: what is not marked otherwise is on the control thread
@@ -199,7 +202,7 @@ class RankProcess:
         calls = [[call.actor, call.endpoint] for call in self.current_calls()]
         work = self.workload()
         waiting, more = sum(each.waiting for each in work), any(each.more for each in work)
-        self._send({"t": "ev", "ev": "cut", "body": {"calls": calls[:_CALLS], "waiting": waiting, "more": more}})
+        self._send(Event("cut", {"calls": calls[:_CALLS], "waiting": waiting, "more": more}))
         os.kill(self.pid, signal.SIGTERM)
 
     def _on_term(self, _number: int, _frame: Any) -> None:
@@ -234,7 +237,7 @@ class RankProcess:
         os.kill(self.pid, signal.SIGKILL)
 
     def _tell_why(self, text: str) -> None:
-        self._send({"t": "why", "text": text})
+        self._send(Hint(text))
 
     def _in_forked_child(self) -> None:
         """A fork of user code must not hold the sockets of this rank: their end would not be seen."""
@@ -260,7 +263,7 @@ class RankProcess:
             remote = replace(describe_exception(args.exc_value), failure=failure)
             # What Python prints of it says it on the terminal.
             body = {"actor": "", "endpoint": what, "error": error_to_wire(remote, brief=True), "said": True}
-            self._send({"t": "ev", "ev": "unhandled", "body": {**body, "when": time.monotonic_ns()}})
+            self._send(Event("unhandled", {**body, "when": time.monotonic_ns()}))
         threading.__excepthook__(args)
 
     def _unraisablehook(self, args: Any) -> None:
@@ -369,24 +372,24 @@ class RankProcess:
 
     def notify(self, event: str, body: Body) -> None:
         """Send an event to the root's side of a plug-in."""
-        self._send({"t": "ev", "ev": event, "body": body})
+        self._send(Event(event, body))
 
     def request(self, operation: str, body: Body, timeout: float) -> Body:
         """Ask the root and wait. Raises TimeoutError, or MeshError if the root refuses."""
-        answers: queue.SimpleQueue[tuple[Body | None, str]] = queue.SimpleQueue()
-        number = self.control.request(operation, body, lambda answer, why: answers.put((answer, why)))
+        answers: queue.SimpleQueue[tuple[Body | None, Exception | None]] = queue.SimpleQueue()
+        number = self.control.request(operation, body, lambda answer, error: answers.put((answer, error)))
         try:
-            answer, why = answers.get(timeout=timeout)
+            answer, error = answers.get(timeout=timeout)
         except queue.Empty:
             self.control.forget_request(number)
             raise TimeoutError(f"the root did not answer {operation!r} within {timeout:g} s") from None
-        if answer is None:
-            raise MeshError(why)
-        return answer
+        if error is not None:
+            raise error
+        return answer or {}
 
     def set_held(self, held: bool) -> None:
         """Say that a thread of this rank was stopped, or let go, by a person."""
-        self._send({"t": "ev", "ev": "held", "body": {"held": held}})
+        self._send(Event("held", {"held": held}))
 
     def flush_output(self) -> None:
         """Push out what user code printed so far."""
@@ -402,25 +405,25 @@ class RankProcess:
     def watch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> None:
         """Call back when another rank ends."""
 
-        def answered(answer: Body | None, why: str) -> None:
-            callback(Fate.from_wire(answer) if answer else Fate("link", hint=why))
+        def answered(answer: Body | None, error: Exception | None) -> None:
+            callback(Fate.from_wire(answer) if answer else Fate("link", hint=str(error or "")))
             self.runtime.driver.lost.fail_pending()
 
         self.control.request("mesh.watch", {"mesh": mesh_id, "rank": rank}, answered)
 
     def when_born(self, mesh_id: str, rank: int, callback: Callable[[], None]) -> None:
         """Call back when another rank listens."""
-        self.control.request("mesh.born", {"mesh": mesh_id, "rank": rank}, lambda _answer, _why: callback())
+        self.control.request("mesh.born", {"mesh": mesh_id, "rank": rank}, lambda _answer, _error: callback())
 
     def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
         """Allow ranks to be started again."""
         body = {"mesh": mesh_id, "ranks": ranks, "actor": actor, "count": count}
-        self.control.request("mesh.restarts", body, lambda _answer, _why: None)
+        self.control.request("mesh.restarts", body, lambda _answer, _error: None)
 
     def when_restarted(self, mesh_id: str, rank: int, actor: str, callback: Callable[[int, Fate], None]) -> None:
         """Call back when another rank was started again."""
 
-        def answered(answer: Body | None, _why: str) -> None:
+        def answered(answer: Body | None, _error: Exception | None) -> None:
             if answer is not None:
                 callback(answer["incarnation"], Fate.from_wire(answer["fate"]))
 
@@ -438,19 +441,19 @@ class RankProcess:
         """Ask the root."""
         return self.request(operation, body, timeout)
 
-    def ask_root(self, operation: str, body: Body, answered: Callable[[Body | None, str], None]) -> None:
+    def ask_root(self, operation: str, body: Body, answered: Answered) -> None:
         """Ask the root without waiting."""
         self.control.request(operation, body, answered)
 
     def unhandled(self, body: Body) -> None:
         """Report an error that no caller waits for."""
-        self._send({"t": "ev", "ev": "unhandled", "body": body})
+        self._send(Event("unhandled", body))
 
     def _on_error(self, error: BaseException) -> None:
         """Code of this rank is given an error: somebody knows of the end of the process that it is about."""
         for mesh_id, rank, pid in lost_ranks(error):
             body = {"mesh": mesh_id, "rank": rank, "pid": pid}
-            self.control.request("mesh.told", body, lambda _answer, _why: None)
+            self.control.request("mesh.told", body, lambda _answer, _error: None)
 
     def _on_hold(self, body: Body) -> None:
         self.runtime.driver.clock.hold(body["held"])

@@ -39,8 +39,8 @@ from meshrt.inspect import STACKS
 from meshrt.inspect.masking import without_secrets, without_secrets_in_command
 from meshrt.selection import Shape
 from meshrt.transport.directories import error_path
-from meshrt.transport.fate import Fate
 from meshrt.wire.codec import own_attribute
+from meshrt.wire.fate import Fate
 
 __all__ = ["Failures", "load"]
 

@@ -163,7 +163,7 @@ class RootServices(Protocol):
     #: called as ``fn(mesh id, base rank, description)`` when a rank's process has ended ("was killed by SIGKILL").
     rank_gone: list[Callable[[str, int, str], None]]
     #: called as ``fn(mesh id, base rank, fate)`` when a rank has ended that nobody stopped; ``fate`` says how, as plain
-    #: data (`meshrt.transport.fate.Fate`, and ``waited_for``: whether callers are told).
+    #: data (`meshrt.wire.fate.Fate`, and ``waited_for``: whether callers are told).
     rank_lost: list[Callable[[str, int, Body], None]]
     #: called as ``fn(mesh id, base rank, state)`` when a rank ceases to answer (``"stopped"`` by a signal, or
     #: ``"busy"`` in C), and when it answers again (``""``).

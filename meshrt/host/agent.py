@@ -8,7 +8,6 @@ ranks, so nothing escapes by starting a session of its own.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import selectors
 import signal
@@ -17,8 +16,8 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.host import osutil
@@ -37,12 +36,39 @@ from meshrt.host.strays import Strays
 from meshrt.host.waking import Waking
 from meshrt.store.server import StoreServer
 from meshrt.transport.dropping import DROPPABLE
-from meshrt.transport.fate import Fate
 from meshrt.transport.reserve import reserve
 from meshrt.transport.rootpipe import open_root_pipe, signal_at_end
+from meshrt.transport.timers import Timers
+from meshrt.wire.control import Address, control_frame
+from meshrt.wire.errors import refusal
+from meshrt.wire.fate import Fate
 from meshrt.wire.frames import Frame
 from meshrt.wire.handshake import Secret
-from meshrt.wire.messages import FROM_RANK, Address, check_control, control_frame, refusal, unpack_control
+from meshrt.wire.tree import (
+    FROM_RANK,
+    FROM_ROOT,
+    TO_RANK,
+    Bye,
+    DroppedEvents,
+    End,
+    FromRank,
+    Gather,
+    Gone,
+    Hello,
+    Hint,
+    LeaveGather,
+    Measure,
+    MeshStopped,
+    Ping,
+    Pong,
+    Request,
+    Serves,
+    Spawn,
+    Started,
+    Stop,
+    Warn,
+)
+from meshrt.wire.tree import Pulse as PulseOfRank
 
 __all__ = ["Agent"]
 
@@ -56,14 +82,26 @@ _OUTPUT_GRACE = 0.05
 _TEARDOWN = 100_000_000
 #: Seconds until strays are looked for again, if that could not be done.
 _SWEEP_AGAIN = 0.1
-_PING = control_frame({"t": "ping"})
-_CUT = control_frame({"t": "op", "id": 0, "op": "cut", "body": {}})
+_PING = control_frame(Ping())
+_CUT = control_frame(Request(0, "cut", {}))
 #: Characters of the last lines that an error carries.
 _TAIL_MAX = 64 << 10
 
 
 class _Goodbye(Exception):
     """The root cleans up behind itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """What the root has told of its program."""
+
+    run_id: str
+    directory: str
+    run_directory: str
+    secret: Secret
+    host: str
+    argv: list[str]
 
 
 class Agent:
@@ -89,24 +127,15 @@ class Agent:
         self._stopping: dict[str, set[int | None]] = {}
         self._pulse = Pulse(self._ping, self._on_pulse)
         self._gathers = Gathers(self._children, self._send_rank, self._root.tell, self._later, Dumps(self._pulse))
-        self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
-            "hello": self._on_hello,
-            "bye": self._on_bye,
-            "spawn": self._on_spawn,
-            "stop": self._on_stop,
-            "ping": lambda message: self._root.tell({**message, "t": "pong"}),
-            "gather": self._on_gather,
-            "ungather": self._gathers.leave,
-            "memory": Measures(self._children, self._root.tell, self._later, lambda: self._store).begin,
-        }
+        self._measures = Measures(self._children, self._root.tell, self._later, lambda: self._store)
         #: Ranks that are not read from until the root has read what they have sent before.
         self._muted: set[Child] = set()
         #: Requests to start ranks of which the last message is still to come, by mesh.
-        self._incomplete: dict[str, list[dict[str, Any]]] = {}
+        self._incomplete: dict[str, list[Spawn]] = {}
         self._out_of_memory = OutOfMemory()
         self._waking = Waking()
-        self._timers: list[tuple[float, Callable[[], None]]] = []
-        self._facts: dict[str, Any] = {}
+        self._timers = Timers()
+        self._program: _Program | None = None
         #: Shared memory of its ranks and of the root, once it knows where it may listen.
         self._store: StoreServer | None = None
         self._root_pidfd = -1
@@ -121,12 +150,13 @@ class Agent:
         try:
             while True:
                 self._waking.begin()
-                ready = self._selector.select(0 if self._starter.waits else self._next_timer())
+                ready = self._selector.select(0 if self._starter.waits else self._timers.wait())
                 self._waking.woken()
                 for key, events in ready:
                     key.data(events)
                 self._starter.go_on()
-                self._run_timers()
+                for action in self._timers.due():
+                    action()
                 if self._unswept:
                     self._sweep()
         except _Goodbye:
@@ -141,85 +171,92 @@ class Agent:
     def _from_root(self, frame: Frame) -> None:
         if frame.header is not None:
             self._to_rank((frame.header[0], frame.header[1]), frame)
-        else:
-            message = unpack_control(frame.payload)
-            self._handlers[message["t"]](message)
+            return
+        match FROM_ROOT.decode(frame.payload):
+            case Hello() as hello:
+                self._on_hello(hello)
+            case Bye():
+                raise _Goodbye
+            case Spawn() as spawn:
+                self._on_spawn(spawn)
+            case Stop() as stop:
+                self._on_stop(stop)
+            case Ping(number=number):
+                self._root.tell(Pong(number))
+            case Gather() as question:
+                self._starter.hurry({(mesh, rank) for mesh, ranks in question.targets.items() for rank in ranks})
+                self._gathers.begin(question)
+            case LeaveGather(id=number):
+                self._gathers.leave(number)
+            case Measure() as question:
+                self._measures.begin(question)
 
-    def _on_hello(self, message: dict[str, Any]) -> None:
-        message["secret"] = Secret(message["secret"])
-        for name in ("directory", "run_directory"):
-            message[name] = os.fsdecode(message[name])
-        self._facts = message
-        self._strays.families = Families(message["families"])
-        self._starter.log_space = LogSpace(message["logs_limit"], self._warn)
-        sys.path[:] = map(os.fsdecode, message["sys_path"])
-        sys.argv[:] = message["argv"]
+    def _on_hello(self, hello: Hello) -> None:
+        directory, run_directory = os.fsdecode(hello.directory), os.fsdecode(hello.run_directory)
+        secret = Secret(hello.secret)
+        self._program = program = _Program(hello.run_id, directory, run_directory, secret, hello.host, list(hello.argv))
+        self._strays.families = Families(hello.families)
+        self._starter.log_space = LogSpace(hello.logs_limit, self._warn)
+        sys.path[:] = map(os.fsdecode, hello.sys_path)
+        sys.argv[:] = hello.argv
         try:
-            self._root_pidfd = os.pidfd_open(message["root_pid"])
+            self._root_pidfd = os.pidfd_open(hello.root_pid)
         except ProcessLookupError:
             raise RootGoneError from None  # it has ended before this process could read that
         self._selector.register(self._root_pidfd, selectors.EVENT_READ, self._on_root_exit)
         try:
-            self._root_pipe = open_root_pipe(message["directory"])
+            self._root_pipe = open_root_pipe(program.directory)
             # Somebody may have stopped this process, and without it nobody kills what ranks have detached.
             if signal_at_end(self._root_pipe, signal.SIGCONT, self._pid) is None:
                 raise RootGoneError
-            self._store = StoreServer(
-                self._selector,
-                message["directory"],
-                message["run_directory"],
-                message["secret"],
-                message["store_limit"],
-                self._later,
-            )
+            self._store = StoreServer(self._selector, directory, run_directory, secret, hello.store_limit, self._later)
         except FileNotFoundError:
-            if os.path.isdir(message["directory"]):
+            if os.path.isdir(directory):
                 raise
             raise RootGoneError from None  # it is about to end, and has removed its directory
-        self._root.tell({"t": "serves"})
-
-    def _on_bye(self, _message: dict[str, Any]) -> None:
-        raise _Goodbye
+        self._root.tell(Serves())
 
     def _on_root_exit(self, _events: int) -> None:
         raise RootGoneError
 
     # -- starting
 
-    def _on_spawn(self, message: dict[str, Any]) -> None:
-        directory = self._facts["run_directory"]
-        incomplete = self._incomplete.setdefault(message["mesh"], [])
-        incomplete.append(message)
-        if message["more"]:
+    def _on_spawn(self, spawn: Spawn) -> None:
+        program = self._program
+        if program is None:
+            raise ProtocolError("a control message of type 'spawn'; expected 'hello' first")
+        incomplete = self._incomplete.setdefault(spawn.mesh, [])
+        incomplete.append(spawn)
+        if spawn.more:
             return
-        del self._incomplete[message["mesh"]]
-        births = itertools.chain.from_iterable(map(self._births, incomplete))
-        if message["preload"]:
-            env = message["common_env"]
-            self._starter.start_preloaded(message["mesh"], births, directory, message["preload"], env)
+        del self._incomplete[spawn.mesh]
+        births = (birth for part in incomplete for birth in self._births(program, part))
+        if spawn.preload:
+            self._starter.start_preloaded(
+                spawn.mesh, births, program.run_directory, list(spawn.preload), dict(spawn.common_env)
+            )
         else:
-            self._starter.start(births, directory)
+            self._starter.start(births, program.run_directory)
 
-    def _births(self, message: dict[str, Any]) -> Iterator[Birth]:
-        facts = self._facts
-        for rank in message["ranks"]:
+    def _births(self, program: _Program, spawn: Spawn) -> Iterator[Birth]:
+        for rank in spawn.ranks:
             yield Birth(
-                message["mesh"],
-                message["name"],
+                spawn.mesh,
+                spawn.name,
                 rank,
-                message["labels"],
-                message["sizes"],
-                {**message["common_env"], **message["env"].get(str(rank), {})},
-                facts["run_id"],
-                facts["directory"],
-                facts["secret"],
-                facts["host"],
-                facts["argv"],
+                spawn.labels,
+                spawn.sizes,
+                {**spawn.common_env, **spawn.env.get(str(rank), {})},
+                program.run_id,
+                program.directory,
+                program.secret,
+                program.host,
+                program.argv,
                 self._pid,
                 self._strays.families.new(),
                 self._root_pipe,
-                facts["run_directory"],
-                message["operations"],
+                program.run_directory,
+                spawn.operations,
             )
 
     def _adopt(self, child: Child, pid: int) -> None:
@@ -237,10 +274,10 @@ class Agent:
             self._not_started(child.birth, f"it cannot be watched: {error.strerror} (see ulimit -n, and memory)")
             return
         self._children[address] = child
-        self._root.tell({"t": "started", "mesh": address[0], "rank": address[1], "pid": pid})
+        self._root.tell(Started(*address, pid))
         if address[0] in self._stopping:
             self._stopping[address[0]].add(child.birth.family)
-            self._send_rank(child, control_frame({"t": "stop", "drain": True, "why": ""}))
+            self._send_rank(child, control_frame(End(drain=True, why="")))
 
     def _watch(self, child: Child) -> None:
         register = self._selector.register
@@ -261,25 +298,21 @@ class Agent:
         kind = "stopped" if birth.mesh_id in self._stopping else "unborn"
         fate = Fate(kind, host=birth.host, hint=reason)
         self._gathers.forget((birth.mesh_id, birth.rank))
-        self._root.tell({"t": "gone", "mesh": birth.mesh_id, "rank": birth.rank, "fate": fate.to_wire()})
+        self._root.tell(Gone(birth.mesh_id, birth.rank, fate))
         self._unswept = True
 
     # -- ranks
-
-    def _on_gather(self, message: dict[str, Any]) -> None:
-        self._starter.hurry({(mesh, rank) for mesh, ranks in message["targets"].items() for rank in ranks})
-        self._gathers.begin(message)
 
     def _to_rank(self, address: Address, frame: Frame) -> None:
         self._starter.hurry((address,))
         child = self._children.get(address)
         if child is None:
             return
-        message = unpack_control(frame.payload)
+        message = TO_RANK.decode(frame.payload)
         # What wants no answer changes a state, or is said once.
-        if child.full and message["t"] == "op" and message["id"]:
-            error = MeshError(f"{message['op']} was not sent to rank {child.birth.rank}: it takes no messages")
-            self._root.tell(refusal(message["id"], error), address)
+        if child.full and isinstance(message, Request) and message.id:
+            error = MeshError(f"{message.op} was not sent to rank {child.birth.rank}: it takes no messages")
+            self._root.tell(refusal(message.id, error), address)
         else:
             self._send_rank(child, control_frame(message))
 
@@ -323,24 +356,24 @@ class Agent:
         """Take what a rank has sent. Returns whether that was what a rank may send; if not, the rank is ended."""
         for frame in frames:
             try:
-                message = unpack_control(frame.payload)
-                check_control(message, FROM_RANK)
-                self._take(child, message)
+                self._take(child, FROM_RANK.decode(frame.payload))
             except Exception as error:
                 # Whatever it has caused: a bad message costs its sender, and nobody else.
                 self._distrust(child, error)
                 return False
         return True
 
-    def _take(self, child: Child, message: dict[str, Any]) -> None:
-        if message["t"] == "pong":
-            self._pulse.answered(child)
-        elif message["t"] == "why":
-            child.hint = message["text"]
-        elif message["t"] == "dropped":
-            self._root.note_dropped(child.address, _counts(message["events"]))
-        elif not self._gathers.takes(child, message):
-            self._root.pass_on(message, child.address)
+    def _take(self, child: Child, message: FromRank) -> None:
+        match message:
+            case Pong():
+                self._pulse.answered(child)
+            case Hint(text=text):
+                child.hint = text
+            case DroppedEvents(events=events):
+                self._root.note_dropped(child.address, _counts(events))
+            case _:
+                if not self._gathers.takes(child, message):
+                    self._root.pass_on(message, child.address)
 
     def _distrust(self, child: Child, error: Exception) -> None:
         """User code wrote into the runtime's descriptors: this rank cannot be trusted any more."""
@@ -395,7 +428,7 @@ class Agent:
         del self._children[mesh, rank]
         self._gathers.forget(child.address)
         child.close()
-        self._root.tell({"t": "gone", "mesh": mesh, "rank": rank, "fate": fate.to_wire()})
+        self._root.tell(Gone(mesh, rank, fate))
         self._unswept = True
 
     def _ended(self, child: Child) -> tuple[int, int]:
@@ -453,7 +486,7 @@ class Agent:
         for mesh, families in tuple(self._stopping.items()):
             if not families & ending and not self._of(mesh) and not self._starter.is_to_start(mesh):
                 del self._stopping[mesh]
-                self._root.tell({"t": "stopped", "mesh": mesh})
+                self._root.tell(MeshStopped(mesh))
 
     # -- silent ranks
 
@@ -468,21 +501,18 @@ class Agent:
         self._send_rank(child, _PING)
 
     def _on_pulse(self, child: Child, state: str, stack: str) -> None:
-        mesh, rank = child.address
-        message = {"t": "pulse", "mesh": mesh, "rank": rank, "state": state, "stack": stack}
-        self._root.tell_latest(message, child.address)
+        self._root.tell_latest(PulseOfRank(*child.address, state, stack), child.address)
 
     # -- stopping
 
-    def _on_stop(self, message: dict[str, Any]) -> None:
-        mesh = message["mesh"]
-        grace = message["grace"]
+    def _on_stop(self, stop: Stop) -> None:
+        mesh, grace = stop.mesh, stop.grace
         self._stopping.setdefault(mesh, {None}).update(child.birth.family for child in self._of(mesh))
-        request = control_frame({"t": "stop", "drain": message["drain"], "why": message["why"]})
+        request = control_frame(End(stop.drain, stop.why))
         for child in self._of(mesh):
             if child.pid:
                 self._send_rank(child, request)
-        if message["drain"]:
+        if stop.drain:
             self._later(grace, lambda: self._cut(mesh))
         self._later(grace + _KILL_AFTER, lambda: self._kill(mesh))
         if grace <= 0:
@@ -512,23 +542,15 @@ class Agent:
         self._strays.kill_all(_KILL_EVERYTHING)
         if self._bereaved:
             reserve.release()  # directories are opened to be removed
-            _remove_sockets(self._facts.get("directory"))
+            _remove_sockets(None if self._program is None else self._program.directory)
 
     # -- timers and the rest
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
-        self._timers.append((time.monotonic() + seconds, action))
-        self._timers.sort(key=lambda timer: timer[0])
-
-    def _next_timer(self) -> float | None:
-        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
-
-    def _run_timers(self) -> None:
-        while self._timers and self._timers[0][0] <= time.monotonic():
-            self._timers.pop(0)[1]()
+        self._timers.add(seconds, action)
 
     def _warn(self, text: str) -> None:
-        self._root.tell({"t": "warning", "text": text})
+        self._root.tell(Warn(text))
 
 
 def _crashed(child: Child, fate: Fate) -> bool:
@@ -538,9 +560,9 @@ def _crashed(child: Child, fate: Fate) -> bool:
     return fate.exit_code != 0 and fate.signal != signal.SIGTERM
 
 
-def _counts(sent: dict[str, Any]) -> dict[str, int]:
+def _counts(sent: dict[str, int]) -> dict[str, int]:
     """Return what a rank says that it has left out. Raises ProtocolError."""
-    if not all(event in DROPPABLE and isinstance(count, int) and count > 0 for event, count in sent.items()):
+    if not all(event in DROPPABLE and count > 0 for event, count in sent.items()):
         raise ProtocolError(f"counts of events that were left out; expected some of {', '.join(DROPPABLE)}")
     return sent
 

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,9 @@ from meshrt.transport.directories import ERROR_FILE, error_path
 from meshrt.transport.link import Link
 from meshrt.transport.process import socket_path
 from meshrt.transport.rootpipe import signal_at_end
+from meshrt.wire.control import Address
 from meshrt.wire.frames import control_decoder
 from meshrt.wire.handshake import Secret
-from meshrt.wire.messages import Address
 
 #: How faulthandler begins what it writes when the process crashes; what it was asked for does not.
 _CRASH = b"Fatal Python error"
@@ -42,8 +42,8 @@ class Birth:
     mesh_id: str
     mesh_name: str
     rank: int
-    labels: list[str]
-    sizes: list[int]
+    labels: Sequence[str]
+    sizes: Sequence[int]
     env: dict[str, str] = field(repr=False)
     run_id: str
     directory: str
@@ -58,7 +58,7 @@ class Birth:
     #: Where files for a person to read afterwards go.
     run_directory: str
     #: Control operations that it serves itself before any other: ``[name, body]``.
-    operations: list[tuple[str, Body]]
+    operations: Sequence[tuple[str, Body]]
 
 
 @dataclass

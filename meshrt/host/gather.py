@@ -26,7 +26,8 @@ import msgpack
 from meshrt.errors import ProtocolError
 from meshrt.host.child import Child
 from meshrt.host.dumps import Dumps
-from meshrt.wire.messages import Address, control_frame
+from meshrt.wire.control import Address, Message, control_frame
+from meshrt.wire.tree import Answer, Gather, Gathered, Later, Refusal, Request
 
 __all__ = ["Gathers"]
 
@@ -37,6 +38,9 @@ _LOOK = 0.01
 _SILENT = 0.3
 #: Bytes of answers in one message; a single answer may be longer.
 _BATCH = 512 << 10
+
+
+_Sent = tuple[str, str, list[int], Any, list[Any] | None]
 
 
 class _Group:
@@ -82,9 +86,9 @@ class _Gather:
         group.per.append(per)
         group.sizes.append(8 if per is None else len(msgpack.packb(per, unicode_errors="backslashreplace")))
 
-    def take(self) -> list[list[list[Any]]]:
-        """Return and forget what is new: messages of ``[mesh, kind, ranks, same, per or nil]``."""
-        messages: list[list[list[Any]]] = [[]]
+    def take(self) -> list[list[_Sent]]:
+        """Return and forget what is new: messages of ``(mesh, kind, ranks, same, per or None)``."""
+        messages: list[list[_Sent]] = [[]]
         room = _BATCH
         for (mesh, kind, packed), group in self.groups.items():
             start = 0
@@ -100,7 +104,7 @@ class _Gather:
                     end += 1
                 per = group.per[start:end]
                 kept = per if any(each is not None for each in per) else None
-                messages[-1].append([mesh, kind, group.ranks[start:end], group.same, kept])
+                messages[-1].append((mesh, kind, group.ranks[start:end], group.same, kept))
                 start = end
         self.groups.clear()
         return [message for message in messages if message]
@@ -121,7 +125,7 @@ class Gathers:
         self,
         children: Mapping[Address, Child],
         send: Callable[[Child, bytes], None],
-        tell: Callable[[dict[str, Any]], None],
+        tell: Callable[[Gathered], None],
         later: Callable[[float, Callable[[], None]], None],
         dumps: Dumps,
     ) -> None:
@@ -132,14 +136,14 @@ class Gathers:
         self._dumps = dumps
         self._gathers: dict[int, _Gather] = {}
 
-    def begin(self, message: dict[str, Any]) -> None:
-        """Ask the ranks: ``{"id", "targets": {mesh: ranks}, "op", "body", "seconds", "stack_suffices"}``."""
-        number = message["id"]
-        gather = _Gather(number, message["seconds"], message["stack_suffices"], time.monotonic())
+    def begin(self, question: Gather) -> None:
+        """Ask the ranks."""
+        number = question.id
+        gather = _Gather(number, question.seconds, question.stack_suffices, time.monotonic())
         self._gathers[number] = gather
         # The numbers of the root's own requests to ranks are positive: the sign tells whose answer it is.
-        request = control_frame({"t": "op", "id": -number, "op": message["op"], "body": message["body"]})
-        for mesh, ranks in message["targets"].items():
+        request = control_frame(Request(-number, question.op, question.body))
+        for mesh, ranks in question.targets.items():
             for rank in ranks:
                 child = self._children.get((mesh, rank))
                 if child is not None:
@@ -151,33 +155,32 @@ class Gathers:
         else:
             self._end(gather)
 
-    def leave(self, message: dict[str, Any]) -> None:
+    def leave(self, number: int) -> None:
         """The root wants no more answers."""
-        gather = self._gathers.get(message["id"])
+        gather = self._gathers.get(number)
         if gather is not None:
             gather.groups.clear()
             self._end(gather)
 
-    def takes(self, child: Child, message: dict[str, Any]) -> bool:
+    def takes(self, child: Child, message: Message) -> bool:
         """Take the answer of a rank, if ``message`` is one to a gather."""
-        number = message.get("id")
-        if not isinstance(number, int) or number >= 0:
+        if not isinstance(message, Answer | Refusal | Later) or message.id >= 0:
             return False
-        gather = self._gathers.get(-number)
+        gather = self._gathers.get(-message.id)
         address = child.address
         if gather is None or address not in gather.waiting:
             return True  # too late
         gather.heard = time.monotonic()
-        if message["t"] == "later":
-            gather.accepted.add(address)
-            return True
-        body = message.get("body")
-        if message["t"] == "no":
-            gather.add(address, "refused", str(message.get("why", "")))
-        elif isinstance(body, dict) and "same" in body:
-            gather.add(address, "answered", body["same"], body.get("per"))
-        else:
-            gather.add(address, "answered", body)
+        match message:
+            case Later():
+                gather.accepted.add(address)
+                return True
+            case Refusal(why=why):
+                gather.add(address, "refused", why)
+            case Answer(body={"same": same, **rest}):
+                gather.add(address, "answered", same, rest.get("per"))
+            case Answer(body=body):
+                gather.add(address, "answered", body)
         self._settle(gather, address)
         return True
 
@@ -232,8 +235,8 @@ class Gathers:
     def _flush(self, gather: _Gather) -> None:
         for groups in gather.take():
             try:
-                self._tell({"t": "gathered", "id": gather.number, "groups": groups})
+                self._tell(Gathered(gather.number, groups))
             except ProtocolError as error:
                 for mesh, _, ranks, _, _ in groups:
-                    refused = [[mesh, "refused", ranks, f"the answer is too long: {error}", None]]
-                    self._tell({"t": "gathered", "id": gather.number, "groups": refused})
+                    refused = (mesh, "refused", ranks, f"the answer is too long: {error}", None)
+                    self._tell(Gathered(gather.number, [refused]))

@@ -21,7 +21,8 @@ from meshrt.store.server import StoreServer
 from meshrt.store.table import held_by, in_files, segment_rows
 from meshrt.transport.kernel import stat_fields
 from meshrt.transport.reserve import reserve
-from meshrt.wire.messages import Address
+from meshrt.wire.control import Address
+from meshrt.wire.tree import Measure, Measured
 
 __all__ = ["Measures", "machine", "private", "resident", "shares", "work"]
 
@@ -52,7 +53,8 @@ _LINE = re.compile(r"^(\w+):\s+(\d+) kB$", re.MULTILINE)
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 Bytes = dict[str, int]
-Facts = Mapping[str, Any]
+Facts = dict[str, Any]
+_Row = tuple[str, int, Facts]
 
 
 def resident(pid: int) -> Bytes:
@@ -123,7 +125,7 @@ class Measures:
     def __init__(
         self,
         children: Mapping[Address, Child],
-        tell: Callable[[dict[str, Any]], None],
+        tell: Callable[[Measured], None],
         later: Callable[[float, Callable[[], None]], None],
         store: Callable[[], StoreServer | None],
     ) -> None:
@@ -132,15 +134,11 @@ class Measures:
         self._later = later
         self._store = store
 
-    def begin(self, message: dict[str, Any]) -> None:
-        """Measure ranks: ``{"id", "targets": {mesh: ranks}, "references", "work"}``.
-
-        ``references``: null, or which ones of the store are wanted, by the beginning of their names ("": all);
-        ``work``: what `work` tells is wanted, and what `shares` tells is not.
-        """
+    def begin(self, question: Measure) -> None:
+        """Measure ranks."""
         asked = [
             (address, child.pid)
-            for mesh, ranks in message["targets"].items()
+            for mesh, ranks in question.targets.items()
             for rank in ranks
             for address in [(mesh, rank)]
             for child in [self._children.get(address)]
@@ -161,30 +159,30 @@ class Measures:
                 "sent": store.sent,
                 "held": held,
             }
-            if message["references"] is not None:
-                found = segment_rows(registry.segments(), time.monotonic_ns(), message["references"] or None)
+            if question.references is not None:
+                found = segment_rows(registry.segments(), time.monotonic_ns(), question.references or None)
                 for start in range(0, len(found), _BATCH):
-                    self._measured(message["id"], [], references=found[start : start + _BATCH])
-        if message["work"]:
-            self._send(message["id"], [], done=False, agent=agent)
-            self._go_on(message["id"], iter(asked), lambda pid: {**resident(pid), **work(pid)})
+                    self._measured(question.id, [], references=found[start : start + _BATCH])
+        if question.work:
+            self._send(question.id, [], done=False, agent=agent)
+            self._go_on(question.id, iter(asked), lambda pid: {**resident(pid), **work(pid)})
         else:
-            rows = [[*address, resident(pid)] for address, pid in asked]
-            self._send(message["id"], rows, done=False, agent=agent)
-            self._go_on(message["id"], iter(asked), shares)
+            rows: list[_Row] = [(*address, resident(pid)) for address, pid in asked]
+            self._send(question.id, rows, done=False, agent=agent)
+            self._go_on(question.id, iter(asked), shares)
 
     def _go_on(self, number: int, left: Iterator[tuple[Address, int]], read: Callable[[int], Facts]) -> None:
         end = time.monotonic() + _SLICE
-        rows: list[list[Any]] = []
+        rows: list[_Row] = []
         for address, pid in left:
-            rows.append([*address, read(pid)])
+            rows.append((*address, read(pid)))
             if time.monotonic() >= end:
                 self._send(number, rows, done=False)
                 self._later(0.0, lambda: self._go_on(number, left, read))
                 return
         self._send(number, rows, done=True)
 
-    def _send(self, number: int, rows: list[list[Any]], *, done: bool, agent: dict[str, Any] | None = None) -> None:
+    def _send(self, number: int, rows: list[_Row], *, done: bool, agent: dict[str, Any] | None = None) -> None:
         for start in range(0, max(1, len(rows)), _BATCH):
             last = start + _BATCH >= len(rows)
             part = rows[start : start + _BATCH]
@@ -193,11 +191,10 @@ class Measures:
     def _measured(
         self,
         number: int,
-        rows: list[list[Any]],
+        rows: list[_Row],
         *,
         agent: dict[str, Any] | None = None,
         references: Sequence[dict[str, Any]] = (),
         done: bool = False,
     ) -> None:
-        message = {"t": "measured", "id": number, "rows": rows, "agent": agent, "done": done}
-        self._tell({**message, "references": references} if references else message)
+        self._tell(Measured(number, rows, agent, references, done))

@@ -8,12 +8,12 @@ from __future__ import annotations
 import selectors
 import socket
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES, Dropped, may_be_dropped
 from meshrt.transport.link import Link
+from meshrt.wire.control import Address, Message, control_frame
 from meshrt.wire.frames import Frame, control_decoder
-from meshrt.wire.messages import Address, control_frame
+from meshrt.wire.tree import DroppedOfRanks, Output, Warn
 
 __all__ = ["RootGoneError", "RootLink"]
 
@@ -55,11 +55,11 @@ class RootLink:
         #: Events of ranks that were left out since then.
         self._events: dict[Address, Dropped] = {}
         #: What waits in place of what was said before of the same thing.
-        self._latest: dict[tuple[str, Address], dict[str, Any]] = {}
+        self._latest: dict[tuple[type[Message], Address], Message] = {}
         self._on_room = on_room
         selector.register(control, selectors.EVENT_READ, self._on_event)
 
-    def tell(self, message: dict[str, Any], address: Address | None = None) -> None:
+    def tell(self, message: Message, address: Address | None = None) -> None:
         """Send a message that must not be lost: the agent's own, or that of the rank at ``address``."""
         if not self._link.send([control_frame(message, address)]):
             self._selector.modify(self._link.sock, selectors.EVENT_READ | selectors.EVENT_WRITE, self._on_event)
@@ -69,10 +69,10 @@ class RootLink:
         """Whether so much waits that nobody is to add to it."""
         return self._link.backlog_bytes > WAIT_BYTES
 
-    def pass_on(self, message: dict[str, Any], address: Address) -> None:
+    def pass_on(self, message: Message, address: Address) -> None:
         """Send a message of a rank, unless too many wait already and it may be left out."""
         if self._link.backlog_bytes > EVENT_BYTES and may_be_dropped(message):
-            self.note_dropped(address, {message["ev"]: 1})
+            self.note_dropped(address, {message.ev: 1})
         else:
             self.tell(message, address)
 
@@ -84,9 +84,9 @@ class RootLink:
         if not self._link.backlog:
             self._tell_dropped()
 
-    def tell_latest(self, message: dict[str, Any], address: Address) -> None:
+    def tell_latest(self, message: Message, address: Address) -> None:
         """Send what counts only until the next message of this kind about the same rank."""
-        key = (message["t"], address)
+        key = (type(message), address)
         if self._link.backlog_bytes > EVENT_BYTES or key in self._latest:
             self._latest[key] = message
         else:
@@ -109,7 +109,7 @@ class RootLink:
             self._tell_output(address, err, batch)
 
     def _tell_output(self, address: Address, err: bool, lines: list[tuple[str, str]]) -> None:
-        self.tell({"t": "output", "mesh": address[0], "rank": address[1], "err": err, "lines": lines})
+        self.tell(Output(*address, err, lines))
 
     def _on_event(self, events: int) -> None:
         if events & selectors.EVENT_WRITE:
@@ -131,10 +131,10 @@ class RootLink:
             self._on_room()
             if self._dropped:
                 count, self._dropped = self._dropped, 0
-                self.tell({"t": "warning", "text": f"{count} lines of output were too fast; they are in the files"})
+                self.tell(Warn(f"{count} lines of output were too fast; they are in the files"))
 
     def _tell_dropped(self) -> None:
         events, self._events = self._events, {}
-        ranks = [[*address, dropped.take()] for address, dropped in events.items()]
+        ranks = [(*address, dropped.take()) for address, dropped in events.items()]
         for start in range(0, len(ranks), _RANKS_BATCH):
-            self.tell({"t": "dropped", "ranks": ranks[start : start + _RANKS_BATCH]})
+            self.tell(DroppedOfRanks(ranks[start : start + _RANKS_BATCH]))

@@ -15,7 +15,7 @@ from meshrt.host.child import Birth, Child, Plumbing, become_rank
 from meshrt.host.logspace import LogSpace
 from meshrt.host.zygote import Zygote
 from meshrt.transport.directories import log_path
-from meshrt.wire.messages import Address
+from meshrt.wire.control import Address
 
 __all__ = ["Starter"]
 

@@ -29,7 +29,7 @@ from meshrt.memory.references import held_of, holding_of, references_of, stores_
 from meshrt.memory.script import SCRIPT_ADDRESS, script_holding, script_name, script_sizes
 from meshrt.memory.units import bytes_of
 from meshrt.selection import Shape
-from meshrt.wire.messages import Address
+from meshrt.wire.control import Address
 
 __all__ = ["Source", "View", "load"]
 

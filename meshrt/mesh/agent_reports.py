@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Sequence
 
 from meshrt.errors import user_stack
 from meshrt.hooks.table import hooks
@@ -12,6 +12,7 @@ from meshrt.mesh.services import Services
 from meshrt.mesh.terminal import Terminal
 from meshrt.selection import fold_ranks
 from meshrt.transport.dropping import DROPPABLE
+from meshrt.wire.tree import Output, Pulse
 
 __all__ = ["AgentReports"]
 
@@ -28,10 +29,10 @@ class AgentReports:
         self._services = services
         self._terminal = terminal
 
-    def pulse(self, message: dict[str, Any]) -> None:
+    def pulse(self, pulse: Pulse) -> None:
         """A rank does not answer, or answers again."""
-        record = self._registry.meshes.get(message["mesh"])
-        rank, state = message["rank"], message["state"]
+        record = self._registry.meshes.get(pulse.mesh)
+        rank, state = pulse.rank, pulse.state
         if record is None or rank in record.fates or record.stopped is not None:
             return
         where = f"{record.name} {record.place(rank)}"
@@ -47,23 +48,21 @@ class AgentReports:
                 f"{where} does not answer: its process was stopped by a signal (SIGCONT resumes it)"
             )
         else:
-            stack = user_stack(message["stack"])
+            stack = user_stack(pulse.stack)
             self._terminal.announce(f"{where} does not answer: C code holds its GIL" + (f"\n{stack}" if stack else ""))
 
-    def output(self, message: dict[str, Any]) -> None:
+    def output(self, output: Output) -> None:
         """A rank has printed lines."""
-        record = self._registry.meshes.get(message["mesh"])
+        record = self._registry.meshes.get(output.mesh)
         if record is None:
             return
-        rank = message["rank"]
+        rank = output.rank
         coords = ",".join(f"{label}={index}" for label, index in record.shape.coordinates(rank).items())
         first = next(iter(record.actors), record.name)
-        text = "".join(
-            f"[{' '.join(filter(None, (actor or first, coords)))}] {line}\n" for actor, line in message["lines"]
-        )
-        self._terminal.write(text, err=message["err"])
+        text = "".join(f"[{' '.join(filter(None, (actor or first, coords)))}] {line}\n" for actor, line in output.lines)
+        self._terminal.write(text, err=output.err)
 
-    def dropped(self, ranks: list[tuple[str, int, dict[str, int]]]) -> None:
+    def dropped(self, ranks: Sequence[tuple[str, int, dict[str, int]]]) -> None:
         """Events of ranks were left out while this process, or an agent, did not read."""
         found: dict[tuple[str, str], list[tuple[int, int]]] = {}
         for mesh_id, rank, events in ranks:

@@ -18,8 +18,9 @@ from meshrt.host.osutil import kill_child
 from meshrt.mesh.agent_output import AgentOutput
 from meshrt.transport.kernel import is_stopped
 from meshrt.transport.link import Link
+from meshrt.wire.control import Address, Message, control_frame
 from meshrt.wire.frames import Frame, control_decoder
-from meshrt.wire.messages import FROM_AGENT, FROM_RANK, Address, check_control, control_frame, unpack_control
+from meshrt.wire.tree import FROM_AGENT, FROM_RANK, Bye, FromAgent, FromRank, Ping
 
 __all__ = ["AgentLink", "AgentPulse", "Engine", "Placed"]
 
@@ -55,8 +56,8 @@ class AgentLink:
     def __init__(
         self,
         placed: Placed,
-        on_message: Callable[[AgentLink, dict[str, Any]], None],
-        on_rank: Callable[[Address, dict[str, Any]], None],
+        on_message: Callable[[AgentLink, FromAgent], None],
+        on_rank: Callable[[Address, FromRank], None],
         on_gone: Callable[[AgentLink], None],
         write: Callable[[str], None],
     ) -> None:
@@ -95,7 +96,7 @@ class AgentLink:
         """See `Link.full`. Any thread."""
         return self._link.full
 
-    def send(self, message: dict[str, Any], address: Address | None = None) -> None:
+    def send(self, message: Message, address: Address | None = None) -> None:
         """Send a message to the agent, or to one of its ranks. Never blocks; any thread."""
         self.send_frames([control_frame(message, address)])
 
@@ -139,13 +140,10 @@ class AgentLink:
 
     def _received(self, frame: Frame) -> None:
         """Raises ProtocolError for what no agent may send."""
-        message = unpack_control(frame.payload)
         if frame.header is None:
-            check_control(message, FROM_AGENT)
-            receive = functools.partial(self._on_message, self, message)
+            receive = functools.partial(self._on_message, self, FROM_AGENT.decode(frame.payload))
         else:
-            check_control(message, FROM_RANK)
-            receive = functools.partial(self._on_rank, _address_of(frame.header), message)
+            receive = functools.partial(self._on_rank, _address_of(frame.header), FROM_RANK.decode(frame.payload))
         try:
             receive()
         except Exception:
@@ -187,7 +185,7 @@ class AgentLink:
         for _ in range(2):  # what it finds ready together with the first question, it reads before the second one
             self._heard.clear()
             self._question += 1
-            self.send({"t": "ping", "number": self._question})
+            self.send(Ping(self._question))
             if not self._heard.wait(seconds):
                 return False
         return True
@@ -205,7 +203,7 @@ class AgentLink:
                 self._loop.remove_reader(self._link.fileno())
                 self._loop.remove_writer(self._link.fileno())
                 self.output.detach()
-            self._link.send([control_frame({"t": "bye"})])
+            self._link.send([control_frame(Bye())])
             self._link.close()
 
     def abandon(self) -> None:
@@ -283,7 +281,7 @@ class AgentPulse:
                 self._asked.pop(agent, None)
             elif asked is None or late:
                 self._asked[agent] = now
-                agent.send({"t": "ping"})
+                agent.send(Ping())
             elif now - asked >= self.SILENT_SECONDS and agent not in self._silent:
                 self._silent.add(agent)
                 self._announce(

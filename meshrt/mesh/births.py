@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+
+from msgspec.structs import replace
 
 from meshrt.errors import ProtocolError, UsageError
 from meshrt.hooks.facts import Body
@@ -11,8 +12,9 @@ from meshrt.mesh.record import MeshRecord
 from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.spec import MeshSpec
 from meshrt.transport.process import INCARNATION
+from meshrt.wire.control import control_frame
 from meshrt.wire.frames import CONTROL_MAX
-from meshrt.wire.messages import control_frame
+from meshrt.wire.tree import Spawn
 
 __all__ = ["Births", "spawn_frames"]
 
@@ -31,35 +33,33 @@ class Births:
 
     def frames(self, spec: MeshSpec, record: MeshRecord, ranks: Sequence[int]) -> list[bytes]:
         """Return the messages that ask for these ranks of one agent. Raises UsageError: they are too long."""
-        common: dict[str, Any] = {
-            "t": "spawn",
-            "mesh": record.mesh_id,
-            "name": record.name,
-            "labels": list(spec.extent.labels),
-            "sizes": list(spec.extent.sizes),
-            "common_env": dict(spec.env),
-            "preload": list(spec.preload),
-            "operations": [[name, body] for operations in self._at_birth for name, body in operations()],
-        }
+        operations = [operation for given in self._at_birth for operation in given()]
         for rank in record.incarnations.keys() & set(ranks):  # one at a time
             again = self._restarts.actors(record.mesh_id, rank)
             gone = [actor for actor, had in record.actors.items() if rank in had and actor not in again]
-            common["operations"].append(["stopped", {"actors": gone}])
+            operations.append(("stopped", {"actors": gone}))
+        common = Spawn(
+            mesh=record.mesh_id,
+            name=record.name,
+            labels=list(spec.extent.labels),
+            sizes=list(spec.extent.sizes),
+            common_env=dict(spec.env),
+            preload=list(spec.preload),
+            operations=operations,
+        )
         env = {rank: dict(spec.rank_env.get(rank, {})) for rank in ranks}
         for rank in record.incarnations.keys() & env.keys():
             env[rank][INCARNATION] = str(record.incarnations[rank])
         return spawn_frames(common, ranks, {rank: own for rank, own in env.items() if own})
 
 
-def spawn_frames(
-    common: Mapping[str, Any], ranks: Sequence[int], rank_env: Mapping[int, Mapping[str, str]]
-) -> list[bytes]:
+def spawn_frames(common: Spawn, ranks: Sequence[int], rank_env: Mapping[int, Mapping[str, str]]) -> list[bytes]:
     """Return the messages that ask an agent for some ranks of a mesh, to be sent in one piece.
 
     One process preloads modules for all of them: the agent waits for the last message then (``more`` is false in it).
 
     Args:
-        common: What is the same for all; ``preload`` is among it.
+        common: What is the same for all; ``ranks``, ``env`` and ``more`` are set here.
         ranks: Base ranks.
         rank_env: The environment of those that have one of their own.
     Raises:
@@ -70,9 +70,10 @@ def spawn_frames(
     while parts:
         part = parts.pop(0)
         env = {str(rank): dict(rank_env[rank]) for rank in part if rank in rank_env}
-        message = {**common, "ranks": list(part), "env": env, "more": bool(common["preload"] and parts)}
         try:
-            frames.append(control_frame(message))
+            frames.append(
+                control_frame(replace(common, ranks=list(part), env=env, more=bool(common.preload and parts)))
+            )
         except ProtocolError as error:
             if len(part) == 1:
                 raise UsageError(

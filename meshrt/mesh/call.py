@@ -32,15 +32,16 @@ from meshrt.store.packing import Parcel
 from meshrt.store.refs import mentions, references_exist
 from meshrt.store.unsent import Unsent
 from meshrt.transport.driver import Driver
-from meshrt.transport.fate import Fate
 from meshrt.transport.link import kept
 from meshrt.transport.outlink import Loss, OutLink
 from meshrt.transport.process import ProcessRuntime, current_runtime
 from meshrt.transport.waiting import Waiting
 from meshrt.wire import codec
+from meshrt.wire.errors import error_from_wire, failure_of
+from meshrt.wire.fate import Fate
 from meshrt.wire.frames import Frame, split_frames, split_packed
 from meshrt.wire.handshake import Identity
-from meshrt.wire.messages import CALL, INIT, NO_REPLY, RESULT, STOP, STORED, error_from_wire, failure_of
+from meshrt.wire.messages import CALL, INIT, NO_REPLY, RESULT, STOP, STORED
 
 __all__ = [
     "MeshCall",
@@ -414,7 +415,7 @@ class _Receivers:
     def __init__(self, runtime: ProcessRuntime, target: Target) -> None:
         self._runtime = runtime
         self._target = target
-        #: Those that it was lent to.
+        #: Those that it was shared with.
         self._pids: set[int] | None = None
 
     def __call__(self) -> list[Identity] | None:

@@ -10,6 +10,8 @@ import msgpack
 from meshrt.errors import ProtocolError, UsageError
 from meshrt.hooks.facts import Body, Gathered, Group
 from meshrt.mesh.registry import Registry
+from meshrt.wire.tree import Gather, LeaveGather
+from meshrt.wire.tree import Gathered as AgentGathered
 
 if TYPE_CHECKING:
     from meshrt.mesh.agents import AgentLink
@@ -95,14 +97,13 @@ class Gathers:
         self._count += 1
         number = self._count
         self._gathers[number] = gather
-        question = {"t": "gather", "id": number, "op": operation, "body": body, "seconds": seconds}
         try:
             for agent, share in shares.items():
                 if agent.full:
                     for mesh_id, ranks in share.items():
                         gather.add(mesh_id, "silent", ranks, {"state": "", "stack": ""})
                     continue
-                agent.send({**question, "stack_suffices": stack_suffices, "targets": share})
+                agent.send(Gather(number, operation, body, seconds, stack_suffices, share))
                 gather.agents.append(agent)
         except ProtocolError:
             self.leave(number)
@@ -135,16 +136,15 @@ class Gathers:
         if gather is not None:
             for agent in gather.agents:
                 if not agent.gone:
-                    agent.send({"t": "ungather", "id": number})
+                    agent.send(LeaveGather(number))
 
-    def received(self, message: dict[str, Any]) -> None:
+    def received(self, gathered: AgentGathered) -> None:
         """An agent has answers."""
-        number = message["id"]
-        gather = self._gathers.get(number)
+        gather = self._gathers.get(gathered.id)
         if gather is not None:
-            for mesh_id, kind, ranks, same, per in message["groups"]:
+            for mesh_id, kind, ranks, same, per in gathered.groups:
                 gather.add(mesh_id, kind, ranks, same, per)
-            self._look(number)
+            self._look(gathered.id)
 
     def gone(self, mesh_id: str, rank: int, how: str) -> None:
         """A rank has ended."""
@@ -181,5 +181,5 @@ class Gathers:
             gather.add(mesh_id, "silent", sorted(ranks), {"state": "", "stack": ""})
         for agent in gather.agents:
             if not agent.gone:
-                agent.send({"t": "ungather", "id": number})
+                agent.send(LeaveGather(number))
         self._look(number)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from meshrt.hooks.facts import Body
 from meshrt.mesh.registry import Registry
 from meshrt.transport.driver import Driver
-from meshrt.wire.messages import Address
+from meshrt.wire.control import Address
 
 __all__ = ["Holds"]
 

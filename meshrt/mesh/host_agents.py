@@ -24,9 +24,25 @@ from meshrt.mesh.services import Services
 from meshrt.mesh.terminal import Terminal
 from meshrt.mesh.upkeep import Upkeep
 from meshrt.store.protocol import store_path
-from meshrt.transport.fate import Fate
 from meshrt.transport.process import socket_path
-from meshrt.wire.messages import Address
+from meshrt.wire.control import Address
+from meshrt.wire.tree import (
+    DroppedOfRanks,
+    Event,
+    FromAgent,
+    FromRank,
+    Gathered,
+    Gone,
+    Hello,
+    Measured,
+    MeshStopped,
+    Output,
+    Pong,
+    Pulse,
+    Serves,
+    Started,
+    Warn,
+)
 
 __all__ = ["HostAgents"]
 
@@ -95,20 +111,19 @@ class HostAgents:
         write = functools.partial(self._terminal.write, err=True)
         link = AgentLink(placed, self._on_agent, self._on_rank, self._on_gone, write)
         link.send(
-            {
-                "t": "hello",
-                "secret": self._run.secret,
-                "run_id": placed.mark,
-                "directory": _path_bytes(self._run.directory),
-                "run_directory": _path_bytes(str(self._run.run_directory)),
-                "sys_path": [_path_bytes(entry or working_directory()) for entry in sys.path],
-                "argv": _short(sys.argv) or [""],
-                "host": placed.host,
-                "root_pid": self._run.pid,
-                "store_limit": self._run.limits.store,
-                "families": link.families,
-                "logs_limit": self._run.limits.logs,
-            }
+            Hello(
+                secret=self._run.secret,
+                run_id=placed.mark,
+                directory=_path_bytes(self._run.directory),
+                run_directory=_path_bytes(str(self._run.run_directory)),
+                sys_path=[_path_bytes(entry or working_directory()) for entry in sys.path],
+                argv=_short(sys.argv) or [""],
+                host=placed.host,
+                root_pid=self._run.pid,
+                store_limit=self._run.limits.store,
+                families=link.families,
+                logs_limit=self._run.limits.logs,
+            )
         )
         return link
 
@@ -128,34 +143,34 @@ class HostAgents:
 
     # -- what they tell, on the loop
 
-    def _on_agent(self, agent: AgentLink, message: dict[str, Any]) -> None:
-        match message["t"]:
-            case "started":
-                self._lifecycle.started(message["mesh"], message["rank"], message["pid"])
-            case "gone":
-                self._lifecycle.gone(message["mesh"], message["rank"], Fate.from_wire(message["fate"]))
-            case "stopped":
-                self._lifecycle.stopped_on(agent, self._registry.meshes[message["mesh"]])
-            case "output":
-                self._reports.output(message)
-            case "pulse":
-                self._reports.pulse(message)
-            case "gathered":
-                self._services.gathers.received(message)
-            case "serves":
+    def _on_agent(self, agent: AgentLink, message: FromAgent) -> None:
+        match message:
+            case Started(mesh=mesh_id, rank=rank, pid=pid):
+                self._lifecycle.started(mesh_id, rank, pid)
+            case Gone(mesh=mesh_id, rank=rank, fate=fate):
+                self._lifecycle.gone(mesh_id, rank, fate)
+            case MeshStopped(mesh=mesh_id):
+                self._lifecycle.stopped_on(agent, self._registry.meshes[mesh_id])
+            case Output() as output:
+                self._reports.output(output)
+            case Pulse() as pulse:
+                self._reports.pulse(pulse)
+            case Gathered() as gathered:
+                self._services.gathers.received(gathered)
+            case Serves():
                 self._home.serves(agent)
-            case "measured":
-                self._services.measures.received(agent, message)
-            case "pong":
-                agent.answered(message.get("number", 0))
+            case Measured() as measured:
+                self._services.measures.received(agent, measured)
+            case Pong(number=number):
+                agent.answered(number)
                 self._pulse.answered(agent)
-            case "dropped":
-                self._reports.dropped(message["ranks"])
-            case "warning":
-                self._terminal.announce(message["text"])
+            case DroppedOfRanks(ranks=ranks):
+                self._reports.dropped(ranks)
+            case Warn(text=text):
+                self._terminal.announce(text)
 
-    def _on_rank(self, address: Address, message: dict[str, Any]) -> None:
-        if message["t"] == "ev" and message["ev"] == "failure.record":
+    def _on_rank(self, address: Address, message: FromRank) -> None:
+        if isinstance(message, Event) and message.ev == "failure.record":
             for agent in self.all():  # which of them had not ended before that
                 agent.look()
         self._services.on_rank(address, message)

@@ -21,8 +21,8 @@ from meshrt.mesh.services import Services
 from meshrt.mesh.stopping import Stopping
 from meshrt.mesh.supervision import Supervision
 from meshrt.transport.driver import Driver
-from meshrt.transport.fate import Fate
-from meshrt.wire.messages import Address
+from meshrt.wire.control import Address
+from meshrt.wire.fate import Fate
 
 __all__ = ["Lifecycle"]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from meshrt.hooks.facts import Measured
 from meshrt.mesh.registry import Registry
+from meshrt.wire.tree import Measure
+from meshrt.wire.tree import Measured as AgentMeasured
 
 if TYPE_CHECKING:
     from meshrt.mesh.agents import AgentLink
@@ -56,8 +58,7 @@ class Measures:
         self._questions[number] = question
         try:
             for agent in asked:
-                what = {"targets": shares[agent], "references": references, "work": work}
-                agent.send({"t": "memory", "id": number, **what})
+                agent.send(Measure(number, shares[agent], references, work))
             if question.waiting:
                 await asyncio.wait([question.done], timeout=seconds)
         finally:
@@ -66,18 +67,18 @@ class Measures:
         question.answer.silent.extend(sorted(agent.host for agent in silent))
         return question.answer
 
-    def received(self, agent: AgentLink, message: dict[str, Any]) -> None:
+    def received(self, agent: AgentLink, measured: AgentMeasured) -> None:
         """An agent has measured."""
-        question = self._questions.get(message["id"])
+        question = self._questions.get(measured.id)
         if question is None:
             return  # too late
         answer = question.answer
-        for mesh_id, rank, facts in message["rows"]:
+        for mesh_id, rank, facts in measured.rows:
             answer.ranks.setdefault((mesh_id, rank), {}).update(facts)
-        answer.references.extend({"host": agent.host, **row} for row in message.get("references", ()))
-        if message["agent"] is not None:
-            answer.agents[agent.host] = message["agent"]
-        if message["done"]:
+        answer.references.extend({"host": agent.host, **row} for row in measured.references)
+        if measured.agent is not None:
+            answer.agents[agent.host] = measured.agent
+        if measured.done:
             self._end(question, agent)
 
     def gone(self, agent: AgentLink) -> None:

@@ -79,8 +79,8 @@ class RankOwner:
         """Done when every rank runs; SpawnError if one could not be started."""
         future: Settled[None] = Settled(self.driver, f"starting the ranks of {self._names[mesh_id]}")
 
-        def answered(body: Body | None, why: str) -> None:
-            why = why or (body or {}).get("why", "")
+        def answered(body: Body | None, error: Exception | None) -> None:
+            why = str(error) if body is None else body["why"]
             if why:
                 future.reject(SpawnError(why))
             else:
@@ -117,7 +117,7 @@ class RankOwner:
 
         def ask(left: float) -> None:
             body = {"mesh": mesh_id, "grace": left, "why": why}
-            self._runtime.tree.ask_root("mesh.stop", body, lambda _body, _why: future.resolve(None))
+            self._runtime.tree.ask_root("mesh.stop", body, lambda _body, _error: future.resolve(None))
 
         if first:
             self.driver.queues.when_written(mesh_id, grace, ask)

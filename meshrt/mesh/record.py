@@ -14,7 +14,7 @@ from meshrt.mesh.progress import Progress
 from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Shape
 from meshrt.transport.driver import Driver
-from meshrt.transport.fate import Fate
+from meshrt.wire.fate import Fate
 
 __all__ = ["MeshRecord", "Owner"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.record import MeshRecord
-from meshrt.transport.fate import Fate
+from meshrt.wire.fate import Fate
 
 __all__ = ["Registry"]
 

@@ -18,8 +18,8 @@ from typing import Any
 from meshrt.errors import ActorError, MeshError, RankPlace, RemoteException, one_line
 from meshrt.selection import fold_ranks
 from meshrt.wire.codec import own_attribute
+from meshrt.wire.errors import error_from_wire
 from meshrt.wire.frames import Frame
-from meshrt.wire.messages import error_from_wire
 
 __all__ = ["actor_error", "add_others"]
 

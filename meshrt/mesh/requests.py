@@ -16,12 +16,13 @@ from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.record import Owner
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.restarts import Restarts
-from meshrt.mesh.services import Answer, Services
+from meshrt.mesh.services import Services
 from meshrt.mesh.spawning import Spawning
 from meshrt.mesh.spec import MeshSpec
 from meshrt.mesh.stopping import Stopping
-from meshrt.transport.fate import Fate
-from meshrt.wire.messages import Address, why_of
+from meshrt.wire.control import Address
+from meshrt.wire.fate import Fate
+from meshrt.wire.peer import Reply
 
 __all__ = ["RankRequests"]
 
@@ -67,27 +68,27 @@ class RankRequests:
             }
         )
 
-    def _watch(self, _address: Address, body: Body, answer: Answer) -> None:
+    def _watch(self, _address: Address, body: Body, answer: Reply) -> None:
         self._registry.watch(body["mesh"], body["rank"], lambda fate: answer(fate.to_wire(), ""))
 
-    def _told(self, _address: Address, body: Body, answer: Answer) -> None:
+    def _told(self, _address: Address, body: Body, answer: Reply) -> None:
         self._alarm.told((body["mesh"], body["rank"], body["pid"]))
         answer({}, "")
 
-    def _allow_restarts(self, address: Address, body: Body, answer: Answer) -> None:
+    def _allow_restarts(self, address: Address, body: Body, answer: Reply) -> None:
         self._restarts.allow(body["mesh"], body["ranks"], body["actor"], body["count"], address)
         answer({}, "")
 
-    def _restarted(self, _address: Address, body: Body, answer: Answer) -> None:
+    def _restarted(self, _address: Address, body: Body, answer: Reply) -> None:
         def restarted(incarnation: int, fate: Fate) -> None:
             answer({"incarnation": incarnation, "fate": fate.to_wire()}, "")
 
         self._registry.when_restarted(body["mesh"], body["rank"], body["actor"], restarted)
 
-    def _born(self, _address: Address, body: Body, answer: Answer) -> None:
+    def _born(self, _address: Address, body: Body, answer: Reply) -> None:
         self._registry.when_born(body["mesh"], body["rank"], lambda: answer({}, ""))
 
-    def _spawn(self, address: Address, body: Body, answer: Answer) -> None:
+    def _spawn(self, address: Address, body: Body, answer: Reply) -> None:
         owner = Owner(*address, body["actor"])
 
         def work() -> None:
@@ -98,7 +99,7 @@ class RankRequests:
                 # The rank waits: whatever went wrong is its answer.
                 if not isinstance(error, MeshError):
                     _log.exception("a mesh for a rank")
-                answer(None, why_of(error))
+                answer.fail(error)
                 return
             # On the loop, where ranks end: the one that asks may have ended meanwhile.
             self._loop.post(lambda: made(mesh_id))
@@ -109,11 +110,11 @@ class RankRequests:
 
         threading.Thread(target=work, name="meshrt-spawn", daemon=True).start()
 
-    def _initialized(self, _address: Address, body: Body, answer: Answer) -> None:
+    def _initialized(self, _address: Address, body: Body, answer: Reply) -> None:
         initialized = self._registry.meshes[body["mesh"]].initialized
         initialized.when_done(lambda: answer({"why": str(initialized.exception() or "")}, ""), background=False)
 
-    def _stop(self, _address: Address, body: Body, answer: Answer) -> None:
+    def _stop(self, _address: Address, body: Body, answer: Reply) -> None:
         if body["mesh"] not in self._registry.meshes:
             answer({}, "")
             return

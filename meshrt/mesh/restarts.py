@@ -22,9 +22,10 @@ from meshrt.errors import ActorError, LinkLost, MeshError, ProcessDied, RankPlac
 from meshrt.mesh.call import QuietCall, send_init
 from meshrt.mesh.target import Target
 from meshrt.store.packing import Parcel
-from meshrt.transport.fate import Fate
 from meshrt.transport.process import ProcessRuntime, current_runtime
-from meshrt.wire.messages import Address, error_to_wire
+from meshrt.wire.control import Address
+from meshrt.wire.errors import error_to_wire
+from meshrt.wire.fate import Fate
 
 if TYPE_CHECKING:
     from meshrt.mesh.record import MeshRecord

@@ -11,7 +11,8 @@ from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.restarts import Restarts
 from meshrt.transport.driver import Driver
-from meshrt.transport.fate import Fate
+from meshrt.wire.fate import Fate
+from meshrt.wire.peer import Answered
 
 __all__ = ["Background", "RootTree"]
 
@@ -67,7 +68,7 @@ class RootTree:
         """The root asks itself nothing."""
         raise UsageError(f"{operation} is for ranks")
 
-    def ask_root(self, operation: str, body: Body, answered: Callable[[Body | None, str], None]) -> None:
+    def ask_root(self, operation: str, body: Body, answered: Answered) -> None:
         """As `request_root`."""
         raise UsageError(f"{operation} is for ranks")
 

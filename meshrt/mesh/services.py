@@ -5,6 +5,8 @@ Implements `meshrt.hooks.services.RootServices`. On the root's loop unless a met
 
 from __future__ import annotations
 
+import functools
+import itertools
 import logging
 import os
 from collections import deque
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from meshrt.actor.faults import Lost
-from meshrt.errors import MeshError, ProtocolError, RankPlace
+from meshrt.errors import MeshError, RankPlace
 from meshrt.hooks.facts import Body, Wait
 from meshrt.hooks.plugins import ASKED_FOR, plugin_of, plugins
 from meshrt.hooks.services import PendingCall, ToolClient, Waited
@@ -27,8 +29,10 @@ from meshrt.mesh.registry import Registry
 from meshrt.mesh.terminal import Terminal
 from meshrt.transport.directories import log_path
 from meshrt.transport.driver import Driver
-from meshrt.transport.fate import Fate
-from meshrt.wire.messages import Address, why_of
+from meshrt.wire.control import Address, Message
+from meshrt.wire.fate import Fate
+from meshrt.wire.peer import Reply, Requests
+from meshrt.wire.tree import Answer, Event, FromRank, Refusal, Request
 
 if TYPE_CHECKING:
     import asyncio
@@ -39,8 +43,6 @@ _log = logging.getLogger("meshrt")
 
 #: Failures that nobody was told of, of which the numbers are kept: the latest ones, as many as there are records.
 _UNSEEN = 10_000
-#: Takes the answer to a request of a rank, or why there is none.
-Answer = Callable[[Body | None, str], None]
 
 
 class Services:
@@ -72,7 +74,7 @@ class Services:
         self.rank_events: dict[str, Callable[[str, int, Body], None]] = {}
         self.rank_operations: dict[str, Callable[[str, int, Body], Body | None]] = {}
         #: Like `rank_operations`, for answers that come later: fn(address, body, answer).
-        self.deferred_operations: dict[str, Callable[[Address, Body, Answer], None]] = {}
+        self.deferred_operations: dict[str, Callable[[Address, Body, Reply], None]] = {}
         self.client_gone: list[Callable[[ToolClient], None]] = []
         self.at_birth: list[Callable[[], Sequence[tuple[str, Body]]]] = []
         self.rank_born: list[Callable[[str, int], None]] = []
@@ -87,8 +89,9 @@ class Services:
         self._driver = driver
         self._terminal = terminal
         self._loop = loop
-        self._requests: dict[int, tuple[Address, asyncio.Future[Body]]] = {}
-        self._request_id = 0
+        #: Those that wait for a rank.
+        self._requests: dict[Address, Requests] = {}
+        self._numbers = itertools.count(1)
         self._holds = Holds(registry, driver, self.send_rank)
         self.rank_events["held"] = self._holds.change
         self.gathers = Gathers(registry, self.call_later)
@@ -140,25 +143,31 @@ class Services:
             where = record.rank_place(rank).where
             answer.set_exception(MeshError(f"{operation} was not sent to {where}: its host agent takes no messages"))
             return answer
-        self._request_id += 1
-        number = self._request_id
-        self._requests[number] = ((mesh_id, rank), answer)
-        answer.add_done_callback(lambda _: self._requests.pop(number, None))
-        try:
-            self._send(record, rank, {"t": "op", "id": number, "op": operation, "body": body})
-        except ProtocolError:
-            answer.cancel()
-            raise
+
+        def answered(body: Body | None, error: Exception | None) -> None:
+            if answer.done():
+                return  # cancelled meanwhile
+            if error is None:
+                answer.set_result(body or {})
+            else:
+                answer.set_exception(error)
+
+        requests = self._requests.get((mesh_id, rank))
+        if requests is None:
+            send = functools.partial(self._send, record, rank)
+            requests = self._requests[mesh_id, rank] = Requests(send, self._numbers)
+        number = requests.ask(operation, body, answered)
+        answer.add_done_callback(lambda _: requests.forget(number))
         return answer
 
     def send_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> None:
         """Run a control operation on a rank and want no answer. Any thread."""
         record = self._registry.meshes.get(mesh_id)
         if record is not None and rank not in record.fates:
-            self._send(record, rank, {"t": "op", "id": 0, "op": operation, "body": body})
+            self._send(record, rank, Request(0, operation, body))
 
     @staticmethod
-    def _send(record: MeshRecord, rank: int, message: dict[str, Any]) -> None:
+    def _send(record: MeshRecord, rank: int, message: Message) -> None:
         record.agent_of[rank].send(message, (record.mesh_id, rank))
 
     def held(self) -> bool:
@@ -218,22 +227,19 @@ class Services:
         """A terminal has disconnected."""
         hooks.run(self.client_gone, client)
 
-    def on_rank(self, address: Address, message: dict[str, Any]) -> None:
+    def on_rank(self, address: Address, message: FromRank) -> None:
         """A rank sent something."""
-        kind = message["t"]
-        if kind == "ev":
-            self._on_event(address, message["ev"], message["body"])
-        elif kind == "op":
-            self._on_request(address, message)
-        elif kind in ("ok", "no"):
-            _, answer = self._requests.pop(message["id"], (None, None))
-            if answer is not None and not answer.done():
-                if kind == "ok":
-                    answer.set_result(message.get("body") or {})
-                else:
-                    answer.set_exception(MeshError(message["why"]))
+        match message:
+            case Event(ev=name, body=body):
+                self._on_event(address, name, body)
+            case Request() as request:
+                self._on_request(address, request)
+            case Answer() | Refusal() as answer:
+                requests = self._requests.get(address)
+                if requests is not None:
+                    requests.received(answer)
 
-    def on_own_actor(self, message: dict[str, Any]) -> None:
+    def on_own_actor(self, message: Event) -> None:
         """An actor of this process (`meshrt.mesh.this_proc`) has something to tell. Any thread."""
         self._loop.post(lambda: self.on_rank(("", 0), message))
 
@@ -247,35 +253,32 @@ class Services:
             return
         handler(*address, body)
 
-    def _on_request(self, address: Address, message: dict[str, Any]) -> None:
-        name = message["op"]
+    def _on_request(self, address: Address, request: Request) -> None:
+        name = request.op
         record = self._registry.meshes.get(address[0])
 
-        def answer(body: Body | None, why: str) -> None:
+        def send(message: Message) -> None:
             if record is not None and address[1] not in record.fates:
-                kind = {"t": "no", "why": why} if why else {"t": "ok", "body": body}
-                try:
-                    self._send(record, address[1], {"id": message["id"], **kind})
-                except ProtocolError as error:
-                    self._send(record, address[1], {"id": message["id"], "t": "no", "why": str(error)})
+                self._send(record, address[1], message)
 
+        reply = Reply(request.id, send)
         deferred = self.deferred_operations.get(name)
         try:
             if deferred is not None:
-                deferred(address, message["body"], answer)
+                deferred(address, request.body, reply)
                 return
             if name not in self.rank_operations:
                 self._load(name)
             if name not in self.rank_operations:
                 raise MeshError(f"the root has no operation {name!r}")
-            body = self.rank_operations[name](*address, message["body"])
+            body = self.rank_operations[name](*address, request.body)
         except Exception as error:
             # The rank waits: whatever went wrong is its answer.
             if not isinstance(error, MeshError):
                 _log.exception("operation %s of a rank", name)
-            answer(None, why_of(error))
+            reply.fail(error)
             return
-        answer(body, "")
+        reply(body, "")
 
     def _load(self, name: str) -> None:
         plugins.load(plugin_of(name), self, in_root=True)
@@ -290,9 +293,9 @@ class Services:
     def on_gone(self, mesh_id: str, rank: int, fate: Fate, *, waited_for: bool) -> None:
         """A rank has ended: nothing waits for it any more. ``waited_for``: callers are told."""
         self._holds.gone(mesh_id, rank)
-        for address, answer in tuple(self._requests.values()):
-            if address == (mesh_id, rank) and not answer.done():
-                answer.set_exception(fate.error(RankPlace(mesh_id, "", rank), "", may_have_run=True))
+        requests = self._requests.pop((mesh_id, rank), None)
+        if requests is not None:
+            requests.fail(fate.error(RankPlace(mesh_id, "", rank), "", may_have_run=True))
         self.gathers.gone(mesh_id, rank, str(fate))
         hooks.run(self.rank_gone, mesh_id, rank, str(fate))
         if fate.kind != "stopped":

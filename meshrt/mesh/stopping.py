@@ -20,7 +20,8 @@ from meshrt.mesh.record import MeshRecord
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.restarts import Restarts
 from meshrt.transport.driver import Driver
-from meshrt.transport.fate import Fate
+from meshrt.wire.fate import Fate
+from meshrt.wire.tree import Stop
 
 __all__ = ["OverdueAgents", "Stopping"]
 
@@ -127,7 +128,7 @@ class Stopping:
     def _send_stop(self, record: MeshRecord, grace: float, why: str, *, drain: bool) -> None:
         for agent in record.agents:
             if not agent.gone:
-                agent.send({"t": "stop", "mesh": record.mesh_id, "grace": grace, "drain": drain, "why": why})
+                agent.send(Stop(record.mesh_id, grace, drain, why))
         self._loop.post_later(grace + _OVERDUE, lambda: self._stop_overdue(record))
 
     def _stop_overdue(self, record: MeshRecord) -> None:

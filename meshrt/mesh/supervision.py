@@ -22,8 +22,8 @@ from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.record import MeshRecord, Owner
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.services import Services
-from meshrt.transport.fate import Fate
-from meshrt.wire.messages import why_of
+from meshrt.wire.errors import why_of
+from meshrt.wire.fate import Fate
 
 __all__ = ["Supervision"]
 

@@ -10,9 +10,9 @@ import msgpack
 from meshrt.errors import RankPlace
 from meshrt.selection import Shape, Slice
 from meshrt.transport.driver import Driver
-from meshrt.transport.fate import Fate
 from meshrt.transport.outlink import OutLink
 from meshrt.transport.process import socket_path
+from meshrt.wire.fate import Fate
 
 __all__ = ["Target"]
 

@@ -18,9 +18,11 @@ from meshrt.hooks.facts import Body
 from meshrt.transport.acceptor import listening_socket
 from meshrt.transport.link import peer_of, same_user
 from meshrt.transport.refusals import Refusals
+from meshrt.wire.control import Message, control_frame
 from meshrt.wire.frames import control_decoder
 from meshrt.wire.handshake import HANDSHAKE_SECONDS, ROLE_TOOL, UNPROVED_MAX, ServerHandshake
-from meshrt.wire.messages import FROM_TERMINAL, check_control, control_frame, refusal, unpack_control
+from meshrt.wire.peer import Reply
+from meshrt.wire.tree import FROM_TERMINAL, Event, Request
 
 __all__ = ["ToolConnection", "ToolServer"]
 
@@ -73,7 +75,7 @@ class ToolConnection(asyncio.Protocol):
                 data = self._prove(self._handshake, data)
             if data:
                 for frame in self._decoder.receive_data(data):
-                    self._serve(unpack_control(frame.payload))
+                    self._serve(FROM_TERMINAL.decode(frame.payload))
         except ProtocolError as error:
             self._server.refusals.note(f"a terminal (pid {self.pid})", error)
             self.abort()
@@ -92,37 +94,29 @@ class ToolConnection(asyncio.Protocol):
         self._server.clients.add(self)
         return handshake.leftover
 
-    def _serve(self, message: dict[str, Any]) -> None:
-        check_control(message, FROM_TERMINAL)
-        task = asyncio.get_running_loop().create_task(self._answer(message))
+    def _serve(self, request: Request) -> None:
+        task = asyncio.get_running_loop().create_task(self._answer(request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, message: dict[str, Any]) -> None:
+    async def _answer(self, request: Request) -> None:
+        reply = Reply(request.id, self._write)
         try:
-            body = await self._server.serve(self, message["op"], message.get("body") or {})
-            answer = {"t": "ok", "id": message["id"], "body": body}
+            reply(await self._server.serve(self, request.op, request.body), "")
         except Exception as error:
             # The refusal is the answer; the client shows it.
             if not isinstance(error, MeshError):
-                _log.exception("operation %s of a terminal", message["op"])
-            answer = refusal(message["id"], error)
-        self._write(answer)
+                _log.exception("operation %s of a terminal", request.op)
+            reply.fail(error)
 
     def push(self, event: str, body: Body) -> None:
         """Send an event; a client that does not read is disconnected."""
-        self._write({"t": "ev", "ev": event, "body": body})
+        self._write(Event(event, body))
 
-    def _write(self, message: dict[str, Any]) -> None:
+    def _write(self, message: Message) -> None:
         if self._transport.is_closing():
             return
-        try:
-            data = control_frame(message)
-        except ProtocolError as error:
-            if "id" not in message:
-                raise
-            data = control_frame(refusal(message["id"], error))
-        self._transport.write(data)
+        self._transport.write(control_frame(message))
         if self._transport.get_write_buffer_size() > _BACKLOG_MAX:
             self._transport.abort()
 

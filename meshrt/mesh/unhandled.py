@@ -13,7 +13,7 @@ from meshrt.mesh.roottree import RootTree
 from meshrt.mesh.services import Services
 from meshrt.mesh.supervision import Supervision
 from meshrt.selection import fold_ranks
-from meshrt.wire.messages import error_from_wire
+from meshrt.wire.errors import error_from_wire
 
 __all__ = ["StrayErrors", "Unhandled"]
 

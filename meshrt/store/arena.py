@@ -1,7 +1,7 @@
 """The memory that one process has given to the store: chunks, and which of their bytes are in use.
 
 Pages are used again: the first write to a page costs ten times a later one, in the owner and in every reader. So what
-is freed stays committed, and `trim` gives it back when nobody has asked for memory for a while.
+is freed stays committed, and `trim` gives it back when no memory was asked for in a while.
 
 A range of a chunk: ``free -> taken -> free``; and, apart from that, ``bare -> committed -> bare``.
 """
@@ -30,10 +30,11 @@ _STEP = 2 << 20
 
 
 def memory_chunk(name: str, size: int) -> int:
-    """Return the descriptor of a chunk in memory, of this size for ever. Nothing is left of it when nobody has it."""
+    """Return the descriptor of a chunk in memory, of this size for ever. It ends with the last process that has it."""
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(descriptor, size)
-    # Whoever has it mapped would be ended by SIGBUS if it shrank. Sealed against writing it could not give memory back.
+    # A process that has it mapped would be ended by SIGBUS if it shrank. Sealed against writing, it could not give
+    # memory back.
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return descriptor
 
@@ -151,7 +152,7 @@ class Arena:
         chunk.committed.add(start, end)
 
     def release(self, block: Block) -> None:
-        """Take back what nobody sees any more."""
+        """Take back what no process sees any more."""
         block.chunk.free.add(block.start, block.start + block.size)
         self.taken -= block.size
 

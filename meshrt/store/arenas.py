@@ -16,6 +16,7 @@ from meshrt.store.arena import Arena, Block, Chunk, file_chunk, memory_chunk
 from meshrt.store.exclusive import Exclusive
 from meshrt.store.lease import Loan
 from meshrt.store.mapping import open_for_reading
+from meshrt.store.messages import Grant, Granted, Publish, Published, Share
 from meshrt.store.registrar import Registrar
 from meshrt.store.registrars import Registrars
 from meshrt.transport.interrupts import installed
@@ -88,8 +89,7 @@ class Arenas:
             for start, piece in zip(starts, pieces, strict=True):
                 shield.check()  # copying may take a while; the block is free if that raises
                 block.write(start, piece)
-            where = {"segment": segment, "chunk": block.chunk.id, "start": block.start, "size": block.size}
-            registrar.tell({"t": "lend", **where, "kind": kind, "site": site, "disk": disk, "to": holders})
+            registrar.tell(Share(segment, block.chunk.id, block.start, block.size, kind, site, disk, holders))
         except BaseException:
             registrar.withdraw(segment)
             with self._lock:
@@ -99,7 +99,7 @@ class Arenas:
         return Loan(registrar.machine, registrar.agent_pid, block.chunk.id, segment, block.start, size), starts
 
     def chunk(self, number: int) -> Chunk | None:
-        """Return a chunk of this process; None: it is somebody else's."""
+        """Return a chunk of this process; None: it belongs to another one."""
         for arena in tuple(self._arenas.values()):
             found = arena.chunks.get(number)
             if found is not None:
@@ -117,7 +117,7 @@ class Arenas:
         }
 
     def tend(self) -> tuple[bool, bool]:
-        """Use again what was let go, and give back a slice of what nobody has needed since the last time.
+        """Use again what was let go, and give back a slice of what was not needed since the last time.
 
         Waits for nothing. Returns whether there is more to give back, and whether there is anything to look after.
         """
@@ -146,13 +146,15 @@ class Arenas:
             def publish(chunk: Chunk) -> None:
                 descriptor = open_for_reading(chunk.descriptor)
                 try:
-                    registrar.ask("chunk", [descriptor], id=chunk.id, size=chunk.mapping.size)
+                    registrar.ask(
+                        lambda number: Publish(number, chunk.id, chunk.mapping.size), Published, send=[descriptor]
+                    )
                 finally:
                     os.close(descriptor)
 
             def grant(size: int) -> None:
                 if size > 0:
-                    registrar.ask("grant", size=size)
+                    registrar.ask(lambda number: Grant(number, size), Granted)
                 else:
                     registrar.give_back(-size)
 
@@ -163,7 +165,7 @@ class Arenas:
         return self._arenas[key]
 
     def _reclaim(self) -> None:
-        """Use again what nobody holds any more."""
+        """Use again what no process holds any more."""
         for registrar in self._registrars:
             registrar.settle()
             while registrar.freed:
@@ -177,7 +179,7 @@ class Arenas:
             arena.release(block)
 
     def _forget(self, registrar: Registrar) -> None:
-        """A store has ended: nobody can say any more who sees what it knew of, so nothing of that is written again."""
+        """A store has ended: it is not known any more who sees what it knew of, so nothing of that is written again."""
         self._registrars.forget(registrar)
         for disk in (False, True):
             arena = self._arenas.pop((registrar.agent_pid, disk), None)

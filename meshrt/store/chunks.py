@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
 
 from meshrt.errors import MeshError, ReferenceLost, StoreTimeout
 from meshrt.store.mapping import Copies, Mapping
+from meshrt.store.messages import Fetched
+from meshrt.store.protocol import Incoming
 
 __all__ = ["Chunks"]
 
@@ -16,11 +17,11 @@ class Chunks:
     """Those that one store knows of. Any thread: each change is one step.
 
     Args:
-        ask: Asks the store (`meshrt.store.registrar.Registrar.ask`).
+        fetch: Asks the store for the file of a chunk. Raises MeshError where it is refused, OSError.
     """
 
-    def __init__(self, ask: Callable[..., tuple[dict[str, Any], list[int]]]) -> None:
-        self._ask = ask
+    def __init__(self, fetch: Callable[[int], Incoming[Fetched]]) -> None:
+        self._fetch = fetch
         self._maps: dict[int, Mapping | Copies] = {}
 
     def __bool__(self) -> bool:
@@ -49,17 +50,17 @@ class Chunks:
     def fetch(self, chunk: int) -> tuple[int, int]:
         """Return a descriptor of a chunk, for reading, and its size. Raises as `mapping`."""
         try:
-            answer, descriptors = self._ask("fetch", chunk=chunk)
+            answer, descriptors = self._fetch(chunk)
         except StoreTimeout:
             raise  # it is not gone
         except MeshError as error:
             raise ReferenceLost(f"shared memory cannot be had from its host: {error}") from error
         if not descriptors:
             raise OSError("no file descriptor is left for shared memory (see ulimit -n)")
-        return descriptors[0], answer["size"]
+        return descriptors[0], answer.size
 
     def dropped(self, chunk: int) -> None:
-        """The store says that nobody needs it mapped any more; views that are there stay valid."""
+        """The store says that it need not be mapped any more; views that are there stay valid."""
         self._maps.pop(chunk, None)
 
     def clear(self) -> None:

@@ -1,7 +1,7 @@
 """What is sent to other machines and will not be answered: it is brought there before the message is sent.
 
-Nobody says when the result of an endpoint or a broadcast has arrived, so its sender would not know how long to keep
-what that refers to. Instead the receivers' hosts are **offered** the segments, with the pids that are to hold them.
+The result of an endpoint and a broadcast are not answered, so their sender would not know how long to keep what they
+refer to. Instead the receivers' hosts are **offered** the segments, with the pids that are to hold them.
 Each host fetches them once (`meshrt.store.imports`) and says where they are there. Only then the message goes out: to
 its receivers it is like one of their own machine.
 
@@ -16,15 +16,18 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from meshrt.errors import MeshError, ProtocolError
-from meshrt.store.hostlinks import HostLink, HostLinks
+from meshrt.store.hostlinks import HostLink, HostLinks, Lost
 from meshrt.store.lease import Loan
-from meshrt.store.protocol import Host
-from meshrt.wire.messages import why_of
+from meshrt.store.messages import Delivered, Full, Host, Imported, Offer, Silent, TakeBack, ToStore
+from meshrt.wire.errors import why_of
+from meshrt.wire.tree import Later, Refusal
 
 __all__ = ["Deliveries"]
+
+Answer = Callable[[Delivered | Later | Refusal | Silent], bool]
+"""Tells the process that has asked. Returns whether it was told."""
 
 #: Seconds without a word of a host.
 _PATIENCE = 10.0
@@ -46,13 +49,17 @@ class _Offer:
 
 
 class _Delivery:
-    def __init__(self, loans: Sequence[Loan], answer: Callable[[dict[str, Any]], bool]) -> None:
+    def __init__(self, number: int, loans: Sequence[Loan], answer: Answer) -> None:
+        self.number = number
         self.loans = loans
         self.answer = answer
         self.offers: list[_Offer] = []
-        self.why = ""
-        #: The agent that has said nothing, and for how many seconds, if that is why.
-        self.silent: tuple[int, float] | None = None
+        #: What the process is told, once it has failed.
+        self.failure: Refusal | Silent | None = None
+
+    def fail(self, why: str) -> None:
+        """It has failed; only the first reason counts."""
+        self.failure = self.failure or Refusal(self.number, f"a host that it goes to {why}")
 
     @property
     def finished(self) -> bool:
@@ -66,13 +73,14 @@ class Deliveries:
         self._links = links
         self._open: set[_Delivery] = set()
 
-    def begin(self, loans: Sequence[Loan], to: Sequence[Host], answer: Callable[[dict[str, Any]], bool]) -> None:
+    def begin(self, number: int, loans: Sequence[Loan], to: Sequence[Host], answer: Answer) -> None:
         """Bring segments of this store to other hosts, whose processes hold them then.
 
-        ``answer`` is called, now or later, with ``{"to": the hosts that have them, "there": for each its loans}``, or
-        with a refusal. It returns whether anybody was told: if not, they are recalled.
+        Args:
+            number: That of the question, in what ``answer`` is called with.
+            answer: Called, now or later, with the result. If the process cannot be told, the segments are recalled.
         """
-        delivery = _Delivery(loans, answer)
+        delivery = _Delivery(number, loans, answer)
         self._open.add(delivery)
         for host in to:
             known = self._links.find(host.machine, host.agent_pid)
@@ -86,13 +94,14 @@ class Deliveries:
             except MeshError:
                 continue  # it is lost
             except OSError as error:
-                delivery.why = delivery.why or f"a host that it goes to cannot be reached: {why_of(error)}"
+                delivery.fail(f"cannot be reached: {why_of(error)}")
                 continue
             offer = _Offer(host, link, heard=time.monotonic())
             delivery.offers.append(offer)
+            told = functools.partial(self._told, delivery, offer)
             for loan in loans:
-                told = functools.partial(self._told, delivery, offer)
-                offer.asked[link.ask("offer", told, loan=loan, pids=host.pids)] = loan.segment
+                asked = link.ask(functools.partial(Offer, loan=loan, pids=host.pids), told)
+                offer.asked[asked] = loan.segment
         self._look(delivery)
 
     def recall(self, segments: Sequence[int], to: Sequence[Host]) -> None:
@@ -100,59 +109,60 @@ class Deliveries:
         for machine, agent_pid, pids in to:
             link = self._links.find(machine, agent_pid)
             if link is not None:
-                link.tell("recall", segments=segments, pids=pids)
+                link.tell(TakeBack(segments, pids))
 
     def tick(self) -> None:
-        """Give up hosts that say nothing; tell the others that somebody is at it."""
+        """Give up hosts that say nothing; tell the others that it takes its time."""
         silent = time.monotonic() - _PATIENCE
         for delivery in tuple(self._open):
             for offer in delivery.offers:
                 if offer.asked and offer.heard < silent:
                     offer.link.silence.in_vain(offer.heard)
                     self._says_nothing(delivery, offer.link, offer.heard)
-                    self._give_up(delivery, offer)
+                    self._give_up(offer)
+                    self._look(delivery)
             if delivery in self._open:
-                delivery.answer({"t": "wait"})
+                delivery.answer(Later(delivery.number))
 
-    def _told(self, delivery: _Delivery, offer: _Offer, message: dict[str, Any]) -> None:
+    def _told(self, delivery: _Delivery, offer: _Offer, message: ToStore | Lost) -> None:
         offer.heard = time.monotonic()
-        if message["t"] == "wait":
-            return
-        if message["t"] == "lost":
-            offer.lost = True
-            offer.asked.clear()
-        elif message["t"] == "no":
-            why = f"a host that it goes to does not take it: {message['why']}"
-            offer.link.forget(message["n"])
-            del offer.asked[message["n"]]  # no more is said to this one
-            delivery.why = delivery.why or why
-            self._give_up(delivery, offer)
-            return
-        elif message["t"] == "ok":
-            loan = Loan(*message["loan"])
-            offer.link.forget(message["n"])
-            offer.there[offer.asked.pop(message["n"])] = loan
-        else:
-            raise ProtocolError(f"{message['t']!r} from a store")
+        match message:
+            case Later():
+                return
+            case Lost():
+                offer.lost = True
+                offer.asked.clear()
+            case Refusal(id=number, why=why):
+                self._refused(delivery, offer, number, why)
+            case Full(id=number):
+                self._refused(delivery, offer, number, str(message.error()))
+            case Imported(id=number, loan=loan):
+                offer.link.forget(number)
+                offer.there[offer.asked.pop(number)] = loan
+            case _:
+                raise ProtocolError(f"{type(message).__name__} is no answer to what was offered")
         self._look(delivery)
+
+    def _refused(self, delivery: _Delivery, offer: _Offer, number: int, why: str) -> None:
+        offer.link.forget(number)
+        del offer.asked[number]  # no more is said to this one
+        delivery.fail(f"does not take it: {why}")
+        self._give_up(offer)
 
     def _says_nothing(self, delivery: _Delivery, link: HostLink, since: float) -> None:
-        if not delivery.why:
-            seconds = time.monotonic() - since
-            delivery.why = f"a host that it goes to has said nothing for {round(seconds, 1):g} s"
-            delivery.silent = link.agent_pid, seconds
+        silent = Silent(delivery.number, link.agent_pid, time.monotonic() - since)
+        delivery.failure = delivery.failure or silent
 
-    def _give_up(self, delivery: _Delivery, offer: _Offer) -> None:
+    def _give_up(self, offer: _Offer) -> None:
         for number in offer.asked:
             # It may take it still: then it is taken back.
-            offer.link.asked[number] = functools.partial(self._late, offer, number)
+            offer.link.asked.replace(number, functools.partial(self._late, offer, number))
         offer.asked.clear()
-        self._look(delivery)
 
-    def _late(self, offer: _Offer, number: int, message: dict[str, Any]) -> None:
-        if message["t"] == "ok":
-            self.recall([Loan(*message["loan"]).segment], [offer.host])
-        if message["t"] != "wait":
+    def _late(self, offer: _Offer, number: int, message: ToStore | Lost) -> None:
+        if isinstance(message, Imported):
+            self.recall([message.loan.segment], [offer.host])
+        if not isinstance(message, Later):
             offer.link.forget(number)
 
     def _look(self, delivery: _Delivery) -> None:
@@ -160,12 +170,11 @@ class Deliveries:
             return
         self._open.remove(delivery)
         offers = [offer for offer in delivery.offers if not offer.lost]
-        if delivery.why:
-            silent = {} if delivery.silent is None else {"silent": delivery.silent}
-            delivery.answer({"t": "no", "why": delivery.why, **silent})
+        if delivery.failure is not None:
+            delivery.answer(delivery.failure)
         else:
             there = [[offer.there[loan.segment] for loan in delivery.loans] for offer in offers]
-            if delivery.answer({"to": [offer.host for offer in offers], "there": there}):
+            if delivery.answer(Delivered(delivery.number, [offer.host for offer in offers], there)):
                 return
         for offer in offers:
             if offer.there:

@@ -6,10 +6,10 @@ import select
 import socket
 import time
 from collections.abc import Callable
-from typing import Any
 
 from meshrt.errors import ProtocolError, ReferenceLost
-from meshrt.store.protocol import DescriptorStream
+from meshrt.store.messages import TO_PROCESS, ToProcess
+from meshrt.store.protocol import DescriptorStream, Incoming
 from meshrt.transport.link import same_user
 from meshrt.wire.handshake import ROLE_STORE, ClientHandshake, Identity
 
@@ -28,7 +28,7 @@ def knock(path: str, secret: bytes, own: Identity, patience: float) -> tuple[soc
         own: Who dials.
         patience: Seconds that each step may take; 0.0: nothing waits, neither here nor later.
     Raises:
-        FileNotFoundError, ConnectionError: Nobody listens there any more.
+        FileNotFoundError, ConnectionError: No process listens there any more.
         OSError: There is no descriptor, or the store has no time now.
         ProtocolError: It is that of another user.
     """
@@ -48,7 +48,7 @@ def knock(path: str, secret: bytes, own: Identity, patience: float) -> tuple[soc
 
 def dial(
     path: str, secret: bytes, own: Identity, patience: float, pause: Callable[[], None]
-) -> tuple[DescriptorStream, list[dict[str, Any]]]:
+) -> tuple[DescriptorStream, list[Incoming[ToProcess]]]:
     """Connect to a store, and wait until it has let this process in.
 
     Args:
@@ -72,7 +72,7 @@ def dial(
                 raise ReferenceLost("the store of this host has refused this process")
             sock.sendall(handshake.receive_data(data))
         stream = DescriptorStream(sock)
-        messages = stream.feed(handshake.leftover)
+        messages = stream.feed(handshake.leftover, TO_PROCESS)
         sock.setblocking(False)
     except BaseException:
         sock.close()

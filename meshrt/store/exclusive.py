@@ -1,7 +1,8 @@
 """A lock that a thread cannot take twice: who tries is told, instead of waiting for itself for ever.
 
 Ctrl-C is held back while the main thread has it: it would be raised between taking the lock and knowing that it is
-taken, or just before it is given back, and nobody could ever take it again. Who waits under it asks for it (`pause`).
+taken, or just before it is given back, and no thread could ever take it again. A thread that waits under it asks for
+it (`pause`).
 """
 
 from __future__ import annotations

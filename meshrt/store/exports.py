@@ -10,7 +10,8 @@ import os
 from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+
+from meshrt.store.messages import Piece
 
 __all__ = ["PIECE", "Exports"]
 
@@ -28,7 +29,7 @@ class Exports:
 
     sent: int = 0
     #: Segments, and what is to be sent of them.
-    _left: deque[tuple[int, Iterator[dict[str, Any]]]] = field(default_factory=deque)
+    _left: deque[tuple[int, Iterator[Piece]]] = field(default_factory=deque)
 
     def begin(self, number: int, segment: int, descriptor: int, start: int, size: int) -> None:
         """Send bytes of a file, which stays open until they are sent or given up: their receiver holds them."""
@@ -38,16 +39,16 @@ class Exports:
         """These are wanted no more."""
         self._left = deque(entry for entry in self._left if entry[0] not in segments)
 
-    def _pieces(self, number: int, descriptor: int, start: int, end: int) -> Iterator[dict[str, Any]]:
+    def _pieces(self, number: int, descriptor: int, start: int, end: int) -> Iterator[Piece]:
         while start < end:
             data = os.pread(descriptor, min(PIECE, end - start), start)
             if not data:
                 raise OSError("shared memory ends before what was written there")
             start += len(data)
             self.sent += len(data)
-            yield {"t": "piece", "n": number, "data": data}
+            yield Piece(number, data)
 
-    def next(self) -> dict[str, Any] | None:
+    def next(self) -> Piece | None:
         """Return the next message; None: nothing is left. Raises OSError where the file cannot be read."""
         while self._left:
             for message in self._left[0][1]:

@@ -1,34 +1,45 @@
 """The connections of a host's store to those of other machines: one for each, made when something is to be said there.
 
-A question has a number; what the other store says to that number goes to whoever has asked, until that one forgets it.
-Where the connection ends, everybody who waits there is told: ``{"t": "lost", "why"}``.
+A question has a number. What the other store says to that number is passed to a function, until the question is
+forgotten. Where the connection ends, all of these functions are told (`Lost`).
 
-Nothing here waits: connections stand in the agent's selector.
+Nothing here waits: the connections are in the agent's selector. So there is no `meshrt.store.questions.Question`, whose
+thread waits for one answer; the table of numbers is the same.
 """
 
 from __future__ import annotations
 
-import itertools
 import selectors
 import socket
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.store.dialling import knock
+from meshrt.store.messages import TO_STORE, FromStore, Offer, Pull, ToStore
+from meshrt.store.pending import Pending
 from meshrt.store.protocol import DescriptorStream, store_path
 from meshrt.store.silence import Silence
+from meshrt.wire.errors import why_of
 from meshrt.wire.handshake import ClientHandshake, Identity
-from meshrt.wire.messages import why_of
 
-__all__ = ["HostLink", "HostLinks"]
+__all__ = ["Answered", "HostLink", "HostLinks", "Lost"]
 
 #: Reads of one connection before others have their turn.
 _READS = 16
 #: How often a host is dialled that hangs up before it lets this one in.
 _DIALS = 5
 
-Answered = Callable[[dict[str, Any]], None]
+
+@dataclass(frozen=True)
+class Lost:
+    """The connection has ended; ``why`` follows "the host that ..."."""
+
+    why: str
+
+
+Answered = Callable[[ToStore | Lost], None]
+"""Called with all that is said to a question; an exception ends the connection."""
 
 
 class HostLink:
@@ -41,25 +52,29 @@ class HostLink:
         self.handshake: ClientHandshake | None = handshake
         #: How often the host has hung up before it let this one in.
         self.refusals = 0
-        self.asked: dict[int, Answered] = {}
+        #: What was asked, until it is forgotten.
+        self.asked: Pending[Answered] = Pending()
         self.silence = Silence()
         self._links = links
 
-    def ask(self, operation: str, answered: Answered, **body: Any) -> int:
-        """Ask, and have ``answered`` called with all that is said to it until `forget`. Returns the number."""
-        number = next(self._links.numbers)
-        self.asked[number] = answered
-        self.tell(operation, n=number, **body)
+    def ask(self, question: Callable[[int], Pull | Offer], answered: Answered) -> int:
+        """Ask, and have ``answered`` called with all that is said to it until `forget`. Returns the number.
+
+        Args:
+            question: Returns the question with a number.
+        """
+        number = self.asked.add(answered)
+        self.tell(question(number))
         return number
 
-    def tell(self, operation: str, **body: Any) -> None:
+    def tell(self, message: FromStore) -> None:
         """Say something; that it could not be sent is told to those who have asked."""
-        self.stream.queue({"t": operation, **body})
+        self.stream.queue(message)
         self._links.flush(self)
 
     def forget(self, number: int) -> None:
-        """What is still said to this is for nobody."""
-        self.asked.pop(number, None)
+        """Ignore what is still said to this question."""
+        self.asked.remove(number)
 
 
 class HostLinks:
@@ -73,7 +88,6 @@ class HostLinks:
     """
 
     def __init__(self, selector: selectors.BaseSelector, directory: str, secret: bytes, identity: Identity) -> None:
-        self.numbers = itertools.count(1)
         self._selector = selector
         self._directory = directory
         self._secret = secret
@@ -155,7 +169,7 @@ class HostLinks:
             if link.handshake is None or not self._dial_again(link):
                 self._lose(link, f"is lost: {error.strerror}")
         except Exception as error:
-            # Whatever it has caused: a bad message costs its sender, and nobody else.
+            # Whatever it has caused: a bad message costs its sender alone.
             self._lose(link, f"has sent an invalid message: {why_of(error)}")
 
     def _read(self, link: HostLink) -> None:
@@ -176,9 +190,9 @@ class HostLinks:
                     return
                 data, link.handshake = link.handshake.leftover, None
                 self.flush(link)
-            for message in link.stream.feed(data):
-                answered = link.asked.get(message["n"])
-                if answered is not None:  # or else nobody waits for it any more
+            for message, _ in link.stream.feed(data, TO_STORE):
+                answered = link.asked.find(message.id)
+                if answered is not None:  # or else it was forgotten
                     answered(message)
 
     def _lose(self, link: HostLink, why: str) -> None:
@@ -186,6 +200,5 @@ class HostLinks:
         self._links = {key: each for key, each in self._links.items() if each is not link}
         self._selector.unregister(link.stream.sock)
         link.stream.close()
-        asked, link.asked = link.asked, {}
-        for answered in asked.values():
-            answered({"t": "lost", "why": why})
+        for answered in link.asked.clear():
+            answered(Lost(why))

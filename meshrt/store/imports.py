@@ -2,7 +2,7 @@
 
 An import: ``asked -> coming -> here -> gone``, or ``asked|coming -> failed``. Who asks for a segment that is asked for
 or coming waits for the same bytes; once it is here it is a segment of this store like any other, in a file of its own
-that nobody writes to any more, and when the last local holder lets go, so does this host at the owner's store.
+that is not written to any more, and when the last local holder lets go, so does this host at the owner's store.
 """
 
 from __future__ import annotations
@@ -10,35 +10,49 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from meshrt.errors import MeshError, ProtocolError, StoreFull
 from meshrt.store.arena import file_chunk, memory_chunk
-from meshrt.store.hostlinks import HostLink, HostLinks
+from meshrt.store.hostlinks import HostLink, HostLinks, Lost
 from meshrt.store.lease import Loan
 from meshrt.store.mapping import open_for_reading
+from meshrt.store.messages import Found, Full, Imported, LetGo, Piece, Pull, ToStore
 from meshrt.store.registry import Registry, Segment
 from meshrt.wire.handshake import Identity
+from meshrt.wire.tree import Later, Refusal
 
 __all__ = ["Imports"]
 
 _MIB = 1 << 20
 
+Answer = Callable[[Imported | Later | Refusal], object]
+"""Tells the peer that has asked."""
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """One that has asked for a segment that is not here yet."""
+
+    number: int
+    answer: Answer
+    #: They hold it then.
+    pids: Sequence[int]
+
 
 @dataclass(eq=False)
 class _Import:
     loan: Loan
-    #: ``answer(message)`` of those who wait, and the pids that hold it then.
-    waiting: list[tuple[Callable[[dict[str, Any]], object], Sequence[int]]]
+    waiting: list[_Waiting]
     descriptor: int
     #: Bytes of memory that were granted for it: none for what goes to a file.
     granted: int
     #: What it is asked for by.
     number: int = 0
     received: int = 0
-    #: What the owner's store says of it.
-    facts: dict[str, Any] = field(default_factory=dict)
+    #: What the owner's store says of it, once it has.
+    found: Found | None = None
 
 
 class Imports:
@@ -50,7 +64,7 @@ class Imports:
         own: Who this host is.
         registry: Where imported segments are held.
         arrived: ``arrived(chunk, descriptor, size, segment, granted)`` makes what has come a chunk of this store, which
-            says `dropped` of it when nobody holds it any more.
+            says `dropped` of it when no process holds it any more.
         room: Returns how many bytes the host has left.
     """
 
@@ -59,7 +73,7 @@ class Imports:
         links: HostLinks,
         run_directory: str,
         own: Identity,
-        registry: Registry,
+        registry: Registry[Any],
         arrived: Callable[[int, int, int, int, int], None],
         room: Callable[[], int],
     ) -> None:
@@ -76,11 +90,12 @@ class Imports:
         self.bytes = 0
         self.count = 0
 
-    def begin(self, loan: Loan, answer: Callable[[dict[str, Any]], object], pids: Sequence[int]) -> None:
-        """Processes are to hold a segment.
+    def begin(self, number: int, loan: Loan, answer: Answer, pids: Sequence[int]) -> None:
+        """Processes are to hold a segment, once more each.
 
-        ``answer({"loan", "taken"})`` says, now or later, where it is here, and that they hold it, once more each.
-
+        Args:
+            number: That of the question, in what ``answer`` is called with.
+            answer: Called, now or later, when it is here and they hold it, or with a refusal.
         Raises:
             StoreFull: There is no room for it, nor for a file.
             MeshError, OSError: Its host is lost; there is no descriptor.
@@ -89,12 +104,12 @@ class Imports:
         if here is not None:  # fetched before, or come back to where it was made
             self._registry.give(here.id, pids)
             found = Loan(self._own.machine, self._own.agent_pid, here.chunk, here.id, here.start, here.size)
-            answer({"loan": found, "taken": here.id})
+            answer(Imported(number, found))
             return
         coming = self._by_segment.get(loan.segment)
         if coming is None:
             coming = self._ask(loan)
-        coming.waiting.append((answer, pids))
+        coming.waiting.append(_Waiting(number, answer, pids))
 
     def _ask(self, loan: Loan) -> _Import:
         try:
@@ -104,7 +119,7 @@ class Imports:
         descriptor, granted = self._room_for(loan)
         made = self._by_segment[loan.segment] = _Import(loan, [], descriptor, granted)
         made.number = link.ask(
-            "pull", lambda message: self._take(link, made, message), segment=loan.segment, size=loan.size
+            lambda number: Pull(number, loan.segment, loan.size), lambda message: self._take(link, made, message)
         )
         return made
 
@@ -125,36 +140,43 @@ class Imports:
             raise
 
     def tick(self) -> None:
-        """Tell those who wait that somebody is at it."""
+        """Tell those who wait that it takes its time."""
         for coming in tuple(self._by_segment.values()):
-            for answer, _ in coming.waiting:
-                answer({"t": "wait"})
+            for each in coming.waiting:
+                each.answer(Later(each.number))
 
     def dropped(self, segment: int, granted: int) -> None:
-        """Nobody of this host holds an imported segment any more."""
+        """No process of this host holds an imported segment any more."""
         self._registry.imported -= granted
         origin = self._origins.pop(segment, None)
         link = None if origin is None else self._links.find(*origin)
         if link is not None:
-            link.tell("let_go", segments=[segment])
+            link.tell(LetGo([segment]))
 
     # -- what comes
 
-    def _take(self, link: HostLink, coming: _Import, message: dict[str, Any]) -> None:
-        if message["t"] == "lost":
-            self._fail(coming, f"the host that has it {message['why']}")
-        elif message["t"] == "no":
-            self._fail(coming, message["why"])
-            link.forget(coming.number)
-        elif message["t"] == "ok":
-            coming.facts = message
-        elif message["t"] == "piece":
-            self._write(link, coming, message["data"])
-        else:
-            raise ProtocolError(f"{message['t']!r} from a store")
+    def _take(self, link: HostLink, coming: _Import, message: ToStore | Lost) -> None:
+        match message:
+            case Lost(why=why):
+                self._fail(coming, f"the host that has it {why}")
+            case Refusal(why=why):
+                self._refused(link, coming, why)
+            case Full():
+                self._refused(link, coming, str(message.error()))
+            case Found():
+                coming.found = message
+            case Piece(data=data):
+                self._write(link, coming, data)
+            case _:
+                raise ProtocolError(f"{type(message).__name__} is no answer to what was asked for")
+
+    def _refused(self, link: HostLink, coming: _Import, why: str) -> None:
+        self._fail(coming, why)
+        link.forget(coming.number)
 
     def _write(self, link: HostLink, coming: _Import, data: bytes) -> None:
-        if not coming.facts or not data or coming.received + len(data) > coming.loan.size:
+        found = coming.found
+        if found is None or not data or coming.received + len(data) > coming.loan.size:
             raise ProtocolError(f"{len(data)} bytes at {coming.received} of {coming.loan.size}")
         try:
             # Takes the memory as it goes, a piece at a time.
@@ -167,10 +189,10 @@ class Imports:
         coming.received += written
         self.bytes += written
         if coming.received == coming.loan.size:
-            self._arrive(link, coming)
+            self._arrive(link, coming, found)
 
-    def _arrive(self, link: HostLink, coming: _Import) -> None:
-        loan, facts = coming.loan, coming.facts
+    def _arrive(self, link: HostLink, coming: _Import, found: Found) -> None:
+        loan = coming.loan
         chunk = secrets.randbits(62)
         try:
             reading = open_for_reading(coming.descriptor)
@@ -185,14 +207,14 @@ class Imports:
         self.count += 1
         self._arrived(chunk, reading, loan.size, loan.segment, coming.granted)
         disk = not coming.granted
-        segment = Segment(loan.segment, here.agent_pid, chunk, 0, loan.size, facts["kind"], facts["site"], disk=disk)
-        self._registry.lend(segment, [pid for _, pids in coming.waiting for pid in pids])
-        for answer, _ in coming.waiting:
-            answer({"loan": here, "taken": loan.segment})
+        segment = Segment(loan.segment, here.agent_pid, chunk, 0, loan.size, found.kind, found.site, disk=disk)
+        self._registry.share(segment, [pid for each in coming.waiting for pid in each.pids])
+        for each in coming.waiting:
+            each.answer(Imported(each.number, here))
 
     def _give_up(self, link: HostLink, coming: _Import, why: str) -> None:
         link.forget(coming.number)
-        link.tell("let_go", segments=[coming.loan.segment])
+        link.tell(LetGo([coming.loan.segment]))
         self._fail(coming, why)
 
     def _fail(self, coming: _Import, why: str) -> None:
@@ -202,5 +224,5 @@ class Imports:
         self._registry.imported -= coming.granted
         if coming.received:
             why += f" ({coming.received / _MIB:.1f} of {coming.loan.size / _MIB:.1f} MiB had come)"
-        for answer, _ in coming.waiting:
-            answer({"t": "no", "why": why})
+        for each in coming.waiting:
+            each.answer(Refusal(each.number, why))

@@ -6,7 +6,9 @@ import ctypes
 import os
 import threading
 import weakref
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
+
+from msgspec import Meta
 
 from meshrt.errors import MeshError, ReferenceLost
 from meshrt.store.mapping import Copies, Mapping
@@ -31,14 +33,17 @@ Spot = tuple[int, int]
 
 
 class Loan(NamedTuple):
-    """Where a segment is: whose store knows of it, and its bytes in a chunk. Travels in the header of a message."""
+    """Where a segment is: whose store knows of it, and its bytes in a chunk.
+
+    Travels in the header of a message, and in messages of the stores (`meshrt.store.messages`), which check its size.
+    """
 
     machine: int
     agent_pid: int
     chunk: int
     segment: int
     start: int
-    size: int
+    size: Annotated[int, Meta(gt=0, lt=1 << 60)]
 
 
 class Lender(Protocol):
@@ -48,7 +53,7 @@ class Lender(Protocol):
         """Return the chunk of a segment as it is mapped here."""
 
     def private(self, loan: Loan) -> Mapping:
-        """Map a segment so that it can be written to, which nobody else sees. Raises ReferenceLost, OSError."""
+        """Map a segment so that it can be written to, which no other process sees. Raises ReferenceLost, OSError."""
 
     def let_go(self, loan: Loan) -> None:
         """This process holds a segment once less. Any thread, at any time."""
@@ -188,8 +193,8 @@ class Received:
 
     Args:
         payload: What came along.
-        loans: The segments that the rest stands in.
-        given: Whether whoever sent it has said that this process holds them; otherwise it takes them when it reads.
+        loans: The segments that the rest is in.
+        given: Whether the sender has said that this process holds them; otherwise it takes them when it reads.
     """
 
     __slots__ = ("_by_segment", "_leases", "_lender", "_loans", "_outer", "_readings", "payload")
@@ -217,12 +222,12 @@ class Received:
     def __exit__(self, kind: object, *_exc_info: object) -> None:
         _current.received, self._outer = self._outer, None
         self._readings = []
-        if kind is None:  # or else somebody may read it once more: an interrupt is no end of a message
+        if kind is None:  # or else it may be read once more: an interrupt is no end of a message
             # From here on what was made of it holds it.
             self._leases, self._by_segment = [], None
 
     def bytes_at(self, place: list[int]) -> memoryview:
-        """Return the bytes that stand at ``[index of the segment, start, size]``."""
+        """Return the bytes that are at ``[index of the segment, start, size]``."""
         index, start, size = place
         return self._readings[index].window(start, size)
 

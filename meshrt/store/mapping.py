@@ -38,7 +38,7 @@ def open_for_reading(descriptor: int) -> int:
 
 
 class Mapping:
-    """A file in the memory of this process, for as long as somebody refers to it. Keeps no descriptor.
+    """A file in the memory of this process, for as long as something refers to it. Keeps no descriptor.
 
     Args:
         descriptor: Of the file; it may be closed afterwards.

@@ -1,16 +1,16 @@
-"""A value on its way into a message: which of its buffers go into the store, and whom they are lent to.
+"""A value on its way into a message: which of its buffers go into the store, and which processes they are shared with.
 
 Large buffers of a message go into shared memory instead of the socket, once for all receivers:
 
-1. The sender allocates a block of its own arena, copies the buffers there, and **lends** the segment to the receivers'
-   pids, before it sends the message. From then on the receivers hold it, not the sender.
+1. The sender allocates a block of its own arena, copies the buffers there, and **shares** the segment with the pids of
+   the receivers, before it sends the message. From then on the receivers hold it, not the sender.
 2. The header of the message names the segment; the bytes stay where they are. A receiver maps the sender's chunk when
    it sees it for the first time, and never again.
 3. When the last view of it is gone in a receiver, that one lets go; when all have, the owner hears that it may write
    there again.
 
 A sender that cannot say who the receivers are (ranks that are not born yet), or has some on other machines, **keeps**
-the segment until it is answered, and those take it when they read. Where nobody will answer, it is brought to other
+the segment until it is answered, and those take it when they read. Where they will not answer, it is brought to other
 machines before the message is sent (`meshrt.store.deliveries`): to those there it is like one of their own.
 
 Where a store has no room, or is gone, the bytes travel through the socket as they do otherwise.
@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from meshrt.errors import MeshError
 from meshrt.store.arenas import Arenas
-from meshrt.store.lease import Lease, Lender
+from meshrt.store.lease import Lease, Lender, Loan
 from meshrt.store.put import call_site
 from meshrt.store.recipients import Recipients
 from meshrt.store.refs import mentions, references_exist
@@ -44,15 +44,18 @@ __all__ = ["LARGE", "Packer", "Parcel"]
 LARGE = 256 << 10
 
 
+Shared = tuple[Sequence[Loan], Sequence[int] | None]
+
+
 class Parcel(NamedTuple):
     """A pickled value, ready to be sent."""
 
     parts: list[Part]
     #: For each of its buffers a length, or its place in a segment (`Received.bytes_at`).
     lengths: list[Any]
-    #: For the end of the header, if some of it is in the store: for each store that has it ``[loans, pids of their
-    #: holders or nil]``, that of this machine first.
-    loans: list[Any] | None = None
+    #: For the end of the header, if some of it is in the store: for each store that has it the loans, and the pids of
+    #: their holders if these are known; that of this machine first.
+    loans: list[Shared] | None = None
     #: What the sender has to hold until it is answered.
     kept: Sequence[Lease] = ()
 
@@ -124,11 +127,11 @@ class Packer:
         # Brought to other machines now, or kept until those there have taken it.
         bring, keep = bool(to.away) and not answered, not to.known or (bool(to.away) and answered)
         if to.known and not to.here and (not to.away or (bring and all(len(host.pids) == 1 for host in to.away))):
-            large = []  # nobody reads it, or it travels once as it is
+            large = []  # it is not read, or it travels once as it is
         kept = list(mentioned.values())
         loans = [lease.loan for lease in kept]
         places: dict[int, list[int]] = {}
-        elsewhere: list[Any] = []
+        elsewhere: list[Shared] = []
         if large:
             own = [os.getpid()] if bring or keep else []
             try:
@@ -140,7 +143,7 @@ class Packer:
                     if own:
                         kept.append(Lease(self._lender, loan))
                     if not bring:
-                        to.lent(self._registrars.of(loan.agent_pid), [loan.segment])
+                        to.shared(self._registrars.of(loan.agent_pid), [loan.segment])
                 if bring and not mentioned:
                     elsewhere = to.bring([loan])
             except (OSError, MeshError) as error:
@@ -159,7 +162,7 @@ class Packer:
         parts, inline = codec.lay_out(data, [buffer for index, buffer in enumerate(buffers) if index not in places])
         rest = iter(inline[1:])
         lengths = [inline[0], *(places[index] if index in places else next(rest) for index in range(len(buffers)))]
-        return Parcel(parts, lengths, [[loans, to.here if to.known else None], *elsewhere], kept if keep else ())
+        return Parcel(parts, lengths, [(loans, to.here if to.known else None), *elsewhere], kept if keep else ())
 
     def _refused(self, error: Exception) -> None:
         if not self.refusals:

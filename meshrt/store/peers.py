@@ -12,16 +12,25 @@ import socket
 import time
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
-from typing import Any
 
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.store.exports import Exports
-from meshrt.store.protocol import DescriptorStream, close_descriptors
+from meshrt.store.messages import (
+    FROM_PROCESS,
+    FROM_STORE,
+    Dropped,
+    Freed,
+    FromProcess,
+    FromStore,
+    ToProcess,
+    ToStore,
+)
+from meshrt.store.protocol import DescriptorStream, Incoming, close_descriptors
 from meshrt.transport.acceptor import Acceptor, listening_socket
 from meshrt.transport.link import peer_of
 from meshrt.transport.refusals import Refusals
+from meshrt.wire.errors import why_of
 from meshrt.wire.handshake import HANDSHAKE_SECONDS, ROLE_STORE, UNPROVED_MAX, Identity, ServerHandshake
-from meshrt.wire.messages import why_of
 
 __all__ = ["Peer", "Peers"]
 
@@ -47,8 +56,9 @@ class Peers:
         path: Of the socket.
         secret: What peers prove.
         own: Who this host is.
-        heard: Called with a peer and its message; removes the descriptors that it keeps from those of the message. An
-            exception ends the connection.
+        from_process: Called with a process and its message; removes the descriptors that it keeps from those that have
+            come with it. An exception ends the connection.
+        from_store: Called with the store of another machine and its message. An exception ends the connection.
         ended: Called with the number of a store of another machine whose connection has ended.
         later: Calls a function after some seconds, on that thread.
     """
@@ -59,7 +69,8 @@ class Peers:
         path: str,
         secret: bytes,
         own: Identity,
-        heard: Callable[[Peer, dict[str, Any]], None],
+        from_process: Callable[[Peer, Incoming[FromProcess]], None],
+        from_store: Callable[[Peer, FromStore], None],
         ended: Callable[[int], None],
         later: Callable[[float, Callable[[], None]], None],
     ) -> None:
@@ -67,7 +78,8 @@ class Peers:
         self._path = path
         self._secret = secret
         self._own = own
-        self._heard = heard
+        self._from_process = from_process
+        self._from_store = from_store
         self._ended = ended
         #: Stores of other machines that have connected, so far.
         self._hosts = 0
@@ -101,7 +113,7 @@ class Peers:
         """Return how many bytes other machines were sent."""
         return self._sent + sum(peer.exports.sent for peers in self._peers.values() for peer in peers)
 
-    def answer(self, peer: Peer, message: dict[str, Any]) -> bool:
+    def answer(self, peer: Peer, message: ToProcess | ToStore) -> bool:
         """Say something to a peer. Returns whether its connection is there."""
         if not self.connected(peer):
             return False
@@ -113,7 +125,7 @@ class Peers:
             return False
         return True
 
-    def tell(self, pid: int, message: dict[str, Any]) -> None:
+    def tell(self, pid: int, message: Freed | Dropped) -> None:
         """Say something to a process, if it is connected."""
         for peer in self._peers.get(pid, ())[:1]:
             peer.stream.queue(message)
@@ -156,46 +168,58 @@ class Peers:
         try:
             if events & selectors.EVENT_WRITE:
                 self._flush(peer)
-            if peer.handshake is not None:
-                messages = self._prove(peer, peer.handshake)
-            else:
-                messages = peer.stream.read(descriptors=peer.pid > 0)
-            if messages is None:
+            if not self._read(peer):
                 self._close(peer)
                 return
-            try:
-                for message in messages:
-                    self._heard(peer, message)
-            finally:
-                close_descriptors(*(message["descriptors"] for message in messages))
             if peer.stream.unsent or peer.exports:
                 self._flush(peer)
         except OSError:
             self._close(peer)
         except Exception as error:
-            # Whatever it has caused: a bad message costs its sender, and nobody else.
+            # Whatever it has caused: a bad message costs its sender alone.
             if not isinstance(error, MeshError):
                 error = ProtocolError(f"an invalid message ({why_of(error)})")
             self._refusals.note(f"process {peer.pid}, at the store,", error)
             self._close(peer)
 
-    def _prove(self, peer: Peer, handshake: ServerHandshake) -> list[dict[str, Any]] | None:
-        data = peer.stream.receive(descriptors=False)
+    def _read(self, peer: Peer) -> bool:
+        """Read once, and handle what has come. Returns False at the end of the stream."""
+        data = peer.stream.receive(descriptors=peer.handshake is None and peer.pid > 0)
+        if data is None:
+            return True
         if not data:
-            return [] if data is None else None
+            return False
+        if peer.handshake is not None:
+            if not self._prove(peer, peer.handshake, data):
+                return True
+            data = peer.handshake.leftover
+            peer.handshake = None
+        if peer.pid < 0:
+            for message, _ in peer.stream.feed(data, FROM_STORE):
+                self._from_store(peer, message)
+            return True
+        messages = peer.stream.feed(data, FROM_PROCESS)
+        try:
+            for incoming in messages:
+                self._from_process(peer, incoming)
+        finally:
+            close_descriptors(*(incoming.descriptors for incoming in messages))
+        return True
+
+    def _prove(self, peer: Peer, handshake: ServerHandshake, data: bytes) -> bool:
+        """Take a part of the proof. Returns whether the peer is let in now."""
         answer = handshake.receive_data(data)
         if answer:
             peer.stream.sock.send(answer)
             peer.deadline = time.monotonic() + HANDSHAKE_SECONDS  # it can only prove itself from here on
         if not handshake.done:
-            return []
-        peer.handshake = None
+            return False
         self._unproved.remove(peer)
         if handshake.client.machine != self._own.machine:
             self._hosts += 1
             peer.pid = -self._hosts
         self._peers.setdefault(peer.pid, []).append(peer)
-        return peer.stream.feed(handshake.leftover)
+        return True
 
     def _flush(self, peer: Peer) -> None:
         done = peer.stream.flush()

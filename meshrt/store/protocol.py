@@ -1,51 +1,7 @@
-"""What a process and the store of a host say to each other, over a unix socket of their own.
+"""The connections of the store (`meshrt.store.messages`): a unix socket of their own, with descriptors.
 
-After the handshake (`meshrt.wire.handshake`, role store) control frames in both directions; descriptors go along with
-the first byte of the message that they belong to::
-
-    process -> store
-      chunk    n, id, size                       with it: the chunk's file, for reading
-      grant    n, size                           may this process have so much more memory? (it has less: negative)
-      lend     segment, chunk, size, kind, site, disk, to
-      give     segments, to
-      take     n, segment                        is it there? then this process holds it
-      let_go   segments
-      withdraw segments                          what was lent, and then not sent
-      fetch    n, chunk
-      import   n, loan                           of another machine: have it here, for all of this host; then as take
-      send     n, loans, to                      processes of other machines are to hold these; ``to``: for each host
-                                                 machine, agent pid, pids
-      recall   segments, to                      what was sent there did not go out
-      take_back segments, to                     what these were given, or lent, was not sent
-    store -> process
-      ok / no  n, ...                            to chunk, grant, take, fetch; with fetch: the file, for reading; with
-                                                 import: the loan of what is here now; with send: those hosts that are
-                                                 not lost (to), and for each where the segments are there (there)
-                                                 no: why; facts of a `StoreFull`; silent, of send: which agent has
-                                                 said nothing, and for how many seconds
-      wait     n                                 it is on its way
-      freed    segments                          the owner may write there again
-      dropped  chunk                             nobody needs it mapped any more: its owner has ended
-
-The store of a host and that of another machine's, over a connection that the one who asks has made::
-
-    store -> owner's store
-      pull     n, segment, size                  this host holds it from now on; its bytes are wanted
-      let_go   segments
-    owner's store -> store
-      ok / no  n, kind, site
-      piece    n, data                           in order; the next one when the connection takes it
-    owner's store -> store
-      offer    n, loan, pids                     fetch it; these hold it then
-      recall   segments, pids                    what they were given was not sent
-    store -> owner's store
-      ok / no  n, loan
-      wait     n                                 it is on its way
-
-A message with descriptors says how many (``fds``): where fewer come, there was none left to receive them.
-
-A process is known by its pid, as the kernel gives it. What it holds ends with the process, not with its connection: one
-that was lost may be made anew.
+After the handshake (`meshrt.wire.handshake`, role store) control frames in both directions. Descriptors go along with
+the first byte of the message that they belong to, which says how many they are.
 """
 
 from __future__ import annotations
@@ -58,42 +14,23 @@ import socket
 import termios
 from collections import deque
 from collections.abc import MutableSequence, Sequence
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
 
 from meshrt.errors import ProtocolError
+from meshrt.store.messages import WithDescriptors
 from meshrt.transport.link import LATER
+from meshrt.wire.control import Catalogue, Message, control_frame
 from meshrt.wire.frames import Unreceived, control_decoder
-from meshrt.wire.messages import Layout, control_frame, unpack_control
 
-__all__ = ["FROM_PROCESS", "FROM_STORE", "DescriptorStream", "Host", "close_descriptors", "store_path"]
-
-_NUMBER, _TEXT, _LIST = (int,), (str,), (list,)
-#: What a process may send to the store of its host; elements of lists are looked at where they are used.
-FROM_PROCESS: Layout = {
-    "chunk": {"n": _NUMBER, "id": _NUMBER, "size": _NUMBER},
-    "grant": {"size": _NUMBER},
-    "lend": {"segment": _NUMBER, "chunk": _NUMBER, "start": _NUMBER, "size": _NUMBER, "kind": _TEXT, "to": _LIST},
-    "give": {"segments": _LIST, "to": _LIST},
-    "take": {"n": _NUMBER, "segment": _NUMBER},
-    "let_go": {"segments": _LIST},
-    "withdraw": {"segments": _LIST},
-    "fetch": {"n": _NUMBER, "chunk": _NUMBER},
-    "import": {"n": _NUMBER, "loan": _LIST},
-    "send": {"n": _NUMBER, "loans": _LIST, "to": _LIST},
-    "recall": {"segments": _LIST, "to": _LIST},
-    "take_back": {"segments": _LIST, "to": _LIST},
-}
-#: What the store of another machine may send.
-FROM_STORE: Layout = {
-    "pull": {"n": _NUMBER, "segment": _NUMBER, "size": _NUMBER},
-    "let_go": {"segments": _LIST},
-    "offer": {"n": _NUMBER, "loan": _LIST, "pids": _LIST},
-    "recall": {"segments": _LIST, "pids": _LIST},
-}
+__all__ = ["DescriptorStream", "Incoming", "close_descriptors", "store_path"]
 
 #: Descriptors that one read may bring.
 _DESCRIPTORS = 16
 _READ = 1 << 16
+
+M = TypeVar("M")
 
 
 def store_path(directory: str, agent_pid: int) -> str:
@@ -101,12 +38,14 @@ def store_path(directory: str, agent_pid: int) -> str:
     return f"{directory}/store.{agent_pid}"
 
 
-class Host(NamedTuple):
-    """Receivers on another machine that share a store."""
+class Incoming(NamedTuple, Generic[M]):
+    """A message that has come, and the descriptors that have come with it.
 
-    machine: int
-    agent_pid: int
-    pids: list[int]
+    Its handler closes the descriptors, or removes those that it keeps from the list.
+    """
+
+    message: M
+    descriptors: list[int]
 
 
 class DescriptorStream:
@@ -126,17 +65,19 @@ class DescriptorStream:
         #: Descriptors that have come, in the order of their messages.
         self.descriptors: deque[int] = deque()
 
-    def queue(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
-        """Add a message to what `flush` sends.
+    def queue(self, message: Message) -> None:
+        """Add a message to what `flush` sends."""
+        self.unsent.append((memoryview(control_frame(message)), []))
 
-        Args:
-            descriptors: They go with it. Duplicates are queued: whoever has them may close them meanwhile.
+    def queue_with(self, message: WithDescriptors, descriptors: Sequence[int]) -> None:
+        """Add a message that descriptors go with to what `flush` sends.
+
+        Duplicates of them are queued, so the caller may close its own meanwhile.
+
         Raises:
-            OSError: There are none left for that; nothing is queued.
+            OSError: There are no descriptors left for that; nothing is queued.
         """
-        if descriptors:
-            message = {**message, "fds": len(descriptors)}
-        data = memoryview(control_frame(message))
+        data = memoryview(control_frame(msgspec.structs.replace(message, fds=len(descriptors))))
         own: list[int] = []
         try:
             own.extend(os.dup(descriptor) for descriptor in descriptors)  # as far as there are some, if one fails
@@ -163,26 +104,26 @@ class DescriptorStream:
             close_descriptors(descriptors)
         return True
 
-    def feed(self, data: bytes) -> list[dict[str, Any]]:
-        """Return the messages that ``data`` completes; under ``"descriptors"`` those that have come with each.
+    def feed(self, data: bytes, catalogue: Catalogue[M]) -> list[Incoming[M]]:
+        """Return the messages that ``data`` completes.
 
-        Whoever handles a message closes its descriptors, or removes from the list those that it keeps.
-
+        Args:
+            catalogue: What the peer may send.
         Raises:
-            ProtocolError: Also for descriptors that belong to no message.
+            ProtocolError: One of them is invalid, or descriptors belong to no message. What came with it is lost: the
+                connection is of no use any more.
         """
-        messages: list[dict[str, Any]] = []
+        messages: list[Incoming[M]] = []
         try:
             for frame in self._decoder.receive_data(data):
-                message = unpack_control(frame.payload)
-                count = min(message.get("fds", 0), len(self.descriptors))
-                message["descriptors"] = [self.descriptors.popleft() for _ in range(count)]
-                messages.append(message)
+                message = catalogue.decode(frame.payload)
+                count = min(message.fds, len(self.descriptors)) if isinstance(message, WithDescriptors) else 0
+                messages.append(Incoming(message, [self.descriptors.popleft() for _ in range(count)]))
             # Those of a message come with its first byte.
             if len(self.descriptors) > (0 if self._decoder.at_boundary else _DESCRIPTORS):
                 raise ProtocolError(f"{len(self.descriptors)} descriptors that belong to no message")
         except BaseException:
-            close_descriptors(*(message["descriptors"] for message in messages))
+            close_descriptors(*(incoming.descriptors for incoming in messages))
             raise
         return messages
 
@@ -206,12 +147,16 @@ class DescriptorStream:
         self.received += len(data)
         return data
 
-    def read(self, *, descriptors: bool = True) -> list[dict[str, Any]] | None:
-        """Read once, as `receive`. Returns the messages that are complete now, or None at the end of the stream."""
-        data = self.receive(descriptors=descriptors)
+    def read(self, catalogue: Catalogue[M]) -> list[Incoming[M]] | None:
+        """Read once. Returns the messages that are complete now, or None at the end of the stream.
+
+        Args:
+            catalogue: What the peer may send.
+        """
+        data = self.receive()
         if data is None:
             return []
-        return self.feed(data) if data else None
+        return self.feed(data, catalogue) if data else None
 
     def unread(self) -> int:
         """Return how many bytes have come that were not read."""

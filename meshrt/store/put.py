@@ -1,4 +1,4 @@
-"""``meshrt.put``: an object that is written once, for whoever is given the reference."""
+"""``meshrt.put``: an object that is written once, for all that are given the reference."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def call_site() -> str:
     while frame is not None and frame.f_code.co_filename.startswith(RUNTIME_FILES):
         frame = frame.f_back
     found = frame
-    # Not beyond whoever in the runtime has called this code: what is there has nothing to do with it.
+    # Not beyond the code of the runtime that has called this code: what is there has nothing to do with it.
     while frame is not None and not (file := frame.f_code.co_filename).startswith(RUNTIME_FILES):
         if not is_library_file(file) and not file.startswith(_COMMANDS):
             found = frame

@@ -1,6 +1,6 @@
 """What has come to a process: the segments that messages name, and the memory that they are in.
 
-There is no lock: what a message has brought belongs to whoever reads it, and each `Registrar` has a lock of its own.
+There is no lock: what a message has brought belongs to its reader, and each `Registrar` has a lock of its own.
 Finalizers come here (`Borrower.let_go`), so that one waits for nothing.
 """
 
@@ -13,6 +13,7 @@ from meshrt.errors import MeshError, ProtocolError, ReferenceLost, StoreFull, St
 from meshrt.store.arenas import Arenas
 from meshrt.store.lease import Loan, Received
 from meshrt.store.mapping import Copies, Mapping
+from meshrt.store.messages import Import, Imported, Take, Taken
 from meshrt.store.registrars import Registrars
 from meshrt.wire.frames import Frame
 from meshrt.wire.messages import STORED
@@ -54,8 +55,8 @@ class Borrower:
             if holders is not None and own in holders and found[0].machine == machine:
                 break
         else:
-            # Nobody has lent it to this process: it is kept for it by the sender, or it was sent to the process of
-            # which this one has taken the place.
+            # It was not handed to this process: it is kept for it by the sender, or it was sent to the process of which
+            # this one has taken the place.
             given, found = False, [Loan(*loan) for loan in shared[0][0]]
         received = Received(self, frame.payload, found, given)
         return Frame(frame.kind & ~STORED, header, received)
@@ -70,7 +71,7 @@ class Borrower:
         return mapping
 
     def private(self, loan: Loan) -> Mapping:
-        """Map a segment so that it can be written to, which nobody else sees. Raises ReferenceLost, OSError."""
+        """Map a segment so that it can be written to, which no other process sees. Raises ReferenceLost, OSError."""
         own = self._arenas.chunk(loan.chunk)
         if own is not None:
             return Mapping(own.descriptor, loan.size, private=True, offset=loan.start)
@@ -90,10 +91,10 @@ class Borrower:
         """
         try:
             if loan.machine == self._registrars.identity().machine:
-                self._registrars.of(loan.agent_pid).ask("take", segment=loan.segment)
+                self._registrars.of(loan.agent_pid).ask(lambda number: Take(number, loan.segment), Taken)
                 return loan
-            answer, _ = self._registrars.of(self._registrars.home(0.0)).ask("import", loan=loan)
-            return Loan(*answer["loan"])
+            home = self._registrars.of(self._registrars.home(0.0))
+            return home.ask(lambda number: Import(number, loan), Imported).loan
         except (StoreFull, StoreTimeout):
             raise
         except (MeshError, OSError) as error:

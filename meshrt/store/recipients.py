@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from meshrt.store.lease import Loan
-from meshrt.store.protocol import Host
+from meshrt.store.messages import Deliver, Delivered, Host
 from meshrt.store.registrar import Registrar
 from meshrt.store.registrars import Registrars
 from meshrt.store.unsent import Unsent
@@ -38,7 +37,7 @@ class Recipients:
         self.here: list[int] = []
         self.away: list[Host] = []
         #: By which store what was brought to whom.
-        self._brought: list[tuple[Registrar, list[int], Any]] = []
+        self._brought: list[tuple[Registrar, list[int], Sequence[Host]]] = []
         own = registrars.identity().machine if receivers else 0
         found: dict[tuple[int, int], list[int]] = {}
         for machine, agent_pid, pid in receivers or ():
@@ -53,36 +52,39 @@ class Recipients:
                 registrar, segments = self._registrars.of(agent_pid), [loan.segment for loan in part]
                 with installed():
                     registrar.give(segments, self.here)
-                    self.lent(registrar, segments)
+                    self.shared(registrar, segments)
 
-    def lent(self, registrar: Registrar, segments: Sequence[int]) -> None:
+    def shared(self, registrar: Registrar, segments: Sequence[int]) -> None:
         """Those on this machine hold these segments of a store; called in the shielded section of that."""
         if self.here:
             self._unsent.note(lambda: registrar.take_back(segments, self.here))
 
-    def bring(self, loans: Sequence[Loan]) -> list[Any]:
+    def bring(self, loans: Sequence[Loan]) -> list[tuple[Sequence[Loan], Sequence[int] | None]]:
         """Have those on other machines hold these segments, which their hosts fetch: this waits until they are there.
 
         Returns:
-            For each store ``[loans, pids]``: where they are there. A host that is lost is left out.
+            For each store ``(loans, pids)``: where they are there. A host that is lost is left out.
         Raises:
             MeshError, OSError: A host does not take them, and so none has them; or their own store is lost.
         """
         self._unsent.note(self.recall)
-        there: dict[tuple[int, int], dict[int, list[int]]] = {(host.machine, host.agent_pid): {} for host in self.away}
+        there: dict[tuple[int, int], dict[int, Loan]] = {(host.machine, host.agent_pid): {} for host in self.away}
         try:
             for agent_pid, part in _by_agent(loans, _MOST // (1 + len(self.away))):
                 registrar = self._registrars.of(agent_pid)
                 with installed():
-                    answer, _ = registrar.ask("send", loans=part, to=self.away)
-                    self._brought.append((registrar, [loan.segment for loan in part], answer["to"]))
-                for (machine, agent, _), found in zip(answer["to"], answer["there"], strict=True):
-                    there[machine, agent].update((Loan(*loan).segment, loan) for loan in found)
+                    answer = self._deliver(registrar, part)
+                    self._brought.append((registrar, [loan.segment for loan in part], answer.to))
+                for (machine, agent, _), found in zip(answer.to, answer.there, strict=True):
+                    there[machine, agent].update((loan.segment, loan) for loan in found)
         except BaseException:
             self.recall()
             raise
         whole = [(host, there[host.machine, host.agent_pid]) for host in self.away]
-        return [[[at[loan.segment] for loan in loans], host.pids] for host, at in whole if len(at) == len(loans)]
+        return [([at[loan.segment] for loan in loans], host.pids) for host, at in whole if len(at) == len(loans)]
+
+    def _deliver(self, registrar: Registrar, loans: Sequence[Loan]) -> Delivered:
+        return registrar.ask(lambda number: Deliver(number, loans, self.away), Delivered)
 
     def recall(self) -> None:
         """What `bring` has brought was not sent."""

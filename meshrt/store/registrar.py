@@ -1,7 +1,7 @@
 """A process's connection to the store of one host.
 
-Any thread may speak. Finalizers do: they run wherever the collector happens to be, also inside of what stands here. So
-what they say is queued, and sent by whoever has the connection.
+Any thread may speak. Finalizers do: they run wherever the collector happens to be, also inside of this code. So what
+they say is queued, and sent by the thread that has the connection.
 """
 
 from __future__ import annotations
@@ -12,22 +12,45 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
-from meshrt.errors import MeshError, ReferenceLost, StoreFull, StoreTimeout
+from meshrt.errors import MeshError, ProtocolError, ReferenceLost, StoreTimeout
 from meshrt.store.chunks import Chunks
 from meshrt.store.dialling import dial, wait_for
 from meshrt.store.exclusive import Exclusive
-from meshrt.store.protocol import DescriptorStream, close_descriptors, store_path
+from meshrt.store.messages import (
+    TO_PROCESS,
+    Deliver,
+    Dropped,
+    Fetch,
+    Fetched,
+    Freed,
+    FromProcess,
+    Full,
+    Give,
+    Grant,
+    Host,
+    Import,
+    Publish,
+    Silent,
+    Take,
+    ToProcess,
+    WithDescriptors,
+)
+from meshrt.store.outbox import Outbox
+from meshrt.store.protocol import DescriptorStream, Incoming, close_descriptors, store_path
 from meshrt.store.questions import Questions
 from meshrt.store.silence import Silence
-from meshrt.store.unsaid import Unsaid
 from meshrt.transport.interrupts import Shield, installed
 from meshrt.transport.kernel import is_stopped
+from meshrt.wire.errors import refused
 from meshrt.wire.handshake import Identity
-from meshrt.wire.messages import refused
+from meshrt.wire.tree import Later, Refusal
 
 __all__ = ["Registrar"]
+
+Asked = Publish | Grant | Take | Fetch | Import | Deliver
+A = TypeVar("A", bound=ToProcess)
 
 #: Seconds that an agent may take for an answer.
 _PATIENCE = 10.0
@@ -35,7 +58,7 @@ _PATIENCE = 10.0
 _AGAIN = 1.0
 #: Seconds that Ctrl-C may wait for one.
 _PAUSE = 0.1
-#: ... and where nobody may wait.
+#: ... and where no thread may wait.
 _SHORT = 0.1
 
 
@@ -73,17 +96,17 @@ class Registrar:
         self._stream: DescriptorStream | None = None
         self._lock = Exclusive()
         self._questions = Questions()
-        self._unsaid = Unsaid()
+        self._outbox = Outbox()
         #: Of other processes, as they are mapped here.
-        self.chunks = Chunks(self.ask)
+        self.chunks = Chunks(self._fetch)
 
     # -- speaking
 
-    def tell(self, message: dict[str, Any], *, recant: Callable[[], None] = lambda: None) -> None:
+    def tell(self, message: FromProcess, *, undo: Callable[[], None] = lambda: None) -> None:
         """Say something that is not answered.
 
         Args:
-            recant: Called if that was interrupted, or timed out, when it cannot be unsaid any more.
+            undo: Called if that was interrupted, or timed out: the message may go out all the same.
         """
         with self._lock:
             stream = self._connected()
@@ -93,31 +116,39 @@ class Registrar:
             try:
                 self._send(stream)
             except BaseException:
-                recant()
+                undo()
                 raise
         self.settle()
 
     def give(self, segments: Sequence[int], pids: Sequence[int]) -> None:
-        """These processes hold segments once more: whoever calls this notes that in the same shielded section."""
-        self.tell(
-            {"t": "give", "segments": segments, "to": pids}, recant=lambda: self._unsaid.take_back(segments, pids)
-        )
+        """These processes hold segments once more: the caller notes that in the same shielded section."""
+        self.tell(Give(segments, pids), undo=lambda: self._outbox.take_back(segments, pids))
 
     def take_back(self, segments: Sequence[int], pids: Sequence[int]) -> None:
-        """What these processes were given, or lent, was not sent. Waits for nothing."""
-        self._unsaid.take_back(segments, pids)
+        """What these processes were given was not sent. Waits for nothing."""
+        self._outbox.take_back(segments, pids)
         self.settle()
 
-    def ask(self, operation: str, send: Sequence[int] = (), **body: Any) -> tuple[dict[str, Any], list[int]]:
-        """Ask, and wait for the answer and its descriptors. Raises what the store refuses it with (MeshError).
+    def ask(self, question: Callable[[int], Asked], expected: type[A], send: Sequence[int] = ()) -> A:
+        """Ask, and wait for the answer. Raises what the store refuses it with (MeshError).
 
         Args:
-            send: Descriptors that go with the question.
+            question: Returns the question with a number.
+            expected: What its answer is.
+            send: Descriptors that go with it, if it is one that has some.
         """
+        answer, descriptors = self._asked(question, expected, send)
+        close_descriptors(descriptors)  # this question has no reason to bring any
+        return answer
+
+    def _fetch(self, chunk: int) -> Incoming[Fetched]:
+        return self._asked(lambda number: Fetch(number, chunk), Fetched)
+
+    def _asked(self, question: Callable[[int], Asked], expected: type[A], send: Sequence[int] = ()) -> Incoming[A]:
         shield = installed()
         shield.close()  # what is asked is answered or given up, whenever Ctrl-C comes
         try:
-            answer = self._ask(operation, send, body, shield)
+            answer = self._exchange(question, send, shield)
         except BaseException:
             shield.open()
             raise
@@ -126,16 +157,23 @@ class Registrar:
         except BaseException:
             self._undo(answer)
             raise
-        if answer["t"] == "no":
-            if "silent" in answer:
-                agent_pid, seconds = answer["silent"]
-                raise self._timeout(agent_pid, seconds)
-            raise StoreFull(*answer["facts"]) if "facts" in answer else refused(answer)
-        if operation != "fetch":
-            close_descriptors(answer["descriptors"])  # nothing else has a reason to bring any
-        return answer, answer["descriptors"]
+        if isinstance(answer.message, expected):
+            return Incoming(answer.message, answer.descriptors)
+        self._undo(answer)
+        raise self._error_of(answer.message)
 
-    def _ask(self, operation: str, send: Sequence[int], body: dict[str, Any], shield: Shield) -> dict[str, Any]:
+    def _error_of(self, answer: ToProcess) -> MeshError:
+        match answer:
+            case Silent():
+                return self._timeout(answer.agent_pid, answer.seconds)
+            case Full():
+                return answer.error()
+            case Refusal():
+                return refused(answer)
+            case _:
+                return ProtocolError(f"the store has answered something else: {type(answer).__name__}")
+
+    def _exchange(self, ask: Callable[[int], Asked], send: Sequence[int], shield: Shield) -> Incoming[ToProcess]:
         """Other threads may speak while this one waits: some answers take as long as the stores of other hosts do."""
         with self._lock:
             stream = self._connected()
@@ -143,9 +181,13 @@ class Registrar:
                 raise self._says_nothing(self._silence.since)
             question = self._questions.ask(stream.sock)
             try:
-                stream.queue({"t": operation, "n": question.number, **body}, send)
+                message = ask(question.number)
+                if send and isinstance(message, WithDescriptors):
+                    stream.queue_with(message, send)
+                else:
+                    stream.queue(message)
             except BaseException:
-                self._questions.unasked(question)
+                self._questions.cancel(question)
                 raise
             try:
                 self._send(stream)
@@ -154,8 +196,8 @@ class Registrar:
                 raise
         try:
             while (answer := question.take()) is None:
-                if self._unsaid:
-                    self.settle()  # who had to say this has found the lock taken
+                if self._outbox:
+                    self.settle()  # the thread that had to say this has found the lock taken
                 silent = not question.wait(min(_PAUSE, question.heard + _PATIENCE - time.monotonic()))
                 shield.check()
                 with self._lock:
@@ -169,50 +211,50 @@ class Registrar:
             self.settle()
         return answer
 
-    def _undo(self, answer: dict[str, Any]) -> None:
-        """Nobody waits for an answer any more. Waits for nothing."""
-        self._unsaid.undo(answer)
+    def _undo(self, answer: Incoming[ToProcess]) -> None:
+        """An answer has come too late. Waits for nothing."""
+        self._outbox.undo(answer)
         self.settle()
 
     def let_go(self, segment: int) -> None:
         """This process holds a segment once less. Any thread, at any time: a finalizer may call it."""
-        self._unsaid.let_go(segment)
+        self._outbox.let_go(segment)
         self.settle()
 
     def withdraw(self, segment: int) -> None:
-        """What this process has lent was not sent. Waits for nothing."""
-        self._unsaid.withdraw(segment)
+        """What this process has shared was not sent. Waits for nothing."""
+        self._outbox.withdraw(segment)
         self.settle()
 
-    def recall(self, segments: Sequence[int], to: Sequence[Any]) -> None:
-        """What was brought to other hosts was not sent (`meshrt.store.deliveries`). Waits for nothing."""
-        self._unsaid.recall(segments, to)
+    def recall(self, segments: Sequence[int], to: Sequence[Host]) -> None:
+        """What was delivered to other hosts was not sent (`meshrt.store.deliveries`). Waits for nothing."""
+        self._outbox.recall(segments, to)
         self.settle()
 
     def give_back(self, size: int) -> None:
         """This process has so many bytes of memory less. Waits for nothing."""
-        self._unsaid.give_back(size)
+        self._outbox.give_back(size)
         self.settle()
 
     def settle(self) -> None:
-        """Send what was left to be said, and hear what the store has to say; waits for nothing."""
+        """Send what is in the outbox, and hear what the store has to say; waits for nothing."""
         while not self.lost and self._stream is not None and self._lock.acquire(blocking=False):
             try:
-                self._unsaid.move_to(self._stream)
+                self._outbox.move_to(self._stream)
                 self._stream.flush()
                 self._receive(self._stream)
             except (OSError, MeshError):
                 self._lose()
             finally:
                 self._lock.release()
-            if not self._unsaid:
+            if not self._outbox:
                 return
 
     @property
     def has_work(self) -> bool:
         """Whether it has to be listened to, or told something."""
         unsent = self._stream is not None and self._stream.unsent
-        return bool(self._unsaid or self.chunks or unsent) and not self.lost
+        return bool(self._outbox or self.chunks or unsent) and not self.lost
 
     def connect(self) -> None:
         """Connect, if that has not been done."""
@@ -222,11 +264,13 @@ class Registrar:
 
     def tend(self) -> None:
         """Send and hear what there is, on a thread that must not be blocked: what takes longer is left for later."""
-        if self._stream is None and self._unsaid and not self.lost and self._lock.acquire(blocking=False):
+        if self._stream is None and self._outbox and not self.lost and self._lock.acquire(blocking=False):
             try:
                 self._connect(_SHORT)
             except (OSError, MeshError):
-                pass  # no descriptor is left, or it is busy, or lets nobody in: another time, and who asks is told
+                # No descriptor is left, or it is busy, or does not let this process in: it is dialled another time, and
+                # a thread that asks is told.
+                pass
             finally:
                 self._lock.release()
         self.settle()
@@ -243,7 +287,7 @@ class Registrar:
                 stream = self._connect(_AGAIN if self._silence.since else _PATIENCE)
             except TimeoutError:
                 raise self._says_nothing(self._silence.since or begun) from None
-        self._unsaid.move_to(stream)
+        self._outbox.move_to(stream)
         return stream
 
     def _ended(self) -> ReferenceLost:
@@ -254,11 +298,11 @@ class Registrar:
         if self._silence.since:
             self._receive(stream)
         if self._silence.since and self._flush(stream) and not self._questions.owed:
-            self._silence.forget()  # it has read what it was told in vain, and owes nobody a word
+            self._silence.forget()  # it has read what it was told in vain, and owes no answer
         return bool(self._silence.since)
 
     def _says_nothing(self, since: float) -> StoreTimeout:
-        """It was waited for since then (monotonic). Whoever calls this has the lock."""
+        """It was waited for since then (monotonic). The caller has the lock."""
         self._silence.in_vain(since)
         return self._timeout(self.agent_pid, time.monotonic() - since)
 
@@ -302,9 +346,12 @@ class Registrar:
         if self.lost:
             raise self._ended()
         try:
-            messages = stream.read()
+            messages = stream.read(TO_PROCESS)
         except ConnectionError:  # it has ended, and had not read what was sent to it
             messages = None
+        except ProtocolError:
+            self._lose()  # what has come with that is lost, answers maybe
+            raise
         if messages is None:
             self._lose()
             raise self._ended()
@@ -312,21 +359,21 @@ class Registrar:
             self._silence.heard()
         self._take(messages)
 
-    def _take(self, messages: list[dict[str, Any]]) -> None:
-        for message in messages:
-            if message["t"] in ("freed", "dropped", "wait"):
-                close_descriptors(message["descriptors"])
-            if message["t"] == "freed":
-                self.freed += message["segments"]
-            elif message["t"] == "dropped":
-                self.chunks.dropped(message["chunk"])
-            elif message["t"] == "wait":
-                self._questions.heard(message["n"])
-            elif not self._questions.answer(message):
-                self._undo(message)  # whoever has asked was interrupted
+    def _take(self, messages: list[Incoming[ToProcess]]) -> None:
+        for incoming in messages:
+            match incoming.message:
+                case Freed(segments=segments):
+                    self.freed += segments
+                case Dropped(chunk=chunk):
+                    self.chunks.dropped(chunk)
+                case Later(id=number):
+                    self._questions.heard(number)
+                case answer:
+                    if not self._questions.answer(answer.id, incoming):
+                        self._undo(incoming)  # its thread was interrupted
 
     def _lose(self) -> None:
-        """Whoever calls this has the lock."""
+        """The caller has the lock."""
         self.lost = True
         self._silence.forget()  # it is not mute, it has ended
         if self._stream is not None:

@@ -3,8 +3,8 @@
 A **segment** is what one process has written at once: an object that was put, or the large parts of one message. Its
 holders are processes, each with a count:
 
-* whoever writes it lends it to the receivers before it sends them the message, and lets go of it itself: a receiver
-  holds it from then on, whether it has read the message or not;
+* the process that writes it shares it with the receivers before it sends them the message, and lets go of it itself: a
+  receiver holds it from then on, whether it has read the message or not;
 * a receiver on another machine has its host's store fetch it: that host is one holder here, under a number of its own
   that is negative, and its connection is all that is known of it;
 * a receiver that passes a reference on gives it to the next receivers in the same way, before it lets go.
@@ -12,8 +12,8 @@ holders are processes, each with a count:
 Messages of different processes are not ordered: a receiver may let go before it is known here to hold. So counts may be
 negative, and what is not known yet is remembered.
 
-A segment: ``unknown -> lent -> free``; free when it has been lent and every count is zero. What a process holds ends
-with that process. Memory of an owner that has ended is given back, by chunk, when nothing in the chunk is held.
+A segment: ``unknown -> shared -> free``; free when it has been shared and every count is zero. What a process holds
+ends with that process. Memory of an owner that has ended is given back, by chunk, when nothing in the chunk is held.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Generic, TypeVar
 
 from meshrt.errors import StoreFull
 
 __all__ = ["Registry", "Segment"]
+
+H = TypeVar("H")
 
 
 @dataclass(eq=False)
@@ -43,39 +45,39 @@ class Segment:
     #: Where in user code, ``file:line``, of a result with the endpoint; "" where that is not known.
     site: str = ""
     since: int = 0
-    lent: bool = False
-    #: It stands in a file, not in memory.
+    shared: bool = False
+    #: It is in a file, not in memory.
     disk: bool = False
     #: pid -> count; a count may be negative for a while.
     holders: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
-class _Chunk:
+class _Chunk(Generic[H]):
     owner: int
     size: int
     #: What the reader of a chunk needs; kept for the server.
-    handle: Any
+    handle: H
     segments: set[int] = field(default_factory=set)
     #: Its owner has ended.
     orphan: bool = False
 
 
-class Registry:
-    """The segments of one host. One thread.
+class Registry(Generic[H]):
+    """The segments of one host, and what is kept of each chunk (``H``). One thread.
 
     Args:
         limit: Bytes that all owners may have committed together.
         freed: ``freed(owner, segment)``: the owner may use the memory again.
-        drop: ``drop(handle)`` of a chunk of an ended owner that nobody holds any more.
+        drop: ``drop(handle)`` of a chunk of an ended owner of which nothing is held any more.
     """
 
-    def __init__(self, limit: int, freed: Callable[[int, int], None], drop: Callable[[Any], None]) -> None:
+    def __init__(self, limit: int, freed: Callable[[int, int], None], drop: Callable[[H], None]) -> None:
         self.limit = limit
         self._freed = freed
         self._drop = drop
         self._segments: dict[int, Segment] = {}
-        self._chunks: dict[int, _Chunk] = {}
+        self._chunks: dict[int, _Chunk[H]] = {}
         self._granted: dict[int, int] = {}
         #: Bytes of what was fetched from other machines.
         self.imported = 0
@@ -107,32 +109,32 @@ class Registry:
         self._check(size, room)
         self.imported += size
 
-    def add_chunk(self, owner: int, chunk: int, size: int, handle: Any, *, orphan: bool = False) -> None:
-        """An owner has a chunk. ``orphan``: nobody writes there again, so it goes when nobody holds any of it."""
+    def add_chunk(self, owner: int, chunk: int, size: int, handle: H, *, orphan: bool = False) -> None:
+        """An owner has a chunk. ``orphan``: it is not written to again, so it goes when nothing of it is held."""
         self._chunks[chunk] = _Chunk(owner, size, handle, orphan=orphan)
 
     def segment(self, number: int) -> Segment | None:
-        """Return a segment that was lent and is held."""
+        """Return a segment that was shared and is held."""
         found = self._segments.get(number)
-        return found if found is not None and found.lent else None
+        return found if found is not None and found.shared else None
 
-    def chunk(self, chunk: int) -> tuple[int, Any] | None:
+    def chunk(self, chunk: int) -> tuple[int, H] | None:
         """Return size and handle of a chunk."""
         found = self._chunks.get(chunk)
         return None if found is None else (found.size, found.handle)
 
-    def handles(self) -> list[Any]:
+    def handles(self) -> list[H]:
         """Return the handles of all chunks."""
         return [chunk.handle for chunk in self._chunks.values()]
 
     # -- holding
 
-    def lend(self, segment: Segment, holders: Iterable[int]) -> None:
+    def share(self, segment: Segment, holders: Iterable[int]) -> None:
         """An owner has written a segment, which these processes hold."""
         early = self._segments.get(segment.id)
         if early is not None:
             segment.holders = early.holders
-        segment.lent = True
+        segment.shared = True
         segment.since = time.monotonic_ns()
         self._segments[segment.id] = segment
         chunk = self._chunks.get(segment.chunk)
@@ -141,7 +143,7 @@ class Registry:
         self.give(segment.id, holders)
 
     def withdraw(self, number: int) -> None:
-        """What an owner has lent was not sent to anybody, and never will be."""
+        """What an owner has shared was not sent to any process, and never will be."""
         segment = self._segments.pop(number, None)
         chunk = None if segment is None else self._chunks.get(segment.chunk)
         if chunk is not None:
@@ -156,7 +158,7 @@ class Registry:
     def take(self, number: int, pid: int) -> bool:
         """A process holds a segment once more, if it is still there. Returns whether it is."""
         segment = self._segments.get(number)
-        if segment is None or not segment.lent:
+        if segment is None or not segment.shared:
             return False
         self._count(number, pid, 1)
         return True
@@ -173,12 +175,12 @@ class Registry:
             segment.holders[pid] = count
         else:
             segment.holders.pop(pid, None)
-            if not segment.holders and not segment.lent:
+            if not segment.holders and not segment.shared:
                 del self._segments[number]
 
     def _look(self, number: int) -> None:
         segment = self._segments.get(number)
-        if segment is None or segment.holders or not segment.lent:
+        if segment is None or segment.holders or not segment.shared:
             return
         del self._segments[number]
         chunk = self._chunks.get(segment.chunk)
@@ -192,12 +194,12 @@ class Registry:
     # -- the end of processes
 
     def ended(self, pid: int) -> None:
-        """A process has ended: it holds nothing, and what it owns is given back when nobody else holds it."""
+        """A process has ended: it holds nothing, and what it owns is given back when no other process holds it."""
         for chunk in self._chunks.values():
             chunk.orphan = chunk.orphan or chunk.owner == pid
         for segment in list(self._segments.values()):
             if segment.holders.pop(pid, None) is not None:
-                if not segment.holders and not segment.lent:
+                if not segment.holders and not segment.shared:
                     del self._segments[segment.id]
                 self._look(segment.id)
         for number, chunk in list(self._chunks.items()):
@@ -213,7 +215,7 @@ class Registry:
         if not chunk.segments:
             del self._chunks[number]
             self._drop(chunk.handle)
-        # What it had beside that cannot be given back before the chunk is: it counts no more, as nobody can use it.
+        # What it had beside that cannot be given back before the chunk is: it counts no more, as it cannot be used.
         left = sum(each.size for each in self._segments.values() if each.owner == chunk.owner and not each.disk)
         if self._granted.pop(chunk.owner, None) is not None and left:
             self._granted[chunk.owner] = left
@@ -225,4 +227,4 @@ class Registry:
 
     def segments(self) -> list[Segment]:
         """Return what is held."""
-        return [segment for segment in self._segments.values() if segment.lent]
+        return [segment for segment in self._segments.values() if segment.shared]

@@ -1,6 +1,6 @@
-"""Whether somebody who is asked has been waited for in vain: then nobody waits again, until something is heard.
+"""Whether a peer that is asked has been waited for in vain: then it is not waited for again, until something is heard.
 
-``speaks -> silent``, when one has waited as long as one waits, and nobody has heard anything meanwhile;
+``speaks -> silent``, when one has waited as long as one waits, and nothing was heard meanwhile;
 ``silent -> speaks``, when anybody hears something, or nothing is left that it could be silent about.
 """
 
@@ -15,7 +15,7 @@ class Silence:
     """Of one peer. One thread at a time.
 
     Attributes:
-        since: Since when it has said nothing, although somebody waited (monotonic); 0.0: it speaks.
+        since: Since when it has said nothing, although it was waited for (monotonic); 0.0: it speaks.
     """
 
     __slots__ = ("_heard", "since")
@@ -26,12 +26,12 @@ class Silence:
         self._heard = 0.0
 
     def heard(self) -> None:
-        """It has said something, to whomever."""
+        """It has said something, to any thread."""
         self._heard = time.monotonic()
         self.since = 0.0
 
     def in_vain(self, begun: float) -> None:
-        """Somebody has waited since then (monotonic), long enough. It is silent if nobody has heard of it since."""
+        """It was waited for since then (monotonic), long enough. It is silent if nothing was heard of it since."""
         if self._heard <= begun:
             self.since = self.since or begun
 

@@ -70,5 +70,5 @@ def held_by(segments: Iterable[Segment]) -> dict[int, list[int]]:
 
 
 def in_files(segments: Iterable[Segment]) -> int:
-    """Return how many bytes stand in files, as there was no memory for them."""
+    """Return how many bytes are in files, as there was no memory for them."""
     return sum(segment.size for segment in segments if segment.disk)

@@ -77,7 +77,7 @@ def reducers(least: int) -> Reducers | None:
 
 
 def _storage(_cls: type, buffer: Any) -> Any:
-    """Make a storage on the bytes of a buffer. Its class stands in the pickle, so that torch is loaded by now."""
+    """Make a storage on the bytes of a buffer. Its class is in the pickle, so that torch is loaded by now."""
     torch = sys.modules["torch"]
     return torch.frombuffer(writable(memoryview(buffer)), dtype=torch.uint8).untyped_storage()
 

@@ -17,7 +17,7 @@ from meshrt.inspect.asking import gather_all
 from meshrt.inspect.chosen import Chosen, Doing, packed
 from meshrt.inspect.faults import silence
 from meshrt.memory.references import held_of
-from meshrt.wire.messages import Address
+from meshrt.wire.control import Address
 
 __all__ = ["COLUMNS", "Looks", "load"]
 

@@ -19,7 +19,6 @@ from typing import Any
 from meshrt.errors import ProtocolError
 from meshrt.transport.dialling import Dialler
 from meshrt.transport.disconnects import Disconnects
-from meshrt.transport.fate import Fate
 from meshrt.transport.linktable import LinkTable
 from meshrt.transport.lostlinks import LostLinks
 from meshrt.transport.outlink import Loss, OutLink, Receiver
@@ -27,6 +26,7 @@ from meshrt.transport.queues import Queues
 from meshrt.transport.reading import Reader
 from meshrt.transport.tree import Tree
 from meshrt.transport.waiting import Waiting
+from meshrt.wire.fate import Fate
 from meshrt.wire.frames import Frame
 from meshrt.wire.handshake import Identity
 

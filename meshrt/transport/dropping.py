@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeGuard
+
+from meshrt.wire.control import Message
+from meshrt.wire.tree import Event
 
 __all__ = ["DROPPABLE", "EVENT_BYTES", "QUESTION_BYTES", "WAIT_BYTES", "Dropped", "may_be_dropped"]
 
@@ -34,9 +37,9 @@ QUESTION_BYTES = 4 << 20
 _COUNT_MAX = (1 << 63) - 1
 
 
-def may_be_dropped(message: Mapping[str, Any]) -> bool:
+def may_be_dropped(message: Message) -> TypeGuard[Event]:
     """Whether a message to a peer that does not read may be left out."""
-    return message["t"] == "ev" and message["ev"] in DROPPABLE
+    return isinstance(message, Event) and message.ev in DROPPABLE
 
 
 class Dropped:

@@ -34,8 +34,8 @@ import enum
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from meshrt.transport.fate import Fate
 from meshrt.transport.link import Link, kept
+from meshrt.wire.fate import Fate
 from meshrt.wire.frames import Frame
 from meshrt.wire.handshake import NOBODY, ClientHandshake
 

@@ -6,8 +6,8 @@ Any thread may call `ToolConnection.request`; events come on the connection's ow
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
+import queue
 import socket
 import sys
 import threading
@@ -16,15 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from meshrt.errors import AuthenticationError, MeshError, ProtocolError
+from meshrt.errors import AuthenticationError, ProtocolError
 from meshrt.hooks.facts import Body
 from meshrt.transport import directories, dirlock, places
 from meshrt.transport.link import same_user
 from meshrt.transport.process import current_runtime, has_runtime
 from meshrt.transport.writing import write_atomic
+from meshrt.wire.control import control_frame
 from meshrt.wire.frames import control_decoder
 from meshrt.wire.handshake import ROLE_TOOL, ClientHandshake, Secret
-from meshrt.wire.messages import control_frame, refused, unpack_control
+from meshrt.wire.peer import Answered, Requests
+from meshrt.wire.tree import TO_TERMINAL, Event, Request, ToTerminal
 
 __all__ = ["TOKEN", "Program", "ToolConnection", "connect", "own_program", "programs", "publish"]
 
@@ -110,10 +112,8 @@ class ToolConnection:
         self._leftover = leftover
         self._on_event = on_event
         self._on_close = on_close
-        self._ids = itertools.count(1)
-        self._lock = threading.Lock()
+        self._requests = Requests(self._send)
         self._send_lock = threading.Lock()
-        self._waiting: dict[int, Callable[[dict[str, Any] | None], None]] = {}
         self.closed = False
         self._thread = threading.Thread(target=self._read_loop, name="meshrt-tool", daemon=True)
         self._thread.start()
@@ -126,52 +126,37 @@ class ToolConnection:
             ConnectionError: The program has ended.
             TimeoutError: No answer within ``timeout`` seconds.
         """
-        event = threading.Event()
-        answers: list[dict[str, Any] | None] = []
-
-        def answered(answer: dict[str, Any] | None) -> None:
-            answers.append(answer)
-            event.set()
-
-        number = self._send(operation, body, answered)
+        answers: queue.SimpleQueue[tuple[Body | None, Exception | None]] = queue.SimpleQueue()
+        number = self._ask(operation, body, lambda answer, error: answers.put((answer, error)))
         try:
-            if not event.wait(timeout):
-                raise TimeoutError(f"no answer to {operation} within {timeout:g} s")
+            answer, error = answers.get(timeout=timeout)
+        except queue.Empty:
+            raise TimeoutError(f"no answer to {operation} within {timeout:g} s") from None
         finally:
-            self._waiting.pop(number, None)
-        return _body_of(answers[0])
+            self._requests.forget(number)
+        if error is not None:
+            raise error
+        return answer or {}
 
-    def begin(self, operation: str, body: Body, answered: Callable[[Body | None, Exception | None], None]) -> None:
+    def begin(self, operation: str, body: Body, answered: Answered) -> None:
         """Ask and go on. ``answered`` gets the answer or what `request` raises; on the connection's own thread.
 
         Raises:
             ConnectionError: The program has ended.
         """
+        self._ask(operation, body, answered)
 
-        def done(answer: dict[str, Any] | None) -> None:
-            try:
-                body, problem = _body_of(answer), None
-            except (MeshError, OSError) as error:
-                body, problem = None, error
-            answered(body, problem)
-
-        self._send(operation, body, done)
-
-    def _send(self, operation: str, body: Body, answered: Callable[[dict[str, Any] | None], None]) -> int:
-        number = next(self._ids)
-        with self._lock:
-            if self.closed:
-                raise ConnectionError("the program has ended")
-            self._waiting[number] = answered
+    def _ask(self, operation: str, body: Body, answered: Answered) -> int:
         try:
-            with self._send_lock:
-                self._sock.sendall(control_frame({"t": "op", "id": number, "op": operation, "body": body}))
-        except BaseException as error:
-            self._waiting.pop(number, None)
-            if isinstance(error, BrokenPipeError | ConnectionResetError):
-                raise ConnectionError("the program has ended") from error
-            raise
-        return number
+            return self._requests.ask(operation, body, answered)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise _ended() from error
+
+    def _send(self, request: Request) -> None:
+        with self._send_lock:
+            if self.closed:
+                raise _ended()
+            self._sock.sendall(control_frame(request))
 
     def close(self) -> None:
         """Disconnect; the program continues."""
@@ -185,36 +170,28 @@ class ToolConnection:
         try:
             while True:
                 for frame in self._decoder.receive_data(data) if data else ():
-                    self._on_message(unpack_control(frame.payload))
+                    self._on_message(TO_TERMINAL.decode(frame.payload))
                 data = self._sock.recv(1 << 16)
                 if not data:
                     break
         except (OSError, ProtocolError):
             pass  # as good as its end: said below
         finally:
-            with self._lock:
+            with self._send_lock:  # what was asked before that is told, what comes after it is refused
                 self.closed = True
-                waiting, self._waiting = self._waiting, {}
-            for answered in waiting.values():
-                answered(None)
-            self._sock.close()
+                self._sock.close()
+            self._requests.fail(_ended())
             self._on_close()
 
-    def _on_message(self, message: dict[str, Any]) -> None:
-        if message["t"] == "ev":
-            self._on_event(message["ev"], message["body"])
-            return
-        answered = self._waiting.pop(message["id"], None)
-        if answered is not None:
-            answered(message)
+    def _on_message(self, message: ToTerminal) -> None:
+        if isinstance(message, Event):
+            self._on_event(message.ev, message.body)
+        else:
+            self._requests.received(message)
 
 
-def _body_of(answer: dict[str, Any] | None) -> Body:
-    if answer is None:
-        raise ConnectionError("the program has ended")
-    if answer["t"] == "no":
-        raise refused(answer)
-    return answer.get("body") or {}
+def _ended() -> ConnectionError:
+    return ConnectionError("the program has ended")
 
 
 def connect(

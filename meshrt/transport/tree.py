@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from meshrt.hooks.facts import Body
-from meshrt.transport.fate import Fate
+from meshrt.wire.fate import Fate
+from meshrt.wire.peer import Answered
 
 __all__ = ["ProgramTree", "Tree"]
 
@@ -46,7 +47,7 @@ class ProgramTree(Tree, Protocol):
     def request_root(self, operation: str, body: Body, timeout: float) -> Body:
         """Ask the root. Not from the thread that serves the tree."""
 
-    def ask_root(self, operation: str, body: Body, answered: Callable[[Body | None, str], None]) -> None:
+    def ask_root(self, operation: str, body: Body, answered: Answered) -> None:
         """Ask the root; ``answered(body, "")`` or ``answered(None, refusal)`` comes later, on another thread."""
 
     def unhandled(self, body: Body) -> None:

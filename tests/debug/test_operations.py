@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from meshrt import MeshError, proc_mesh
 from meshrt.mesh.program import start_root
 from meshrt.transport import tools
-from meshrt.wire.messages import control_frame
+from meshrt.wire.control import control_frame
+from meshrt.wire.tree import Request
 from tests.debug.actors import Debugee
 from tests.debug.harness import person
 from tests.debug.working import Worker
@@ -104,7 +105,7 @@ def test_a_terminal_that_does_not_read_is_cut_off() -> None:
         me.wait("debugee")
         assert "terminals: processes" in me("status")
         wait_until(lambda: me("logs -n 100 worker").count("x" * 900) == 120, WAIT)
-        asked = control_frame({"t": "op", "id": 77, "op": "debug.logs", "body": {"actor": "worker", "lines": 100}})
+        asked = control_frame(Request(77, "debug.logs", {"actor": "worker", "lines": 100}))
         requests = 0
         with pytest.raises(ConnectionError):  # noqa: PT012 - which of them is the first that fails is not known
             for requests in range(MOST_REQUESTS):

@@ -13,8 +13,10 @@ import meshrt
 from meshrt import ProcessDied, proc_mesh
 from meshrt.errors import ProtocolError
 from meshrt.transport.process import current_runtime
+from meshrt.wire.control import control_frame
 from meshrt.wire.frames import pack_header
-from meshrt.wire.messages import CONTROL, control_frame
+from meshrt.wire.messages import CONTROL
+from meshrt.wire.tree import Answer
 from tests.faults.actors import Victim
 from tests.faults.watch import LONG, agents
 from tests.support.asking import Question
@@ -29,19 +31,19 @@ def nested(depth: int) -> list[Any]:
 
 #: What a rank sends to its agent, and what the error of its callers says was expected.
 BAD: list[tuple[Any, str]] = [
-    ({"t": "no such"}, "expected one of dropped, ev, later, no, ok, op, pong, why"),
-    ({"t": "why"}, "has nothing as 'text'; expected str"),
-    ({"t": "why", "text": 5}, "has a int as 'text'; expected str"),
-    ({"t": "ev", "ev": "unhandled"}, "has nothing as 'body'; expected dict"),
-    ({"t": "ev", "ev": ["unhandled"], "body": {}}, "has a list as 'ev'; expected str"),
-    ({"t": "ok", "id": "1", "body": {}}, "has a str as 'id'; expected int"),
-    ({"t": "ok", "id": -1, "body": [1]}, "has a list as 'body'; expected dict or nil"),
-    ({"t": "op", "id": 1, "op": "mesh.watch"}, "has nothing as 'body'; expected dict"),
+    ({"t": "no such"}, "expected one of dropped, ev, hint, later, no, ok, op, pong"),
+    ({"t": "hint"}, "missing required field `text`"),
+    ({"t": "hint", "text": 5}, "Expected `str`, got `int` - at `$.text`"),
+    ({"t": "ev", "ev": "unhandled"}, "missing required field `body`"),
+    ({"t": "ev", "ev": ["unhandled"], "body": {}}, "Expected `str`, got `array` - at `$.ev`"),
+    ({"t": "ok", "id": "1", "body": {}}, "Expected `int`, got `str` - at `$.id`"),
+    ({"t": "ok", "id": -1, "body": [1]}, "Expected `object | null`, got `array` - at `$.body`"),
+    ({"t": "op", "id": 1, "op": "mesh.watch"}, "missing required field `body`"),
     ({"t": "dropped", "events": {"gone": 1}}, "expected some of unhandled"),
     ({"t": "ev", "ev": "held", "body": {"held": nested(1010)}}, "cannot be encoded"),
     ({"no": "type"}, "without a type"),
     (["no map"], "without a type"),
-    (b"\xc1", "no msgpack"),
+    (b"\xc1", "not msgpack"),
 ]
 
 
@@ -107,6 +109,6 @@ def deepest() -> list[Any]:
     """Return the list that is nested as deep as an answer can be."""
     for depth in range(1100, 0, -1):
         with contextlib.suppress(ProtocolError):
-            control_frame({"t": "ok", "id": -1, "body": {"same": nested(depth)}})
+            control_frame(Answer(-1, {"same": nested(depth)}))
             return nested(depth)
     raise AssertionError("no list can be encoded")

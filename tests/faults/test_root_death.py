@@ -16,7 +16,8 @@ import pytest
 import meshrt
 from meshrt import LocalEngine
 from meshrt.transport import directories, dirlock
-from meshrt.wire.messages import control_frame
+from meshrt.wire.control import control_frame
+from meshrt.wire.tree import Hello
 from tests.faults.watch import LONG, Program, agents, all_gone, descendants, is_alive, runtime_directories
 from tests.support.footprint import marked_processes
 from tests.support.pausing import pause, paused
@@ -58,9 +59,20 @@ def test_the_script_ends_before_its_agent_has_begun(when: str) -> None:
             root_pid = os.getpid()  # its process is still there
             shutil.rmtree(path)
         if when != "before it says hello":
-            facts = {"directory": str(path), "sys_path": sys.path, "argv": [""], "root_pid": root_pid}
-            facts.update(run_directory=str(path), secret=bytes(32), store_limit=0, families=1 << 33, logs_limit=1 << 30)
-            link.sendall(control_frame({"t": "hello", **facts}))
+            hello = Hello(
+                secret=bytes(32),
+                run_id=run_id,
+                directory=bytes(path),
+                run_directory=bytes(path),
+                sys_path=list(map(os.fsencode, sys.path)),
+                argv=[""],
+                host="here",
+                root_pid=root_pid,
+                store_limit=0,
+                families=1 << 33,
+                logs_limit=1 << 30,
+            )
+            link.sendall(control_frame(hello))
         link.shutdown(socket.SHUT_WR)
         _, errors = agent.communicate(timeout=LONG)
     assert (agent.returncode, errors, path.exists()) == (0, b"", False)

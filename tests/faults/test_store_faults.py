@@ -24,6 +24,7 @@ from meshrt import Actor, CallTimeout, MeshError, ProcessDied, StoreTimeout, end
 from meshrt.hooks.table import hooks
 from meshrt.mesh import restarts
 from meshrt.store import registrar
+from meshrt.store.messages import Grant, Granted
 from meshrt.store.packing import LARGE
 from meshrt.transport.process import current_runtime
 from tests.faults.watch import LONG as LONGEST
@@ -139,7 +140,7 @@ def speaks() -> bool:
     registrars = current_runtime().store._registrars
     store = registrars.of(registrars.home(0.0))
     try:
-        store.ask("grant", size=1)
+        store.ask(lambda number: Grant(number, 1), Granted)
     except StoreTimeout:
         return False
     store.give_back(1)

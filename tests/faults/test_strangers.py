@@ -19,9 +19,10 @@ from meshrt import ActorMesh, proc_mesh
 from meshrt.selection import Extent, Shape
 from meshrt.transport.process import current_runtime
 from meshrt.wire.handshake import MAGIC, ROLE_DATA, ROLE_STORE, ROLE_TOOL, UNPROVED_MAX, ClientHandshake, Identity
-from meshrt.wire.messages import STORED, control_frame
+from meshrt.wire.messages import STORED
 from tests.faults.actors import Victim
 from tests.faults.watch import LONG, sockets
+from tests.support.control import raw_frame
 from tests.support.waiting import wait_until
 
 #: Seconds after which a silent connection is closed (2) on a loaded machine.
@@ -169,11 +170,11 @@ def test_a_terminal_reaches_no_rank_and_no_pickle(victims: ActorMesh[Victim], tm
         frame(2, b"\x94\x01\xa1x\xc4\x00\x91\x05", payload),
         frame(16, b"\xc0", payload),
         frame(16, b"\x92\xa1m\x00", payload),
-        control_frame({"t": "stop", "drain": False, "why": ""}),
-        control_frame({"t": "op"}),
-        control_frame({"t": "op", "id": 1, "op": "mesh.spawn", "body": {}}),
-        control_frame({"t": "op", "id": [1], "op": 7, "body": payload}),
-        control_frame({"t": "ok", "id": 1, "body": {}}),
+        raw_frame({"t": "stop", "drain": False, "why": ""}),
+        raw_frame({"t": "op"}),
+        raw_frame({"t": "op", "id": 1, "op": "mesh.spawn", "body": {}}),
+        raw_frame({"t": "op", "id": [1], "op": 7, "body": payload}),
+        raw_frame({"t": "ok", "id": 1, "body": {}}),
     ]
     for body in bodies:
         sock = prove(tools, tools_token(), ROLE_TOOL, "tools")
@@ -211,7 +212,7 @@ NONSENSE = {
     "a header that is no msgpack": frame(1, b"\xc1\xc1", b""),
     "a header of another form": frame(1, b"\x81\xa1a\x01", b"payload"),
     "numbers for names": frame(1, b"\x95\x01\x02\x03\x04\x05", b"payload"),
-    "a control message": control_frame({"t": "stop", "drain": False, "why": ""}),
+    "a control message": raw_frame({"t": "stop", "drain": False, "why": ""}),
     "a class of another form": frame(2, b"\x94\x01\xa1x\xc4\x00\x91\x05", b"payload"),
     "arrays in arrays": frame(1, b"\x91" * 250, b""),
     "a longer array than there are bytes": frame(1, b"\xdd\xff\xff\xff\xff", b""),
@@ -334,7 +335,7 @@ def test_nonsense_of_a_proved_peer_ends_its_connection_to_the_store(victims: Act
     away = here._replace(machine=here.machine + 1)
     for message, identity in [*((each, here) for each in nonsense), *((each, away) for each in of_hosts)]:
         sock = prove(store, current_runtime().secret, ROLE_STORE, "store", identity)
-        sock.sendall(control_frame(message))
+        sock.sendall(raw_frame(message))
         assert closes(sock) == b"", message
         sock.close()
     array = np.ones(1 << 20)

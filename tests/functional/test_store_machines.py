@@ -176,7 +176,7 @@ def test_a_host_that_takes_long_keeps_other_threads_from_nothing(monkeypatch: py
     with ThreadPoolExecutor(1) as threads:
         with paused(away.slice(gpus=0).parent.call_one().get(LONG)):
             sending = threads.submit(away.keep.broadcast, np.full(N, 5.0))
-            wait_until(lambda: registrar._questions._open, LONG, "it is offered to the host that stands still")
+            wait_until(lambda: len(registrar._questions), LONG, "it is offered to the host that is stopped")
             reference = put(np.ones(N))
             assert near.keep.call(reference).get(LONG).values() == [False] * 2
             assert near.sum.call().get(LONG).values() == [N] * 2 == [reference.get().sum()] * 2

@@ -22,10 +22,31 @@ from meshrt.store.dialling import dial
 from meshrt.store.exports import PIECE
 from meshrt.store.machine import machine_of
 from meshrt.store.mapping import Mapping
+from meshrt.store.messages import (
+    TO_PROCESS,
+    TO_STORE,
+    Fetch,
+    Fetched,
+    Found,
+    Grant,
+    Granted,
+    LetGo,
+    Piece,
+    Publish,
+    Published,
+    Pull,
+    Share,
+    Take,
+    Taken,
+    ToProcess,
+    ToStore,
+    Withdraw,
+)
 from meshrt.store.protocol import DescriptorStream, store_path
 from meshrt.store.registrar import Registrar
 from meshrt.store.server import StoreServer
 from meshrt.wire.handshake import Identity
+from tests.support.control import raw_frame
 from tests.support.waiting import wait_until
 
 SECRET = b"s" * 32
@@ -99,9 +120,22 @@ def chunk(registrar: Registrar, number: int, letter: bytes) -> None:
     descriptor = memory_chunk(f"meshrt:{number}", MIB)
     try:
         Mapping(descriptor, MIB, writable=True).write(0, letter * MIB)
-        registrar.ask("chunk", [descriptor], id=number, size=MIB)
+        registrar.ask(lambda id_: Publish(id_, number, MIB), Published, send=[descriptor])
     finally:
         os.close(descriptor)
+
+
+def take(registrar: Registrar, segment: int = 5) -> Taken:
+    return registrar.ask(lambda number: Take(number, segment), Taken)
+
+
+def grant(registrar: Registrar, size: int = 1) -> Granted:
+    return registrar.ask(lambda number: Grant(number, size), Granted)
+
+
+def shared(kind: str = "put") -> Share:
+    """Segment 5, which is all of chunk 1, and which this process holds."""
+    return Share(5, 1, 0, MIB, kind, "", False, [os.getpid()])
 
 
 def interrupted(served: Served, question: Callable[[], object]) -> None:
@@ -127,14 +161,13 @@ def test_the_answer_to_an_interrupted_question_is_nobodys(served: Served, regist
     interrupted(served, lambda: registrar.chunks.mapping(1))
     assert bytes(registrar.chunks.mapping(2).window(0, 3, None)) == b"bbb"
     assert bytes(registrar.chunks.mapping(1).window(0, 3, None)) == b"aaa"
-    interrupted(served, lambda: registrar.ask("grant", size=9 * MIB))
+    interrupted(served, lambda: grant(registrar, 9 * MIB))
     with pytest.raises(StoreFull):
-        registrar.ask("grant", size=11 * MIB)
-    registrar.ask("grant", size=9 * MIB)  # what nobody has heard of was given back
-    body = {"segment": 5, "chunk": 1, "start": 0, "size": MIB, "kind": "put", "site": "", "disk": False}
-    registrar.tell({"t": "lend", **body, "to": [os.getpid()]})
-    interrupted(served, lambda: registrar.ask("take", segment=5))
-    registrar.ask("take", segment=5)
+        grant(registrar, 11 * MIB)
+    grant(registrar, 9 * MIB)  # what nobody has heard of was given back
+    registrar.tell(shared())
+    interrupted(served, lambda: take(registrar))
+    take(registrar)
     wait_until(lambda: [each.holders for each in served.server.registry.segments()] == [{os.getpid(): 2}])
 
 
@@ -142,12 +175,11 @@ def test_a_process_that_has_lost_its_connection_holds_what_it_held(
     served: Served, registrar: Registrar, tmp_path: Path
 ) -> None:
     chunk(registrar, 1, b"a")
-    body = {"segment": 5, "chunk": 1, "start": 0, "size": MIB, "kind": "put", "site": "", "disk": False}
-    registrar.tell({"t": "lend", **body, "to": [os.getpid()]})
-    registrar.ask("take", segment=5)
+    registrar.tell(shared())
+    take(registrar)
     registrar.close()
     again = Registrar(str(tmp_path), SECRET, os.getpid(), machine_of(os.getpid()))
-    again.ask("take", segment=5)
+    take(again)
     served.server.tick()
     assert [segment.holders for segment in served.server.registry.segments()] == [{os.getpid(): 3}]
     for _ in range(3):
@@ -163,27 +195,32 @@ def test_nonsense_beside_many_that_wait(served: Served, tmp_path: Path) -> None:
     many = [Registrar(str(tmp_path), SECRET, os.getpid(), machine_of(os.getpid())) for _ in range(20)]
     for each in many:
         with pytest.raises(MeshError, match="nobody holds it any more"):
-            each.ask("take", segment=99)
+            take(each, 99)
+    many[0].settle()
+    stream = many[0]._stream
+    assert stream is not None
+    stream.sock.send(raw_frame({"t": "nothing"}))
     with pytest.raises(MeshError):
-        many[0].ask("nothing")
-    many[1].ask("grant", size=1)
+        grant(many[0])
+    grant(many[1])
     for each in many:
         each.close()
 
 
 BAD: list[dict[str, Any]] = [
     {"t": "no such"},
-    {"t": "grant", "n": 1, "size": "much"},
-    {"t": "grant", "n": 1, "size": 1e300},
-    {"t": "take", "n": 1, "segment": [1]},
-    {"t": "lend", "segment": 5},
+    {"t": "grant", "id": 1, "size": "much"},
+    {"t": "grant", "id": 1, "size": 1e300},
+    {"t": "grant", "id": 1, "size": -4096},
+    {"t": "take", "id": 1, "segment": [1]},
+    {"t": "share", "segment": 5},
     {"t": "give", "segments": 5, "to": [1]},
     {"t": "give", "segments": [1], "to": [-1]},
     {"t": "let_go", "segments": {"a": None}, "fds": "many"},
-    {"t": "import", "n": 1, "loan": "loan"},
-    {"t": "send", "n": 1, "loans": [[1]], "to": [[1, 2]]},
-    {"t": "chunk", "n": 1, "id": {}, "size": None},
-    {"t": "fetch", "n": 1, "chunk": {"no": "number"}},
+    {"t": "import", "id": 1, "loan": "loan"},
+    {"t": "deliver", "id": 1, "loans": [[1]], "to": [[1, 2]]},
+    {"t": "publish", "id": 1, "chunk": {}, "size": None},
+    {"t": "fetch", "id": 1, "chunk": {"no": "number"}},
 ]
 
 
@@ -193,24 +230,22 @@ def test_a_bad_message_costs_its_sender_and_no_other(
 ) -> None:
     own = Identity(machine_of(os.getpid()), os.getpid(), os.getpid())
     stream, _ = dial(store_path(str(tmp_path), os.getpid()), SECRET, own, 10, lambda: None)
-    stream.queue(message)
-    stream.flush()
     stream.sock.settimeout(10)
+    stream.sock.sendall(raw_frame(message))
     with contextlib.suppress(ConnectionError):
         while stream.sock.recv(4096):
             pass
     stream.close()
-    registrar.ask("grant", size=1)
+    grant(registrar)
 
 
-def test_what_was_lent_and_not_sent_is_withdrawn(served: Served, registrar: Registrar) -> None:
+def test_what_was_shared_and_not_sent_is_withdrawn(served: Served, registrar: Registrar) -> None:
     chunk(registrar, 1, b"a")
-    body = {"segment": 5, "chunk": 1, "start": 0, "size": MIB, "kind": "argument", "site": "", "disk": False}
-    registrar.tell({"t": "lend", **body, "to": [os.getpid()]})
+    registrar.tell(shared("argument"))
     registrar.withdraw(5)
     wait_until(lambda: served.server.registry.segments() == [])
     with pytest.raises(MeshError, match="nobody holds it any more"):
-        registrar.ask("take", segment=5)
+        take(registrar)
 
 
 def test_what_could_be_told_only_in_part_is_taken_back_behind_it(
@@ -245,62 +280,62 @@ def test_what_could_be_told_only_in_part_is_taken_back_behind_it(
 
 
 def nothing(_stream: DescriptorStream) -> None:
-    """Say nothing before something is lent."""
+    """Say nothing before something is shared."""
 
 
 def much(stream: DescriptorStream) -> None:
     """Say more than is read at once."""
     for _ in range(3):
-        stream.queue({"t": "withdraw", "segments": [9] * 40_000})
+        stream.queue(Withdraw([9] * 40_000))
 
 
 def descriptors(stream: DescriptorStream) -> None:
     """Say things that end a read each."""
     descriptor = memory_chunk("meshrt:9", MIB)
     for number in range(3):
-        stream.queue({"t": "chunk", "n": number, "id": 90 + number, "size": MIB}, [descriptor])
+        stream.queue_with(Publish(number, 90 + number, MIB), [descriptor])
     os.close(descriptor)
 
 
 @pytest.mark.parametrize("before", [nothing, much, descriptors])
 @pytest.mark.parametrize("machines", [1, 2])
-def test_what_was_lent_before_it_is_asked_for_is_there(
+def test_what_was_shared_before_it_is_asked_for_is_there(
     served: Served, registrar: Registrar, tmp_path: Path, before: Callable[[DescriptorStream], None], machines: int
 ) -> None:
     """Wherever it waits to be read: it is written when the store knows already whom it looks at next."""
     chunk(registrar, 1, b"a")
     pid, machine = os.getpid(), machine_of(os.getpid())
     path = store_path(str(tmp_path), pid)
-    lender, _ = dial(path, SECRET, Identity(machine, pid, pid), 20, lambda: None)
+    sharer, _ = dial(path, SECRET, Identity(machine, pid, pid), 20, lambda: None)
     taker, _ = dial(path, SECRET, Identity(machine + machines - 1, pid, pid), 20, lambda: None)
     served.pause()
     # Both are let in; then only the taker is ready, by something that is of no matter.
     served.round()
-    taker.queue({"t": "let_go", "segments": []})
+    taker.queue(LetGo([]))
     assert taker.flush()
 
-    def lend_and_take() -> None:
-        before(lender)
-        body = {"segment": 5, "chunk": 1, "start": 0, "size": MIB, "kind": "argument", "site": "", "disk": False}
-        lender.queue({"t": "lend", **body, "to": [pid]})
-        assert lender.flush()
-        taker.queue(
-            {"t": "take", "n": 1, "segment": 5} if machines == 1 else {"t": "pull", "n": 1, "segment": 5, "size": 8}
-        )
+    def share_and_take() -> None:
+        before(sharer)
+        sharer.queue(shared("argument"))
+        assert sharer.flush()
+        taker.queue(Take(1, 5) if machines == 1 else Pull(1, 5, 8))
         assert taker.flush()
 
-    served.round(lend_and_take)
+    served.round(share_and_take)
     served.running.set()
-    told: list[dict[str, Any]] = []
+    told: list[ToProcess | ToStore] = []
 
     def heard() -> bool:
-        told.extend(taker.read() or [])
+        if machines == 1:
+            told.extend(message for message, _ in taker.read(TO_PROCESS) or [])
+        else:
+            told.extend(message for message, _ in taker.read(TO_STORE) or [])
         return bool(told)
 
     wait_until(heard)
-    lender.close()
+    sharer.close()
     taker.close()
-    assert told[0]["t"] == "ok", told
+    assert told[0] == (Taken(1, 5) if machines == 1 else Found(1, "argument", "")), told
 
 
 def test_another_machine_that_reads_slowly_keeps_nobody_waiting(
@@ -308,12 +343,11 @@ def test_another_machine_that_reads_slowly_keeps_nobody_waiting(
 ) -> None:
     """It is sent the next piece when it has taken the one before, and holds nothing when it is gone."""
     chunk(registrar, 1, b"a")
-    body = {"segment": 5, "chunk": 1, "start": 0, "size": MIB, "kind": "put", "site": "", "disk": False}
-    registrar.tell({"t": "lend", **body, "to": [os.getpid()]})
+    registrar.tell(shared())
     elsewhere = machine_of(os.getpid()) + 1
     other = Identity(elsewhere, os.getpid(), os.getpid())
     stream, _ = dial(store_path(str(tmp_path), os.getpid()), SECRET, other, 20, lambda: None)
-    stream.queue({"t": "pull", "n": 1, "segment": 5, "size": MIB})
+    stream.queue(Pull(1, 5, MIB))
     assert stream.flush()
 
     def holders() -> list[dict[int, int]]:
@@ -321,17 +355,20 @@ def test_another_machine_that_reads_slowly_keeps_nobody_waiting(
 
     wait_until(lambda: holders() == [{os.getpid(): 1, -1: 1}])
     for _ in range(20):
-        registrar.ask("grant", size=1)
+        grant(registrar)
     assert served.server.sent <= 3 * PIECE, "what the connection takes, and a piece"
-    came: list[dict[str, Any]] = []
-    while sum(len(message.get("data", b"")) for message in came) < MIB:
-        came += stream.read() or []
-    assert b"".join(message["data"] for message in came[1:]) == b"a" * MIB and served.server.sent == MIB
+    came: list[ToStore] = []
+    pieces: list[bytes] = []
+    while sum(map(len, pieces)) < MIB:
+        came += [message for message, _ in stream.read(TO_STORE) or []]
+        pieces = [message.data for message in came if isinstance(message, Piece)]
+    assert came[0] == Found(1, "put", "") and len(came) == 1 + len(pieces)
+    assert b"".join(pieces) == b"a" * MIB and served.server.sent == MIB
     stream.sock.close()
     wait_until(lambda: holders() == [{os.getpid(): 1}])
     intruder = Registrar(str(tmp_path), SECRET, os.getpid(), elsewhere)
     with pytest.raises(MeshError):
-        intruder.ask("fetch", chunk=1)
+        intruder.ask(lambda number: Fetch(number, 1), Fetched)
 
 
 @pytest.mark.usefixtures("served")

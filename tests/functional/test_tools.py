@@ -21,9 +21,9 @@ from meshrt.mesh.program import start_root
 from meshrt.selection import parse
 from meshrt.transport.process import current_runtime
 from meshrt.transport.tools import TOKEN, ToolConnection, connect, own_program
-from meshrt.wire.messages import control_frame
 from tests.dap import attacker
 from tests.support.actors import Echo
+from tests.support.control import raw_frame
 from tests.support.others import needs_root
 from tests.support.programs import environment
 from tests.support.waiting import wait_until
@@ -124,7 +124,7 @@ def test_a_bad_request_costs_its_terminal_and_no_other(terminal: ToolConnection,
     assert program is not None
     closed = threading.Event()
     other = connect(program, lambda event, body: None, closed.set)
-    other._sock.sendall(control_frame(message))
+    other._sock.sendall(raw_frame(message))
     assert closed.wait(20)
     assert terminal.request("test.serve", {"name": "well"}) == {"value": "well"}
 

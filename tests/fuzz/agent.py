@@ -11,7 +11,8 @@ import msgpack
 
 from meshrt.mesh.agents import AgentLink
 from meshrt.wire.frames import pack_header
-from meshrt.wire.messages import CONTROL, FROM_AGENT, FROM_RANK
+from meshrt.wire.messages import CONTROL
+from meshrt.wire.tree import FromAgent, FromRank
 from tests.fuzz.mutating import packed
 from tests.fuzz.running import BAIT, Target
 from tests.fuzz.wire import CONTROL_EXAMPLES
@@ -33,12 +34,12 @@ def _tell(data: bytes) -> None:
     process = SimpleNamespace(pid=4711, stderr=None, kill=lambda: killed.append(True))
     placed: Any = SimpleNamespace(host="here", mark="run.1", process=process, link_socket=ours)
 
-    def of_agent(_link: AgentLink, message: dict[str, Any]) -> None:
-        assert message["t"] in FROM_AGENT and not gone
+    def of_agent(_link: AgentLink, message: object) -> None:
+        assert isinstance(message, FromAgent) and not gone
 
-    def of_rank(address: Any, message: dict[str, Any]) -> None:
+    def of_rank(address: Any, message: object) -> None:
         mesh, rank = address
-        assert message["t"] in FROM_RANK and type(mesh) is str and type(rank) is int and not gone
+        assert isinstance(message, FromRank) and type(mesh) is str and type(rank) is int and not gone
 
     failures: list[logging.LogRecord] = []
     noted, log = logging.Handler(logging.ERROR), logging.getLogger("meshrt")

@@ -15,11 +15,13 @@ import msgpack
 
 from meshrt.store.dialling import knock
 from meshrt.store.machine import machine_of
+from meshrt.store.messages import FROM_PROCESS, FROM_STORE, TO_PROCESS, Full, Granted
 from meshrt.store.protocol import DescriptorStream, close_descriptors, store_path
 from meshrt.store.server import StoreServer
 from meshrt.wire.handshake import Identity
 from tests.fuzz.mutating import packed
 from tests.fuzz.running import BAIT, Target
+from tests.support.control import raw_frame
 
 __all__ = ["TARGETS"]
 
@@ -30,7 +32,7 @@ _MOST = 4
 
 
 class _Scene:
-    """A store, whoever dials it, and what it wants to be done later."""
+    """A store, those that dial it, and what it wants to be done later."""
 
     def __init__(self, folder: Path) -> None:
         self.selector = selectors.DefaultSelector()
@@ -67,13 +69,10 @@ class _Scene:
     def say(self, stream: DescriptorStream, message: dict[str, Any]) -> None:
         count = message.get("fds")
         files = [os.memfd_create("fuzz") for _ in range(min(count, _MOST))] if type(count) is int and count > 0 else []
-        try:
-            stream.queue(message, files)
-            with contextlib.suppress(OSError):  # it has hung up
-                while not stream.flush():
-                    self.serve()
-        finally:
-            close_descriptors(files)
+        stream.unsent.append((memoryview(raw_frame(message)), files))
+        with contextlib.suppress(OSError):  # it has hung up
+            while not stream.flush():
+                self.serve()
         self.serve()
 
     def close(self) -> None:
@@ -86,8 +85,8 @@ class _Scene:
             for _, files in stream.unsent:
                 close_descriptors(files)
             with contextlib.suppress(OSError):
-                while messages := stream.read():
-                    close_descriptors(*(message["descriptors"] for message in messages))
+                while stream.receive():
+                    pass
             close_descriptors(stream.descriptors)
             stream.sock.close()
 
@@ -112,8 +111,9 @@ def _hear(data: bytes, machine: int) -> None:
             else:
                 _say_bytes(scene, stream, data)
             other = scene.dial(scene.own.machine)
-            scene.say(other, {"t": "grant", "n": 77, "size": 4096})
-            assert [answer["n"] for answer in other.read() or () if answer["t"] in ("ok", "no")] == [77]
+            scene.say(other, {"t": "grant", "id": 77, "size": 4096})
+            answers = [message for message, _ in other.read(TO_PROCESS) or []]
+            assert [answer.id for answer in answers if isinstance(answer, Granted | Full)] == [77]
         finally:
             scene.close()
     assert len(os.listdir("/proc/self/fd")) == before, "descriptors are left open"
@@ -133,36 +133,40 @@ def _from_host(data: bytes) -> None:
     _hear(data, 4711)
 
 
-_LEND = {
-    "t": "lend", "segment": 5, "chunk": 1, "start": 0, "size": 4096, "kind": "array", "site": "a.py:3", "disk": False,
+_SHARE = {
+    "t": "share", "segment": 5, "chunk": 1, "start": 0, "size": 4096, "kind": "array", "site": "a.py:3", "disk": False,
     "to": [_PID],
 }  # fmt: skip
-_CHUNK = {"t": "chunk", "n": 1, "id": 1, "size": 1 << 20, "fds": 1}
+_PUBLISH = {"t": "publish", "id": 1, "chunk": 1, "size": 1 << 20, "fds": 1}
 _LOAN = [4711, 999_999, 1, 5, 0, 4096]
 
 
 def _process_examples() -> list[bytes]:
     several: list[list[dict[str, Any]]] = [
-        [_CHUNK, _LEND, {"t": "take", "n": 2, "segment": 5}, {"t": "let_go", "segments": [5, 5]}],
+        [_PUBLISH, _SHARE, {"t": "take", "id": 2, "segment": 5}, {"t": "let_go", "segments": [5, 5]}],
         [
-            _CHUNK,
-            _LEND,
+            _PUBLISH,
+            _SHARE,
             {"t": "give", "segments": [5], "to": [_PID, 1]},
-            {"t": "take_back", "segments": [5], "to": [1]},
+            {"t": "take_back", "segments": [5], "pids": [1]},
         ],
-        [_CHUNK, _LEND, {"t": "withdraw", "segments": [5]}, {"t": "fetch", "n": 4, "chunk": 1}],
-        [{"t": "grant", "n": 1, "size": 1 << 20}, {"t": "grant", "n": 2, "size": -4096}],
-        [{"t": "import", "n": 3, "loan": _LOAN}, {"t": "recall", "segments": [5], "to": [[4711, 99, [7]]]}],
-        [_CHUNK, _LEND, {"t": "send", "n": 6, "loans": [[*_LOAN]], "to": [[4711, 999_999, [7, 8]]]}],
+        [_PUBLISH, _SHARE, {"t": "withdraw", "segments": [5]}, {"t": "fetch", "id": 4, "chunk": 1}],
+        [{"t": "grant", "id": 1, "size": 1 << 20}, {"t": "give_back", "size": 4096}],
+        [{"t": "import", "id": 3, "loan": _LOAN}, {"t": "recall", "segments": [5], "to": [[4711, 99, [7]]]}],
+        [_PUBLISH, _SHARE, {"t": "deliver", "id": 6, "loans": [_LOAN], "to": [[4711, 999_999, [7, 8]]]}],
     ]
+    for message in (message for messages in several for message in messages):
+        FROM_PROCESS.convert(message)
     return [*map(packed, several), BAIT]
 
 
 def _host_examples() -> list[bytes]:
     several: list[list[dict[str, Any]]] = [
-        [{"t": "pull", "n": 1, "segment": 5, "size": 4096}, {"t": "let_go", "segments": [5]}],
-        [{"t": "offer", "n": 2, "loan": _LOAN, "pids": [_PID]}, {"t": "recall", "segments": [5], "pids": [_PID]}],
+        [{"t": "pull", "id": 1, "segment": 5, "size": 4096}, {"t": "let_go", "segments": [5]}],
+        [{"t": "offer", "id": 2, "loan": _LOAN, "pids": [_PID]}, {"t": "take_back", "segments": [5], "pids": [_PID]}],
     ]
+    for message in (message for messages in several for message in messages):
+        FROM_STORE.convert(message)
     return [*map(packed, several), BAIT]
 
 

@@ -20,7 +20,7 @@ TARGETS: dict[str, Target] = {
 #: Inputs that have had an effect that they may not have, by target.
 FOUND: list[tuple[str, bytes]] = [
     # A chunk without a size: its descriptor stayed open.
-    ("store", packed([{"t": "chunk", "n": 1, "id": 1, "fds": 1}])),
+    ("store", packed([{"t": "publish", "id": 1, "chunk": 1, "fds": 1}])),
     # A gigabyte for a short text.
     ("folded", b"0-16777214"),
     # An object in the place of a list: the session ended, and nobody was told why.

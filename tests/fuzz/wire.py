@@ -10,20 +10,15 @@ from typing import Any
 import msgpack
 
 from meshrt.errors import AuthenticationError, ProtocolError
+from meshrt.wire.control import Catalogue, Message
+from meshrt.wire.errors import error_from_wire, error_to_wire, failure_of
 from meshrt.wire.frames import CONTROL_MAX, FrameDecoder, Unreceived, control_decoder, pack_header, split_frames
 from meshrt.wire.handshake import MAGIC, ROLE_DATA, ROLE_TOOL, ClientHandshake, Identity, ServerHandshake
-from meshrt.wire.messages import (
-    CALL,
-    ERROR,
-    RESULT,
-    control_frame,
-    error_from_wire,
-    error_to_wire,
-    failure_of,
-    unpack_control,
-)  # fmt: skip
+from meshrt.wire.messages import CALL, ERROR, RESULT
+from meshrt.wire.tree import FROM_AGENT, FROM_RANK, FROM_ROOT, FROM_TERMINAL, TO_RANK, TO_TERMINAL
 from tests.fuzz.mutating import packed
 from tests.fuzz.running import BAIT, Target
+from tests.support.control import raw_frame
 
 __all__ = ["CONTROL_EXAMPLES", "TARGETS"]
 
@@ -39,6 +34,9 @@ CONTROL_EXAMPLES: list[dict[str, Any]] = [
     {"t": "ev", "ev": "unhandled", "body": {"actor": "a", "error": [["ValueError", "x", "tb", [], "1"]], "when": 1}},
     {"t": "pong"},
 ]
+
+
+_CATALOGUES: tuple[Catalogue[Message], ...] = (FROM_AGENT, FROM_RANK, FROM_ROOT, FROM_TERMINAL, TO_RANK, TO_TERMINAL)
 
 
 def _cuts(data: bytes) -> list[list[bytes]]:
@@ -87,7 +85,7 @@ def _data_link(data: bytes) -> None:
 def _control_link(data: bytes) -> None:
     _decoded(lambda: control_decoder(), data)
     for frame in _whole(control_decoder(), data):
-        assert type(unpack_control(frame)["t"]) is str
+        _control(frame)
 
 
 def _whole(decoder: FrameDecoder, data: bytes) -> list[Any]:
@@ -110,8 +108,15 @@ def _memory(data: bytes) -> None:
 
 
 def _control(data: bytes) -> None:
-    message = unpack_control(data)
-    assert type(message["t"]) is str
+    """What a catalogue lets in is a message of it."""
+    refusals: list[ProtocolError] = []
+    for catalogue in _CATALOGUES:
+        try:
+            assert isinstance(catalogue.decode(data), Message)
+        except ProtocolError as error:
+            refusals.append(error)
+    if len(refusals) == len(_CATALOGUES):
+        raise refusals[0]
 
 
 def _error(data: bytes) -> None:
@@ -186,7 +191,7 @@ def _chunked(kind: int, header: Any, parts: Sequence[bytes]) -> bytes:
 
 def _control_frames() -> list[bytes]:
     addresses = itertools.cycle((None, ("m1", 3)))
-    frames = [control_frame(message, address) for message, address in zip(CONTROL_EXAMPLES, addresses, strict=False)]
+    frames = [raw_frame(message, address) for message, address in zip(CONTROL_EXAMPLES, addresses, strict=False)]
     return [*frames, b"".join(frames), frames[0] + BAIT]
 
 

@@ -23,6 +23,7 @@ from meshrt.transport.link import Link
 from meshrt.wire import codec
 from meshrt.wire.frames import Frame, split_frames
 from meshrt.wire.messages import CALL, ERROR, INIT, RESULT, STATE, STOP
+from meshrt.wire.tree import Event
 from tests.support.waiting import wait_until
 
 VIEW: bytes = msgpack.packb(Shape.from_extent(Extent(("n",), (1,))).to_wire())
@@ -85,7 +86,7 @@ class Process:
     """An `ActorHost` with its control thread, and a thread that plays the main thread."""
 
     def __init__(self, folder: Path) -> None:
-        self.told: list[Any] = []
+        self.told: list[Event] = []
         self.main: queue.SimpleQueue[Mailbox | None] = queue.SimpleQueue()
         self.host = ActorHost("m", 0, self.told.append, self.main)
         listener = listening_socket(str(folder / "0"))
@@ -136,7 +137,7 @@ def process(tmp_path: Path) -> Iterator[Process]:
 def test_the_first_actor_has_the_main_thread_and_each_further_one_its_own(process: Process) -> None:
     callers = [process.spawn(name) for name in ("a", "b", "c")]
     assert [caller.ask("thread") for caller in callers] == ["main", "meshrt-b", "meshrt-c"]
-    assert [message["body"]["name"] for message in process.told] == ["a", "b", "c"]
+    assert [event.body["name"] for event in process.told] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("name", ["thread", "thread_async"])
@@ -155,8 +156,8 @@ def test_the_actor_after_a_stopped_one_has_the_main_thread(process: Process, nam
 def test_each_beginning_and_each_end_of_an_actor_is_told(process: Process) -> None:
     for _ in range(2):
         process.spawn("a").send(stop())
-        wait_until(lambda: process.told[-1]["ev"] == "actor-ended")
-    assert [(message["ev"], message["body"]) for message in process.told] == [
+        wait_until(lambda: process.told[-1].ev == "actor-ended")
+    assert [(event.ev, event.body) for event in process.told] == [
         ("actor", {"name": "a"}),
         ("actor-ended", {"name": "a"}),
     ] * 2

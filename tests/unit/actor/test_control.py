@@ -17,7 +17,9 @@ from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES
 from meshrt.transport.link import Link
 from meshrt.wire.frames import Frame
 from meshrt.wire.handshake import ROLE_DATA, ROLE_TOOL, UNPROVED_MAX, ClientHandshake
-from meshrt.wire.messages import CONTROL, control_frame, unpack_control
+from meshrt.wire.messages import CONTROL
+from meshrt.wire.tree import Answer, Event
+from tests.support.control import fields_of, raw_frame
 from tests.support.waiting import wait_until
 
 SECRET = b"s" * 32
@@ -70,7 +72,7 @@ class Rank:
 
     def tell(self, message: dict[str, Any]) -> None:
         """Send as the agent does."""
-        assert self.agent.send([control_frame(message)])
+        assert self.agent.send([raw_frame(message)])
 
     def told(self, count: int) -> list[dict[str, Any]]:
         """Return what the rank sent to its agent."""
@@ -81,7 +83,7 @@ class Rank:
             return len(frames) >= count
 
         wait_until(enough)
-        return [unpack_control(frame.payload) for frame in frames]
+        return [fields_of(frame.payload) for frame in frames]
 
     def end(self) -> None:
         if self.control.thread.is_alive():
@@ -185,7 +187,7 @@ def test_requests_to_the_root_find_their_answers(rank: Rank) -> None:
     rank.start()
     answers: dict[str, Any] = {}
     numbers = [
-        rank.control.request(name, {}, lambda body, why, name=name: answers.update({name: (body, why)}))  # type: ignore[misc]
+        rank.control.request(name, {}, lambda body, error, name=name: answers.update({name: (body, str(error or ""))}))  # type: ignore[misc]
         for name in ("a", "b", "forgotten")
     ]
     rank.control.forget_request(numbers[2])
@@ -200,7 +202,7 @@ def test_requests_to_the_root_find_their_answers(rank: Rank) -> None:
 def test_a_slow_agent_gets_everything_in_the_end(rank: Rank) -> None:
     rank.start()
     for number in range(50):
-        rank.control.send({"t": "ev", "ev": "big", "body": {"n": number, "x": "x" * 50_000}})
+        rank.control.send(Event("big", {"n": number, "x": "x" * 50_000}))
     assert [message["body"]["n"] for message in rank.told(50)] == list(range(50))
 
 
@@ -218,7 +220,7 @@ def test_a_proved_caller_is_let_in_before_a_stop_that_was_sent_later(
         if key.fileobj in rank.control._unproved:
             key.data(events)
     sock.sendall(handshake.receive_data(sock.recv(100)) + b"sent before")
-    rank.control._on_frame(Frame(CONTROL, None, msgpack.packb({"t": "stop", "drain": drain, "why": ""})))
+    rank.control._on_frame(Frame(CONTROL, None, msgpack.packb({"t": "end", "drain": drain, "why": ""})))
     assert rank.done == ([("actor", b"sent before")] if drain else []) + [("stop", drain)]
 
 
@@ -277,8 +279,8 @@ def test_events_for_an_agent_that_does_not_read_are_bounded_and_counted(rank: Ra
     rank.start()
     sent = 200
     for number in range(sent):
-        rank.control.send({"t": "ev", "ev": "unhandled", "body": {"number": number, "text": "x" * 100_000}})
-        rank.control.send({"t": "ok", "id": number, "body": {}})
+        rank.control.send(Event("unhandled", {"number": number, "text": "x" * 100_000}))
+        rank.control.send(Answer(number, {}))
     link: Any = rank.control._link
     assert link.backlog_bytes < EVENT_BYTES + (1 << 20)
     told: list[dict[str, Any]] = []
@@ -298,7 +300,7 @@ def test_a_thread_of_the_user_waits_for_an_agent_that_does_not_read(rank: Rank) 
 
     def send() -> None:
         for number in range(sent):
-            rank.control.send({"t": "ok", "id": number, "body": {"text": "x" * 1_000_000}})
+            rank.control.send(Answer(number, {"text": "x" * 1_000_000}))
 
     sender = threading.Thread(target=send)
     sender.start()

@@ -12,7 +12,7 @@ import uvloop
 from meshrt.actor.errors import describe_exception, type_name
 from meshrt.errors import RemoteException
 from meshrt.files import RUNTIME_FILES
-from meshrt.wire.messages import error_to_wire
+from meshrt.wire.errors import error_to_wire
 
 
 def caught(function: Callable[[], object]) -> BaseException:

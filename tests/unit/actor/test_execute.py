@@ -20,8 +20,9 @@ from meshrt.errors import ProtocolError
 from meshrt.hooks.table import hooks
 from meshrt.selection import Extent, Shape
 from meshrt.wire import codec
+from meshrt.wire.errors import error_from_wire
 from meshrt.wire.frames import Frame, FrameDecoder, split_frames
-from meshrt.wire.messages import CALL, ERROR, INIT, NO_REPLY, RESULT, error_from_wire
+from meshrt.wire.messages import CALL, ERROR, INIT, NO_REPLY, RESULT
 
 VIEW: bytes = msgpack.packb(Shape.from_extent(Extent(("n",), (4,))).to_wire())
 

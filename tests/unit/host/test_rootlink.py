@@ -12,8 +12,11 @@ import pytest
 
 from meshrt.host.rootlink import RootLink
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES
+from meshrt.wire.control import Message
+from meshrt.wire.fate import Fate
 from meshrt.wire.frames import Frame, control_decoder
-from meshrt.wire.messages import unpack_control
+from meshrt.wire.tree import Answer, Event, Gone, Pulse, Request, Warn
+from tests.support.control import fields_of, plain
 
 ADDRESS = ("m", 3)
 LARGE = "x" * 100_000
@@ -51,7 +54,7 @@ class Ends:
                 if not self.link._link.backlog:
                     return found
                 continue
-            found += [(frame.header, unpack_control(frame.payload)) for frame in self._decoder.receive_data(data)]
+            found += [(frame.header, fields_of(frame.payload)) for frame in self._decoder.receive_data(data)]
 
     @property
     def waiting(self) -> int:
@@ -74,7 +77,7 @@ def test_events_that_are_too_many_are_left_out_and_counted(ends: Ends) -> None:
     sent = 1000
     for number in range(sent):
         event = "unhandled" if number % 4 else "failure.record"
-        ends.link.pass_on({"t": "ev", "ev": event, "body": {"number": number, "text": LARGE}}, ADDRESS)
+        ends.link.pass_on(Event(event, {"number": number, "text": LARGE}), ADDRESS)
     assert ends.waiting < EVENT_BYTES + SLACK
     told = ends.read()
     came = [message["body"]["number"] for _, message in told if message["t"] == "ev"]
@@ -91,7 +94,7 @@ def test_events_that_are_too_many_are_left_out_and_counted(ends: Ends) -> None:
 def test_a_count_that_is_too_large_for_a_message_costs_the_agent_nothing(ends: Ends) -> None:
     """A rank may claim that it has left out as many events as a message can say, again and again."""
     while not ends.waiting:
-        ends.link.tell({"t": "warning", "text": LARGE})
+        ends.link.tell(Warn(LARGE))
     for _ in range(3):
         ends.link.note_dropped(ADDRESS, {"unhandled": (1 << 64) - 1})
     (dropped,) = [message for _, message in ends.read() if message["t"] == "dropped"]
@@ -99,30 +102,30 @@ def test_a_count_that_is_too_large_for_a_message_costs_the_agent_nothing(ends: E
 
 
 def test_what_must_not_be_lost_comes_in_order_however_much_waits(ends: Ends) -> None:
-    messages: list[dict[str, Any]] = [
-        {"t": "ok", "id": 1, "body": {"text": LARGE}},
-        {"t": "op", "id": 1, "op": "mesh.watch", "body": {"text": LARGE}},
-        {"t": "ev", "ev": "held", "body": {"held": True, "text": LARGE}},
+    messages: list[Message] = [
+        Answer(1, {"text": LARGE}),
+        Request(1, "mesh.watch", {"text": LARGE}),
+        Event("held", {"held": True, "text": LARGE}),
     ]
-    sent: list[dict[str, Any]] = []
+    sent: list[Message] = []
     while not ends.link.full:
         sent.append(messages[len(sent) % len(messages)])
         ends.link.pass_on(sent[-1], ADDRESS)
     assert ends.waiting > WAIT_BYTES
-    gone = {"t": "gone", "mesh": "m", "rank": 3, "fate": {}}
+    gone = Gone("m", 3, Fate("died"))
     ends.link.tell(gone)
     told = [message for _, message in ends.read()]
-    assert told == [*sent, gone]
+    assert told == [plain(message) for message in [*sent, gone]]
     assert ends.room and not ends.link.full
 
 
 def test_of_what_counts_until_the_next_one_only_the_last_waits(ends: Ends) -> None:
-    def pulse(rank: int, state: str) -> dict[str, Any]:
-        return {"t": "pulse", "mesh": "m", "rank": rank, "state": state, "stack": LARGE}
+    def pulse(rank: int, state: str) -> Pulse:
+        return Pulse("m", rank, state, LARGE)
 
     ends.link.tell_latest(pulse(0, "stopped"), ("m", 0))
     while ends.waiting <= EVENT_BYTES:
-        ends.link.pass_on({"t": "ev", "ev": "unhandled", "body": {"text": LARGE}}, ADDRESS)
+        ends.link.pass_on(Event("unhandled", {"text": LARGE}), ADDRESS)
     before = ends.waiting
     for _ in range(100):
         for state in ("busy", "answering", "stopped"):

@@ -9,6 +9,7 @@ from typing import Any
 from meshrt.mesh.record import MeshRecord, Owner
 from meshrt.mesh.spec import MeshSpec
 from meshrt.transport.driver import Driver
+from meshrt.wire.control import Message
 
 __all__ = ["FakeAgent", "FakeLoop", "record"]
 
@@ -61,7 +62,7 @@ class FakeAgent:
         self.alive_at = self.gone_at = 0
         self.process = SimpleNamespace(pid=4711)
         self.output = SimpleNamespace(tail=())
-        self.sent: list[dict[str, Any]] = []
+        self.sent: list[Message] = []
         self.frames: list[bytes] = []
         self.killed = False
         self.killed_ranks: list[int] = []
@@ -69,7 +70,7 @@ class FakeAgent:
         self.is_stopped = False
         self.answers = True
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Message) -> None:
         self.sent.append(message)
 
     def send_frames(self, frames: list[bytes]) -> None:

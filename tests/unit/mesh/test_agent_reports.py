@@ -11,6 +11,7 @@ from meshrt.mesh.agent_reports import AgentReports
 from meshrt.mesh.registry import Registry
 from meshrt.transport.driver import Driver
 from meshrt.transport.dropping import DROPPABLE
+from meshrt.wire.tree import Output, Pulse
 from tests.unit.mesh.root_fakes import FakeAgent, record
 from tests.unit.transport.fake_rank import SECRET, FakeTree
 
@@ -45,17 +46,17 @@ def bench() -> Iterator[Bench]:
 
 
 def test_lines_say_who_has_written_them(bench: Bench) -> None:
-    bench.reports.output({"mesh": "m", "rank": 1, "lines": [["", "one"], ["actor", "two"]], "err": True})
+    bench.reports.output(Output("m", 1, True, [("", "one"), ("actor", "two")]))
     bench.registry.actor("m", 1, "first", here=True)
-    bench.reports.output({"mesh": "m", "rank": 1, "lines": [["", "three"]], "err": False})
-    bench.reports.output({"mesh": "forgotten", "rank": 1, "lines": [["", "four"]], "err": False})
+    bench.reports.output(Output("m", 1, False, [("", "three")]))
+    bench.reports.output(Output("forgotten", 1, False, [("", "four")]))
     assert bench.written == [("[m n=1] one\n[actor n=1] two\n", True), ("[first n=1] three\n", False)]
 
 
 def test_silence_is_told_until_it_ends(bench: Bench) -> None:
-    bench.reports.pulse({"mesh": "m", "rank": 1, "state": "stopped"})
+    bench.reports.pulse(Pulse("m", 1, "stopped", ""))
     assert bench.mesh.silent[1][0] == "stopped"
-    bench.reports.pulse({"mesh": "m", "rank": 1, "state": "answering"})
+    bench.reports.pulse(Pulse("m", 1, "answering", ""))
     assert bench.told == [("m", 1, "stopped"), ("m", 1, "")] and bench.mesh.silent == {}
     assert bench.announced == [
         "m rank 1 (n=1) on h does not answer: its process was stopped by a signal (SIGCONT resumes it)",
@@ -65,13 +66,13 @@ def test_silence_is_told_until_it_ends(bench: Bench) -> None:
 
 def test_c_code_is_told_with_its_stack(bench: Bench) -> None:
     stack = 'Thread 0x1 (most recent call first):\n  File "/src/user.py", line 3 in work'
-    bench.reports.pulse({"mesh": "m", "rank": 0, "state": "busy", "stack": stack})
+    bench.reports.pulse(Pulse("m", 0, "busy", stack))
     assert "C code holds its GIL\n" in bench.announced[0] and "user.py" in bench.announced[0]
 
 
 def test_the_silence_of_a_mesh_that_is_stopped_is_nobodys_business(bench: Bench) -> None:
     bench.mesh.begin_stop(bench.driver)
-    bench.reports.pulse({"mesh": "m", "rank": 1, "state": "stopped"})
+    bench.reports.pulse(Pulse("m", 1, "stopped", ""))
     assert bench.announced == [] and bench.told == []
 
 

@@ -14,7 +14,9 @@ import uvloop
 
 from meshrt.mesh.agent_output import AgentOutput
 from meshrt.mesh.agents import AgentLink, AgentPulse
-from meshrt.wire.messages import control_frame
+from meshrt.wire.control import Message, control_frame
+from meshrt.wire.tree import Ping, Pong
+from tests.support.control import raw_frame
 from tests.support.loops import ManualLoop
 
 SILENT = AgentPulse.SILENT_SECONDS
@@ -52,8 +54,8 @@ class Agent:
     def look(self) -> None:
         """It is there."""
 
-    def send(self, message: dict[str, Any]) -> None:
-        assert message == {"t": "ping"}
+    def send(self, message: Message) -> None:
+        assert message == Ping()
         self.asked += 1
         if self.answers:
             self.pulse.answered(self)  # type: ignore[arg-type]
@@ -139,15 +141,15 @@ def test_the_end_of_an_agent_is_seen_though_it_had_not_read_all_and_had_sent_som
 async def _ends_behind_a_message() -> None:
     ours, theirs = socket.socketpair()
     placed: Any = SimpleNamespace(host="here", mark="m", process=SimpleNamespace(stderr=None), link_socket=ours)
-    heard: list[dict[str, Any]] = []
+    heard: list[Message] = []
     gone = asyncio.Event()
     link = AgentLink(placed, lambda _, message: heard.append(message), lambda *_: None, lambda _: gone.set(), print)
-    theirs.sendall(control_frame({"t": "pong"}))
-    link.send({"t": "ping"})
+    theirs.sendall(control_frame(Pong()))
+    link.send(Ping())
     theirs.close()
     link.attach(asyncio.get_running_loop())
     await asyncio.wait_for(gone.wait(), 20)
-    assert heard == [{"t": "pong"}]
+    assert heard == [Pong()]
 
 
 def test_the_last_lines_of_an_agent_are_kept_and_no_line_takes_all_memory() -> None:
@@ -173,11 +175,11 @@ def test_the_last_lines_of_an_agent_are_kept_and_no_line_takes_all_memory() -> N
 
 BAD: list[tuple[dict[str, Any], Any, str]] = [
     ({"t": "no such"}, None, "expected one of dropped, gathered, gone"),
-    ({"t": "gone", "mesh": "m", "rank": 1}, None, "has nothing as 'fate'; expected dict"),
-    ({"t": "started", "mesh": "m", "rank": 0, "pid": "1"}, None, "has a str as 'pid'; expected int"),
+    ({"t": "gone", "mesh": "m", "rank": 1}, None, "missing required field `fate`"),
+    ({"t": "started", "mesh": "m", "rank": 0, "pid": "1"}, None, "Expected `int`, got `str` - at `$.pid`"),
     ({"t": "pong"}, 5, "an address that is none"),
     ({"t": "pong"}, ["m"], "an address that is none"),
-    ({"t": "gone"}, ["m", 1], "expected one of dropped, ev, later"),
+    ({"t": "gone"}, ["m", 1], "expected one of dropped, ev, hint"),
 ]
 
 
@@ -189,7 +191,7 @@ def test_an_agent_that_says_what_none_may_say_is_ended(
     killed: list[bool] = []
     process = SimpleNamespace(pid=4711, stderr=None, kill=lambda: killed.append(True))
     placed: Any = SimpleNamespace(host="here", mark="run.1", process=process, link_socket=ours)
-    heard: list[dict[str, Any]] = []
+    heard: list[Message] = []
     gone: list[AgentLink] = []
     link = AgentLink(
         placed, lambda _, message: heard.append(message), lambda _, message: heard.append(message), gone.append, print
@@ -197,10 +199,10 @@ def test_an_agent_that_says_what_none_may_say_is_ended(
     loop = ManualLoop()
     link.attach(loop)
     with theirs:
-        theirs.sendall(control_frame({"t": "pong"}) + control_frame({"t": "pong"}, ("m", 1)))
+        theirs.sendall(control_frame(Pong()) + control_frame(Pong(), ("m", 1)))
         loop.readable()
-        assert heard == [{"t": "pong"}, {"t": "pong"}] and not gone
-        theirs.sendall(control_frame(message, address))
+        assert heard == [Pong(), Pong()] and not gone
+        theirs.sendall(raw_frame(message, address))
         loop.readable()
     assert (killed, gone, len(heard)) == ([True], [link], 2)
     assert expected in caplog.text

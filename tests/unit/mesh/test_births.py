@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 
 from meshrt.errors import UsageError
+from meshrt.hooks.facts import Body
 from meshrt.mesh.births import Births, spawn_frames
 from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.spec import MeshSpec
 from meshrt.transport.driver import Driver
 from meshrt.transport.process import INCARNATION
+from meshrt.wire.control import Catalogue
 from meshrt.wire.frames import control_decoder
-from meshrt.wire.messages import unpack_control
+from meshrt.wire.tree import Spawn
 from tests.unit.mesh.root_fakes import FakeAgent, record
 from tests.unit.transport.fake_rank import SECRET, FakeTree
 
 
 def asked(
-    ranks: list[int], env: dict[int, dict[str, str]], preload: tuple[str, ...] = (), **more: Any
-) -> list[dict[str, Any]]:
+    ranks: list[int],
+    env: dict[int, dict[str, str]],
+    preload: tuple[str, ...] = (),
+    operations: Sequence[tuple[str, Body]] = (),
+) -> list[Spawn]:
     """Return the messages as the agent reads them."""
-    common = {"t": "spawn", "preload": list(preload), "common_env": {"A": "1"}, **more}
-    received = control_decoder().receive_data(b"".join(spawn_frames(common, ranks, env)))
-    return [unpack_control(frame.payload) for frame in received]
+    common = Spawn("m", "mesh", ["n"], [len(ranks)], {"A": "1"}, preload, operations)
+    return spawns(spawn_frames(common, ranks, env))
+
+
+def spawns(frames: list[bytes]) -> list[Spawn]:
+    catalogue = Catalogue(Spawn)
+    return [catalogue.decode(frame.payload) for frame in control_decoder().receive_data(b"".join(frames))]
 
 
 @pytest.mark.parametrize("preload", [(), ("json",)])
@@ -34,28 +43,28 @@ def test_every_rank_is_asked_for_once_with_its_own_environment(count: int, size:
     ranks = list(range(100, 100 + count))
     env = {rank: {"X": str(rank) * (size // 3)} for rank in ranks}
     messages = asked(ranks, env, preload)
-    assert [rank for message in messages for rank in message["ranks"]] == ranks
-    assert {int(rank): own for message in messages for rank, own in message["env"].items()} == env
-    assert all(message["common_env"] == {"A": "1"} for message in messages)
+    assert [rank for message in messages for rank in message.ranks] == ranks
+    assert {int(rank): own for message in messages for rank, own in message.env.items()} == env
+    assert all(message.common_env == {"A": "1"} for message in messages)
 
 
 def test_no_more_messages_than_it_takes() -> None:
     ranks = list(range(150))
-    assert [len(message["ranks"]) for message in asked(ranks, {})] == [150]
-    assert [len(message["ranks"]) for message in asked(ranks, {}, ("json",))] == [150]
+    assert [len(message.ranks) for message in asked(ranks, {})] == [150]
+    assert [len(message.ranks) for message in asked(ranks, {}, ("json",))] == [150]
     assert asked([], {}) == []
 
 
 def test_one_process_preloads_for_all_so_the_last_message_is_marked() -> None:
     ranks = list(range(150))
     env = {rank: {"X": "x" * 20_000} for rank in ranks}
-    first, *others, last = [message["more"] for message in asked(ranks, env, ("json",))]
+    first, *others, last = [message.more for message in asked(ranks, env, ("json",))]
     assert first and all(others) and not last
-    assert not any(message["more"] for message in asked(ranks, env))
+    assert not any(message.more for message in asked(ranks, env))
 
 
 def test_what_one_rank_cannot_be_told_is_refused_with_its_size() -> None:
-    operations = [["debug.breaks", {"breaks": ["x" * 100] * 20_000}]]
+    operations = [("debug.breaks", {"breaks": ["x" * 100] * 20_000})]
     with pytest.raises(UsageError, match=r"rank 3 cannot be told .* 20\d{5} bytes .* the limit is 1048576 bytes"):
         asked([3, 4], {}, operations=operations)
 
@@ -67,14 +76,13 @@ def test_a_rank_that_is_started_again_is_told_so_and_what_it_has_no_more() -> No
     restarts.allow("m", [1], "again", 1, ("", 0))
     births = Births([lambda: [("first", {"x": 1})]], restarts)
     spec = MeshSpec.make("", {"n": 2}, {"A": "1"}, None, ())
-    answers = []
+    answers: list[Spawn] = []
     for incarnation in (0, 2):
         mesh.incarnations = {1: incarnation} if incarnation else {}
-        received = control_decoder().receive_data(b"".join(births.frames(spec, mesh, [1])))
-        answers += [unpack_control(frame.payload) for frame in received]
+        answers += spawns(births.frames(spec, mesh, [1]))
     driver.close()
     first, again = answers
-    assert (first["mesh"], first["ranks"], first["common_env"], first["env"]) == ("m", [1], {"A": "1"}, {})
-    assert first["operations"] == [["first", {"x": 1}]]
-    assert again["env"] == {"1": {INCARNATION: "2"}}
-    assert again["operations"] == [["first", {"x": 1}], ["stopped", {"actors": ["gone"]}]]
+    assert (first.mesh, first.ranks, first.common_env, first.env) == ("m", [1], {"A": "1"}, {})
+    assert first.operations == [("first", {"x": 1})]
+    assert again.env == {"1": {INCARNATION: "2"}}
+    assert again.operations == [("first", {"x": 1}), ("stopped", {"actors": ["gone"]})]

@@ -10,7 +10,7 @@ from meshrt.hooks.facts import Body
 from meshrt.mesh.holds import Holds
 from meshrt.mesh.registry import Registry
 from meshrt.transport.driver import Driver
-from meshrt.transport.fate import Fate
+from meshrt.wire.fate import Fate
 from tests.unit.mesh.root_fakes import FakeAgent, record
 from tests.unit.transport.fake_rank import SECRET, FakeTree
 

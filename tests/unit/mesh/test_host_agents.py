@@ -19,8 +19,9 @@ from meshrt.mesh.home import Home
 from meshrt.mesh.host_agents import HostAgents, _short
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.registry import Registry
+from meshrt.wire.control import control_frame
 from meshrt.wire.frames import Frame, control_decoder
-from meshrt.wire.messages import control_frame, unpack_control
+from meshrt.wire.tree import FROM_ROOT, Bye, Hello, Serves
 from tests.support.waiting import wait_until
 
 
@@ -89,22 +90,23 @@ def engine(bench: Bench) -> Iterator[Engine]:
     made.end()
 
 
-def greeting(end: socket.socket) -> dict[str, Any]:
+def greeting(end: socket.socket) -> Hello:
     end.settimeout(20)
     decoder = control_decoder()
     frames: list[Frame] = []
     while not frames:
         frames = list(decoder.receive_data(end.recv(1 << 20)))
-    message: dict[str, Any] = unpack_control(frames[0].payload)
+    message = FROM_ROOT.decode(frames[0].payload)
+    assert isinstance(message, Hello)
     return message
 
 
 def test_an_agent_is_told_what_the_program_is(bench: Bench, engine: Engine, tmp_path: Path) -> None:
     (agent,) = bench.agents.of(engine)
     hello = greeting(engine.ends[0])
-    assert (hello["t"], hello["run_id"], hello["host"], hello["root_pid"]) == ("hello", "cafe.1", "node1", 4711)
-    assert (hello["directory"], hello["store_limit"], hello["logs_limit"]) == (str(tmp_path).encode(), 1000, 2000)
-    assert hello["families"] == agent.families
+    assert (hello.run_id, hello.host, hello.root_pid) == ("cafe.1", "node1", 4711)
+    assert (hello.directory, hello.store_limit, hello.logs_limit) == (str(tmp_path).encode(), 1000, 2000)
+    assert hello.families == agent.families
     assert bench.agents.of(engine) == [agent] == bench.agents.all()
     assert bench.home.host_of(agent.process.pid) == "node1" and bench.home.host_of(1) == ""
 
@@ -114,7 +116,7 @@ def test_the_store_of_an_agent_serves_when_it_says_so(bench: Bench, engine: Engi
     (agent,) = bench.agents.of(engine)
     assert bench.home.agent(0.0) == 0
     bench.loop.begin()
-    engine.ends[0].sendall(control_frame({"t": "serves"}))
+    engine.ends[0].sendall(control_frame(Serves()))
     assert bench.home.agent(20.0) == agent.process.pid
 
 
@@ -137,8 +139,8 @@ def test_they_are_let_go_at_the_end_of_the_loop(bench: Bench, engine: Engine) ->
     end = engine.ends[0]
     end.settimeout(20)
     received = b"".join(iter(lambda: end.recv(1 << 20), b""))
-    sent = [unpack_control(frame.payload)["t"] for frame in control_decoder().receive_data(received)]
-    assert sent[-1] == "bye"
+    sent = [FROM_ROOT.decode(frame.payload) for frame in control_decoder().receive_data(received)]
+    assert sent[-1] == Bye()
 
 
 def test_they_are_killed_when_there_is_no_loop(

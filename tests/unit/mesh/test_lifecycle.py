@@ -15,7 +15,8 @@ from meshrt.mesh.registry import Registry
 from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.stopping import OverdueAgents, Stopping
 from meshrt.transport.driver import Driver
-from meshrt.transport.fate import Fate
+from meshrt.wire.fate import Fate
+from meshrt.wire.tree import Stop
 from tests.unit.mesh.root_fakes import FakeAgent, FakeLoop, record
 from tests.unit.transport.fake_rank import SECRET, FakeTree
 
@@ -103,7 +104,7 @@ def test_a_mesh_with_a_rank_that_could_not_be_started_is_stopped(bench: Bench) -
     bench.lifecycle.gone("m", 1, Fate("unborn", hint="no memory"))
     with pytest.raises(SpawnError, match="rank 1 of m"):
         bench.mesh.initialized.get(1)
-    assert [message["t"] for message in bench.agent.sent] == ["stop"] and bench.progress.counts == [1, 2]
+    assert [type(message) for message in bench.agent.sent] == [Stop] and bench.progress.counts == [1, 2]
 
 
 def test_a_rank_that_dies_is_supervised_and_told_once(bench: Bench) -> None:

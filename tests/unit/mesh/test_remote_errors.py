@@ -13,8 +13,9 @@ import pytest
 
 from meshrt.errors import ActorError, MeshError, ProcessDied, RankPlace, RemoteException
 from meshrt.mesh.remote_errors import actor_error, add_others
+from meshrt.wire.errors import error_to_wire
 from meshrt.wire.frames import Frame
-from meshrt.wire.messages import ERROR, error_to_wire
+from meshrt.wire.messages import ERROR
 
 PLACE = RankPlace("m1", "trainer", 3, (("gpus", 3),), "node1", 4711)
 

@@ -9,7 +9,7 @@ import pytest
 
 from meshrt.mesh import restarts
 from meshrt.mesh.restarts import Restarts
-from meshrt.transport.fate import Fate
+from meshrt.wire.fate import Fate
 
 SCRIPT = ("", 0)
 DIED = Fate("died", signal=9)

@@ -13,7 +13,8 @@ from meshrt.mesh.registry import Registry
 from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.stopping import OverdueAgents, Stopping
 from meshrt.transport.driver import Driver
-from meshrt.transport.fate import Fate
+from meshrt.wire.fate import Fate
+from meshrt.wire.tree import Stop
 from tests.unit.mesh.root_fakes import FakeAgent, FakeLoop, record
 from tests.unit.transport.fake_rank import SECRET, FakeTree
 
@@ -60,7 +61,7 @@ def bench() -> Iterator[Bench]:
 
 def test_it_is_complete_when_every_agent_has_ended_its_part(bench: Bench) -> None:
     stopped = bench.stopping.stop("m", 5.0, "why")
-    asked = {"t": "stop", "mesh": "m", "grace": 5.0, "drain": True, "why": "why"}
+    asked = Stop("m", 5.0, True, "why")
     assert [agent.sent for agent in bench.agents] == [[asked], [asked]]
     assert bench.stopping.stop("m", 5.0) is stopped
     assert [len(agent.sent) for agent in bench.agents] == [1, 1]
@@ -74,7 +75,7 @@ def test_it_is_complete_when_every_agent_has_ended_its_part(bench: Bench) -> Non
 def test_a_hurry_takes_the_grace_away(bench: Bench) -> None:
     stopped = bench.stopping.stop("m", 5.0)
     assert bench.stopping.stop("m", 0.0, "an error") is stopped
-    assert bench.agents[0].sent[1:] == [{"t": "stop", "mesh": "m", "grace": 0.0, "drain": False, "why": "an error"}]
+    assert bench.agents[0].sent[1:] == [Stop("m", 0.0, False, "an error")]
     assert bench.mesh.grace == 0.0
 
 

@@ -18,7 +18,7 @@ from meshrt.mesh.record import Owner
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.services import Services
 from meshrt.mesh.supervision import Supervision
-from meshrt.transport.fate import Fate
+from meshrt.wire.fate import Fate
 
 DIED = Fate("died", signal=9)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import selectors
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from meshrt.store.messages import FROM_STORE, FromStore, ToStore
 from meshrt.store.protocol import DescriptorStream, store_path
 from meshrt.wire.handshake import ROLE_STORE, Identity, ServerHandshake
+from tests.support.control import raw_frame
 
 __all__ = ["SECRET", "OtherStore", "serve"]
 
@@ -35,7 +38,7 @@ class OtherStore:
         self._listener.bind(store_path(str(folder), agent_pid))
         self._listener.listen()
 
-    def accept(self) -> list[dict[str, Any]]:
+    def accept(self) -> list[FromStore]:
         """Be dialled, maybe anew, and prove to be that store. Returns what is said there."""
         if self._stream is not None:
             self._stream.sock.close()
@@ -55,17 +58,20 @@ class OtherStore:
         self._listener.accept()[0].close()
         serve(self._selector)
 
-    def hear(self) -> list[dict[str, Any]]:
+    def hear(self) -> list[FromStore]:
         """Return what was said there since."""
         serve(self._selector)
         assert self._stream is not None
-        return self._stream.read() or []
+        return [message for message, _ in self._stream.read(FROM_STORE) or []]
 
-    def say(self, *messages: dict[str, Any]) -> None:
-        """Say this to the store that is tried, which reads all of it."""
+    def say(self, *messages: ToStore | Mapping[str, Any]) -> None:
+        """Say this, which may be no message, to the store that is tried, which reads all of it."""
         assert self._stream is not None
         for message in messages:
-            self._stream.queue(message)
+            if isinstance(message, Mapping):
+                self._stream.unsent.append((memoryview(raw_frame(message)), []))
+            else:
+                self._stream.queue(message)
             while not self._stream.flush():
                 serve(self._selector)
         serve(self._selector)

@@ -4,12 +4,32 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TypeVar
 
 from meshrt.errors import ReferenceLost
+from meshrt.store.messages import (
+    FromProcess,
+    Give,
+    Grant,
+    Granted,
+    Host,
+    Publish,
+    Published,
+    ToProcess,
+)
 from meshrt.wire.handshake import NOBODY, Identity
 
-__all__ = ["FakeRegistrar", "FakeRegistrars"]
+__all__ = ["FakeRegistrar", "FakeRegistrars", "granted"]
+
+A = TypeVar("A", bound=ToProcess)
+
+
+def granted(question: FromProcess) -> ToProcess:
+    """Answer as a store does that has room for everything."""
+    if isinstance(question, Grant):
+        return Granted(question.id, question.size)
+    assert isinstance(question, Publish)
+    return Published(question.id)
 
 
 class FakeRegistrar:
@@ -20,16 +40,16 @@ class FakeRegistrar:
         self.machine = 0
         self.lost = False
         self.freed: deque[int] = deque()
-        self.told: list[dict[str, Any]] = []
-        self.asked: list[str] = []
+        self.told: list[FromProcess] = []
+        self.asked: list[FromProcess] = []
         self.withdrawn: list[int] = []
         self.given_back: list[int] = []
-        self.recalled: list[tuple[list[int], Any]] = []
+        self.recalled: list[tuple[list[int], list[Host]]] = []
         self.taken_back: list[tuple[list[int], list[int]]] = []
         #: Raised by the next thing that is told.
         self.refuses: Exception | None = None
-        #: ``answers(operation, body)`` returns what it answers.
-        self.answers: Callable[[str, dict[str, Any]], dict[str, Any]] = lambda _operation, _body: {}
+        #: Returns what it answers to a question.
+        self.answers: Callable[[FromProcess], ToProcess] = granted
 
     def connect(self) -> None:
         """It always is."""
@@ -37,22 +57,25 @@ class FakeRegistrar:
     def settle(self) -> None:
         """Everything was said."""
 
-    def tell(self, message: dict[str, Any]) -> None:
+    def tell(self, message: FromProcess) -> None:
         if self.refuses is not None:
             raise self.refuses
         self.told.append(message)
 
-    def ask(self, operation: str, _send: object = (), **body: Any) -> tuple[dict[str, Any], list[int]]:
-        self.asked.append(operation)
-        return self.answers(operation, body), []
+    def ask(self, question: Callable[[int], FromProcess], expected: type[A], send: object = ()) -> A:
+        asked = question(1)
+        self.asked.append(asked)
+        answer = self.answers(asked)
+        assert isinstance(answer, expected)
+        return answer
 
     def give(self, segments: list[int], pids: list[int]) -> None:
-        self.tell({"t": "give", "segments": segments, "to": pids})
+        self.tell(Give(segments, pids))
 
     def take_back(self, segments: list[int], pids: list[int]) -> None:
         self.taken_back.append((segments, pids))
 
-    def recall(self, segments: list[int], to: Any) -> None:
+    def recall(self, segments: list[int], to: list[Host]) -> None:
         self.recalled.append((segments, to))
 
     def withdraw(self, segment: int) -> None:

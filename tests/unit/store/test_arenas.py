@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import mmap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import pytest
 
 from meshrt.errors import ReferenceLost, UsageError
 from meshrt.store.arenas import Arenas
+from meshrt.store.messages import FromProcess, Grant, Publish, Share, ToProcess
 from meshrt.store.registrars import Registrars
 from tests.unit.store.registrars import FakeRegistrar, FakeRegistrars
 
 AGENT, OTHER = 10, 20
-MIB = 1 << 20
+MIB, PAGE = 1 << 20, mmap.PAGESIZE
+A = TypeVar("A", bound=ToProcess)
 
 
 class Made:
@@ -49,7 +52,8 @@ def test_pieces_stand_where_arrays_like_it_and_receivers_hold_them(made: Made) -
     assert bytes(mapping.window(loan.start + 64, 4, None)) == b"defg"
     agent = made.registrars.by_agent[AGENT]
     (told,) = agent.told
-    assert agent.asked == ["chunk", "grant"] and told["to"] == [7] and told["segment"] == loan.segment
+    assert [type(asked) for asked in agent.asked] == [Publish, Grant]
+    assert told == Share(loan.segment, loan.chunk, loan.start, PAGE, "put", "a.py:1", False, [7])
     assert made.watched == 1 and made.arenas.chunk(99) is None
 
 
@@ -61,7 +65,7 @@ def test_what_was_freed_is_written_again(made: Made) -> None:
     assert made.write(b"c")[0].start == loan.start
 
 
-def test_what_cannot_be_lent_is_withdrawn_and_free(made: Made) -> None:
+def test_what_cannot_be_shared_is_withdrawn_and_free(made: Made) -> None:
     agent = made.registrars.by_agent[AGENT]
     agent.refuses = ReferenceLost("no")
     with pytest.raises(ReferenceLost):
@@ -89,13 +93,13 @@ def test_who_must_not_wait_does_not(made: Made) -> None:
     seen: list[Any] = []
 
     class Late(FakeRegistrar):
-        def ask(self, operation: str, _send: object = (), **_body: Any) -> tuple[dict[str, Any], list[int]]:
+        def ask(self, question: Callable[[int], FromProcess], expected: type[A], send: object = ()) -> A:
             thread = threading.Thread(target=lambda: seen.append(made.arenas.tend()))
             thread.start()
             thread.join()
             with pytest.raises(UsageError, match="inside of another use"):
                 made.arenas.statistics()
-            return super().ask(operation)
+            return super().ask(question, expected)
 
     made.registrars.by_agent[AGENT] = Late(AGENT)
     made.write(b"a")
@@ -116,5 +120,6 @@ def test_nothing_is_written_again_of_what_a_lost_store_knew(made: Made) -> None:
 def test_a_file_counts_for_nothing(made: Made, tmp_path: Path) -> None:
     made.write(bytes(MIB), disk=True)
     agent = made.registrars.by_agent[AGENT]
-    assert agent.asked == ["chunk"] and agent.told[0]["disk"] is True
+    (told,) = agent.told
+    assert [type(asked) for asked in agent.asked] == [Publish] and isinstance(told, Share) and told.disk
     assert list(tmp_path.iterdir()) == [], "it has no name"

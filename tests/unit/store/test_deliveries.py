@@ -5,7 +5,6 @@ from __future__ import annotations
 import selectors
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,11 +12,13 @@ from meshrt.store import deliveries
 from meshrt.store.deliveries import Deliveries
 from meshrt.store.hostlinks import HostLinks
 from meshrt.store.lease import Loan
-from meshrt.store.protocol import Host
+from meshrt.store.messages import Delivered, FromStore, Full, Host, Imported, Offer, Silent, TakeBack
 from meshrt.wire.handshake import Identity
+from meshrt.wire.tree import Later, Refusal
 from tests.unit.store.other_store import SECRET, OtherStore, serve
 
 OWN = Identity(1, 50, 50)
+NUMBER = 5
 ONE, TWO, GONE = Host(2, 61, [71, 72]), Host(3, 62, [81]), Host(4, 63, [91])
 FIRST, SECOND = Loan(1, 50, 5, 9, 0, 100), Loan(1, 50, 5, 10, 128, 100)
 
@@ -31,14 +32,14 @@ class Sender:
         self.deliveries = Deliveries(self.links)
         self.one = OtherStore(self.selector, folder, ONE.machine, ONE.agent_pid)
         self.two = OtherStore(self.selector, folder, TWO.machine, TWO.agent_pid)
-        self.answers: list[dict[str, Any]] = []
+        self.answers: list[Delivered | Later | Refusal | Silent] = []
         #: Whether the process that has asked is there.
         self.told = True
 
     def send(self, *to: Host) -> None:
-        self.deliveries.begin([FIRST, SECOND], to, self._answer)
+        self.deliveries.begin(NUMBER, [FIRST, SECOND], to, self._answer)
 
-    def _answer(self, message: dict[str, Any]) -> bool:
+    def _answer(self, message: Delivered | Later | Refusal | Silent) -> bool:
         self.answers.append(message)
         return self.told
 
@@ -56,117 +57,145 @@ def sender(tmp_path: Path) -> Iterator[Sender]:
     made.close()
 
 
-def takes(store: OtherStore, offers: list[dict[str, Any]]) -> list[Loan]:
+def offered(messages: list[FromStore]) -> list[Offer]:
+    """Return the offers among these, which all are some."""
+    offers = [message for message in messages if isinstance(message, Offer)]
+    assert len(offers) == len(messages)
+    return offers
+
+
+def takes(store: OtherStore, offers: list[Offer]) -> list[Loan]:
     """Have a store take what it is offered. Returns where it says that it is."""
     machine, agent_pid, _ = store.identity
-    loans = [Loan(*offer["loan"])._replace(machine=machine, agent_pid=agent_pid, chunk=8) for offer in offers]
-    store.say(*({"t": "ok", "n": offer["n"], "loan": loan} for offer, loan in zip(offers, loans, strict=True)))
+    loans = [offer.loan._replace(machine=machine, agent_pid=agent_pid, chunk=8) for offer in offers]
+    store.say(*(Imported(offer.id, loan) for offer, loan in zip(offers, loans, strict=True)))
     return loans
 
 
-def recalls(store: OtherStore) -> list[tuple[str, list[int], list[int]]]:
-    return [(message["t"], sorted(message["segments"]), message["pids"]) for message in store.hear()]
+NOWHERE = Delivered(NUMBER, [], [])
 
 
-def test_all_hosts_have_it_before_anybody_is_told(sender: Sender) -> None:
+def there(*hosts: tuple[Host, list[Loan]]) -> Delivered:
+    """What the process is told when these hosts have it."""
+    return Delivered(NUMBER, [host for host, _ in hosts], [loans for _, loans in hosts])
+
+
+def test_all_hosts_have_it_before_the_process_is_told(sender: Sender) -> None:
     sender.send(ONE, GONE, TWO)
-    first, second = sender.one.accept(), sender.two.accept()
-    assert [(each["t"], Loan(*each["loan"]), each["pids"]) for each in first] == [
-        ("offer", FIRST, ONE.pids),
-        ("offer", SECOND, ONE.pids),
-    ]
-    there = [takes(sender.one, first)]
+    first, second = offered(sender.one.accept()), offered(sender.two.accept())
+    assert [(each.loan, each.pids) for each in first] == [(FIRST, ONE.pids), (SECOND, ONE.pids)]
+    at_one = takes(sender.one, first)
     assert sender.answers == []
     sender.deliveries.tick()
-    there.append(takes(sender.two, second))
-    assert sender.answers == [{"t": "wait"}, {"to": [ONE, TWO], "there": there}], "a host that is lost is left out"
+    at_two = takes(sender.two, second)
+    told = there((ONE, at_one), (TWO, at_two))
+    assert sender.answers == [Later(NUMBER), told], "a host that is lost is left out"
     sender.deliveries.recall([9], [TWO, GONE])
-    assert recalls(sender.two) == [("recall", [9], TWO.pids)] and recalls(sender.one) == []
+    assert sender.two.hear() == [TakeBack([9], TWO.pids)] and sender.one.hear() == []
 
 
-def test_there_is_nobody_to_wait_for(sender: Sender) -> None:
+def test_there_is_no_host_to_wait_for(sender: Sender) -> None:
     sender.send(GONE)
-    assert sender.answers == [{"to": [], "there": []}]
+    assert sender.answers == [NOWHERE]
     sender.send(ONE)
-    offers = sender.one.accept()
-    sender.one.say({"t": "ok", "n": offers[0]["n"], "loan": FIRST})
+    offers = offered(sender.one.accept())
+    sender.one.say(Imported(offers[0].id, FIRST))
     sender.one.hang_up()
-    assert sender.answers[1:] == [{"to": [], "there": []}], "its ranks are lost with it"
+    assert sender.answers[1:] == [NOWHERE], "its ranks are lost with it"
 
 
 def test_a_host_that_hangs_up_before_it_lets_this_one_in_is_dialled_again(sender: Sender) -> None:
     sender.send(ONE)
     for _ in range(3):
         sender.one.refuse()
-    there = takes(sender.one, sender.one.accept())
-    assert sender.answers == [{"to": [ONE], "there": [there]}]
+    at_one = takes(sender.one, offered(sender.one.accept()))
+    assert sender.answers == [there((ONE, at_one))]
     sender.send(TWO)
     for _ in range(5):
         sender.two.refuse()
-    assert sender.answers[1:] == [{"to": [], "there": []}], "it is lost"
+    assert sender.answers[1:] == [NOWHERE], "it is lost"
 
 
-def refused(sender: Sender, offers: list[dict[str, Any]]) -> None:
-    sender.two.say({"t": "no", "n": offers[0]["n"], "why": "no room"})
+def refused(sender: Sender, offers: list[Offer]) -> None:
+    sender.two.say(Refusal(offers[0].id, "no room"))
 
 
-def silent(sender: Sender, _offers: list[dict[str, Any]]) -> None:
+def full(sender: Sender, offers: list[Offer]) -> None:
+    sender.two.say(Full(offers[0].id, 100, 50, 0, "the limit"))
+
+
+def silent(sender: Sender, _offers: list[Offer]) -> None:
     sender.deliveries.tick()
 
 
 @pytest.mark.parametrize(
-    ("fails", "why"), [(refused, "does not take it: no room"), (silent, "has said nothing for 0 s")]
+    ("fails", "why"),
+    [
+        (refused, "a host that it goes to does not take it: no room"),
+        (full, "a host that it goes to does not take it: the store has no room"),
+        (silent, ""),
+    ],
 )
 def test_it_is_recalled_where_one_does_not_take_it(
-    sender: Sender, monkeypatch: pytest.MonkeyPatch, fails: Callable[[Sender, list[dict[str, Any]]], None], why: str
+    sender: Sender, monkeypatch: pytest.MonkeyPatch, fails: Callable[[Sender, list[Offer]], None], why: str
 ) -> None:
     sender.send(ONE, TWO)
-    offers = sender.two.accept()
-    takes(sender.one, sender.one.accept())
+    offers = offered(sender.two.accept())
+    takes(sender.one, offered(sender.one.accept()))
     monkeypatch.setattr(deliveries, "_PATIENCE", -1.0)
     fails(sender, offers)
     (answer,) = sender.answers
-    assert (answer["t"], answer["why"]) == ("no", f"a host that it goes to {why}")
-    assert answer.get("silent", (0, 0))[0] == (TWO.agent_pid if fails is silent else 0)
-    assert recalls(sender.one) == [("recall", [9, 10], ONE.pids)]
-    assert recalls(sender.two) == []
+    assert answer.id == NUMBER
+    if why:
+        assert isinstance(answer, Refusal) and answer.why.startswith(why)
+    else:
+        assert isinstance(answer, Silent) and answer.agent_pid == TWO.agent_pid
+    assert sender.one.hear() == [TakeBack([9, 10], ONE.pids)]
+    assert sender.two.hear() == []
     takes(sender.two, offers[1:])
-    assert recalls(sender.two) == [("recall", [10], TWO.pids)], "what it takes too late"
+    assert sender.two.hear() == [TakeBack([10], TWO.pids)], "what it takes too late"
     link = sender.links.find(TWO.machine, TWO.agent_pid)
     assert link is not None
-    assert list(link.asked) == [offer["n"] for offer in offers if fails is silent][:1], "who may still say something"
-    sender.two.say({"t": "no", "n": offers[0]["n"], "why": "late"}, {"t": "nonsense", "n": offers[1]["n"]})
+    still_asked = [offer for offer in offers if link.asked.find(offer.id) is not None]
+    assert still_asked == ([] if why else offers[:1]), "which may still be answered"
+    sender.two.say(Refusal(offers[0].id, "late"), {"t": "nonsense", "id": offers[1].id})
     sender.deliveries.tick()
     assert len(sender.answers) == 1
 
 
+def silences(sender: Sender) -> list[Silent | None]:
+    return [answer if isinstance(answer, Silent) else None for answer in sender.answers]
+
+
 def test_a_host_that_says_nothing_is_waited_for_once(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
     sender.send(ONE)
-    takes(sender.one, sender.one.accept())
+    takes(sender.one, offered(sender.one.accept()))
     sender.send(ONE)
-    offers = sender.one.hear()
+    offers = offered(sender.one.hear())
     with monkeypatch.context() as patch:
         patch.setattr(deliveries, "_PATIENCE", -1.0)
         sender.deliveries.tick()
     sender.send(TWO, ONE)
-    first, second = [answer["silent"] for answer in sender.answers[1:]]
-    assert first[0] == second[0] == ONE.agent_pid and second[1] >= first[1], "it is silent since then"
-    assert sender.one.hear() == [] and sender.links.find(TWO.machine, TWO.agent_pid) is None, "nobody is offered it"
+    first, second = silences(sender)[1:]
+    assert first is not None and second is not None
+    assert first.agent_pid == second.agent_pid == ONE.agent_pid
+    assert second.seconds >= first.seconds, "it is silent since then"
+    assert sender.one.hear() == [] and sender.links.find(TWO.machine, TWO.agent_pid) is None, "no host is offered it"
     takes(sender.one, offers)
-    assert [segments for _, segments, _ in recalls(sender.one)] == [[9], [10]]
+    assert sender.one.hear() == [TakeBack([9], ONE.pids), TakeBack([10], ONE.pids)]
     sender.send(ONE)
-    there = takes(sender.one, sender.one.hear())
-    assert sender.answers[3:] == [{"to": [ONE], "there": [there]}], "it has spoken"
+    at_one = takes(sender.one, offered(sender.one.hear()))
+    assert sender.answers[3:] == [there((ONE, at_one))], "it has spoken"
 
 
 def test_a_host_that_answers_something_else_meanwhile_is_asked(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         sender.send(ONE)
-    takes(sender.one, sender.one.accept()[2:])
+    takes(sender.one, offered(sender.one.accept())[2:])
     with monkeypatch.context() as patch:
         patch.setattr(deliveries, "_PATIENCE", -1.0)
         sender.deliveries.tick()
-    assert [answer.get("silent", (0, 0))[0] for answer in sender.answers] == [0, ONE.agent_pid]
+    assert [each and each.agent_pid for each in silences(sender)] == [None, ONE.agent_pid]
     sender.send(ONE)
     assert len(sender.one.hear()) == 2 and len(sender.answers) == 2, "it is offered that"
 
@@ -174,14 +203,15 @@ def test_a_host_that_answers_something_else_meanwhile_is_asked(sender: Sender, m
 def test_it_is_recalled_if_who_has_asked_is_gone(sender: Sender) -> None:
     sender.told = False
     sender.send(ONE)
-    takes(sender.one, sender.one.accept())
-    assert recalls(sender.one) == [("recall", [9, 10], ONE.pids)]
+    takes(sender.one, offered(sender.one.accept()))
+    assert sender.one.hear() == [TakeBack([9, 10], ONE.pids)]
 
 
 def test_nonsense_of_a_store(sender: Sender) -> None:
-    for message in ({"t": "nothing"}, {"t": "no"}, {"t": "ok", "loan": [1]}, {"t": "ok"}):
+    size = [*FIRST[:-1], 0]
+    for message in ({"t": "nothing"}, {"t": "no"}, {"t": "imported", "loan": size}, {"t": "imported"}, {"t": "found"}):
         sender.answers.clear()
         sender.send(ONE)
-        sender.one.say({**message, "n": sender.one.accept()[0]["n"]})
-        assert sender.answers == [{"to": [], "there": []}], "it is no store any more"
+        sender.one.say({**message, "id": offered(sender.one.accept())[0].id})
+        assert sender.answers == [NOWHERE], "it is no store any more"
     serve(sender.selector)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import selectors
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ from meshrt.store.exports import PIECE, Exports
 from meshrt.store.hostlinks import HostLinks
 from meshrt.store.imports import Imports
 from meshrt.store.lease import Loan
+from meshrt.store.messages import Found, Imported, LetGo, Piece, Pull
 from meshrt.store.registry import Registry
 from meshrt.wire.handshake import Identity
+from meshrt.wire.tree import Later, Refusal
 from tests.unit.store.other_store import SECRET, OtherStore
 
 OWNER, HERE, THERE = 77, 1, 2
@@ -31,12 +33,12 @@ class Host:
     def __init__(self, folder: Path) -> None:
         self.selector = selectors.DefaultSelector()
         self.dropped: list[int] = []
-        self.registry = Registry(4 * SIZE, lambda _owner, _segment: None, self._drop)
+        self.registry: Registry[tuple[int, int, int]] = Registry(4 * SIZE, lambda _owner, _segment: None, self._drop)
         own = Identity(HERE, os.getpid(), os.getpid())
         self.links = HostLinks(self.selector, str(folder), SECRET, own)
         self.imports = Imports(self.links, str(folder / "run"), own, self.registry, self._arrived, lambda: 1 << 40)
         self.chunks: dict[int, tuple[int, int]] = {}
-        self.answers: list[tuple[int, dict[str, Any]]] = []
+        self.answers: list[Imported | Later | Refusal] = []
         self.owner = OtherStore(self.selector, folder, THERE, OWNER)
 
     def _arrived(self, chunk: int, descriptor: int, size: int, segment: int, granted: int) -> None:
@@ -49,7 +51,18 @@ class Host:
         self.imports.dropped(handle[1], handle[2])
 
     def wants(self, pid: int, loan: Loan = LOAN) -> None:
-        self.imports.begin(loan, lambda answer: self.answers.append((pid, answer)), [pid])
+        """A process asks for a segment, with its pid as the number of the question."""
+        self.imports.begin(pid, loan, self.answers.append, [pid])
+
+    def imported(self) -> list[Loan]:
+        """Where it is, for each process that was told; nothing else was said."""
+        assert all(isinstance(answer, Imported) for answer in self.answers)
+        return [answer.loan for answer in self.answers if isinstance(answer, Imported)]
+
+    def refusals(self) -> dict[int, str]:
+        """Why it was refused, by pid; nothing else was said."""
+        assert all(isinstance(answer, Refusal) for answer in self.answers)
+        return {answer.id: answer.why for answer in self.answers if isinstance(answer, Refusal)}
 
     def serve(self) -> None:
         """Do what there is to do."""
@@ -75,7 +88,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
     assert made.dropped or made.chunks or made.registry.committed == 0
 
 
-FACTS = {"t": "ok", "n": 1, "kind": "put", "site": "a.py:1"}
+FOUND = Found(1, "put", "a.py:1")
 
 
 def test_all_who_want_it_wait_for_one_fetch(host: Host) -> None:
@@ -84,15 +97,17 @@ def test_all_who_want_it_wait_for_one_fetch(host: Host) -> None:
     assert host.owner.client == Identity(HERE, os.getpid(), os.getpid())
     host.wants(SECOND)
     assert host.owner.hear() == []
-    assert [(each["t"], each["segment"], each["size"]) for each in asked] == [("pull", 9, SIZE)]
-    host.owner.say(FACTS, {"t": "piece", "n": 1, "data": b"a" * PIECE})
+    assert asked == [Pull(1, 9, SIZE)]
+    host.owner.say(FOUND, Piece(1, b"a" * PIECE))
     assert host.answers == [] and host.registry.committed == SIZE
     host.imports.tick()
-    assert host.answers == [(FIRST, {"t": "wait"}), (SECOND, {"t": "wait"})]
-    host.owner.say({"t": "piece", "n": 1, "data": b"b" * 100})
-    (_, one), (_, other) = host.answers[2:]
-    assert one == other and one["loan"].machine == HERE and one["loan"].segment == 9
-    descriptor, size = host.chunks[one["loan"].chunk]
+    assert host.answers == [Later(FIRST), Later(SECOND)]
+    host.answers.clear()
+    host.owner.say(Piece(1, b"b" * 100))
+    assert [answer.id for answer in host.answers] == [FIRST, SECOND]
+    one, other = host.imported()
+    assert one == other and one.machine == HERE and one.segment == 9
+    descriptor, size = host.chunks[one.chunk]
     assert size == SIZE and os.pread(descriptor, 101, PIECE - 1) == b"a" + b"b" * 100
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.pwrite(descriptor, b"x", 0)
@@ -103,48 +118,46 @@ def test_all_who_want_it_wait_for_one_fetch(host: Host) -> None:
     assert not host.dropped
     host.registry.let_go(9, FIRST)
     assert host.dropped == [9] and host.registry.committed == 0
-    assert [(each["t"], each["segments"]) for each in host.owner.hear()] == [("let_go", [9])]
+    assert host.owner.hear() == [LetGo([9])]
 
 
 def test_the_owners_host_ends_in_the_middle(host: Host) -> None:
     host.wants(FIRST)
     host.owner.accept()
     host.wants(SECOND)
-    host.owner.say(FACTS, {"t": "piece", "n": 1, "data": b"a" * PIECE})
+    host.owner.say(FOUND, Piece(1, b"a" * PIECE))
     host.owner.hang_up()
-    assert [pid for pid, _ in host.answers] == [FIRST, SECOND]
-    assert all(
-        answer["t"] == "no" and "is lost (0.2 of 0.3 MiB had come)" in answer["why"] for _, answer in host.answers
-    )
+    why = "the host that has it is lost (0.2 of 0.3 MiB had come)"
+    assert host.refusals() == {FIRST: why, SECOND: why}
     host.close()
     with pytest.raises(MeshError, match="the host that has it is lost"):
         host.wants(FIRST)
 
 
 @pytest.mark.parametrize(
-    "messages",
+    ("messages", "said"),
     [
-        [{"t": "piece", "n": 1, "data": b"a"}],
-        [FACTS, {"t": "piece", "n": 1, "data": b"a" * (SIZE + 1)}],
-        [FACTS, {"t": "piece", "n": 1, "data": 7}],
-        [FACTS, {"t": "piece", "n": [1], "data": b"a"}],
-        [{"t": "nothing", "n": 1}],
-        [{"t": "no", "n": 1}],
+        ([Piece(1, b"a")], "1 bytes at 0 of"),
+        ([FOUND, Piece(1, b"a" * (SIZE + 1))], "bytes at 0 of"),
+        ([FOUND, {"t": "piece", "id": 1, "data": 7}], "Expected `bytes`, got `int`"),
+        ([FOUND, {"t": "piece", "id": [1], "data": b"a"}], "Expected `int`, got `array`"),
+        ([{"t": "nothing", "id": 1}], "expected one of found, full, imported, later, no, piece"),
+        ([{"t": "no", "id": 1}], "missing required field `why`"),
+        ([Imported(1, LOAN)], "Imported is no answer to what was asked for"),
     ],
 )
-def test_nonsense_of_a_store(host: Host, messages: list[dict[str, Any]]) -> None:
+def test_nonsense_of_a_store(host: Host, messages: list[Found | Piece | Mapping[str, Any]], said: str) -> None:
     host.wants(FIRST)
     host.owner.accept()
     host.owner.say(*messages)
-    ((_, answer),) = host.answers
-    assert answer["t"] == "no" and "has sent an invalid message" in answer["why"]
+    assert "has sent an invalid message" in host.refusals()[FIRST] and said in host.refusals()[FIRST]
 
 
 def test_it_is_gone_or_there_is_no_room(host: Host) -> None:
     host.wants(FIRST)
     host.owner.accept()
-    host.owner.say({"t": "no", "n": 1, "why": "it is gone"})
-    assert host.answers == [(FIRST, {"t": "no", "why": "it is gone"})]
+    host.owner.say(Refusal(1, "it is gone"))
+    assert host.refusals() == {FIRST: "it is gone"}
     with pytest.raises(StoreFull):
         host.wants(FIRST, LOAN._replace(size=5 * SIZE))
     assert host.registry.committed == 0
@@ -155,9 +168,9 @@ def test_what_has_no_room_in_memory_goes_to_a_file(host: Host, tmp_path: Path) -
     host.registry.limit = SIZE - 1
     host.wants(FIRST)
     host.owner.accept()
-    host.owner.say(FACTS, {"t": "piece", "n": 1, "data": b"a" * PIECE}, {"t": "piece", "n": 1, "data": b"b" * 100})
-    ((_, answer),) = host.answers
-    descriptor, _ = host.chunks[answer["loan"].chunk]
+    host.owner.say(FOUND, Piece(1, b"a" * PIECE), Piece(1, b"b" * 100))
+    (loan,) = host.imported()
+    descriptor, _ = host.chunks[loan.chunk]
     assert str(tmp_path) in os.readlink(f"/proc/self/fd/{descriptor}") and os.pread(descriptor, 9, PIECE) == b"b" * 9
     assert host.registry.segments()[0].disk and host.registry.committed == 0 and os.listdir(tmp_path / "run") == []
     host.registry.let_go(9, FIRST)
@@ -174,7 +187,7 @@ def test_pieces_come_in_order_and_stop_when_they_are_not_wanted(tmp_path: Path) 
     exports.cancel([8])
     found = []
     while (message := exports.next()) is not None:
-        found.append((message["n"], len(message["data"]), message["data"][:1]))
+        found.append((message.id, len(message.data), message.data[:1]))
     assert found == [(1, PIECE, b"a"), (1, 5, b"b"), (3, 10, b"-")]
     assert exports.sent == PIECE + 15 and not exports
     exports.begin(1, 9, descriptor, PIECE, 100)

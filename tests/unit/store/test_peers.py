@@ -8,40 +8,60 @@ import selectors
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from meshrt.errors import ProtocolError
 from meshrt.store.dialling import knock
+from meshrt.store.messages import FROM_PROCESS, FromProcess, FromStore, LetGo, Publish
 from meshrt.store.peers import Peer, Peers
-from meshrt.store.protocol import DescriptorStream
+from meshrt.store.protocol import DescriptorStream, Incoming
+from meshrt.wire.control import control_frame
 from meshrt.wire.handshake import MAGIC, UNPROVED_MAX, Identity
-from meshrt.wire.messages import control_frame
+from tests.support.control import raw_frame
 from tests.unit.store.other_store import SECRET, serve
 
 OWN = Identity(1, os.getpid(), os.getpid())
 
 
+KEPT, DROPPED, REFUSED = 1, 2, 3
+
+
+def published(chunk: int, fds: int = 1) -> bytes:
+    """Return a message about a chunk, which comes with so many descriptors."""
+    return control_frame(Publish(1, chunk, 4096, fds=fds))
+
+
 class Store:
-    """A store that keeps the descriptors of the messages that say so."""
+    """A store that keeps the descriptors of chunk `KEPT`, and refuses to hear of chunk `REFUSED`."""
 
     def __init__(self, folder: Path) -> None:
         self.selector = selectors.DefaultSelector()
         self.path = str(folder / "store")
-        self.heard: list[dict[str, Any]] = []
+        self.heard: list[FromProcess | FromStore] = []
         self.kept: list[int] = []
         self.peers = Peers(
-            self.selector, self.path, SECRET, OWN, self._hear, lambda _number: None, lambda _seconds, _action: None
+            self.selector,
+            self.path,
+            SECRET,
+            OWN,
+            self._from_process,
+            self._from_store,
+            lambda _number: None,
+            lambda _seconds, _action: None,
         )
 
-    def _hear(self, _peer: Peer, message: dict[str, Any]) -> None:
-        self.heard.append(message)
-        if message["t"] == "keep":
-            self.kept += message["descriptors"]
-            message["descriptors"].clear()
-        if message["t"] == "nonsense":
+    def _from_process(self, _peer: Peer, incoming: Incoming[FromProcess]) -> None:
+        self.heard.append(incoming.message)
+        assert isinstance(incoming.message, Publish)
+        if incoming.message.chunk == KEPT:
+            self.kept += incoming.descriptors
+            incoming.descriptors.clear()
+        if incoming.message.chunk == REFUSED:
             raise ValueError("nonsense")
+
+    def _from_store(self, _peer: Peer, message: FromStore) -> None:
+        self.heard.append(message)
 
     def serve(self) -> None:
         serve(self.selector)
@@ -122,7 +142,7 @@ def test_the_oldest_of_too_many_that_prove_nothing_is_dropped(store: Store) -> N
 def test_what_no_message_claims_ends_the_connection(store: Store) -> None:
     sock = proved(store)
     before = open_descriptors()
-    socket.send_fds(sock, [control_frame({"t": "keep", "fds": 1})], [0, 0])
+    socket.send_fds(sock, [published(KEPT)], [0, 0])
     store.serve()
     assert is_closed(sock) and store.heard == []
     sock.close()
@@ -132,7 +152,7 @@ def test_what_no_message_claims_ends_the_connection(store: Store) -> None:
 def test_parts_of_a_message_bring_no_more_descriptors_than_one_read(store: Store) -> None:
     sock = proved(store)
     before = open_descriptors()
-    frame = control_frame({"t": "keep", "fds": 16, "text": "x" * 100})
+    frame = published(KEPT, 16)
     for start in range(20):
         with contextlib.suppress(ConnectionError):
             socket.send_fds(sock, [frame[start : start + 1]], [0] * 16)
@@ -146,10 +166,10 @@ def test_a_handler_that_keeps_none_leaves_none_open(store: Store) -> None:
     sock = proved(store)
     before = open_descriptors()
     for _ in range(3):
-        socket.send_fds(sock, [control_frame({"t": "let_go", "fds": 3})], [0, 0, 0])
+        socket.send_fds(sock, [published(DROPPED, 3)], [0, 0, 0])
     store.serve()
     assert len(store.heard) == 3 and open_descriptors() == before
-    socket.send_fds(sock, [control_frame({"t": "keep", "fds": 1})], [0])
+    socket.send_fds(sock, [published(KEPT)], [0])
     store.serve()
     assert len(store.kept) == 1 and open_descriptors() == before + 1
     sock.close()
@@ -158,9 +178,8 @@ def test_a_handler_that_keeps_none_leaves_none_open(store: Store) -> None:
 def test_a_message_that_is_nonsense_leaves_none_open(store: Store) -> None:
     sock = proved(store)
     before = open_descriptors()
-    frames = [control_frame({"t": name, "fds": 1}) for name in ("nonsense", "keep")]
-    socket.send_fds(sock, [frames[0]], [0])
-    socket.send_fds(sock, [frames[1]], [0])
+    for chunk in (REFUSED, KEPT):
+        socket.send_fds(sock, [published(chunk)], [0])
     store.serve()
     assert is_closed(sock) and store.kept == []
     sock.close()
@@ -170,10 +189,59 @@ def test_a_message_that_is_nonsense_leaves_none_open(store: Store) -> None:
 def test_a_store_of_another_machine_brings_none(store: Store) -> None:
     sock = proved(store, machine=OWN.machine + 1)
     before = open_descriptors()
-    socket.send_fds(sock, [control_frame({"t": "let_go", "fds": 1})], [0])
+    socket.send_fds(sock, [control_frame(LetGo([5]))], [0])
     store.serve()
-    assert [message["descriptors"] for message in store.heard] == [[]] and open_descriptors() == before
+    assert store.heard == [LetGo([5])] and not is_closed(sock) and open_descriptors() == before
     sock.close()
+
+
+def test_a_message_that_has_no_descriptors_brings_none(store: Store) -> None:
+    sock = proved(store)
+    before = open_descriptors()
+    socket.send_fds(sock, [control_frame(LetGo([5]))], [0])
+    store.serve()
+    assert is_closed(sock) and store.heard == []
+    sock.close()
+    assert open_descriptors() == before - 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "machine", "expected"),
+    [
+        ({"t": "no such"}, 0, "expected one of deliver, fetch, give, give_back, grant, import, let_go, publish"),
+        ({"t": "pull", "id": 1, "segment": 5, "size": 1}, 0, "a control message of type 'pull'; expected one of"),
+        ({"t": "grant", "id": 1}, 0, "type 'grant': Object missing required field `size`"),
+        ({"t": "grant", "size": 1}, 0, "type 'grant': Object missing required field `id`"),
+        ({"t": "grant", "id": 1, "size": "much"}, 0, "type 'grant': Expected `int`, got `str` - at `$.size`"),
+        ({"t": "grant", "id": 1, "size": 0}, 0, "type 'grant': Expected `int` >= 1 - at `$.size`"),
+        ({"t": "grant", "id": 1, "size": 1 << 60}, 0, "type 'grant': Expected `int` <= 1152921504606846975"),
+        ({"t": "give", "segments": [1], "to": [0]}, 0, "type 'give': Expected `int` >= 1 - at `$.to[0]`"),
+        ({"t": "give", "segments": [1], "to": [1 << 22]}, 0, "type 'give': Expected `int` <= 4194303 - at `$.to[0]`"),
+        ({"t": "deliver", "id": 1, "loans": [], "to": [[1, 2, [-1]]]}, 0, "Expected `int` >= 1 - at `$.to[0][2][0]`"),
+        ({"t": "import", "id": 1, "loan": [1] * 5}, 0, "Expected `array` of length 6, got 5 - at `$.loan`"),
+        ({"t": "import", "id": 1, "loan": [1, 2, 3, 4, 0, 0]}, 0, "Expected `int` >= 1 - at `$.loan[5]`"),
+        ({"t": "publish", "id": 1, "chunk": 1, "size": 1, "fds": -1}, 0, "Expected `int` >= 0 - at `$.fds`"),
+        ({"t": "grant", "id": 1, "size": 1}, 1, "expected one of let_go, offer, pull, take_back"),
+        ({"t": "offer", "id": 1, "loan": [1, 2, 3, 4, 0, 1], "pids": [-5]}, 1, "Expected `int` >= 1 - at `$.pids[0]`"),
+        ({"t": "take_back", "segments": [1]}, 1, "type 'take_back': Object missing required field `pids`"),
+    ],
+)
+def test_a_bad_message_ends_its_connection_alone(
+    store: Store, caplog: pytest.LogCaptureFixture, fields: dict[str, object], machine: int, expected: str
+) -> None:
+    """... and the log names what was expected."""
+    bad, good = (proved(store, OWN.machine + machine) for _ in range(2))
+    bad.sendall(raw_frame(fields))
+    store.serve()
+    assert is_closed(bad) and not is_closed(good) and store.heard == []
+    (record,) = caplog.records
+    assert expected in record.getMessage()
+    good.setblocking(True)
+    good.sendall(published(DROPPED) if not machine else control_frame(LetGo([5])))
+    store.serve()
+    assert len(store.heard) == 1 and not is_closed(good)
+    bad.close()
+    good.close()
 
 
 def test_messages_before_foreign_bytes_leave_none_open() -> None:
@@ -181,10 +249,10 @@ def test_messages_before_foreign_bytes_leave_none_open() -> None:
     stream = DescriptorStream(ours)
     before = open_descriptors()
     # The second message cannot be read when the first one has been.
-    broken = control_frame({"t": "keep"}).replace(b"keep", b"\xff" * 4)
-    socket.send_fds(theirs, [control_frame({"t": "keep", "fds": 1}) + broken], [0])
+    broken = published(KEPT).replace(b"publish", b"\xff" * 7)
+    socket.send_fds(theirs, [published(KEPT) + broken], [0])
     with pytest.raises(ProtocolError):
-        stream.read()
+        stream.read(FROM_PROCESS)
     stream.close()
     theirs.close()
     assert open_descriptors() == before - 2

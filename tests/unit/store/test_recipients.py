@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from meshrt.errors import MeshError
 from meshrt.store import recipients
 from meshrt.store.lease import Loan
-from meshrt.store.protocol import Host
+from meshrt.store.messages import Deliver, Delivered, FromProcess, Give, Host, ToProcess
 from meshrt.store.recipients import Recipients
 from meshrt.store.unsent import Unsent
 from meshrt.wire.handshake import Identity
@@ -34,9 +32,9 @@ def at(host: Host, loan: Loan) -> Loan:
 
 
 def brings(registrar: FakeRegistrar, *reached: Host) -> None:
-    def answer(operation: str, body: dict[str, Any]) -> dict[str, Any]:
-        assert operation == "send" and body["to"] == HOSTS
-        return {"to": list(reached), "there": [[at(host, loan) for loan in body["loans"]] for host in reached]}
+    def answer(question: FromProcess) -> ToProcess:
+        assert isinstance(question, Deliver) and question.to == HOSTS
+        return Delivered(question.id, list(reached), [[at(host, loan) for loan in question.loans] for host in reached])
 
     registrar.answers = answer
 
@@ -54,22 +52,22 @@ def test_those_here_are_given_it_a_message_for_each_store(monkeypatch: pytest.Mo
     monkeypatch.setattr(recipients, "_MOST", 1)
     registrars = FakeRegistrars(OWN, OTHER)
     made(registrars).give(LOANS)
-    assert [message["segments"] for message in registrars.of(OWN).told] == [[91], [93]]
-    assert registrars.of(OTHER).told == [{"t": "give", "segments": [92], "to": [11]}]
+    assert registrars.of(OWN).told == [Give([91], [11]), Give([93], [11])]
+    assert registrars.of(OTHER).told == [Give([92], [11])]
 
 
 def test_those_away_have_it_where_all_of_it_is() -> None:
     registrars = FakeRegistrars(OWN, OTHER)
     brings(registrars.of(OWN), *HOSTS)
     brings(registrars.of(OTHER), *HOSTS)
-    assert made(registrars).bring(LOANS) == [[[at(host, loan) for loan in LOANS], host.pids] for host in HOSTS]
+    assert made(registrars).bring(LOANS) == [([at(host, loan) for loan in LOANS], host.pids) for host in HOSTS]
     brings(registrars.of(OTHER), HOSTS[1])
     assert [pids for _, pids in made(registrars).bring(LOANS)] == [[12]], "a host that is lost is left out"
 
 
 @pytest.mark.parametrize("error", [MeshError("no room"), KeyboardInterrupt()])
 def test_what_one_store_has_brought_is_recalled_where_another_cannot(error: BaseException) -> None:
-    def fails(_operation: str, _body: dict[str, Any]) -> dict[str, Any]:
+    def fails(_question: FromProcess) -> ToProcess:
         raise error
 
     registrars = FakeRegistrars(OWN, OTHER)
@@ -98,5 +96,5 @@ def test_what_is_not_sent_is_taken_back_once(sent: bool) -> None:
         assert own.taken_back == other.taken_back == []
     else:
         assert own.taken_back == [([91, 93], [11])] and other.taken_back == [([92], [11])]
-    # What was brought is recalled by whoever says so.
+    # What was brought is recalled where that is said.
     assert own.recalled == [([91, 93], HOSTS)] and other.recalled == [([92], HOSTS)]

@@ -11,18 +11,55 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
+import msgspec
 import pytest
 
-from meshrt.errors import MeshError, ReferenceLost, StoreTimeout
+from meshrt.errors import MeshError, ProtocolError, ReferenceLost, StoreTimeout
 from meshrt.store import registrar as module
-from meshrt.store.protocol import DescriptorStream, store_path
+from meshrt.store.messages import (
+    FROM_PROCESS,
+    Deliver,
+    Delivered,
+    Fetched,
+    Freed,
+    FromProcess,
+    GiveBack,
+    Grant,
+    Granted,
+    LetGo,
+    Publish,
+    Published,
+    Share,
+    Take,
+    Taken,
+    ToProcess,
+)
+from meshrt.store.protocol import DescriptorStream, Incoming, store_path
 from meshrt.store.registrar import Registrar
 from meshrt.transport.interrupts import Shield
+from tests.support.control import raw_frame
 from tests.support.waiting import wait_until
 
 Pair = tuple[Registrar, DescriptorStream]
+SHARE = Share(5, 1, 0, 4096, "put", "", False, [7])
+
+
+def take(registrar: Registrar, segment: int = 3) -> Taken:
+    return registrar.ask(lambda number: Take(number, segment), Taken)
+
+
+def grant(registrar: Registrar, size: int = 1) -> Granted:
+    return registrar.ask(lambda number: Grant(number, size), Granted)
+
+
+def deliver(registrar: Registrar) -> Delivered:
+    return registrar.ask(lambda number: Deliver(number, [], []), Delivered)
+
+
+def publish(registrar: Registrar, chunk: int, descriptor: int) -> Published:
+    return registrar.ask(lambda number: Publish(number, chunk, 4096), Published, send=[descriptor])
 
 
 @pytest.fixture
@@ -47,24 +84,31 @@ def test_a_store_that_does_not_read_is_not_waited_for(pair: Pair) -> None:
     registrar.give_back(4096)
     registrar.give_back(4096)
     assert stream.unsent and not registrar.lost
-    told = []
-    while more := store.read():
+    told = all_told(registrar, store)
+    assert [message.size for message in told if isinstance(message, GiveBack)] in ([8192], [4096, 4096])
+    assert all(message == LetGo([5]) for message in told if not isinstance(message, GiveBack))
+
+
+def all_told(registrar: Registrar, store: DescriptorStream) -> list[FromProcess]:
+    """Return what the store reads when it reads everything; nothing comes with it."""
+    told: list[Incoming[FromProcess]] = []
+    while more := store.read(FROM_PROCESS):
         told += more
         registrar.settle()
-    assert [message["size"] for message in told if message["t"] == "grant"] in ([-8192], [-4096, -4096])
-    assert all(message["segments"] == [5] for message in told if message["t"] == "let_go")
+    assert not any(descriptors for _, descriptors in told)
+    return [message for message, _ in told]
 
 
 def assert_answered(registrar: Registrar, store: DescriptorStream) -> None:
     with ThreadPoolExecutor(1) as threads:
-        asking = threads.submit(registrar.ask, "take", segment=3)
-        say(store, {"t": "ok", "n": hear(store)["n"], "taken": 3})
-        assert asking.result(20)[0]["taken"] == 3
+        asking = threads.submit(take, registrar)
+        say(store, Taken(hear(store, Take).id, 3))
+        assert asking.result(20).segment == 3
 
 
 def tell_without_end(registrar: Registrar, numbers: Iterator[int]) -> None:
     for number in numbers:
-        registrar.tell({"t": "lend", "segment": number, "site": "x" * 1000})
+        registrar.tell(msgspec.structs.replace(SHARE, segment=number, site="x" * 1000))
 
 
 def test_a_store_that_was_told_in_vain_is_told_when_it_reads_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,11 +118,8 @@ def test_a_store_that_was_told_in_vain_is_told_when_it_reads_again(pair: Pair, m
     with pytest.raises(StoreTimeout, match="pid 1"):
         tell_without_end(registrar, numbers)
     assert not registrar.lost
-    told = []
-    while more := store.read():
-        told += more
-        registrar.settle()
-    assert [message["segment"] for message in told] == list(range(next(numbers)))
+    told = all_told(registrar, store)
+    assert [message.segment for message in told if isinstance(message, Share)] == list(range(next(numbers)))
     assert_answered(registrar, store)
 
 
@@ -97,27 +138,26 @@ def test_a_store_that_does_not_read_is_waited_for_once(pair: Pair, monkeypatch: 
     unsent = len(registrar._stream.unsent)  # type: ignore[union-attr]
     for _ in range(3):
         with pytest.raises(StoreTimeout):
-            registrar.tell({"t": "lend"})
+            registrar.tell(SHARE)
         with pytest.raises(StoreTimeout):
-            registrar.ask("grant")
+            grant(registrar)
     assert len(waits) == 1 and len(registrar._stream.unsent) == unsent  # type: ignore[union-attr]
-    while store.read():
-        registrar.settle()
-    registrar.tell({"t": "lend"})
-    assert hear(store)["t"] == "lend", "it has read all, and owes nothing: it is not mute"
+    all_told(registrar, store)
+    registrar.tell(SHARE)
+    assert hear(store, Share) == SHARE, "it has read all, and owes nothing: it is not mute"
 
 
 @pytest.mark.parametrize("unread", [False, True])
 def test_a_store_that_has_ended_is_lost_whether_it_has_read_all_or_not(unread: bool, pair: Pair) -> None:
     registrar, store = pair
     if unread:  # or else the socket says that its other end has gone, and no more
-        registrar.tell({"t": "lend"})
+        registrar.tell(SHARE)
     store.close()
     with pytest.raises(ReferenceLost):
-        registrar.ask("grant", size=1)
+        grant(registrar)
     assert registrar.lost
     with pytest.raises(ReferenceLost):
-        registrar.tell({"t": "lend"})
+        registrar.tell(SHARE)
 
 
 @pytest.mark.parametrize("unread", [False, True])
@@ -125,7 +165,7 @@ def test_a_store_that_ends_while_it_is_dialled_is_lost(unread: bool, tmp_path: P
     with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as threads:
         listener.bind(store_path(str(tmp_path), 1))
         listener.listen()
-        dialling = threads.submit(Registrar(str(tmp_path), b"s" * 32, 1).ask, "grant", size=1)
+        dialling = threads.submit(grant, Registrar(str(tmp_path), b"s" * 32, 1))
         accepted, _ = listener.accept()
         wait_until(lambda: select.select([accepted], [], [], 0)[0])
         if not unread:
@@ -157,7 +197,7 @@ def test_a_store_that_ends_while_it_is_mute_is_lost(pair: Pair, monkeypatch: pyt
     store.sock.close()
     registrar.settle()
     with pytest.raises(ReferenceLost, match="has ended"):
-        registrar.ask("grant")
+        grant(registrar)
 
 
 @pytest.mark.parametrize("reads", [True, False])
@@ -173,20 +213,21 @@ def test_what_goes_with_a_question_goes_whatever_becomes_of_its_descriptor(
         registrar._silence.forget()
         asked = os.memfd_create("asked")
         with pytest.raises(StoreTimeout):
-            registrar.ask("chunk", [asked], id=1)
+            publish(registrar, 1, asked)
         os.close(asked)
     assert not registrar.lost and len(opened("asked")) == 1
-    told: list[dict[str, Any]] = []
-    while reads and (more := store.read()):
+    told: list[Incoming[FromProcess]] = []
+    while reads and (more := store.read(FROM_PROCESS)):
         told += more
         registrar.settle()
     if reads:
-        assert (told[-1]["t"], told[-1]["descriptors"]) == ("chunk", opened("asked"))
-        say(store, {"t": "ok", "n": told[-1]["n"]})
+        message, descriptors = told[-1]
+        assert isinstance(message, Publish) and descriptors == opened("asked")
+        say(store, Published(message.id))
         assert_answered(registrar, store)
-        os.close(told[-1]["descriptors"][0])
+        os.close(descriptors[0])
         with pytest.raises(OSError, match="Bad file"):
-            registrar.ask("chunk", [-1], id=2)
+            publish(registrar, 2, -1)
         assert_answered(registrar, store)
         assert registrar._questions.owed == 0, "nor was it asked what could not be queued"
     registrar.close()
@@ -198,10 +239,10 @@ def test_one_question_that_is_not_answered_makes_no_store_mute(pair: Pair, monke
     registrar, store = pair
     with ThreadPoolExecutor(1) as threads:
         for speaks in (True, False):
-            unanswered = threads.submit(registrar.ask, "send")
-            number = hear(store)["n"]
+            unanswered = threads.submit(deliver, registrar)
+            number = hear(store, Deliver).id
             if speaks:
-                say(store, {"t": "freed", "segments": [1]})
+                say(store, Freed([1]))
                 wait_until(lambda: registrar.freed, 20, "it is heard")
             with monkeypatch.context() as patch:
                 patch.setattr(module, "_PATIENCE", 0.0)
@@ -210,10 +251,10 @@ def test_one_question_that_is_not_answered_makes_no_store_mute(pair: Pair, monke
             if speaks:
                 assert_answered(registrar, store)
     with pytest.raises(StoreTimeout):
-        registrar.ask("grant")
-    registrar.tell({"t": "lend"})
-    assert hear(store)["t"] == "lend", "nobody has waited for it to read"
-    say(store, {"t": "ok", "n": number, "to": []})
+        grant(registrar)
+    registrar.tell(SHARE)
+    assert hear(store, Share) == SHARE, "it was not waited for to read"
+    say(store, Delivered(number, [], []))
     assert_answered(registrar, store)
 
 
@@ -226,11 +267,11 @@ def test_a_store_that_a_tick_has_reached_again_is_asked(pair: Pair, monkeypatch:
 
     monkeypatch.setattr(module, "dial", stands_still)
     with pytest.raises(StoreTimeout):
-        registrar.ask("grant")
+        grant(registrar)
     registrar.let_go(5)
     monkeypatch.setattr(module, "dial", lambda *_arguments: (stream, []))
     registrar.tend()
-    assert hear(store)["segments"] == [5]
+    assert hear(store, LetGo).segments == [5]
     assert_answered(registrar, store)
 
 
@@ -261,7 +302,7 @@ def test_a_tick_goes_on_where_a_store_lets_nobody_in(tmp_path: Path, said: bytes
 
 def test_what_the_store_says_is_heard(pair: Pair) -> None:
     registrar, store = pair
-    store.queue({"t": "freed", "segments": [1, 2]})
+    store.queue(Freed([1, 2]))
     store.flush()
     registrar.settle()
     assert list(registrar.freed) == [1, 2] and not registrar.has_work
@@ -270,14 +311,30 @@ def test_what_the_store_says_is_heard(pair: Pair) -> None:
     assert registrar.lost
 
 
-def hear(store: DescriptorStream) -> dict[str, Any]:
+M = TypeVar("M", bound=FromProcess)
+
+
+def test_a_store_that_says_nonsense_is_lost(pair: Pair) -> None:
+    registrar, store = pair
+    with ThreadPoolExecutor(1) as threads:
+        asking = threads.submit(grant, registrar)
+        hear(store, Grant)
+        store.sock.sendall(raw_frame({"t": "granted", "id": 1, "size": "much"}))
+        with pytest.raises(ProtocolError, match="Expected `int`, got `str`"):
+            asking.result(20)
+    with pytest.raises(ReferenceLost):
+        grant(registrar)
+
+
+def hear(store: DescriptorStream, expected: type[M]) -> M:
     """Return the next message of the process."""
     select.select([store.sock], [], [], 20)
-    (found,) = store.read() or []
+    ((found, _),) = store.read(FROM_PROCESS) or []
+    assert isinstance(found, expected)
     return found
 
 
-def say(store: DescriptorStream, *messages: dict[str, Any]) -> None:
+def say(store: DescriptorStream, *messages: ToProcess) -> None:
     for message in messages:
         store.queue(message)
     assert store.flush()
@@ -287,18 +344,38 @@ def test_who_waits_for_a_long_answer_keeps_nobody_waiting(pair: Pair) -> None:
     """Each gets its own answer, whoever reads it; and what finalizers say goes out meanwhile."""
     registrar, store = pair
     with ThreadPoolExecutor(2) as threads:
-        long = threads.submit(registrar.ask, "send")
-        first = hear(store)
+        long = threads.submit(deliver, registrar)
+        first = hear(store, Deliver)
         registrar.let_go(7)
-        assert hear(store) == {"t": "let_go", "segments": [7], "descriptors": []}
-        short = threads.submit(registrar.ask, "grant")
-        say(store, {"t": "ok", "n": hear(store)["n"], "granted": 5})
-        assert short.result(20)[0]["granted"] == 5 and not long.done()
+        assert hear(store, LetGo) == LetGo([7])
+        short = threads.submit(grant, registrar, 5)
+        say(store, Granted(hear(store, Grant).id, 5))
+        assert short.result(20).size == 5 and not long.done()
         with registrar._lock:  # nobody else can read now: this thread reads the answer of the other one
-            say(store, {"t": "ok", "n": first["n"], "to": []})
+            say(store, Delivered(first.id, [], []))
             registrar._receive(registrar._stream)  # type: ignore[arg-type]
-        assert long.result(20)[0]["to"] == []
-    assert not registrar._questions._open
+        assert long.result(20).to == []
+    assert len(registrar._questions) == 0
+
+
+def test_an_answer_of_another_kind_is_an_error_and_gives_nothing(pair: Pair) -> None:
+    """What it has given is given back, and its descriptors are closed."""
+    registrar, store = pair
+    with ThreadPoolExecutor(1) as threads:
+        asking = threads.submit(grant, registrar)
+        say(store, Taken(hear(store, Grant).id, 3))
+        with pytest.raises(ProtocolError, match="the store has answered something else: Taken"):
+            asking.result(20)
+        assert hear(store, LetGo) == LetGo([3])
+        asking = threads.submit(grant, registrar)
+        file = os.memfd_create("answered")
+        store.queue_with(Fetched(hear(store, Grant).id, 4096), [file])
+        os.close(file)
+        assert store.flush()
+        with pytest.raises(ProtocolError, match="Fetched"):
+            asking.result(20)
+    assert opened("answered") == []
+    assert_answered(registrar, store)
 
 
 @pytest.fixture
@@ -340,15 +417,15 @@ def test_an_interrupted_question_is_undone_and_leaves_no_answer_for_the_next(pai
     asked: list[int] = []
 
     def interrupt() -> None:
-        asked.append(hear(store)["n"])
+        asked.append(hear(store, Take).id)
         press()
 
     with ThreadPoolExecutor(1) as threads:
         threads.submit(interrupt)
         with pytest.raises(KeyboardInterrupt):
-            registrar.ask("take", segment=3)
-        next_one = threads.submit(registrar.ask, "take", segment=4)
-        number = hear(store)["n"]
-        say(store, {"t": "ok", "n": asked[0], "taken": 3}, {"t": "ok", "n": number, "taken": 4})
-        assert next_one.result(20)[0]["taken"] == 4
-    assert hear(store)["segments"] == [3], "what it was given by the first answer it does not hold"
+            take(registrar, 3)
+        next_one = threads.submit(take, registrar, 4)
+        number = hear(store, Take).id
+        say(store, Taken(asked[0], 3), Taken(number, 4))
+        assert next_one.result(20).segment == 4
+    assert hear(store, LetGo).segments == [3], "what it was given by the first answer it does not hold"

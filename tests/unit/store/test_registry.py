@@ -13,40 +13,40 @@ from meshrt.store.table import held_by, segment_rows
 OWNER, FIRST, SECOND = 1, 2, 3
 
 
-def registry() -> tuple[Registry, list[int], list[str]]:
+def registry() -> tuple[Registry[str], list[int], list[str]]:
     freed: list[int] = []
     dropped: list[str] = []
-    made = Registry(1000, lambda _owner, segment: freed.append(segment), dropped.append)
+    made: Registry[str] = Registry(1000, lambda _owner, segment: freed.append(segment), dropped.append)
     made.add_chunk(OWNER, 7, 4096, "file")
     made.grant(OWNER, 500, 10_000)
     return made, freed, dropped
 
 
-def lend(made: Registry, number: int, holders: list[int]) -> None:
-    made.lend(Segment(number, OWNER, 7, 0, 100, "put", "a.py:1"), holders)
+def share(made: Registry[str], number: int, holders: list[int]) -> None:
+    made.share(Segment(number, OWNER, 7, 0, 100, "put", "a.py:1"), holders)
 
 
 def test_a_segment_is_free_when_all_have_let_go() -> None:
     made, freed, dropped = registry()
-    lend(made, 5, [FIRST, SECOND])
+    share(made, 5, [FIRST, SECOND])
     made.let_go(5, FIRST)
     assert not freed
     made.let_go(5, SECOND)
     assert freed == [5] and not dropped
 
 
-def test_what_is_let_go_before_it_is_lent() -> None:
+def test_what_is_let_go_before_it_is_shared() -> None:
     """Messages of different processes are not ordered."""
     made, freed, _ = registry()
     made.let_go(5, FIRST)
-    lend(made, 5, [FIRST])
+    share(made, 5, [FIRST])
     assert freed == [5]
 
 
 def test_it_is_taken_only_while_it_is_there() -> None:
     made, freed, _ = registry()
     assert not made.take(5, FIRST)
-    lend(made, 5, [OWNER])
+    share(made, 5, [OWNER])
     assert made.take(5, FIRST)
     made.let_go(5, OWNER)
     assert not freed
@@ -56,14 +56,14 @@ def test_it_is_taken_only_while_it_is_there() -> None:
 
 def test_what_a_dead_owner_has_written_stays_for_its_holders() -> None:
     made, freed, dropped = registry()
-    lend(made, 5, [FIRST])
+    share(made, 5, [FIRST])
     made.ended(OWNER)
     assert not dropped and made.chunk(7) == (4096, "file") and made.committed == 100
     made.let_go(5, FIRST)
     assert dropped == ["file"] and made.chunk(7) is None and not freed and made.committed == 0
 
 
-def test_an_owner_that_lent_nothing_leaves_nothing() -> None:
+def test_an_owner_that_shared_nothing_leaves_nothing() -> None:
     made, _, dropped = registry()
     made.ended(OWNER)
     assert dropped == ["file"] and made.committed == 0
@@ -81,14 +81,14 @@ def test_limits() -> None:
 
 @given(
     st.permutations(
-        [("lend", 0), *(("give", pid) for pid in (FIRST, SECOND)), *(("go", pid) for pid in (OWNER, FIRST, SECOND))]
+        [("share", 0), *(("give", pid) for pid in (FIRST, SECOND)), *(("go", pid) for pid in (OWNER, FIRST, SECOND))]
     )
 )
 def test_in_any_order_nothing_is_left(events: list[tuple[str, int]]) -> None:
     made, freed, _ = registry()
     for what, pid in events:
-        if what == "lend":
-            lend(made, 5, [OWNER])
+        if what == "share":
+            share(made, 5, [OWNER])
         elif what == "give":
             made.give(5, [pid])
         else:
@@ -99,8 +99,8 @@ def test_in_any_order_nothing_is_left(events: list[tuple[str, int]]) -> None:
 def test_equal_segments_are_one_row() -> None:
     made, _, _ = registry()
     for number in range(1, 6):
-        lend(made, number, [OWNER, FIRST])
-    lend(made, 9, [SECOND])
+        share(made, number, [OWNER, FIRST])
+    share(made, 9, [SECOND])
     many, one = segment_rows(made.segments(), 10**30)
     assert many["count"] == 5 and many["holders"] == [[OWNER, 1], [FIRST, 1]] and len(many["names"]) == 3
     assert one["count"] == 1 and one["names"] == ["0000000000000009"] and one["site"] == "a.py:1"

@@ -9,7 +9,8 @@ import pytest
 
 from meshrt.hooks.facts import ActorState, Body, EndpointCall
 from meshrt.timeline.recorder import BEGUN_BEFORE, NOT_ENDED, Recorder
-from meshrt.wire.messages import control_frame
+from meshrt.wire.control import control_frame
+from meshrt.wire.tree import Answer
 
 ROOM = 100_000
 
@@ -136,5 +137,5 @@ def test_a_part_stays_within_its_room(room: int) -> None:
     part = bench.take(*running, room=room)
     assert part["open"]
     while part["more"]:
-        assert len(control_frame({"t": "ok", "body": part})) <= room + slack
+        assert len(control_frame(Answer(1, part))) <= room + slack
         part = bench.take(*running, room=room) if room > 1000 else {"more": False}

@@ -11,7 +11,7 @@ import pytest
 from meshrt.transport import disconnects
 from meshrt.transport.dialling import DIALS
 from meshrt.transport.driver import Driver
-from meshrt.transport.fate import Fate
+from meshrt.wire.fate import Fate
 from meshrt.wire.handshake import ROLE_DATA, ServerHandshake
 from tests.support.waiting import wait_until
 from tests.unit.transport.fake_rank import (

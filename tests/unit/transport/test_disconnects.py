@@ -6,7 +6,7 @@ import pytest
 
 from meshrt.transport import disconnects
 from meshrt.transport.driver import Driver
-from meshrt.transport.fate import Fate
+from meshrt.wire.fate import Fate
 from tests.unit.transport.fake_rank import (
     Answers,
     FakeTree,

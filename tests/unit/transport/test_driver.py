@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshrt.transport.driver import Driver
-from meshrt.transport.fate import Fate
+from meshrt.wire.fate import Fate
 from meshrt.wire.handshake import ROLE_DATA, Identity, ServerHandshake
 from tests.support.waiting import wait_until
 from tests.unit.transport.fake_rank import (

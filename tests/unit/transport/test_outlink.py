@@ -10,8 +10,8 @@ import pytest
 from meshrt.transport import disconnects
 from meshrt.transport.dialling import DIALS
 from meshrt.transport.driver import Driver
-from meshrt.transport.fate import Fate
 from meshrt.transport.outlink import Early, LinkState, OutLink
+from meshrt.wire.fate import Fate
 from meshrt.wire.messages import STATE
 from tests.unit.transport.fake_rank import KEY, Answers, FakeRank, FakeTree, call, open_link, pump
 

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from meshrt.errors import ForkedMeshError, UsageError
+from meshrt.hooks.facts import Body
 from meshrt.transport import process
-from meshrt.transport.fate import Fate
 from meshrt.transport.process import ProcessRuntime, current_runtime, has_runtime, set_runtime, socket_path
+from meshrt.wire.fate import Fate
+from meshrt.wire.peer import Answered
 from tests.unit.transport.fake_rank import FakeTree
 
 
@@ -20,8 +22,8 @@ class Tree(FakeTree):
     def request_root(self, operation: str, body: dict[str, object], timeout: float) -> dict[str, object]:
         return {}
 
-    def ask_root(self, operation: str, body: dict[str, object], answered: Callable[..., None]) -> None:
-        answered({}, "")
+    def ask_root(self, operation: str, body: Body, answered: Answered) -> None:
+        answered({}, None)
 
     def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
         pass

@@ -8,7 +8,7 @@ import pytest
 
 from meshrt.transport import queues
 from meshrt.transport.driver import Driver
-from meshrt.transport.fate import Fate
+from meshrt.wire.fate import Fate
 from meshrt.wire.frames import split_frames
 from meshrt.wire.messages import CALL
 from tests.unit.transport.fake_rank import KEY, FakeTree, Listen, call, open_link, pump

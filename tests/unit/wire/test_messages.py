@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgpack
@@ -11,19 +12,11 @@ from hypothesis import strategies as st
 
 from meshrt import errors
 from meshrt.errors import MeshError, ProtocolError, RemoteException, SelectionError, SupervisionError, UsageError
+from meshrt.wire.control import Catalogue, Message, control_frame
+from meshrt.wire.errors import error_from_wire, error_to_wire, failure_of, refusal, refused, why_of
 from meshrt.wire.frames import FrameDecoder
-from meshrt.wire.messages import (
-    Layout,
-    check_control,
-    control_frame,
-    error_from_wire,
-    error_to_wire,
-    failure_of,
-    refusal,
-    refused,
-    unpack_control,
-    why_of,
-)
+from meshrt.wire.tree import FROM_RANK, Answer, Event, Refusal
+from tests.support.control import plain
 
 TEXTS = st.text(max_size=20)
 REMOTES: st.SearchStrategy[RemoteException] = st.recursive(
@@ -35,10 +28,10 @@ REMOTES: st.SearchStrategy[RemoteException] = st.recursive(
 
 @pytest.mark.parametrize("address", [None, ("mesh", 3)])
 def test_a_control_message_comes_back_with_its_address(address: tuple[str, int] | None) -> None:
-    message = {"t": "ev", "ev": "held", "body": {"held": True, "bytes": b"\0"}}
+    message = Event("held", {"held": True, "bytes": b"\0"})
     (frame,) = FrameDecoder().receive_data(control_frame(message, address))
     assert frame.header == (None if address is None else list(address))
-    assert unpack_control(frame.payload) == message
+    assert FROM_RANK.decode(frame.payload) == message
 
 
 @pytest.mark.parametrize(
@@ -47,13 +40,13 @@ def test_a_control_message_comes_back_with_its_address(address: tuple[str, int] 
 )
 def test_a_foreign_control_message_is_refused(payload: bytes) -> None:
     with pytest.raises(ProtocolError):
-        unpack_control(payload)
+        FROM_RANK.decode(payload)
 
 
 @given(st.binary(max_size=100))
 def test_any_bytes_are_a_message_or_a_protocol_error(payload: bytes) -> None:
     try:
-        assert "t" in unpack_control(payload)
+        assert isinstance(FROM_RANK.decode(payload), Message)
     except ProtocolError:
         pass
 
@@ -100,40 +93,65 @@ def test_the_number_of_a_failure_is_read_alone() -> None:
     ],
 )
 def test_a_refusal_keeps_its_text_and_the_class_where_it_can(error: Exception, expected: type[MeshError]) -> None:
-    message = unpack_control(msgpack.packb(refusal(7, error)))
-    assert (message["t"], message["id"]) == ("no", 7)
+    message = Catalogue(Refusal).convert(plain(refusal(7, error)))
+    assert message.id == 7
     found = refused(message)
     assert type(found) is expected and str(found) == why_of(error)
 
 
 @pytest.mark.parametrize(
     "name",
-    [None, 3, "KeyError", "RemoteException", "describe_exit", "RUNTIME_FILES", "__doc__", *sorted(errors.__all__)],
+    ["", "KeyError", "RemoteException", "describe_exit", "RUNTIME_FILES", "__doc__", *sorted(errors.__all__)],
 )
-def test_the_class_of_a_refusal_is_one_of_meshrts_whatever_the_message_says(name: object) -> None:
-    error = refused({"t": "no", "id": 1, "why": "because", "error": name})
+def test_the_class_of_a_refusal_is_one_of_meshrts_whatever_the_message_says(name: str) -> None:
+    error = refused(Refusal(1, "because", name))
     assert issubclass(type(error), MeshError)
     assert str(error) == "because"
 
 
 def test_lists_are_as_long_as_a_mesh_may_be_and_no_longer() -> None:
     ranks = list(range(65536))
-    payload: bytes = msgpack.packb({"t": "x", "ranks": ranks})
-    assert unpack_control(payload)["ranks"] == ranks
+    payload: bytes = msgpack.packb({"t": "ok", "id": 1, "body": {"ranks": ranks}})
+    assert FROM_RANK.decode(payload) == Answer(1, {"ranks": ranks})
     for announced in (65537, 1 << 20):
-        short = b"\x82\xa1t\xa1x\xa5ranks\xdd" + announced.to_bytes(4, "big") + bytes(announced)
-        with pytest.raises(ProtocolError):
-            unpack_control(short)
+        head = b"\x83\xa1t\xa2ok\xa2id\x01\xa4body\x81\xa5ranks\xdd"
+        with pytest.raises(ProtocolError, match="not msgpack"):
+            FROM_RANK.decode(head + announced.to_bytes(4, "big") + bytes(announced))
 
 
-def test_a_layout_names_what_was_expected() -> None:
-    layout: Layout = {"go": {"id": (int,), "body": (dict, type(None))}, "on": {}}
-    check_control({"t": "go", "id": 1, "body": None, "more": [1]}, layout)
-    check_control({"t": "on"}, layout)
-    for message, expected in (
+class Go(Message, frozen=True, tag="go"):
+    id: int
+    pairs: Sequence[tuple[str, int]] = ()
+
+
+class On(Message, frozen=True, tag="on"):
+    pass
+
+
+def test_a_catalogue_names_what_was_expected() -> None:
+    catalogue: Catalogue[Go | On] = Catalogue(Go | On)
+    assert catalogue.convert({"t": "go", "id": 1, "pairs": [["a", 2]], "more": [1]}) == Go(1, [("a", 2)])
+    assert catalogue.convert({"t": "on"}) == On()
+    for fields, expected in (
         ({"t": "no"}, "of type 'no'; expected one of go, on"),
-        ({"t": "go", "body": {}}, "has nothing as 'id'; expected int"),
-        ({"t": "go", "id": 1, "body": 5}, "has a int as 'body'; expected dict or nil"),
+        ({"t": "go"}, "of type 'go': Object missing required field `id`"),
+        ({"t": "go", "id": "1"}, r"of type 'go': Expected `int`, got `str` - at `\$.id`"),
+        ({"t": "go", "id": 1, "pairs": [["a", 2], ["b"]]}, r"got 1 - at `\$.pairs\[1\]`"),
     ):
         with pytest.raises(ProtocolError, match=expected):
-            check_control(message, layout)
+            catalogue.convert(fields)
+
+
+def test_no_two_messages_of_a_catalogue_have_one_name() -> None:
+    class Again(Message, frozen=True, tag="go"):
+        pass
+
+    with pytest.raises(ValueError, match="'go'"):
+        Catalogue(Go | Again)
+
+
+def test_what_a_message_cannot_carry_is_an_error_of_the_sender() -> None:
+    with pytest.raises(TypeError, match="a set in a control message"):
+        control_frame(Event("held", {"ranks": {1}}))
+    with pytest.raises(ProtocolError, match=r"\(ev\) that cannot be encoded"):
+        control_frame(Event("held", {"n": 1 << 70}))

@@ -1,0 +1,125 @@
+"""Control messages: msgpack maps on the wire, typed objects on both sides of it. Sans-IO.
+
+A message is a `Message`: the key ``"t"`` names its class, the other keys are its fields. A `Catalogue` is what one side
+may send; its `decode` checks every field, so that handlers can trust their types. Keys that a class does not have are
+ignored: another version may send more.
+
+Nothing here is ever a pickle.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from types import UnionType
+from typing import Any, Generic, TypeVar, get_args
+
+import msgpack
+import msgspec
+
+from meshrt.errors import ProtocolError
+from meshrt.wire.frames import CONTROL_MAX, pack_header
+from meshrt.wire.messages import CONTROL
+
+__all__ = ["Address", "Catalogue", "Message", "control_frame"]
+
+Address = tuple[str, int]
+"""A rank on the control tree: (mesh id, base rank)."""
+
+#: What is nested as deep as msgpack reads could not be passed on in an envelope of somebody else's. So a message is
+#: encoded inside so many lists, of one byte each, and sent without them.
+_ENVELOPES = 32
+#: Bytes of a message that cannot be nested too deep, whatever it holds: msgpack reads 1024 levels, and each takes one.
+_SHALLOW = 400
+#: Elements of one list or map; a list may have an element for each rank of a mesh.
+_LENGTH_MAX = 65536
+
+
+class Message(msgspec.Struct, frozen=True, tag_field="t"):
+    """A control message. Each class says its ``tag``."""
+
+
+M = TypeVar("M", covariant=True)
+
+
+class Catalogue(Generic[M]):
+    """The messages that one side may send.
+
+    Args:
+        messages: A `Message`, or the union of several.
+    """
+
+    def __init__(self, messages: type[M] | UnionType) -> None:
+        types: tuple[Any, ...] = get_args(messages) or (messages,)
+        self._types: dict[str, Any] = {}
+        for message in types:
+            tag = message.__struct_config__.tag
+            if tag in self._types:
+                raise ValueError(f"two messages are called {tag!r}")
+            self._types[tag] = message
+
+    def decode(self, payload: memoryview | bytes) -> M:
+        """Return the message in the payload of a CONTROL frame. Raises ProtocolError, which names what was expected."""
+        return self.convert(_unpacked(payload))
+
+    def convert(self, fields: Any) -> M:
+        """As `decode`, of what msgpack has unpacked."""
+        kind = fields.get("t") if isinstance(fields, dict) else None
+        if not isinstance(kind, str):
+            raise ProtocolError("a control message without a type")
+        message = self._types.get(kind)
+        if message is None:
+            expected = ", ".join(sorted(self._types))
+            raise ProtocolError(f"a control message of type {kind[:40]!r}; expected one of {expected}")
+        try:
+            found: M = msgspec.convert(fields, message)
+        except msgspec.ValidationError as error:
+            raise ProtocolError(f"an invalid control message of type {kind!r}: {error}") from None
+        return found
+
+
+def _unpacked(payload: memoryview | bytes) -> Any:
+    try:
+        return msgpack.unpackb(payload, max_array_len=_LENGTH_MAX, max_map_len=_LENGTH_MAX, max_ext_len=0)
+    except Exception as error:  # msgpack has no common root for "these are not my bytes"
+        raise ProtocolError(f"a control message that is not msgpack: {error}") from None
+
+
+def control_frame(message: Message, address: Address | None = None) -> bytes:
+    """Encode a message. Raises ProtocolError if it is longer, or nested deeper, than a control link takes.
+
+    Args:
+        address: The rank that the message is for (root to rank) or from (rank to root); None: it is the peer's own.
+    """
+    try:
+        payload = _packed(_plain(message))
+        if len(payload) > _SHALLOW:
+            wrapped: Any = message
+            for _ in range(_ENVELOPES):
+                wrapped = [wrapped]
+            payload = _packed(wrapped)[_ENVELOPES:]
+    except (ValueError, OverflowError) as error:
+        raise ProtocolError(f"a control message ({_tag(message)}) that cannot be encoded: {error}") from None
+    if len(payload) > CONTROL_MAX:
+        raise ProtocolError(f"a control message of {len(payload)} bytes ({_tag(message)}) is too long")
+    return pack_header(CONTROL, address, len(payload)) + payload
+
+
+def _packed(value: Any) -> bytes:
+    # Text of user code may hold what UTF-8 does not know (lone surrogates of odd file names).
+    packed: bytes = msgpack.packb(value, default=_plain, unicode_errors="backslashreplace")
+    return packed
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """Return a message, or a part of one, as msgpack takes it. Raises TypeError for what is neither."""
+    if isinstance(value, Message):
+        return {"t": _tag(value), **msgspec.structs.asdict(value)}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, int):
+        raise OverflowError("a number that takes more than 64 bits")
+    raise TypeError(f"a {type(value).__name__} in a control message")
+
+
+def _tag(message: Message) -> str:
+    return str(message.__struct_config__.tag)

@@ -1,0 +1,133 @@
+"""Requests and their answers, between any two processes of the control plane. Sans-IO: it sends through a function.
+
+A request of this side (`Requests`)::
+
+    open -> answered    its `Answer` has come
+         -> refused     its `Refusal` has come
+         -> failed      the process that was asked has ended, or the connection to it (`Requests.fail`)
+         -> forgotten   nobody waits any more (`Requests.forget`); an answer that comes later is dropped
+
+A request of the other side (`Reply`)::
+
+    served -> answered | refused    once: what is said after that is dropped
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+from meshrt.errors import ProtocolError
+from meshrt.hooks.facts import Body
+from meshrt.wire.control import Message
+from meshrt.wire.errors import refusal, refused
+from meshrt.wire.tree import Answer, Later, Refusal, Request
+
+__all__ = ["Answered", "Reply", "Requests"]
+
+#: Seconds after which a host agent that gathers answers is told that this one takes its time, and nothing is wrong.
+LATER = 0.1
+
+Answered = Callable[[Body | None, Exception | None], object]
+"""Takes the result of a request, ``answered(body, None)``, or ``answered(None, error)``, once."""
+
+
+class Requests:
+    """The requests to one peer that are open. Any thread: each change is one step.
+
+    Args:
+        send: Sends a request; what it raises, `ask` raises.
+        numbers: Numbers the requests; several tables may share it.
+    """
+
+    def __init__(self, send: Callable[[Request], object], numbers: Iterator[int] | None = None) -> None:
+        self._send = send
+        self._numbers = numbers or itertools.count(1)
+        self._open: dict[int, Answered] = {}
+
+    def ask(self, operation: str, body: Body, answered: Answered) -> int:
+        """Send a request. Returns its number.
+
+        Args:
+            answered: Called by whoever passes the answer to `received`, or calls `fail`.
+        """
+        number = next(self._numbers)
+        self._open[number] = answered
+        try:
+            self._send(Request(number, operation, body))
+        except Exception:
+            if self._open.pop(number, None) is not None:  # or else `fail` has told it, as the connection has ended
+                raise
+        except BaseException:
+            self._open.pop(number, None)
+            raise
+        return number
+
+    def forget(self, number: int) -> None:
+        """Nobody waits for the answer to a request any more."""
+        self._open.pop(number, None)
+
+    def received(self, message: Answer | Refusal) -> None:
+        """The peer has answered."""
+        answered = self._open.pop(message.id, None)
+        if answered is None:
+            return
+        if isinstance(message, Answer):
+            answered(message.body or {}, None)
+        else:
+            answered(None, refused(message))
+
+    def fail(self, error: Exception) -> None:
+        """No answers will come."""
+        while self._open:
+            _, answered = self._open.popitem()
+            answered(None, error)
+
+
+class Reply:
+    """``reply(body, "")`` or ``reply(None, why)``: the first call counts. Any thread.
+
+    Args:
+        number: The request's: 0 when nobody wants an answer, negative when a host agent gathers them.
+        send: Sends a message to who has asked. Raises ProtocolError for one that is too long.
+    """
+
+    __slots__ = ("_number", "_send", "given")
+
+    def __init__(self, number: int, send: Callable[[Message], object]) -> None:
+        self._number = number
+        self._send = send
+        self.given = False
+
+    def __call__(self, body: Body | None, why: str) -> None:
+        """Answer with a result, or refuse with a text."""
+        self._give(Refusal(self._number, why) if why else Answer(self._number, body))
+
+    def fail(self, error: Exception) -> None:
+        """Refuse with an error: who has asked gets one of the same class, if it is one of meshrt."""
+        self._give(refusal(self._number, error))
+
+    def _give(self, message: Answer | Refusal) -> None:
+        if self.given:
+            return
+        self.given = True
+        if not self._number:
+            return
+        try:
+            self._send(message)
+        except ProtocolError as error:
+            self._send(refusal(self._number, error))
+
+    def begins(self) -> None:
+        """What has to be loaded first may take a while: the host agent is told at once that nothing is wrong."""
+        if self._number < 0:
+            self._say_later()
+
+    def wait(self, call_later: Callable[[float, Callable[[], None]], None]) -> None:
+        """The answer is left for later."""
+        if not self.given and self._number < 0:
+            call_later(LATER, self._say_later)
+
+    def _say_later(self) -> None:
+        if not self.given:
+            self._send(Later(self._number))

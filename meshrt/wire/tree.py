@@ -1,0 +1,311 @@
+"""The messages of the control tree (root, host agent, rank) and of terminals.
+
+A frame from the root to a rank, and from a rank to the root, has the rank's address; the agent passes it on. Requests
+are numbered by whoever asks. A number of 0 wants no answer; a rank is asked with positive numbers by the root and with
+negative ones by its agent, so that the sign tells whose answer it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from meshrt.hooks.facts import Body
+from meshrt.wire.control import Catalogue, Message
+from meshrt.wire.fate import Fate
+
+__all__ = [
+    "FROM_AGENT",
+    "FROM_RANK",
+    "FROM_ROOT",
+    "FROM_TERMINAL",
+    "TO_RANK",
+    "TO_TERMINAL",
+    "Answer",
+    "Bye",
+    "DroppedEvents",
+    "DroppedOfRanks",
+    "End",
+    "Event",
+    "FromAgent",
+    "FromRank",
+    "FromRoot",
+    "Gather",
+    "Gathered",
+    "Gone",
+    "Hello",
+    "Hint",
+    "Later",
+    "LeaveGather",
+    "Measure",
+    "Measured",
+    "MeshStopped",
+    "Output",
+    "Ping",
+    "Pong",
+    "Pulse",
+    "Refusal",
+    "Request",
+    "Serves",
+    "Spawn",
+    "Started",
+    "Stop",
+    "ToRank",
+    "ToTerminal",
+    "Warn",
+]
+
+# ---- requests and events, between any two
+
+
+class Request(Message, frozen=True, tag="op"):
+    """A named operation is to be served; ``id`` is in its answer."""
+
+    id: int
+    op: str
+    body: Body
+
+
+class Answer(Message, frozen=True, tag="ok"):
+    """The result of a request."""
+
+    id: int
+    body: Body | None = None
+
+
+class Refusal(Message, frozen=True, tag="no"):
+    """A request failed: why, and the name of the error's class."""
+
+    id: int
+    why: str
+    error: str = "MeshError"
+
+
+class Later(Message, frozen=True, tag="later"):
+    """The answer takes its time, and nothing is wrong."""
+
+    id: int
+
+
+class Event(Message, frozen=True, tag="ev"):
+    """Something has happened."""
+
+    ev: str
+    body: Body
+
+
+# ---- agent to rank
+
+
+class Ping(Message, frozen=True, tag="ping"):
+    """Is answered with a `Pong` of the same number."""
+
+    number: int = 0
+
+
+class End(Message, frozen=True, tag="end"):
+    """A rank is to end: after what was sent before (``drain``), or at once. ``why``: the error that is the reason."""
+
+    drain: bool
+    why: str
+
+
+# ---- rank to agent
+
+
+class Pong(Message, frozen=True, tag="pong"):
+    """The answer to a `Ping`."""
+
+    number: int = 0
+
+
+class Hint(Message, frozen=True, tag="hint"):
+    """Why this rank is about to end, for whoever is told of its end."""
+
+    text: str
+
+
+class DroppedEvents(Message, frozen=True, tag="dropped"):
+    """How many events of each name were left out, as the agent did not read (`meshrt.transport.dropping`)."""
+
+    events: dict[str, int]
+
+
+# ---- root to agent
+
+
+class Hello(Message, frozen=True, tag="hello"):
+    """The first message: what the agent has to know of the program.
+
+    Paths are bytes, as the kernel knows them. ``families``: what the numbers begin with that the agent
+    gives to its ranks; ``store_limit`` and ``logs_limit`` are bytes.
+    """
+
+    secret: bytes
+    run_id: str
+    directory: bytes
+    run_directory: bytes
+    sys_path: Sequence[bytes]
+    argv: Sequence[str]
+    host: str
+    root_pid: int
+    store_limit: int
+    families: int
+    logs_limit: int
+
+    def __repr__(self) -> str:
+        return f"Hello(run_id={self.run_id!r})"  # without the secret
+
+
+class Bye(Message, frozen=True, tag="bye"):
+    """The program ends, and cleans up by itself."""
+
+
+class Spawn(Message, frozen=True, tag="spawn"):
+    """Ranks are to be started; ``more``: further messages of this mesh follow, to be served together with this one.
+
+    ``operations`` are served by each rank before anything else; ``env`` is what only some ranks have, by rank.
+    """
+
+    mesh: str
+    name: str
+    labels: Sequence[str]
+    sizes: Sequence[int]
+    common_env: Mapping[str, str]
+    preload: Sequence[str]
+    operations: Sequence[tuple[str, Body]]
+    ranks: Sequence[int] = ()
+    env: Mapping[str, Mapping[str, str]] = {}
+    more: bool = False
+
+
+class Stop(Message, frozen=True, tag="stop"):
+    """The ranks of a mesh are to end; ``grace`` in seconds."""
+
+    mesh: str
+    grace: float
+    drain: bool
+    why: str
+
+
+class Gather(Message, frozen=True, tag="gather"):
+    """An operation for many ranks (`meshrt.host.gather`); ``targets``: base ranks by mesh."""
+
+    id: int
+    op: str
+    body: Body
+    seconds: float
+    stack_suffices: bool
+    targets: Mapping[str, Sequence[int]]
+
+
+class LeaveGather(Message, frozen=True, tag="ungather"):
+    """No more answers to a `Gather` are wanted."""
+
+    id: int
+
+
+class Measure(Message, frozen=True, tag="memory"):
+    """How much memory ranks have (`meshrt.host.memory`).
+
+    ``references``: None, or which ones of the store are wanted, by the beginning of their names ("": all); ``work``:
+    the use of processors is wanted, and what the kernel would have to add up is not.
+    """
+
+    id: int
+    targets: Mapping[str, Sequence[int]]
+    references: str | None
+    work: bool
+
+
+# ---- agent to root
+
+
+class Started(Message, frozen=True, tag="started"):
+    """A rank has a process."""
+
+    mesh: str
+    rank: int
+    pid: int
+
+
+class Gone(Message, frozen=True, tag="gone"):
+    """A rank has ended, or could not be started."""
+
+    mesh: str
+    rank: int
+    fate: Fate
+
+
+class MeshStopped(Message, frozen=True, tag="stopped"):
+    """Nothing of a mesh that was stopped is left on this host."""
+
+    mesh: str
+
+
+class Output(Message, frozen=True, tag="output"):
+    """Lines that a rank has printed: each with the actor that printed it ("": not known)."""
+
+    mesh: str
+    rank: int
+    err: bool
+    lines: Sequence[tuple[str, str]]
+
+
+class Pulse(Message, frozen=True, tag="pulse"):
+    """A rank ceases to answer (``stopped`` by a signal, ``busy`` in C code; its stack), or answers again."""
+
+    mesh: str
+    rank: int
+    state: str
+    stack: str
+
+
+class Gathered(Message, frozen=True, tag="gathered"):
+    """Answers to a `Gather`: mesh, kind, base ranks, what they have in common, what differs by rank (None: nothing)."""
+
+    id: int
+    groups: Sequence[tuple[str, str, Sequence[int], Any, Sequence[Any] | None]]
+
+
+class Serves(Message, frozen=True, tag="serves"):
+    """The store of this host listens."""
+
+
+class Measured(Message, frozen=True, tag="measured"):
+    """A part of the answer to a `Measure`; ``done``: the last one."""
+
+    id: int
+    rows: Sequence[tuple[str, int, dict[str, Any]]]
+    agent: dict[str, Any] | None = None
+    references: Sequence[dict[str, Any]] = ()
+    done: bool = False
+
+
+class Warn(Message, frozen=True, tag="warning"):
+    """A line for the person who runs the program."""
+
+    text: str
+
+
+class DroppedOfRanks(Message, frozen=True, tag="dropped"):
+    """How many events of each name were left out: mesh, base rank, counts."""
+
+    ranks: Sequence[tuple[str, int, dict[str, int]]]
+
+
+FromRank = Request | Answer | Refusal | Later | Event | Pong | Hint | DroppedEvents
+ToRank = Request | Answer | Refusal | Ping | End
+FromRoot = Hello | Bye | Spawn | Stop | Ping | Gather | LeaveGather | Measure
+FromAgent = Started | Gone | MeshStopped | Output | Pulse | Gathered | Serves | Measured | Pong | Warn | DroppedOfRanks
+ToTerminal = Answer | Refusal | Event
+
+#: What a rank may send: to its agent, or through it to the root.
+FROM_RANK: Catalogue[FromRank] = Catalogue(FromRank)
+TO_RANK: Catalogue[ToRank] = Catalogue(ToRank)
+#: What the root may send to an agent, and an agent to the root, of their own.
+FROM_ROOT: Catalogue[FromRoot] = Catalogue(FromRoot)
+FROM_AGENT: Catalogue[FromAgent] = Catalogue(FromAgent)
+#: What a terminal may send to the root, and the root to a terminal.
+FROM_TERMINAL: Catalogue[Request] = Catalogue(Request)
+TO_TERMINAL: Catalogue[ToTerminal] = Catalogue(ToTerminal)
