@@ -1,7 +1,8 @@
 """The root: one per program, in the process that makes the first mesh. Here its parts are built, in this order.
 
 Each part is given what it needs when it is made, and nothing is put into it afterwards; a part that is to hear of
-something puts itself into a list of the part that it hears it from (``on_...``, ``rank_events``).
+something puts itself into a list of the part that it hears it from (``on_...``, ``rank_events``). The one exception is
+what `meshrt.transport.process` keeps for floors below its own: store and owner of the process (`Root._install`).
 
 ==============  ===================================================  ==================================================
 part            what it is                                           what it is given
@@ -23,12 +24,14 @@ Supervision     who decides on a failure                             registry, s
 StrayErrors     errors that no caller waits for                      registry, services, supervision, tree
 OverdueAgents   agents that do not answer at an end                  terminal
 Stopping        the end of a mesh                                    registry, driver, restarts, loop, overdue agents
-Lifecycle       births and ends of ranks                             the seven above that they concern
+Lifecycle       births and ends of ranks                             registry, driver, services, supervision, restarts,
+                                                                     stopping, loop
 AgentReports    silence and output of ranks                          registry, services, terminal
 TerminalAccess  the socket and the files that terminals look for     run, loop, services, upkeep
 HostAgents      the agents: greeted, heard, lost                     run, loop, lifecycle, reports, services, home, ...
 Script          how the script ends, and what is printed then        services, driver, terminal, alarm, overdue agents
 Ending          the end of the program; a forked child               every part that has something to end
+Births          what an agent is asked to start                      services, restarts
 Spawning        the start of a mesh                                  agents, lifecycle, stopping, ending, ...
 ScriptOwner     what the handles of the script ask                   spawning, stopping, script, registry, services
 RankRequests    what ranks ask                                       spawning, stopping, lifecycle, registry, ...

@@ -23,7 +23,7 @@ from meshrt.wire.control import Message
 from meshrt.wire.errors import refusal, refused
 from meshrt.wire.tree import Answer, Later, Refusal, Request
 
-__all__ = ["Answered", "Reply", "Requests"]
+__all__ = ["LATER", "Answered", "Reply", "Requests"]
 
 #: Seconds after which a host agent that gathers answers is told that this one takes its time, and nothing is wrong.
 LATER = 0.1

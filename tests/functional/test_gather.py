@@ -13,7 +13,7 @@ import msgpack
 import pytest
 
 from meshrt import LocalEngine, MeshError, UsageError, proc_mesh
-from meshrt.actor.replies import LATER
+from meshrt.wire.peer import LATER
 from meshrt.errors import ProtocolError
 from meshrt.host.gather import _SILENT
 from meshrt.host.osutil import resident_bytes
