@@ -133,8 +133,8 @@ def test_a_line_is_broken_that_has_come_and_not_begun(tmp_path: Path) -> None:
     answer = worker.wait.call_one()
     with desk() as root:
         inside, gate = gated(root, tmp_path)
-        root.show("!from meshrt.debug.rank.rank_pdb import RankPdb")
-        root.show("!RankPdb.precmd = lambda _, line, i=iterate, p=places: (p[0].touch(), list(i()), line)[-1]")
+        root.show("!from meshrt.debug.rank.pdb_adapter import PdbAdapter")
+        root.show("!PdbAdapter.precmd = lambda _, line, i=iterate, p=places: (p[0].touch(), list(i()), line)[-1]")
         root.type("await asyncio.Event().wait()")
         wait_until(inside.exists, WAIT)
         assert root.ask("debug.interrupt", actor="worker")["state"] == "asked"

@@ -24,6 +24,7 @@ from meshrt.actor.endpoint import endpoints_of
 from meshrt.debug.protocol import names_file
 from meshrt.debug.rank.codelines import NoCodeError, Target, body_of, find, is_module
 from meshrt.debug.rank.loaded import loaded_code
+from meshrt.debug.rank.users_trace import TraceFunction
 from meshrt.debug.stepping import is_hidden_code
 from meshrt.files import RUNTIME_FILES, is_library_file
 from meshrt.hooks.facts import ActorState, Body
@@ -55,10 +56,10 @@ class MeshBreaks(Protocol):
     def marks(self, frame: FrameType) -> bool:
         """Whether the line of ``frame`` is looked at once more, by other means than a trace function."""
 
-    def local(self, frame: FrameType) -> Any:
+    def local(self, frame: FrameType) -> TraceFunction | None:
         """Return the local trace function that looks for them in ``frame``, which is of another call; or None."""
 
-    def follow(self, frame: FrameType | None) -> Any:
+    def follow(self, frame: FrameType | None) -> TraceFunction | None:
         """Give the thread back after a session has traced it: to a call that steps, the user, or what looks for them.
 
         Returns the local trace function for ``frame``.

@@ -29,7 +29,7 @@ from meshrt.debug.rank.session import RankSession
 from meshrt.debug.rank.sessions import RankSessions
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.rank.tracing import Tracer
-from meshrt.debug.rank.users_trace import UsersTrace
+from meshrt.debug.rank.users_trace import TraceFunction, UsersTrace
 from meshrt.debug.stepping import caller_frame
 from meshrt.debug.switch import switched_off
 from meshrt.errors import MeshError
@@ -156,24 +156,24 @@ class RankDebugger:
         """See `MeshBreaks`."""
         hit = self._hit(frame) if self._tracer.wanted else None
         if hit is not None:
-            self._tell(self.open(), hit)
+            self.open().hit(hit)
         return hit is not None
 
     def marks(self, frame: FrameType) -> bool:
         """See `MeshBreaks`."""
         return self._monitor is not None and frame.f_lineno in self._table.lines_in(frame.f_code)
 
-    def follow(self, frame: FrameType | None) -> Any:
+    def follow(self, frame: FrameType | None) -> TraceFunction | None:
         """See `MeshBreaks`."""
         stepping = self._sessions.tracing()
         if stepping is not None:
-            sys.settrace(stepping.debugger.trace_dispatch)  # of a concurrent call, whose turn comes
+            sys.settrace(stepping.trace_function)  # of a concurrent call, whose turn comes
             return None
         if self._sessions.users_trace(get_ident()).put_back():
             return None
         return self._tracer.follow(frame)
 
-    def local(self, frame: FrameType) -> Any:
+    def local(self, frame: FrameType) -> TraceFunction | None:
         """See `MeshBreaks`."""
         return self._tracer.local(frame)
 
@@ -194,7 +194,7 @@ class RankDebugger:
         with headroom:
             try:
                 session = self.open()
-                self._tell(session, hit)
+                session.hit(hit)
                 session.stop(frame, "breakpoint", traced=True)
             except SHORTAGES as error:
                 say_unavailable(error)
@@ -208,13 +208,6 @@ class RankDebugger:
         if hit is not None and not self._table.active:
             self._services.call_later(0, self._watch_no_more)
         return hit
-
-    @staticmethod
-    def _tell(session: RankSession, hit: Hit) -> None:
-        session.hit, session.hit_error = hit.id, hit.error
-        if hit.error:
-            session.error = hit.error
-            session.console.write(f"{hit.error}\n")
 
     def _interrupted(self, frame: FrameType) -> None:
         self._interrupts.on_line(frame)
@@ -309,9 +302,9 @@ class RankDebugger:
     def complete(self, body: Body) -> Body:
         """Return what the last word of a line may become."""
         session = self._sessions.named(str(body["actor"]), str(body.get("thread", "")))
-        frame = session.debugger.curframe if session is not None and session.stopped else None
+        frame = session.prompt.pdb.frame if session is not None and session.stopped else None
         if session is not None and frame is not None:
-            return {"names": complete(str(body["text"]), session.debugger.curframe_locals, frame.f_globals)}
+            return {"names": complete(str(body["text"]), session.prompt.pdb.names, frame.f_globals)}
         for actor in self._services.actors():
             if actor.name == body["actor"] and actor.instance is not None:
                 return {"names": complete(str(body["text"]), namespace_of(actor))}

@@ -69,7 +69,7 @@ class Handover:
         self.pass_on(holder, session)
         standing = self._sessions.busy()
         self._look()
-        return str(standing.debugger.place()) if standing is not None and not self._taken else ""
+        return str(standing.place()) if standing is not None and not self._taken else ""
 
     def take_back(self) -> None:
         """The taker has left."""

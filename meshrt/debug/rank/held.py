@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
-from meshrt.debug.rank.rank_pdb import RankPdb
+from meshrt.debug.rank.pdb_adapter import PdbAdapter
 from meshrt.debug.rank.session import RankSession
 from meshrt.debug.rank.variables import left_alone
 from meshrt.hooks.facts import Variable
@@ -21,19 +21,19 @@ def variables_of(sessions: Iterable[RankSession]) -> Iterator[Variable]:
     A frame of a module has its globals, which are told elsewhere.
     """
     for session in sessions:
-        debugger = session.debugger
-        if session.stopped and getattr(debugger, "stack", None):
-            for frame, line in reversed(list(debugger.stack)):
-                yield from local_variables(session.call.actor, frame, line, _names(debugger, frame))
+        pdb = session.prompt.pdb
+        if session.stopped:
+            for frame, line in reversed(list(pdb.frames)):
+                yield from local_variables(session.call.actor, frame, line, _names(pdb, frame))
 
 
-def _names(debugger: RankPdb, frame: FrameType) -> Mapping[str, Any]:
-    if frame is debugger.curframe:
-        return debugger.curframe_locals  # as the person sees them; the frame's own may be about to be assigned to
+def _names(pdb: PdbAdapter, frame: FrameType) -> Mapping[str, Any]:
+    if frame is pdb.frame:
+        return pdb.names  # as the person sees them; the frame's own may be about to be assigned to
     names = frame.f_locals
     if names is frame.f_globals:
         return {}
-    if frame is debugger.stack[-1][0]:
+    if frame is pdb.frames[-1][0]:
         names = dict(names)
         left_alone(frame)  # its trace function has yet to return, and would write back what was read here
     return names

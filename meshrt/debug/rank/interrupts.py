@@ -129,13 +129,13 @@ class Interrupts:
         actor = self._actor(name)
         ident = self._ident(thread) if thread else actor.thread
         session = self._sessions.of_thread(ident) if ident is not None else None
-        if session is not None and ident is not None and session.obeying:
-            where = f"at work on a line, {session.debugger.place()}"
-            self._lines[ident] = session.obeying
-            self._break_line(session, ident, session.obeying, _RETRY_SECONDS)
+        if session is not None and ident is not None and session.running:
+            where = f"at work on a line, {session.place()}"
+            self._lines[ident] = session.running
+            self._break_line(session, ident, session.running, _RETRY_SECONDS)
             return {"state": "asked", "text": where}
         if session is not None and session.stopped:
-            return {"state": "stopped", "text": str(session.debugger.place())}
+            return {"state": "stopped", "text": str(session.place())}
         frame, _ = user_frame(sys._current_frames().get(ident)) if ident is not None else (None, True)
         waits = actor.loop is not None and actor.serves is not None and not thread
         if ident is None or (frame is None and not waits):
@@ -203,12 +203,12 @@ class Interrupts:
         """End a line that is being obeyed; again and again, until it is broken or has ended. On the control thread."""
         on_main = ident == threading.main_thread().ident
         if on_main:
-            if session.obeying != line or self._lines.get(ident) != line:
+            if session.running != line or self._lines.get(ident) != line:
                 self._lines.pop(ident, None)
                 return
             self._services.signal_main()
             self._services.interject(lambda _waited: self._break_here(None))
-        elif session.obeying != line or session.break_thread(ident):
+        elif session.running != line or session.break_line(ident):
             return
         again = min(2 * pause, _RETRY_MAX_SECONDS)
         self._services.call_later(pause, lambda: self._break_line(session, ident, line, again))
@@ -259,7 +259,7 @@ class Interrupts:
             self._stop(ask, where)
         else:
             ask.missed = True
-            if session is not None and session.stepping:
+            if session is not None and session.traces:
                 ident = get_ident()
                 session.when_stopped = lambda: self._obeyed(ident, ask)
                 session.stop_soon(where)
@@ -276,7 +276,7 @@ class Interrupts:
         """
         line = self._lines.get(get_ident())
         session = self._sessions.of_thread(get_ident())
-        if line and session is not None and session.obeying == line and (frame is None or may_break(frame)):
+        if line and session is not None and session.running == line and (frame is None or may_break(frame)):
             del self._lines[get_ident()]
             raise KeyboardInterrupt
 

@@ -54,7 +54,7 @@ class RankSessions:
         ident = get_ident()
         for session in self:
             ended = session.ident == ident and not session.thread and not self._runs(session.call)
-            if ended and not session.debugger.wants_trace:
+            if ended and not session.wants_trace:
                 session.end()  # of something that ended without being an endpoint, such as the loading of a class
         current = self._services.current_call()
         if current is not None and (call is None or self._runs(current)):
@@ -113,7 +113,7 @@ class RankSessions:
     def tracing(self) -> RankSession | None:
         """Return a session of the calling thread that has to trace it: it steps, or has breakpoints of its own."""
         ident = get_ident()
-        return next((session for session in self if session.ident == ident and session.debugger.wants_trace), None)
+        return next((session for session in self if session.ident == ident and session.wants_trace), None)
 
     def alone(self, call: EndpointCall) -> bool:
         """Whether the calling thread runs nothing beside ``call``."""
@@ -154,11 +154,11 @@ class RankSessions:
         for session in sessions:
             if session.stopped:
                 return session
-        return next((session for session in sessions if session.debugger.wants_trace), next(iter(sessions), None))
+        return next((session for session in sessions if session.wants_trace), next(iter(sessions), None))
 
     def busy(self) -> RankSession | None:
         """Return a session that stands, or steps: its thread is somebody's. Any thread."""
-        return next((session for session in self if session.stopped or session.debugger.wants_trace), None)
+        return next((session for session in self if session.stopped or session.wants_trace), None)
 
     def named(self, actor: str, thread: str) -> RankSession | None:
         """Return the session that a person means, who names an actor, or a thread beside it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pdb
 from collections.abc import Callable, Container
 from threading import get_ident
 from types import CodeType, FrameType
@@ -11,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from meshrt.debug.stepping import is_hidden, is_users
 from meshrt.inspect.visibility import is_debugging_file
 
-__all__ = ["await_chain", "may_break", "never_broken", "raise_in", "take_back"]
+__all__ = ["await_chain", "may_break", "never_broken", "raise_in", "runs_lines", "take_back"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,11 +56,17 @@ def _next_task(waiter: Any) -> Any:
     return left[0] if len(left) == 1 and hasattr(left[0], "get_coro") else None
 
 
-#: What obeys a line of a prompt, and takes a KeyboardInterrupt of it.
-_PROMPT = frozenset({pdb.Pdb.onecmd.__code__})
+#: What runs a line of a prompt, and catches the KeyboardInterrupt that ends it.
+_PROMPT: set[CodeType] = set()
 
 #: What is never cut short, as nobody could go on after half of it.
 _WHOLE: set[CodeType] = set()
+
+
+def runs_lines(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a KeyboardInterrupt that a person asks for be raised in what ``function`` calls, which catches it."""
+    _PROMPT.add(function.__code__)
+    return function
 
 
 def never_broken(function: Callable[P, R]) -> Callable[P, R]:
@@ -76,7 +81,7 @@ def may_break(frame: FrameType | None, within: Container[CodeType] = _PROMPT) ->
     That is the user's, or the standard library's; not the runtime's, or the debugger's own.
 
     Args:
-        within: What obeys them: a line of the prompt, if it is not said.
+        within: The functions that catch it: of a line of the prompt, if they are not given.
     """
     others = users = False
     while frame is not None:

@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable
 from threading import get_ident
 from types import FrameType
-from typing import Any
 
 from meshrt.debug.rank.breakpoints import BreakTable
+from meshrt.debug.rank.users_trace import TraceFunction
 from meshrt.debug.stepping import is_users
 
 __all__ = ["Tracer"]
@@ -61,7 +61,7 @@ class Tracer:
         """Forget that a thread was to be stopped. Any thread."""
         self._armed.discard(ident)
 
-    def follow(self, frame: FrameType | None) -> Any:
+    def follow(self, frame: FrameType | None) -> TraceFunction | None:
         """Look for breakpoints on the calling thread from now on, if there are any.
 
         Returns the local trace function for ``frame``; those above it get theirs. A thread that is traced by somebody
@@ -77,7 +77,7 @@ class Tracer:
         sys.settrace(self._on_call)
         return local
 
-    def local(self, frame: FrameType) -> Any:
+    def local(self, frame: FrameType) -> TraceFunction | None:
         """Return the local trace function for a frame that begins, or goes on, while another one traces its thread."""
         return self._on_line if self.wanted and self._table.lines_in(frame.f_code) else None
 
@@ -96,18 +96,18 @@ class Tracer:
 
     # -- trace functions
 
-    def _make_on_call(self) -> Callable[[FrameType, str, Any], Any]:
+    def _make_on_call(self) -> TraceFunction:
         # Runs with every call of the program: what it needs stands in its own variables.
         armed, table, look = self._armed, self._table, self._look
 
-        def on_call(frame: FrameType, event: str, arg: Any) -> Any:
+        def on_call(frame: FrameType, event: str, arg: object) -> TraceFunction | None:
             if not armed and table.files.get(frame.f_code.co_filename) is False:
                 return None
             return look(frame)
 
         return on_call
 
-    def _look(self, frame: FrameType) -> Any:
+    def _look(self, frame: FrameType) -> TraceFunction | None:
         if self._armed and get_ident() in self._armed:
             return self._on_line if is_users(frame) else None
         if not self.wanted:
@@ -116,20 +116,19 @@ class Tracer:
             return self.follow(frame)
         return self._on_line if self._table.lines_in(frame.f_code) else None
 
-    def _on_line(self, frame: FrameType, event: str, arg: Any) -> Any:
+    def _on_line(self, frame: FrameType, event: str, arg: object) -> None:
         # Returns None throughout: so the local trace function stays what it is now, which a stop may have changed.
         if event == "line":
             if self._armed and get_ident() in self._armed:
                 self._armed.discard(get_ident())
                 self._let_go(frame)
                 self._interrupted(frame)
-                return None
+                return
             if self._table.lines_in(frame.f_code):
                 self._reached(frame)
-                return None
+                return
         if not self._armed and not (self.wanted and self._table.lines_in(frame.f_code)):
             self._let_go(frame)
-        return None
 
     def _let_go(self, frame: FrameType) -> None:
         if not self.wanted and sys.gettrace() == self._on_call:

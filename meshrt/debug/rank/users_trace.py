@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any
 
 from meshrt.debug.stepping import is_hidden_code
 
-__all__ = ["UsersTrace", "above", "is_ours"]
+__all__ = ["TraceFunction", "UsersTrace", "above", "is_ours"]
+
+#: What ``sys.settrace`` takes; it returns such a function, or None.
+TraceFunction = Callable[[FrameType, Any, Any], Any]
 
 
-def is_ours(function: Any) -> bool:
+def is_ours(function: TraceFunction | None) -> bool:
     """Whether a trace function is the debugger's."""
     if type(getattr(function, "__self__", None)).__module__.startswith("meshrt.debug."):
         return True
@@ -31,9 +34,9 @@ class UsersTrace:
     """What the calling thread was traced with, once it was."""
 
     def __init__(self) -> None:
-        self._function: Any = None
+        self._function: TraceFunction | None = None
         #: The local trace functions of the stack frames that were there.
-        self._frames: dict[FrameType, Any] = {}
+        self._frames: dict[FrameType, TraceFunction | None] = {}
 
     def __bool__(self) -> bool:
         return self._function is not None

@@ -20,7 +20,7 @@ class Sessions:
         self.left: Any = None
 
     def busy(self) -> Any:
-        return SimpleNamespace(debugger=SimpleNamespace(place=lambda: self.place)) if self.place else None
+        return SimpleNamespace(place=lambda: self.place) if self.place else None
 
 
 class Taker:

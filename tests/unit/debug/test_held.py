@@ -18,14 +18,14 @@ def test_what_changes_after_the_look_stays_changed(current: bool) -> None:
     told: list[tuple[str, Any]] = []
 
     def look(frame: FrameType, change: Any) -> None:
-        debugger = SimpleNamespace(
-            stack=[(frame, 7), (sys._getframe(), 1)] if current else [(sys._getframe(), 1), (frame, 7)],
-            curframe=frame if current else sys._getframe(),
-            curframe_locals={"shared": 1} if current else {},
+        pdb = SimpleNamespace(
+            frames=[(frame, 7), (sys._getframe(), 1)] if current else [(sys._getframe(), 1), (frame, 7)],
+            frame=frame if current else sys._getframe(),
+            names={"shared": 1} if current else {},
         )
         call = EndpointCall("m", "worker", 0, "step", [])
-        session: Any = SimpleNamespace(stopped=True, debugger=debugger, call=call)
-        idle: Any = SimpleNamespace(stopped=False, debugger=SimpleNamespace(), call=call)
+        session: Any = SimpleNamespace(stopped=True, prompt=SimpleNamespace(pdb=pdb), call=call)
+        idle: Any = SimpleNamespace(stopped=False, prompt=SimpleNamespace(pdb=None), call=call)
         told.extend((each.where, each.value) for each in variables_of([idle, session]) if each.kind == "local")
         change()
 

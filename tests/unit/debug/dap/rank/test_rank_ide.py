@@ -108,7 +108,7 @@ def test_what_stands_stays_for_another_one(desk: Desk) -> None:
 
 
 def test_an_ide_that_waits_for_a_prompt_has_nothing_to_stay_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    standing = SimpleNamespace(debugger=SimpleNamespace(place=lambda: "train.py:7"))
+    standing = SimpleNamespace(place=lambda: "train.py:7")
     sessions: Any = desk.debugger._sessions
     monkeypatch.setattr(sessions, "busy", lambda: standing)
     desk.ide.open({"channel": 1, "ide": "the IDE of process 1", "session": ""})

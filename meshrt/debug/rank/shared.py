@@ -1,0 +1,125 @@
+"""What the prompts of one session share: its console, the line that was typed last, and whom they tell.
+
+A session has one prompt, and a further one for each ``debug`` command that runs in the one before.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from meshrt.debug.rank.breakpoints import MeshBreaks
+from meshrt.debug.rank.console import Console
+from meshrt.debug.rank.sources import SourceFetcher
+from meshrt.debug.rank.suspended import may_break, raise_in, take_back
+from meshrt.debug.rank.users_trace import TraceFunction, UsersTrace
+from meshrt.hooks.facts import Body
+from meshrt.inspect.capping import TEXT_LIMIT
+
+__all__ = ["Events", "Line", "Shared"]
+
+
+class Events(Protocol):
+    """What the prompts tell their session, and the one thing that they ask it. On the session's thread."""
+
+    def elsewhere(self) -> TraceFunction | None:
+        """Return what traces the code that the thread runs now, if that is not of this session."""
+
+    def opens(self) -> None:
+        """A stop is about to be shown."""
+
+    def reads(self, reason: str) -> AbstractContextManager[None]:
+        """Lines are read, from the stop for ``reason`` until the thread is resumed."""
+
+    def printed(self) -> None:
+        """Something was printed that no prompt follows."""
+
+    def over(self) -> None:
+        """Nothing will stop here any more by itself."""
+
+
+class Line:
+    """The line that was typed last: how its answer is wanted, what is told beside its text, and whether it still runs.
+
+    On the session's thread, but for `came` and `interrupt`.
+    """
+
+    def __init__(self) -> None:
+        #: Values are shown in one line each, as somebody compares them with those of other ranks.
+        self.brief = False
+        #: How many lines of a value are shown; None: all.
+        self.lines: int | None = None
+        #: How many characters of an answer are sent.
+        self.limit = TEXT_LIMIT
+        #: Of a value that was printed.
+        self.facts: Body | None = None
+        #: What went wrong.
+        self.error = ""
+        #: How many run: a line may run others, as the commands of a breakpoint.
+        self._running = 0
+        #: It has come, and does not run yet.
+        self._waiting = False
+        #: It was interrupted by another thread.
+        self._interrupted = False
+        self._lock = threading.Lock()
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs, or is about to. Any thread."""
+        return bool(self._running or self._waiting)
+
+    def came(self, waits: bool) -> None:
+        """The answer to a prompt has come; ``waits``: it is a line, which is going to run."""
+        self._waiting = waits
+
+    def begins(self) -> None:
+        """It is about to run."""
+        self._running += 1
+        self._waiting = False
+
+    def ends(self) -> None:
+        """It has run: nothing interrupts it any more."""
+        with self._lock:
+            self._running = max(0, self._running - 1)
+            self._waiting = False  # it has read more than itself
+            if self._interrupted:
+                self._interrupted = False
+                take_back()
+
+    def interrupt(self, ident: int, wanted: Callable[[], bool]) -> bool:
+        """Raise KeyboardInterrupt in what it runs on the thread ``ident``, once C code returns; on another thread.
+
+        Args:
+            wanted: Whether it still runs.
+        Returns:
+            False if it is not the moment for that.
+        """
+        with self._lock:
+            if not wanted() or self._interrupted or not may_break(sys._current_frames().get(ident)):
+                return False
+            self._interrupted = True
+            raise_in(ident, KeyboardInterrupt)
+            return True
+
+    def take(self) -> tuple[Body | None, str]:
+        """Return `facts` and `error`, once."""
+        facts, self.facts = self.facts, None
+        error, self.error = self.error, ""
+        return facts, error
+
+
+@dataclass(frozen=True)
+class Shared:
+    """See the module."""
+
+    events: Events
+    console: Console
+    sources: SourceFetcher
+    line: Line
+    mesh_breaks: MeshBreaks
+    #: Returns what the user traces the thread with, as it was put aside.
+    users_trace: Callable[[], UsersTrace]
