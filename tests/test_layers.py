@@ -22,8 +22,9 @@ __all__: list[str] = []
 #: Top row first. A row may hold several packages: they do not import each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("files", "escapes"),
-    ("errors", "hooks"),
+    ("errors",),
     ("selection",),
+    ("hooks",),
     ("wire",),
     ("transport",),
     ("store",),
@@ -31,6 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("actor",),
     ("mesh",),
     ("engine",),
+    ("program",),
     ("inspect",),
     ("memory",),
     ("failure", "timeline", "top"),

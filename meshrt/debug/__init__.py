@@ -3,8 +3,8 @@
 `rank`
     what ``breakpoint()``, an exception or a question of a person does in a rank (loaded by the first of them)
 `broker`
-    in the root: who is stopped, which ranks are meant, and what goes between ranks and terminals (loaded by the first
-    stop, or by the first terminal)
+    in the root: who is stopped, and what goes between ranks and terminals (loaded by the first stop, or by the first
+    terminal); `meshrt.program` knows which ranks are meant
 `prompt`
     at a terminal: lines in, text or JSON out
 

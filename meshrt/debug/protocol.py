@@ -13,10 +13,8 @@ and never reaches a prompt that it was not meant for.
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 __all__ = [
     "ABORTED",
@@ -36,10 +34,7 @@ __all__ = [
     "RUNNING",
     "STEPPING",
     "STOPPED",
-    "Place",
     "SessionKey",
-    "address",
-    "names_file",
     "session_of_ide",
 ]
 
@@ -81,47 +76,7 @@ class SessionKey(NamedTuple):
     thread: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A line of code."""
-
-    file: str = ""
-    line: int = 0
-    function: str = ""
-
-    @property
-    def module(self) -> str:
-        """The file's name without folder and suffix."""
-        name = self.file.rpartition("/")[2]
-        return name.removesuffix(".py")
-
-    def __str__(self) -> str:
-        return f"{self.file.rpartition('/')[2]}:{self.line} ({self.function})"
-
-    def to_wire(self) -> list[Any]:
-        """Return a form that msgpack can carry."""
-        return [self.file, self.line, self.function]
-
-    @classmethod
-    def from_wire(cls, wire: Any) -> Place:
-        """Return the place that `to_wire` wrote."""
-        return cls(str(wire[0]), int(wire[1]), str(wire[2])) if wire else cls()
-
-
-def address(actor: str, thread: str = "", mesh: str = "") -> str:
-    """Return how a person names these sessions: ``debugee``, ``debugee@mesh`` or ``debugee/thread``."""
-    return actor + (f"@{mesh}" if mesh else "") + (f"/{thread}" if thread else "")
-
-
 @lru_cache(maxsize=4096)
 def session_of_ide(pid: int, number: int) -> str:
     """Return how the session of an IDE is named through which router, which has that pid; ``number`` 0: of none."""
     return f"{pid}/{number}" if number else ""
-
-
-def names_file(wanted: str, filename: str) -> bool:
-    """Whether a person who writes ``wanted`` (``train.py``, ``pkg/train.py``, a whole path) means ``filename``."""
-    wanted = wanted.removeprefix("./")
-    if os.path.isabs(wanted):
-        return filename == wanted or os.path.realpath(filename) == os.path.realpath(wanted)
-    return filename == wanted or filename.endswith("/" + wanted)

@@ -11,14 +11,14 @@ from meshrt.failure.record import FailureRecord, Plain, Reference
 from meshrt.inspect.standstill import CYCLE
 from meshrt.selection import parse_folded
 
-__all__ = ["FAILED", "HANDLED", "INTERRUPTED", "Incident", "MeshFacts"]
+__all__ = ["FAILED", "HANDLED", "INTERRUPTED", "Incident", "IncidentMesh"]
 
 #: How a program went on after an incident.
 FAILED, HANDLED, INTERRUPTED = "failed", "handled", "interrupted"
 
 
 @dataclass(slots=True)
-class MeshFacts(Plain):
+class IncidentMesh(Plain):
     """A mesh as it was then.
 
     Attributes:
@@ -63,7 +63,7 @@ class Incident(Plain):
     run_id: str = ""
     argv: tuple[str, ...] = ()
     began: float = 0.0
-    meshes: tuple[MeshFacts, ...] = ()
+    meshes: tuple[IncidentMesh, ...] = ()
     records: tuple[FailureRecord, ...] = ()
     left_out: int = 0
     stacks: dict[str, Any] = field(default_factory=dict)
@@ -114,6 +114,6 @@ class Incident(Plain):
             return ()
         return tuple(sorted(apart)) if apart < set(record.ranks) else ()
 
-    def mesh(self, mesh_id: str) -> MeshFacts:
+    def mesh(self, mesh_id: str) -> IncidentMesh:
         """Return what is known of a mesh."""
-        return next((mesh for mesh in self.meshes if mesh.mesh_id == mesh_id), MeshFacts(mesh_id))
+        return next((mesh for mesh in self.meshes if mesh.mesh_id == mesh_id), IncidentMesh(mesh_id))

@@ -13,7 +13,7 @@ from typing import Any
 from meshrt.errors import one_line, user_stack
 from meshrt.failure.causes import Cause, Verdict, is_meant
 from meshrt.failure.groups import grouped
-from meshrt.failure.incident import INTERRUPTED, Incident, MeshFacts
+from meshrt.failure.incident import INTERRUPTED, Incident, IncidentMesh
 from meshrt.failure.record import SCRIPT, ExceptionFacts, FailureRecord, Frame, LeftBehind, Reference
 from meshrt.inspect import render_stacks
 from meshrt.selection import Extent, Shape, fold_coordinates, fold_ranks
@@ -363,7 +363,7 @@ def _who(incident: Incident, records: Iterable[FailureRecord]) -> str:
     return " and ".join(words)
 
 
-def _set(mesh: MeshFacts, members: set[int]) -> str:
+def _set(mesh: IncidentMesh, members: set[int]) -> str:
     known = {rank for rank in members if rank >= 0}
     folded = fold_ranks(known)
     if len(known) == _total(mesh) > 1:
@@ -375,7 +375,7 @@ def _set(mesh: MeshFacts, members: set[int]) -> str:
     return f"{'rank' if len(known) == 1 else 'ranks'} {folded}" + (f" ({text})" if text and text != folded else "")
 
 
-def _total(mesh: MeshFacts) -> int:
+def _total(mesh: IncidentMesh) -> int:
     total = 1
     for size in mesh.sizes.values():
         total *= size

@@ -24,7 +24,7 @@ from meshrt.actor.errors import number_failure
 from meshrt.errors import CallTimeout, MeshStopped, ProtocolError
 from meshrt.failure import files, torchelastic
 from meshrt.failure.capture import references
-from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED, Incident, MeshFacts
+from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED, Incident, IncidentMesh
 from meshrt.failure.lastwords import LastWords
 from meshrt.failure.rank import Origin, Recorder
 from meshrt.failure.record import SCRIPT, ExceptionFacts, FailureRecord, LeftBehind, Reference
@@ -34,10 +34,10 @@ from meshrt.failure.told import call_of, caller_of, record_of, sent_at, silences
 from meshrt.failure.watchdog import Watchdog
 from meshrt.hooks.facts import Body, Gathered, Group, Raised
 from meshrt.hooks.services import RootServices
+from meshrt.hooks.snapshot import MeshFacts
 from meshrt.hooks.table import hooks
 from meshrt.inspect import STACKS
 from meshrt.inspect.masking import without_secrets, without_secrets_in_command
-from meshrt.selection import Shape
 from meshrt.transport.directories import error_path
 from meshrt.wire.codec import own_attribute
 from meshrt.wire.fate import Fate
@@ -108,7 +108,7 @@ class Failures:
         if interrupted and record.high > interrupted:
             return  # raised by what the end of its mesh has interrupted
         if not record.coordinates:
-            facts = self._facts(mesh_id)
+            facts = self._services.mesh(mesh_id)
             record = replace(record, coordinates=_coordinates(facts, rank) if facts is not None else {})
         if record.exception is not None:
             record = replace(record, exception=_with_source(record.exception))
@@ -131,11 +131,10 @@ class Failures:
         if how != "left":
             return how == "abandoned"
         # A block that has ended well cuts off what is under way. What begins to use its mesh later is wrong.
-        over, mine = (self._facts(mesh_id) or {}).get("over", 0), self._facts(record.mesh_id) or {}
-        if not over or record.low <= over + _JUST_AFTER:
+        facts, mine = self._services.mesh(mesh_id), self._services.mesh(record.mesh_id)
+        if facts is None or not facts.over or record.low <= facts.over + _JUST_AFTER:
             return True
-        stopping = mine.get("stopping", 0)
-        return bool(stopping) and record.high >= stopping
+        return mine is not None and bool(mine.stopping) and record.high >= mine.stopping
 
     def own(self, record: FailureRecord) -> None:
         """An actor in the script's own process has raised. Its thread."""
@@ -151,7 +150,7 @@ class Failures:
     def _add_silence(self, error: CallTimeout) -> None:
         """Ranks have not answered in the time that the script gave them."""
         first = error.missing[0]
-        facts = self._facts(first.mesh_id) or {}
+        facts = self._services.mesh(first.mesh_id)
         ranks = tuple(place.rank for place in error.missing)
         now = time.monotonic_ns()
         self._add(
@@ -159,7 +158,7 @@ class Failures:
                 kind="silent",
                 blame="worker",
                 mesh_id=first.mesh_id,
-                mesh=facts.get("name", ""),
+                mesh="" if facts is None else facts.name,
                 actor=first.actor,
                 rank=first.rank if len(ranks) == 1 else -1,
                 ranks=ranks,
@@ -178,7 +177,7 @@ class Failures:
         """A rank has ended that nobody stopped."""
         waited_for = body["waited_for"]
         fate = Fate.from_wire({name: value for name, value in body.items() if name != "waited_for"})
-        facts = self._facts(mesh_id)
+        facts = self._services.mesh(mesh_id)
         incident = self._incidents[-1] if self._incidents else None
         if fate.kind == "host" and incident is not None:
             for index, other in enumerate(incident.records):
@@ -186,7 +185,7 @@ class Failures:
                     together = replace(other, ranks=(*other.ranks, rank))
                     incident.records = (*incident.records[:index], together, *incident.records[index + 1 :])
                     return
-        self._add(replace(_of_fate(mesh_id, rank, fate, facts or {}), waited_for=waited_for))
+        self._add(replace(_of_fate(mesh_id, rank, fate, facts), waited_for=waited_for))
 
     def _add_late(self, record: FailureRecord) -> None:
         """Add a record on the loop, and wait for that; a thread of the script."""
@@ -199,10 +198,6 @@ class Failures:
         self._services.call_soon(add)
         added.wait(_PATIENCE)
 
-    def _facts(self, mesh_id: str) -> dict[str, Any] | None:
-        found = self._services.mesh(mesh_id)
-        return None if found is None else dict(found)
-
     def _add(self, record: FailureRecord) -> None:
         now = time.monotonic()
         if record.mesh and record.rank >= 0 and record.kind != "silent":
@@ -212,8 +207,8 @@ class Failures:
             incident = self._begin() if new else self._incidents[-1]
             self._last = now
             if all(mesh.mesh_id != record.mesh_id for mesh in incident.meshes):
-                facts = self._facts(record.mesh_id)
-                incident.meshes = (*incident.meshes, _mesh_facts(facts)) if facts is not None else incident.meshes
+                facts = self._services.mesh(record.mesh_id)
+                incident.meshes = (*incident.meshes, _mesh_then(facts)) if facts is not None else incident.meshes
             if len(incident.records) >= _MOST:
                 incident.left_out += 1
             else:
@@ -243,7 +238,7 @@ class Failures:
         argv = tuple(without_secrets_in_command(sys.orig_argv))
         incident = Incident(number, self._services.run_id, argv, time.time_ns() / 1e9)
         self._incidents.append(incident)
-        incident.meshes = tuple(_mesh_facts(mesh) for mesh in self._services.meshes())
+        incident.meshes = tuple(_mesh_then(mesh) for mesh in self._services.meshes())
         self._collected = False
         self._answers = []
         return incident
@@ -390,8 +385,8 @@ class Failures:
                 incident.since = sent_at(error) if all(self._is_own(about.mesh_id) for _, about in wanted) else 0
 
     def _name_of(self, mesh_id: str) -> str:
-        facts = self._facts(mesh_id)
-        return "" if facts is None else str(facts["name"])
+        facts = self._services.mesh(mesh_id)
+        return "" if facts is None else facts.name
 
     def _is_own(self, mesh_id: str) -> bool:
         """Whether a mesh is of this program ("": the script itself): an error may have come from another one.
@@ -400,7 +395,7 @@ class Failures:
         """
         with self._changed:
             known = {mesh.mesh_id for incident in self._incidents for mesh in incident.meshes}
-        return mesh_id in known or not mesh_id or self._facts(mesh_id) is not None
+        return mesh_id in known or not mesh_id or self._services.mesh(mesh_id) is not None
 
     def _incident_of(self, about: Reference) -> Incident | None:
         """Return the latest incident with a failure, under the lock."""
@@ -420,14 +415,14 @@ class Failures:
             return self._excused[about.failure]
         if not isinstance(error, MeshStopped):
             return ""
-        facts = self._facts(about.mesh_id)
+        facts = self._services.mesh(about.mesh_id)
         if facts is None:
             return ""  # of another program
         how = self._services.stopped_how(about.mesh_id)
         if how in ("stopped", "left"):
-            return f"{facts['name']} was stopped by the script"
+            return f"{facts.name} was stopped by the script"
         # The actor may have been stopped before the block of its mesh ended because of that.
-        return f"{error.place.actor} of {facts['name']} was stopped" if how or not facts["stopping"] else ""
+        return f"{error.place.actor} of {facts.name} was stopped" if how or not facts.stopping else ""
 
     def stopped(self, error: BaseException) -> str:
         """Say what was stopped, if nothing else is known to have led to ``error``; or "". Any thread."""
@@ -512,17 +507,16 @@ def _short(record: FailureRecord) -> FailureRecord:
     return replace(record, exception=error, log_tail=record.log_tail[-4:])
 
 
-def _mesh_facts(mesh: Any) -> MeshFacts:
-    shape = Shape.from_wire(mesh["shape"])
-    alive = () if mesh["stopping"] else tuple(mesh["alive"])
-    return MeshFacts(mesh["mesh_id"], mesh["name"], dict(shape.extent), mesh["started"], alive)
+def _mesh_then(mesh: MeshFacts) -> IncidentMesh:
+    alive = () if mesh.stopping else mesh.alive
+    return IncidentMesh(mesh.mesh_id, mesh.name, dict(mesh.shape.extent), mesh.started, alive)
 
 
-def _coordinates(mesh: dict[str, Any], rank: int) -> dict[str, int]:
-    return dict(Shape.from_wire(mesh["shape"]).coordinates(rank))
+def _coordinates(mesh: MeshFacts, rank: int) -> dict[str, int]:
+    return dict(mesh.shape.coordinates(rank))
 
 
-def _of_fate(mesh_id: str, rank: int, fate: Fate, mesh: dict[str, Any]) -> FailureRecord:
+def _of_fate(mesh_id: str, rank: int, fate: Fate, mesh: MeshFacts | None) -> FailureRecord:
     kind, blame = "exit", "worker"
     if fate.kind == "host":
         kind, blame = "host", "infra"
@@ -532,16 +526,16 @@ def _of_fate(mesh_id: str, rank: int, fate: Fate, mesh: dict[str, Any]) -> Failu
         kind = "signal"
         blame = "platform" if fate.hint.startswith("out of memory") else "worker"
     now = time.monotonic_ns()
-    names = [actor["name"] for actor in mesh.get("actors", ())]
+    names = mesh.actors if mesh is not None else ()
     return FailureRecord(
         kind=kind,
         blame=blame,
         mesh_id=mesh_id,
-        mesh=mesh.get("name", ""),
+        mesh=mesh.name if mesh is not None else "",
         actor=names[0] if len(names) == 1 and kind != "host" else "",
         rank=-1 if kind == "host" else rank,
         ranks=(rank,) if kind == "host" else (),
-        coordinates=_coordinates(mesh, rank) if mesh and kind != "host" else {},
+        coordinates=_coordinates(mesh, rank) if mesh is not None and kind != "host" else {},
         host=fate.host,
         pid=fate.pid,
         exit_code=fate.exit_code,
@@ -552,7 +546,7 @@ def _of_fate(mesh_id: str, rank: int, fate: Fate, mesh: dict[str, Any]) -> Failu
         low=fate.low or now,
         high=fate.high or now,
         time=time.time_ns() / 1e9,
-        incarnation=mesh.get("incarnations", {}).get(rank, 0) - fate.restarts,
+        incarnation=(mesh.incarnations.get(rank, 0) if mesh is not None else 0) - fate.restarts,
         restarted=fate.restarts,
     )
 

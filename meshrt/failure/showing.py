@@ -12,7 +12,7 @@ from typing import Any
 from meshrt.errors import SelectionError
 from meshrt.failure import files
 from meshrt.failure.causes import Verdict
-from meshrt.failure.incident import HANDLED, INTERRUPTED, Incident, MeshFacts
+from meshrt.failure.incident import HANDLED, INTERRUPTED, Incident, IncidentMesh
 from meshrt.failure.record import FailureRecord
 from meshrt.failure.report import apart, counted, named, render_record, shown, stack_lines
 from meshrt.inspect.narrowing import narrowed
@@ -119,7 +119,7 @@ def plain_of_rank(incident: Incident, wanted: str) -> dict[str, Any]:
 
 def _chosen(
     incident: Incident, wanted: str
-) -> tuple[list[tuple[FailureRecord, list[int]]], list[tuple[MeshFacts, int]]]:
+) -> tuple[list[tuple[FailureRecord, list[int]]], list[tuple[IncidentMesh, int]]]:
     """Return the failures of the ranks that are meant, each with those of them that it is of; and who did not fail."""
     found = _ranks(incident, wanted)
     records = []
@@ -174,15 +174,15 @@ def _hanging(incident: Incident, record: FailureRecord, ranks: Sequence[int]) ->
     return f"  stacks   where {'it is' if len(ranks) == 1 else 'they are'}\n{lines}"
 
 
-def _shape(mesh: MeshFacts) -> Shape:
+def _shape(mesh: IncidentMesh) -> Shape:
     return Shape.from_extent(Extent(tuple(mesh.sizes), tuple(mesh.sizes.values())))
 
 
-def _coordinates(mesh: MeshFacts, rank: int) -> dict[str, int]:
+def _coordinates(mesh: IncidentMesh, rank: int) -> dict[str, int]:
     return dict(_shape(mesh).coordinates(rank))
 
 
-def _healthy(incident: Incident, mesh: MeshFacts, rank: int) -> str:
+def _healthy(incident: Incident, mesh: IncidentMesh, rank: int) -> str:
     coordinates = ", ".join(f"{label}={index}" for label, index in _coordinates(mesh, rank).items())
     who = f"rank {rank} of {mesh.name}" + (f" ({coordinates})" if coordinates else "")
     if rank not in mesh.alive:
@@ -198,17 +198,17 @@ def _healthy(incident: Incident, mesh: MeshFacts, rank: int) -> str:
     return f"{who} {role}; where it was then:\n{lines or _NOWHERE}"
 
 
-def _hangs(incident: Incident, mesh: MeshFacts, rank: int) -> dict[str, Any]:
+def _hangs(incident: Incident, mesh: IncidentMesh, rank: int) -> dict[str, Any]:
     """Return who waits for whom, if a rank that was not waited for itself has to do with those that were."""
     return incident.waits if incident.hang.reaches(mesh.mesh_id, rank) else {}
 
 
-def _stacks_of(incident: Incident, mesh: MeshFacts, rank: int) -> dict[str, Any] | None:
+def _stacks_of(incident: Incident, mesh: IncidentMesh, rank: int) -> dict[str, Any] | None:
     hangs = incident.hang.reaches(mesh.mesh_id, rank)
     return _stacks(incident.hang.stacks if hangs else incident.stacks, mesh, [rank])
 
 
-def _stacks(stacks: Mapping[str, Any], mesh: MeshFacts, ranks: Sequence[int]) -> dict[str, Any] | None:
+def _stacks(stacks: Mapping[str, Any], mesh: IncidentMesh, ranks: Sequence[int]) -> dict[str, Any] | None:
     """Return where ranks stood, as `meshrt.inspect.plain` has it of their mesh."""
     try:
         found = [each for each in stacks.get("meshes", ()) if each["mesh_id"] == mesh.mesh_id]

@@ -11,7 +11,6 @@ import weakref
 from meshrt.hooks.facts import Gathered
 from meshrt.hooks.services import PendingCall, RootServices
 from meshrt.inspect import STACKS, Stacks, render_stacks
-from meshrt.selection import Shape
 
 __all__ = ["Watchdog"]
 
@@ -52,11 +51,11 @@ class Watchdog:
         overdue = call.overdue(waited)
         missing = [place.rank for place in overdue.missing]
         keys = [(place.mesh_id, place.rank, place.actor) for place in overdue.missing]
-        mesh = next((mesh for mesh in self._services.meshes() if mesh["mesh_id"] == call.mesh_id), None)
+        mesh = next((mesh for mesh in self._services.meshes() if mesh.mesh_id == call.mesh_id), None)
         if mesh is None or not missing:
             return
         stacks = Stacks()
-        stacks.expect(call.mesh_id, mesh["name"], Shape.from_wire(mesh["shape"]), missing)
+        stacks.expect(call.mesh_id, mesh.name, mesh.shape, missing)
 
         def report(gathered: Gathered) -> None:
             for group in gathered.groups:
@@ -70,7 +69,7 @@ class Watchdog:
                 self._services.announce(f"watchdog: {overdue}{why}; where they are:\n{where}")
 
         # All are asked: whoever keeps those waiting may be any of them.
-        everybody = {mesh["mesh_id"]: mesh["alive"] for mesh in self._services.meshes()}
+        everybody = {mesh.mesh_id: mesh.alive for mesh in self._services.meshes()}
         body = {"actor": "", "verbose": False}
         self._services.gather(everybody, STACKS, body, _STACK_SECONDS, report, stack_suffices=True)
         self._later(known, 2 * seconds, waited + 2 * seconds)

@@ -87,7 +87,7 @@ def import_plugins(plugins: Iterable[str]) -> None:
 
 
 def plugin_of(name: str) -> str:
-    """Return the plug-in that serves an operation or event: ``"debug.list"`` -> ``"debug"``."""
+    """Return the plug-in that serves an operation or event: ``"debug.attach"`` -> ``"debug"``."""
     return name.partition(".")[0]
 
 

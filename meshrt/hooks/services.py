@@ -24,6 +24,7 @@ from meshrt.hooks.facts import ActorState, Answer, Body, EndpointCall, Gathered,
 
 if TYPE_CHECKING:
     from meshrt.errors import CallTimeout
+    from meshrt.hooks.snapshot import MeshFacts
 
 __all__ = [
     "PendingCall",
@@ -177,13 +178,10 @@ class RootServices(Protocol):
     #: called when the program is about to end (or every mesh is stopped); do not block.
     closing: list[Callable[[], None]]
 
-    def meshes(self) -> Sequence[Mapping[str, Any]]:
-        """Return what runs: ``{"mesh_id", "name", "shape" (wire form), "host": {rank: name}, "pid": {rank: pid},
-        "alive": [ranks], "started": epoch seconds, "gone": {rank: [how, epoch seconds]}, "silent": {rank:
-        [state, epoch seconds]}, "incarnations": {rank: how often it was started again}, "stopping": since when,
-        "over": when nothing of it was left (both monotonic ns, 0: not yet), "actors": [{"name"}]}`` of each mesh."""
+    def meshes(self) -> Sequence[MeshFacts]:
+        """Return what is known of each mesh that runs. Any thread."""
 
-    def mesh(self, mesh_id: str) -> Mapping[str, Any] | None:
+    def mesh(self, mesh_id: str) -> MeshFacts | None:
         """Return the same of one mesh, which may have ended; None if it is not remembered. Any thread."""
 
     def stopped_how(self, mesh_id: str) -> str:

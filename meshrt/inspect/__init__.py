@@ -13,12 +13,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from meshrt.inspect.faults import silence
     from meshrt.inspect.root import Activity, ActivityRow
     from meshrt.inspect.text import render_stacks
     from meshrt.inspect.tree import STACKS, Stacks, innermost
 
-__all__ = ["STACKS", "Activity", "ActivityRow", "Stacks", "innermost", "render_stacks", "silence"]
+__all__ = ["STACKS", "Activity", "ActivityRow", "Stacks", "innermost", "render_stacks"]
 
 _HOMES = {
     "STACKS": "tree",
@@ -27,7 +26,6 @@ _HOMES = {
     "Stacks": "tree",
     "innermost": "tree",
     "render_stacks": "text",
-    "silence": "faults",
 }
 
 

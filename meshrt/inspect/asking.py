@@ -8,7 +8,7 @@ from typing import Any
 
 from meshrt.hooks.facts import Body, Gathered, Group
 from meshrt.hooks.services import RootServices
-from meshrt.inspect.faults import silence
+from meshrt.program.words import silence
 
 __all__ = ["gather_all", "texts_of", "why_silent"]
 

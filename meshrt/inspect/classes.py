@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from meshrt.program.words import STOPPED
 from meshrt.selection import Shape
 
 __all__ = ["Leaf", "MeshStacks", "Node", "Tree"]
@@ -72,7 +73,7 @@ class Node:
 
     def together(self, leaf: Leaf) -> int:
         """Return how many ranks a leaf of this node has, with those that a person has stopped at the same place."""
-        stopped = [each for each in self.leaves.values() if each.state == "stopped" and not each.holder]
+        stopped = [each for each in self.leaves.values() if each.state == STOPPED and not each.holder]
         return len(leaf.ranks.union(*(each.ranks for each in stopped)))
 
     def places(self) -> int:
@@ -104,7 +105,7 @@ class Tree:
         # Whoever stands in the debugger, as most do not, was stopped there by a person; an exception is another matter.
         # That says nothing of the others either: where they stood together before, they count together.
         suspects = [
-            (node, leaf) for node, leaf in classes if leaf.state != "stopped" or leaf.holder or most.state == "stopped"
+            (node, leaf) for node, leaf in classes if leaf.state != STOPPED or leaf.holder or most.state == STOPPED
         ]
         few = [(node, leaf) for node, leaf in suspects if node.together(leaf) * _OUTLIER <= len(most.ranks)]
         return sorted(few, key=lambda each: min(each[1].ranks))

@@ -10,7 +10,7 @@ from typing import Any
 
 from meshrt.inspect.visibility import cut, debugger_index, is_hidden_file, is_plumbing_file
 
-__all__ = ["SOURCE", "FaultThread", "parse", "records_of", "silence"]
+__all__ = ["SOURCE", "FaultThread", "parse", "records_of"]
 
 #: Where such a record comes from.
 SOURCE = "faulthandler: the GIL is held in C"
@@ -19,13 +19,6 @@ _THREAD = re.compile(
     r"(?P<current>Current thread|Thread) (?P<ident>0x[0-9a-f]+)(?: \[(?P<name>.*)\])? \(most recent call first\):"
 )
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)')
-
-
-_SILENCE = {
-    "stopped": "its process was stopped by a signal (SIGCONT resumes it)",
-    "busy": "C code holds its GIL",
-    "host": "the agent of its host does not answer",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +95,3 @@ def records_of(
             )
     records.sort(key=lambda record: record["kind"] != "actor")
     return records
-
-
-def silence(state: str) -> str:
-    """Return why a rank does not answer, in words.
-
-    Args:
-        state: ``"stopped"`` or ``"busy"``, as host agents tell it; ``"host"`` where they do not answer themselves; ""
-            where nothing is known.
-    """
-    return _SILENCE.get(state, "no answer in time")

@@ -23,9 +23,9 @@ from meshrt.hooks.services import RankServices
 from meshrt.hooks.table import hooks
 from meshrt.inspect.sampling import Record, Sampler
 from meshrt.inspect.stacks import Mark
-from meshrt.inspect.states import STANDING
 from meshrt.inspect.visibility import own_index
 from meshrt.inspect.waits import waits_to_wire
+from meshrt.program.words import BLOCKED, IDLE, RUNNING, STANDING, STOPPED
 
 __all__ = ["RankInspector", "load"]
 
@@ -48,7 +48,7 @@ class _Seen(NamedTuple):
         return {"place": self.place, "waits": waits_to_wire(self.waits), "beside": self.beside}
 
 
-_NOWHERE = _Seen("blocked", ["", 0, ""], (), False)
+_NOWHERE = _Seen(BLOCKED, ["", 0, ""], (), False)
 
 
 class RankInspector:
@@ -77,11 +77,11 @@ class RankInspector:
                 answer(None, f"{type(error).__name__}: {error}")  # who asked waits for it
 
         records = look()
-        if any(record.state == "running" for record in records):
+        if any(record.state == RUNNING for record in records):
             time.sleep(BREATH)
             records = look()
         # Whatever used its processor meanwhile runs. What used none may only just have come to where it stands.
-        if any(record.state == "running" and record.mark.load <= 0 for record in records):
+        if any(record.state == RUNNING and record.mark.load <= 0 for record in records):
             self._services.call_later(GAP, again)
         else:
             answer(_answer(records), "")
@@ -94,17 +94,17 @@ class RankInspector:
         for name in self._told.keys() - {actor.name for actor in actors}:
             self._standing.pop(name, None)
             if self._told.pop(name)[0] in STANDING:
-                self._notify(name, "", "running", 0.0)
+                self._notify(name, "", RUNNING, 0.0)
         for actor in actors:
             call, mark = marks.get(actor.name, (None, None))
-            state, where = "idle", None
+            state, where = IDLE, None
             if mark is not None:
-                state, where = ("blocked", mark.where) if mark.stands() else ("running", None)
+                state, where = (BLOCKED, mark.where) if mark.stands() else (RUNNING, None)
             told = self._told.get(actor.name, ("", None, 0.0, ()))
             since = mark.since if mark is not None and where is not None else 0.0
             seen = _NOWHERE
             # One that a person has let go waits where it waited before, and who waits for many soon waits for fewer.
-            if state == "blocked" and (told[:3] != (state, where, since) or told[3]):
+            if state == BLOCKED and (told[:3] != (state, where, since) or told[3]):
                 seen = self._look_at(actor)
                 state = seen.state
             now = (state, where, since, seen.waits)
@@ -126,7 +126,7 @@ class RankInspector:
         if self._standing.get(call.actor) is call:
             del self._standing[call.actor]
             self._told.pop(call.actor, None)
-            self._notify(call.actor, "", "running", 0.0)
+            self._notify(call.actor, "", RUNNING, 0.0)
 
     def _look_at(self, actor: ActorState) -> _Seen:
         """Return whether an actor that stands is blocked, or was stopped in the debugger, where, and for what."""
@@ -134,14 +134,14 @@ class RankInspector:
         if record is None or not record.stack:
             return _NOWHERE
         entry = record.stack[own_index([entry.file for entry in record.stack])]
-        state = "stopped" if record.state == "stopped" else "blocked"
+        state = STOPPED if record.state == STOPPED else BLOCKED
         place = [entry.file, entry.line, entry.code.co_name]
         return _Seen(state, place, tuple(record.calls), record.beside)
 
     def _tell(self, actor: str, call: EndpointCall | None, state: str, mark: Mark | None, seen: _Seen) -> None:
         ago = time.monotonic() - mark.since if mark is not None and state in STANDING else 0.0
         self._standing.pop(actor, None)
-        if call is not None and state == "blocked":
+        if call is not None and state == BLOCKED:
             self._standing[actor] = call
         self._notify(actor, call.endpoint if call is not None else "", state, ago, seen)
 

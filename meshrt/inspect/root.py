@@ -8,11 +8,15 @@ from dataclasses import dataclass, replace
 
 from meshrt.hooks.facts import Body, Wait
 from meshrt.hooks.services import RootServices
-from meshrt.inspect.faults import silence
+from meshrt.inspect.known import ACTIVITY
+from meshrt.inspect.looking import Looking
 from meshrt.inspect.standstill import standstill
-from meshrt.inspect.states import STANDING
 from meshrt.inspect.waits import Waiter, WaitGraph, waits_from_wire
 from meshrt.inspect.waittext import doing, wait_lines, waits_of
+from meshrt.program.places import Place
+from meshrt.program.program import program_of
+from meshrt.program.states import State
+from meshrt.program.words import BLOCKED, NOT_ANSWERING, RUNNING, STANDING, silence
 
 __all__ = ["Activity", "ActivityRow", "load"]
 
@@ -64,8 +68,8 @@ class Activity:
         self._back: dict[tuple[str, int], float] = {}
         self._actors: dict[tuple[str, int], dict[int, str]] = {}
         for mesh in services.meshes():
-            for rank, (state, since) in mesh.get("silent", {}).items():
-                self._silent[mesh["mesh_id"], rank] = (state, since)
+            for rank, silent in mesh.silent.items():
+                self._silent[mesh.mesh_id, rank] = silent
 
     def get(self, mesh_id: str, rank: int, actor: str) -> ActivityRow | None:
         """Return what an actor does; None when it was never seen to stand still."""
@@ -74,11 +78,19 @@ class Activity:
         if silent is None:
             back = self._back.get((mesh_id, rank), 0.0)
             if row is None:
-                return ActivityRow("running", back) if back else None
-            return row if row.state == "blocked" or row.since > back else replace(row, since=back)
+                return ActivityRow(RUNNING, back) if back else None
+            return row if row.state == BLOCKED or row.since > back else replace(row, since=back)
         state, since = silent
         place, endpoint = (row.place, row.endpoint) if row is not None else (("", 0, ""), "")
         return ActivityRow("stopped by a signal" if state == "stopped" else state, since, place, endpoint)
+
+    def state(self, mesh_id: str, rank: int, actor: str) -> State | None:
+        """Return what an actor was doing when it was last heard of; None when it was never seen to stand still."""
+        row = self.get(mesh_id, rank, actor)
+        if row is None:
+            return None
+        word = NOT_ANSWERING if (mesh_id, rank) in self._silent else row.state
+        return State(word, row.since, Place.from_wire(row.place))
 
     def progress(self, mesh_id: str, rank: int, body: Body) -> None:
         """A rank tells that an endpoint stands still, or goes on."""
@@ -113,7 +125,7 @@ class Activity:
         return found.text if found is not None else ""
 
     def _names(self) -> dict[str, str]:
-        return {mesh["mesh_id"]: mesh["name"] for mesh in self._services.meshes()}
+        return {mesh.mesh_id: mesh.name for mesh in self._services.meshes()}
 
     def actors(self, mesh_id: str, rank: int) -> Mapping[int, str]:
         """Return the names of the actors of a rank that are not on its main thread, by the ident of their thread."""
@@ -140,8 +152,10 @@ class Activity:
 
 
 def load(services: RootServices) -> None:
-    """Keep the table: called once, by the first event."""
-    activity = services.tables["inspect.activity"] = Activity(services)
+    """Keep the table, and serve terminals: called once, by the first event or the first question."""
+    activity = services.tables[ACTIVITY] = Activity(services)
+    program_of(services).sources.activity = activity
+    Looking(services).serve()
     services.rank_events["inspect.progress"] = activity.progress
     services.rank_events["inspect.placed"] = activity.placed
     services.rank_silent.append(activity.silent)

@@ -13,9 +13,9 @@ from typing import Any
 from meshrt.hooks.facts import ActorState, EndpointCall, Wait
 from meshrt.inspect.holder import holder
 from meshrt.inspect.stacks import Mark, Process, Stack, ThreadLook, Threads, entries_of, frames_of, kernel_runs
-from meshrt.inspect.states import STANDING
 from meshrt.inspect.tasks import TaskLook, Tasks
 from meshrt.inspect.visibility import is_hidden_file
+from meshrt.program.words import BLOCKED, IDLE, RUNNING, STANDING, STOPPED
 
 __all__ = ["Record", "Sampler"]
 
@@ -125,19 +125,17 @@ class Sampler:
                 endpoint = "" if running is None else _endpoint(actor, running)
                 records.append(Record(name, "task", actor.name, endpoint, own.state, own.stack, own.mark, own.waits))
             own.stack = entries_of(serving.stack, verbose=verbose)[0] if own.endpoint else []
-            if in_user_code or own.state != "stopped":
-                own.mark, own.state, own.waits = serving.mark, "blocked", serving.awaits
+            if in_user_code or own.state != STOPPED:
+                own.mark, own.state, own.waits = serving.mark, BLOCKED, serving.awaits
             in_user_code = bool(own.stack)
         if not own.endpoint and not in_user_code:
-            own.state, own.waits = "idle", ""
+            own.state, own.waits = IDLE, ""
             own.stack = own.stack if verbose else []
         for task in tasks:
             stack = entries_of(task.stack, verbose=verbose)[0]
             if task is not serving and not task.running and stack:
                 endpoint = _endpoint(actor, task)
-                records.append(
-                    Record(task.name, "task", actor.name, endpoint, "blocked", stack, task.mark, task.awaits)
-                )
+                records.append(Record(task.name, "task", actor.name, endpoint, BLOCKED, stack, task.mark, task.awaits))
         return [own, *records]
 
 
@@ -168,11 +166,11 @@ def _endpoint(actor: ActorState, look: TaskLook) -> str:
 def _thread(look: ThreadLook, verbose: bool) -> Record:
     stack, stopped = entries_of(look.stack, verbose=verbose)
     mark = look.mark
-    state = "stopped" if stopped else "blocked" if mark.stands() else "running"
-    if state == "blocked" and mark.seen - mark.since < _CLOSE and kernel_runs(look.native_id):
-        state = "running"
+    state = STOPPED if stopped else BLOCKED if mark.stands() else RUNNING
+    if state == BLOCKED and mark.seen - mark.since < _CLOSE and kernel_runs(look.native_id):
+        state = RUNNING
     waits = ""
-    if state == "blocked":
+    if state == BLOCKED:
         shown = [entry for entry in stack if not is_hidden_file(entry.file)]
         waits = holder(shown[-1].code, shown[-1].lasti) if shown else ""
     return Record(look.name, "thread", "", "", state, stack, mark, waits)

@@ -9,15 +9,15 @@ from typing import Any
 
 from meshrt.hooks.facts import Group
 from meshrt.inspect.classes import Leaf, MeshStacks, Node, Tree
-from meshrt.inspect.faults import records_of, silence
+from meshrt.inspect.faults import records_of
 from meshrt.inspect.names import names_thread
 from meshrt.inspect.plain import to_wire
 from meshrt.inspect.shortening import short_path
 from meshrt.inspect.standstill import Standstill, reached, standstill
-from meshrt.inspect.states import STANDING
 from meshrt.inspect.visibility import own_index
 from meshrt.inspect.waits import SCRIPT, Key, Waiter, WaitGraph, waits_from_wire
 from meshrt.inspect.waittext import doing, waits_of
+from meshrt.program.words import RUNNING, STANDING, silence
 from meshrt.selection import Shape
 
 __all__ = ["STACKS", "Stacks", "innermost"]
@@ -136,7 +136,7 @@ class Stacks:
         node = tree.root
         node.ranks |= ranks
         for index, (file, line, function, hidden) in enumerate(frames):
-            moves = record["state"] == "running" and index == len(frames) - 1
+            moves = record["state"] == RUNNING and index == len(frames) - 1
             key = (file, function, 0 if moves else line, moves)
             child = node.children.get(key)
             if child is None:

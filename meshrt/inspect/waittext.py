@@ -17,6 +17,7 @@ from meshrt.hooks.facts import Wait
 from meshrt.inspect.shortening import short_path
 from meshrt.inspect.visibility import own_index
 from meshrt.inspect.waits import SCRIPT, STANDS, Chain, Key, WaitGraph
+from meshrt.program.words import IDLE, RUNNING, STOPPED
 from meshrt.selection import fold_ranks
 
 __all__ = ["doing", "wait_lines", "waits_of"]
@@ -42,11 +43,11 @@ def doing(record: Mapping[str, Any]) -> str:
     if shown:
         file, line, function, _ = shown[own_index([frame[0] for frame in shown])]
         at = f" at {short_path(file)}:{line}, in {function}"
-    if state == "idle":
+    if state == IDLE:
         return "waiting for messages"
-    if state == "running":
-        return f"running {endpoint}()" if endpoint else "running"
-    if state == "stopped":
+    if state == RUNNING:
+        return f"running {endpoint}()" if endpoint else RUNNING
+    if state == STOPPED:
         return f"stopped in the debugger{at}"
     if state == "busy":
         return f"in C code{at}"

@@ -85,4 +85,4 @@ def ask(connection: _Asks, *, variables: bool | str, milliseconds: float | None,
     exact = milliseconds is None
     inside = {"variables": bool(variables), "opened": variables if isinstance(variables, str) else ""}
     body = {**asked, **inside, "milliseconds": milliseconds, "objects": None if exact else OBJECTS}
-    return document_of(connection.request("debug.memory", body, _EXACT_SECONDS if exact else _ANSWER_SECONDS))
+    return document_of(connection.request("memory.look", body, _EXACT_SECONDS if exact else _ANSWER_SECONDS))

@@ -1,5 +1,7 @@
 """The root's side of the memory view: ranks and their variables as plain data. On the root's loop.
 
+``memory.look``: memory, as `meshrt.memory.asked` says what can be asked for.
+
 What is asked of whom::
 
     host agents   the processes' memory, from /proc: no rank has to answer
@@ -13,22 +15,25 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Container
 from dataclasses import replace
 from typing import Any
 
 from meshrt.errors import UsageError
 from meshrt.hooks.facts import Body, Group, Measured
-from meshrt.hooks.services import RootServices
+from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.host.memory import machine, resident, shares
 from meshrt.inspect.asking import gather_all, why_silent
-from meshrt.inspect.chosen import Doing, packed
-from meshrt.memory.asked import Asked
+from meshrt.inspect.packing import packed
+from meshrt.memory.asked import Asked, asked_of
 from meshrt.memory.merging import Merged
 from meshrt.memory.references import held_of, holding_of, references_of, stores_of, without_store
 from meshrt.memory.script import SCRIPT_ADDRESS, script_holding, script_name, script_sizes
 from meshrt.memory.units import bytes_of
-from meshrt.selection import Shape
+from meshrt.program.groups import by_mesh
+from meshrt.program.program import program_of
+from meshrt.program.states import State
+from meshrt.program.words import DEAD, NOT_ANSWERING, RUNNING, STARTING
 from meshrt.wire.control import Address
 
 __all__ = ["Source", "View", "load"]
@@ -78,6 +83,15 @@ class View:
         #: Asked at once; further ones are called with the same.
         self.sources: list[Source] = [self._ranks]
 
+    async def look(self, client: ToolClient, body: Body) -> Body:
+        """Serve ``memory.look``.
+
+        Raises:
+            UsageError: There is no such actor, no such variable, or a limit is no limit.
+            SelectionError: No such ranks.
+        """
+        return await self.collect(asked_of(program_of(self._services).targets, body))
+
     async def collect(self, asked: Asked) -> Body:
         """Return everything, as docs/json.md says it."""
         answer: Body = {"time": time.time_ns() / 1e9, "run_id": self._services.run_id, "script": script_name()}
@@ -93,7 +107,7 @@ class View:
             script = []
             seconds = _SILENT_SECONDS if asked.references else _MEASURE_SECONDS
             measured, groups = await asyncio.gather(self._measure(asked, seconds), self._ask_heaps(asked))
-        merged, heaps, silent = Merged(), dict[tuple[str, int], Any](), dict[tuple[str, int], Doing]()
+        merged, heaps, silent = Merged(), dict[tuple[str, int], Any](), dict[tuple[str, int], State]()
         unknown = ""
         for group in script:
             if "unknown" in group.same:
@@ -105,7 +119,7 @@ class View:
                 if group.kind == "answered":
                     heaps[group.mesh_id, rank] = group.per.get(rank) or {}
                 elif group.kind == "silent":
-                    silent[group.mesh_id, rank] = Doing("not-answering", note=why_silent(group.same))
+                    silent[group.mesh_id, rank] = State(NOT_ANSWERING, note=why_silent(group.same))
                 elif group.kind == "refused":
                     known = asked.whom.doing(group.mesh_id, rank)
                     silent[group.mesh_id, rank] = replace(known, note=str(group.same))
@@ -121,26 +135,24 @@ class View:
         held = held_of(measured)
         rows = []
         for mesh in self._services.meshes():
-            shape = Shape.from_wire(mesh["shape"])
-            actors = [actor["name"] for actor in mesh["actors"]]
-            for rank in asked.whom.targets.get(mesh["mesh_id"], ()):
-                address = (mesh["mesh_id"], rank)
+            for rank in asked.whom.targets.get(mesh.mesh_id, ()):
+                address = (mesh.mesh_id, rank)
                 facts = measured.ranks.get(address, {})
-                host = mesh["host"][rank]
+                host = mesh.hosts[rank]
                 doing = asked.whom.doing(*address)
-                if doing.word != "dead" and rank not in mesh["gone"]:
+                if doing.word != DEAD and rank not in mesh.ended:
                     doing = silent.get(address, doing).measured(facts, host, measured)
-                pid = mesh["pid"].get(rank, 0)
-                if not pid and doing.word == "running":
-                    doing = Doing("starting")
+                pid = mesh.pids.get(rank, 0)
+                if not pid and doing.word == RUNNING:
+                    doing = State(STARTING)
                 heap = heaps.get(address, {})
                 malloc = heap.get("malloc", {})
                 said = merged.of_rank.get(address, {})
                 rows.append({
-                    "mesh_id": mesh["mesh_id"], "mesh": mesh["name"], "rank": rank,
-                    "coords": dict(shape.coordinates(rank)),
+                    "mesh_id": mesh.mesh_id, "mesh": mesh.name, "rank": rank,
+                    "coords": dict(mesh.shape.coordinates(rank)),
                     "host": host, **{name: measured.agents.get(host, {}).get(name, "") for name in _OF_HOST},
-                    "pid": pid, "actors": actors,
+                    "pid": pid, "actors": list(mesh.actors),
                     **facts, "state": doing.word, "note": _note(doing),
                     **held.get(pid, {}),
                     "blocks": heap.get("blocks"), "malloc_used": malloc.get("used"), "malloc_free": malloc.get("free"),
@@ -170,17 +182,22 @@ class View:
 
     def _references(self, asked: Asked, measured: Measured, budget: int) -> Body:
         meshes = self._services.meshes()
-        ranks = {pid: (mesh["name"], rank) for mesh in meshes for rank, pid in mesh["pid"].items()}
-        of_mesh = {mesh["mesh_id"]: mesh["pid"] for mesh in meshes}
-        chosen = {of_mesh.get(mesh_id, {}).get(rank) for mesh_id, found in asked.whom.targets.items() for rank in found}
-        return references_of(measured, ranks, chosen - {None} if asked.chosen else None, budget)
+        ranks = {pid: (mesh.name, rank) for mesh in meshes for rank, pid in mesh.pids.items()}
+        of_mesh = {mesh.mesh_id: mesh.pids for mesh in meshes}
+        chosen = {
+            of_mesh[mesh_id][rank]
+            for mesh_id, found in asked.whom.targets.items()
+            for rank in found
+            if rank in of_mesh.get(mesh_id, {})
+        }
+        return references_of(measured, ranks, chosen if asked.chosen else None, budget)
 
     async def _measure(self, asked: Asked, seconds: float) -> Measured:
         return await self._services.measure(asked.whom.targets, seconds, asked.references)
 
     async def _holding(self, asked: Asked, measured: Measured, references: Body) -> Body:
         """Ask those who hold a reference for the variable that does."""
-        ranks = {pid: (mesh["mesh_id"], rank) for mesh in self._services.meshes() for rank, pid in mesh["pid"].items()}
+        ranks = {pid: (mesh.mesh_id, rank) for mesh in self._services.meshes() for rank, pid in mesh.pids.items()}
         holders = {ranks[pid] for pid in map(int, references["holders"]) if pid in ranks}
         body = {**_limits(asked), "name": asked.references}
         groups = await self._in_waves(asked, "memory.holding", body, measured, holders)
@@ -211,7 +228,7 @@ class View:
             chosen: None: all ranks.
         """
         hosts: dict[str, list[Address]] = {}
-        of_mesh = {mesh["mesh_id"]: mesh["host"] for mesh in self._services.meshes()}
+        of_mesh = {mesh.mesh_id: mesh.hosts for mesh in self._services.meshes()}
         for mesh_id, ranks in asked.whom.answering().items():
             for rank in ranks if mesh_id in of_mesh else ():  # it may have ended since it was asked for
                 if chosen is None or (mesh_id, rank) in chosen:
@@ -219,10 +236,10 @@ class View:
         seconds = _EXACT_SECONDS if asked.milliseconds is None else _VARIABLES_SECONDS
         end = asyncio.get_running_loop().time() + seconds
         unheard = [hosts.pop(host) for host in measured.silent if host in hosts and host not in measured.agents]
-        silent = _by_mesh([address for members in unheard for address in members])
+        silent = by_mesh([address for members in unheard for address in members])
         groups = [Group(mesh_id, tuple(ranks), "silent", {"state": "host"}, {}) for mesh_id, ranks in silent.items()]
         while any(hosts.values()):
-            wave = _by_mesh([address for members in hosts.values() for address in members[:_AT_ONCE]])
+            wave = by_mesh([address for members in hosts.values() for address in members[:_AT_ONCE]])
             left = end - asyncio.get_running_loop().time()
             if left > 0:
                 groups += await gather_all(self._services, wave, operation, body, left, stack_suffices=True)
@@ -248,16 +265,9 @@ def _limits(asked: Asked) -> Body:
     return {"actor": asked.actor, "milliseconds": asked.milliseconds, "objects": asked.objects}
 
 
-def _note(doing: Doing) -> str:
+def _note(doing: State) -> str:
     """Return what is known of a rank beside its state; where it stands, if it does."""
-    return doing.note or (f"at {doing.place}" if doing.place and doing.word != "running" else "")
-
-
-def _by_mesh(addresses: Sequence[Address]) -> dict[str, list[int]]:
-    targets: dict[str, list[int]] = {}
-    for mesh_id, rank in addresses:
-        targets.setdefault(mesh_id, []).append(rank)
-    return targets
+    return doing.note or (f"at {doing.where}" if doing.where and doing.word != RUNNING else "")
 
 
 def _script(said: Body | None) -> Body:
@@ -269,7 +279,7 @@ def _script(said: Body | None) -> Body:
 
 
 def load(services: RootServices) -> None:
-    """Offer the view to other plug-ins, and tell ranks their limit: called once, by the first that needs it.
+    """Serve looks at memory, and tell ranks their limit: called once, by the first that needs it.
 
     Raises:
         UsageError: The limit is no size.
@@ -281,4 +291,5 @@ def load(services: RootServices) -> None:
         except UsageError as error:
             raise UsageError(f"{LIMIT_VARIABLE}: {error}") from None
         services.at_birth.append(lambda: [("memory.limit", {"bytes": count})])
-    services.tables["memory.view"] = View(services)
+    view = services.tables["memory.view"] = View(services)
+    services.tool_operations["memory.look"] = view.look

@@ -8,8 +8,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Container
-from typing import Any
 
+from meshrt.hooks.snapshot import Ended, MeshFacts, Silent
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.record import MeshRecord
 from meshrt.wire.fate import Fate
@@ -173,34 +173,34 @@ class Registry:
                 found.setdefault(self._of_script(record).mesh_id, []).append(record)
             return [found[mesh_id] for mesh_id in reversed(self.meshes) if mesh_id in found]
 
-    def describe(self) -> list[dict[str, Any]]:
-        """Return plain data on every running mesh (`meshrt.hooks.services.RootServices.meshes`)."""
+    def describe(self) -> list[MeshFacts]:
+        """Return what is known of every running mesh (`meshrt.hooks.services.RootServices.meshes`)."""
         with self._lock:
             return [_described(record) for record in self.running()]
 
-    def describe_one(self, mesh_id: str) -> dict[str, Any] | None:
+    def describe_one(self, mesh_id: str) -> MeshFacts | None:
         """Return the same of one mesh, which may have ended; None if it is not remembered."""
         with self._lock:
             record = self.meshes.get(mesh_id)
             return None if record is None else _described(record)
 
 
-def _described(record: MeshRecord) -> dict[str, Any]:
-    return {
-        "mesh_id": record.mesh_id,
-        "name": record.name,
-        "shape": record.shape.to_wire(),
-        "host": {rank: agent.host for rank, agent in enumerate(record.agent_of)},
-        "pid": dict(record.pids),
-        "alive": record.alive(),
-        "started": record.started,
-        "gone": {rank: [str(fate), record.ended[rank]] for rank, fate in record.fates.items()},
-        "silent": dict(record.silent),
-        "incarnations": dict(record.incarnations),
-        "stopping": record.stopped_at,
-        "over": record.over_at,
-        "actors": [{"name": name} for name in record.running_actors()],
-    }
+def _described(record: MeshRecord) -> MeshFacts:
+    return MeshFacts(
+        mesh_id=record.mesh_id,
+        name=record.name,
+        shape=record.shape,
+        hosts={rank: agent.host for rank, agent in enumerate(record.agent_of)},
+        pids=dict(record.pids),
+        alive=tuple(record.alive()),
+        actors=tuple(record.running_actors()),
+        started=record.started,
+        ended={rank: Ended(str(fate), record.ended[rank]) for rank, fate in record.fates.items()},
+        silent={rank: Silent(state, since) for rank, (state, since) in record.silent.items()},
+        incarnations=dict(record.incarnations),
+        stopping=record.stopped_at,
+        over=record.over_at,
+    )
 
 
 def _bind_restart(callback: Callable[[int, Fate], None], incarnation: int, fate: Fate) -> Callable[[], None]:

@@ -19,6 +19,7 @@ from meshrt.errors import MeshError, RankPlace
 from meshrt.hooks.facts import Body, Wait
 from meshrt.hooks.plugins import ASKED_FOR, plugin_of, plugins
 from meshrt.hooks.services import PendingCall, ToolClient, Waited
+from meshrt.hooks.snapshot import MeshFacts
 from meshrt.hooks.table import hooks
 from meshrt.mesh.gather import Gathers
 from meshrt.mesh.holds import Holds
@@ -113,11 +114,11 @@ class Services:
 
     # -- for plug-ins
 
-    def meshes(self) -> Sequence[dict[str, Any]]:
+    def meshes(self) -> Sequence[MeshFacts]:
         """Describe what runs. Any thread."""
         return self._registry.describe()
 
-    def mesh(self, mesh_id: str) -> dict[str, Any] | None:
+    def mesh(self, mesh_id: str) -> MeshFacts | None:
         """Describe one mesh, which may have ended. Any thread."""
         return self._registry.describe_one(mesh_id)
 

@@ -18,10 +18,10 @@ from typing import Any
 
 from meshrt.errors import SelectionError, UsageError
 from meshrt.hooks.facts import Body, Group
-from meshrt.hooks.plugins import plugins
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.asking import gather_all, texts_of
-from meshrt.selection import Selection, Shape, fold_ranks, names_states, parse, parse_folded, resolve
+from meshrt.program.program import program_of
+from meshrt.selection import Selection, fold_ranks, names_states, parse, parse_folded, resolve
 from meshrt.timeline.script import ScriptTimeline
 
 __all__ = ["Timelines", "load"]
@@ -51,7 +51,7 @@ class Timelines:
     async def begin(self, client: ToolClient, body: Body) -> Body:
         """Begin to record."""
         text = str(body.get("ranks", ""))
-        ranks = await self._chosen(client, text) if text.strip() else None
+        ranks = self._chosen(text) if text.strip() else None
         self._count += 1
         name = f"{client.id}.{self._count}"
         recording = self._recordings[name] = _Recording(
@@ -67,21 +67,22 @@ class Timelines:
             raise UsageError("the recording was dropped before it had begun")
         return {"recording": name, "without": without}
 
-    async def _chosen(self, client: ToolClient, text: str) -> dict[str, tuple[int, ...]]:
+    def _chosen(self, text: str) -> dict[str, tuple[int, ...]]:
         """Return the ranks of a selection, by mesh id; those in a state are the ones that are in it now."""
         selection = parse(text)
         if not names_states(selection):
             return self._selected(selection)
-        plugins.load("debug", self._services, in_root=True)  # which knows the states
-        answer = await self._services.tool_operations["debug.printing"](client, {"ranks": text})
-        return {each["mesh"]: parse_folded(each["ranks"]) for each in (answer or {})["printing"]}
+        found: dict[str, set[int]] = {}
+        for selected in program_of(self._services).targets.everywhere("", text):
+            found.setdefault(selected.actor.mesh.mesh_id, set()).update(selected.ranks)
+        return {mesh_id: tuple(sorted(members)) for mesh_id, members in found.items()}
 
     def _selected(self, selection: Selection) -> dict[str, tuple[int, ...]]:
         found: dict[str, tuple[int, ...]] = {}
         problem: SelectionError | None = None
         for mesh in self._services.meshes():
             try:
-                found[mesh["mesh_id"]] = tuple(resolve(selection, Shape.from_wire(mesh["shape"])))
+                found[mesh.mesh_id] = tuple(resolve(selection, mesh.shape))
             except SelectionError as error:
                 problem = problem or error
         if problem is not None and not found:
@@ -91,9 +92,9 @@ class Timelines:
     def _alive(self, recording: _Recording) -> dict[str, list[int]]:
         alive = {}
         for mesh in self._services.meshes():
-            wanted = None if recording.ranks is None else set(recording.ranks.get(mesh["mesh_id"], ()))
-            alive[mesh["mesh_id"]] = [
-                rank for rank in mesh["alive"] if rank in mesh["pid"] and (wanted is None or rank in wanted)
+            wanted = None if recording.ranks is None else set(recording.ranks.get(mesh.mesh_id, ()))
+            alive[mesh.mesh_id] = [
+                rank for rank in mesh.alive if rank in mesh.pids and (wanted is None or rank in wanted)
             ]
         return {mesh_id: ranks for mesh_id, ranks in alive.items() if ranks}
 
@@ -111,12 +112,12 @@ class Timelines:
         return {
             "meshes": [
                 {
-                    "mesh": mesh["mesh_id"],
-                    "name": mesh["name"],
-                    "shape": mesh["shape"],
-                    "ranks": fold_ranks(alive.get(mesh["mesh_id"], ())),
-                    "hosts": list(mesh["host"].items()),
-                    "gone": [[rank, how] for rank, (how, _) in mesh["gone"].items()],
+                    "mesh": mesh.mesh_id,
+                    "name": mesh.name,
+                    "shape": mesh.shape.to_wire(),
+                    "ranks": fold_ranks(alive.get(mesh.mesh_id, ())),
+                    "hosts": list(mesh.hosts.items()),
+                    "gone": [[rank, ended.how] for rank, ended in mesh.ended.items()],
                 }
                 for mesh in self._services.meshes()
             ]

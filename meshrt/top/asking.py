@@ -13,6 +13,7 @@ from meshrt.memory.api import ask
 from meshrt.memory.asked import MILLISECONDS
 from meshrt.memory.look import Look
 from meshrt.memory.table import render
+from meshrt.program.words import DEAD, NOT_ANSWERING, POST_MORTEM, STOPPED
 from meshrt.top.model import Row
 from meshrt.transport.directories import log_path
 from meshrt.transport.tools import Program, ToolConnection, connect
@@ -48,11 +49,11 @@ class Asking:
 
     def look(self, ranks: str, actor: str) -> Body:
         """Look at ranks: for `meshrt.top.model.Model.take`."""
-        return self._connection.request("debug.top", {"ranks": ranks, "actor": actor}, _LOOK_SECONDS)
+        return self._connection.request("top.look", {"ranks": ranks, "actor": actor}, _LOOK_SECONDS)
 
     def stacks(self, row: Row) -> str:
         """Return the stacks of a rank as text."""
-        answer = self._connection.request("debug.where", {"ranks": str(row.rank)}, _DETAIL_SECONDS)
+        answer = self._connection.request("inspect.where", {"ranks": str(row.rank)}, _DETAIL_SECONDS)
         meshes = [mesh for mesh in answer["meshes"] if mesh["mesh_id"] == row.mesh_id]
         if not meshes:
             return "no actor runs on it: there are no stacks to show"
@@ -76,15 +77,15 @@ class Asking:
     def how_to_enter(self, row: Row) -> list[str]:
         """Return the command lines by which a person gets at a rank, with what they do."""
         debugger = f"meshrt debug {self.program.pid}"
-        if row.state == "dead":
+        if row.state == DEAD:
             return [f"meshrt postmortem {self.program.run_id}    shows why, if it has failed"]
-        if row.state == "not-answering" and "signal" in row.note:
+        if row.state == NOT_ANSWERING and "signal" in row.note:
             return [f"kill -CONT {row.pid}    lets it go on"]
-        state = "stopped" if row.state in ("stopped", "post-mortem") else "all"
+        state = STOPPED if row.state in (STOPPED, POST_MORTEM) else "all"
         asked = {"state": state, "ranks": str(row.rank)}
-        found = self._connection.request("debug.list", asked, _DETAIL_SECONDS)["rows"]
+        found = self._connection.request("inspect.list", asked, _DETAIL_SECONDS)["rows"]
         labels = [each["actor"] for each in found if each["mesh"] == row.mesh_id]
-        if state == "stopped":
+        if state == STOPPED:
             return [f"{debugger}, and there:  attach {label} {row.rank}" for label in labels]
         return [f"{debugger}, and there:  interrupt {label} ranks({row.rank})    stops it" for label in labels]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from meshrt.errors import UsageError
 from meshrt.escapes import escaped_line
-from meshrt.inspect.states import WORST_FIRST
 from meshrt.inspect.times import since
 from meshrt.memory.units import amount, change
+from meshrt.program.words import RUNNING, WORST_FIRST
 from meshrt.selection import near_miss
 from meshrt.top.model import Row
 
@@ -57,7 +57,7 @@ def _rate(calls: float) -> str:
 
 def _note(row: Row, now: float) -> str:
     parts = [f"at {row.place}" if row.place else "", row.note]
-    if row.state != "running" and row.since:
+    if row.state != RUNNING and row.since:
         parts.append(f"since {since(row.since, now)}")
     return escaped_line(", ".join(filter(None, parts)).replace("\n", " "))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from meshrt.memory.growth import weight
+from meshrt.program.words import BLOCKED, DEAD, NOT_ANSWERING, RUNNING
 from meshrt.selection import Shape
 
 __all__ = ["ActorLoad", "Key", "Model", "Row", "Totals"]
@@ -105,7 +106,7 @@ class Totals:
     @property
     def living(self) -> int:
         """How many ranks are not dead."""
-        return sum(self.states.values()) - self.states.get("dead", 0)
+        return sum(self.states.values()) - self.states.get(DEAD, 0)
 
 
 @dataclass(slots=True)
@@ -145,7 +146,7 @@ class Model:
         rows, states = self.rows(), dict[str, int]()
         for row in rows:
             states[row.state] = states.get(row.state, 0) + 1
-        living = [row for row in rows if row.state != "dead"]
+        living = [row for row in rows if row.state != DEAD]
         return Totals(
             states,
             cpu=sum(row.cpu or 0.0 for row in rows),
@@ -195,14 +196,14 @@ class Model:
         for key in gone:
             del self._processes[key]
             row = self._rows.pop(key)  # put in again at the end: the last ones to end are the last ones to be dropped
-            self._rows[key] = row if row.state == "dead" else _ended(row, now, "its mesh was stopped")
+            self._rows[key] = row if row.state == DEAD else _ended(row, now, "its mesh was stopped")
         ended = [key for key in self._rows if key not in self._processes]
         for key in ended[: max(0, len(ended) - _KEPT)]:
             del self._rows[key]
 
     def _row(self, key: Key, facts: Mapping[str, Any], mesh: Mapping[str, Any], coords: Mapping[str, int]) -> Row:
         process = self._processes.get(key)
-        if process is None or (process.pid != facts["pid"] and facts["state"] != "dead"):
+        if process is None or (process.pid != facts["pid"] and facts["state"] != DEAD):
             process = self._processes[key] = _Process(facts["pid"])
         row = Row(
             facts["mesh_id"],
@@ -218,7 +219,7 @@ class Model:
             facts["note"] or "",
             tuple(mesh["actors"]),
         )
-        if row.state == "dead":
+        if row.state == DEAD:
             return row
         row = replace(row, threads=facts["threads"], cpu=_percent(process, facts), gpu=_gpu(facts))
         if facts["rss"] is not None:
@@ -231,9 +232,9 @@ class Model:
         if facts["actors"] is None:
             process.misses += 1
             process.silent = process.silent if process.misses > 1 else self.time
-            if process.misses >= _MISSES and row.state in ("running", "blocked"):
+            if process.misses >= _MISSES and row.state in (RUNNING, BLOCKED):
                 note = _SILENT.format(self.time - process.silent)
-                return replace(row, state="not-answering", since=process.silent, note=note)
+                return replace(row, state=NOT_ANSWERING, since=process.silent, note=note)
             return row
         process.misses = 0
         before, process.calls = process.calls, ({each[0]: each[2] for each in facts["actors"]}, facts["told"])
@@ -258,7 +259,7 @@ class Model:
 def _ended(row: Row, now: float, why: str) -> Row:
     """Return the row of a rank that is no more: what it was, without what it used."""
     return Row(
-        row.mesh_id, row.mesh, row.rank, row.coords, row.host, row.pid, row.incarnation, "dead", now, "", why, row.names
+        row.mesh_id, row.mesh, row.rank, row.coords, row.host, row.pid, row.incarnation, DEAD, now, "", why, row.names
     )  # fmt: skip
 
 

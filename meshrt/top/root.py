@@ -1,5 +1,7 @@
 """The root's side of ``top``: one look at ranks, as plain data. On the root's loop.
 
+``top.look`` {actor, ranks}: a look at the ranks that are meant; both are optional.
+
 Host agents read ``/proc`` of their ranks, so each has its row whatever it does; beside that, ranks that are not known
 to be silent tell what they have to do. Nobody waits for them longer than `_SECONDS`.
 """
@@ -9,14 +11,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from meshrt.hooks.facts import Body
-from meshrt.hooks.services import RootServices
+from meshrt.hooks.services import RootServices, ToolClient
+from meshrt.hooks.snapshot import MeshFacts
 from meshrt.inspect.asking import gather_all
-from meshrt.inspect.chosen import Chosen, Doing, packed
-from meshrt.inspect.faults import silence
+from meshrt.inspect.packing import packed
 from meshrt.memory.references import held_of
+from meshrt.program.chosen import Chosen, choose
+from meshrt.program.program import program_of
+from meshrt.program.states import State
+from meshrt.program.words import DEAD, NOT_ANSWERING, silence
 from meshrt.wire.control import Address
 
 __all__ = ["COLUMNS", "Looks", "load"]
@@ -51,7 +58,17 @@ class Looks:
         """A rank has ended."""
         self._ended[mesh_id, rank] = how
 
-    async def look(self, chosen: Chosen) -> Body:
+    async def serve(self, client: ToolClient, body: Body) -> Body:
+        """Serve ``top.look``.
+
+        Raises:
+            UsageError: There is no such actor.
+            SelectionError: No such ranks.
+        """
+        actor, ranks = str(body.get("actor", "")), str(body.get("ranks", ""))
+        return await self._look(choose(program_of(self._services).targets, actor, ranks))
+
+    async def _look(self, chosen: Chosen) -> Body:
         """Return ``{"time", "run_id", "meshes", "columns", "ranks"}``.
 
         ``meshes``: all there are, ``{"mesh_id", "name", "shape", "actors"}``; a rank's row is a list in the order of
@@ -69,19 +86,19 @@ class Looks:
                 told.update({(group.mesh_id, rank): group.per[rank] for rank in group.ranks})
         held = held_of(measured)
         rows, meshes = [], self._services.meshes()
-        there = {mesh["mesh_id"] for mesh in meshes}
+        there = {mesh.mesh_id for mesh in meshes}
         self._ended = {address: how for address, how in self._ended.items() if address[0] in there}
         for mesh in meshes:
-            for rank in chosen.targets.get(mesh["mesh_id"], ()):
-                address = (mesh["mesh_id"], rank)
-                facts, pid = measured.ranks.get(address, {}), mesh["pid"].get(rank, 0)
+            for rank in chosen.targets.get(mesh.mesh_id, ()):
+                address = (mesh.mesh_id, rank)
+                facts, pid = measured.ranks.get(address, {}), mesh.pids.get(rank, 0)
                 said = told.get(address, {})
                 doing = self._doing(mesh, rank, chosen.doing(*address), facts)
-                doing = doing.measured(facts, mesh["host"][rank], measured)
+                doing = doing.measured(facts, mesh.hosts[rank], measured)
                 rows.append({
-                    "mesh_id": mesh["mesh_id"], "rank": rank, "host": mesh["host"][rank], "pid": pid,
-                    "incarnation": mesh["incarnations"].get(rank, 0), "state": doing.word, "since": doing.since,
-                    "place": doing.place, "note": doing.note[:_NOTE], **facts, **held.get(pid, {}),
+                    "mesh_id": mesh.mesh_id, "rank": rank, "host": mesh.hosts[rank], "pid": pid,
+                    "incarnation": mesh.incarnations.get(rank, 0), "state": doing.word, "since": doing.since,
+                    "place": doing.where, "note": doing.note[:_NOTE], **facts, **held.get(pid, {}),
                     "actors": said.get("actors"), "told": said.get("told"), "devices": said.get("devices") or None,
                 })  # fmt: skip
         return {
@@ -89,32 +106,33 @@ class Looks:
             "run_id": self._services.run_id,
             "meshes": [
                 {
-                    "mesh_id": mesh["mesh_id"],
-                    "name": mesh["name"],
-                    "shape": mesh["shape"],
-                    "actors": [actor["name"] for actor in mesh["actors"]],
+                    "mesh_id": mesh.mesh_id,
+                    "name": mesh.name,
+                    "shape": mesh.shape.to_wire(),
+                    "actors": list(mesh.actors),
                 }
                 for mesh in meshes
             ],
             **packed(rows, COLUMNS),
         }
 
-    def _doing(self, mesh: Mapping[str, Any], rank: int, known: Doing, facts: Mapping[str, Any]) -> Doing:
+    def _doing(self, mesh: MeshFacts, rank: int, known: State, facts: Mapping[str, Any]) -> State:
         """Return what a rank does; the kernel knows of a signal before anybody waits for an answer."""
-        if rank in mesh["gone"]:  # since it was asked for, perhaps
-            how, when = mesh["gone"][rank]
-            return Doing("dead", when, note=how)
+        if rank in mesh.ended:  # since it was asked for, perhaps
+            ended = mesh.ended[rank]
+            return State(DEAD, ended.when, note=ended.how)
         if facts.get("kernel") in _STOPPED and not known.silent:
-            return Doing("not-answering", time.time_ns() / 1e9, known.place, silence("stopped"))
-        before = self._ended.get((mesh["mesh_id"], rank))
-        if rank in mesh["incarnations"] and not known.note:
-            times = mesh["incarnations"][rank]
+            return State(NOT_ANSWERING, time.time_ns() / 1e9, known.place, silence("stopped"))
+        before = self._ended.get((mesh.mesh_id, rank))
+        if rank in mesh.incarnations and not known.note:
+            times = mesh.incarnations[rank]
             note = f"started again ({times})" + (f": it {before}" if before else "")
-            return Doing(known.word, known.since, known.place, note)
+            return replace(known, note=note)
         return known
 
 
 def load(services: RootServices) -> None:
-    """Offer looks to other plug-ins: called once, by the first that needs them."""
-    looks = services.tables["top.looks"] = Looks(services)
+    """Serve looks: called once, by the first."""
+    looks = Looks(services)
+    services.tool_operations["top.look"] = looks.serve
     services.rank_gone.append(looks.gone)

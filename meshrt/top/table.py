@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from meshrt.inspect.states import WORST_FIRST
 from meshrt.memory.units import amount, change
+from meshrt.program.words import WORST_FIRST
 from meshrt.top.columns import Sorting, in_order, shown_columns
 from meshrt.top.model import Model, Row, Totals
 

@@ -101,7 +101,7 @@ def test_what_stops_while_an_ide_comes_is_told_once() -> None:
     with router() as served:
         client = Client(served.address)
         client.request("initialize", adapterID="debugpy")
-        attaching = client.begin("attach", meshToken=served.token, meshRank=[mesh["mesh_id"], 0])
+        attaching = client.begin("attach", meshToken=served.token, meshRank=[mesh.mesh_id, 0])
         client.wait_event("initialized", unless=attaching)
         client.request("setBreakpoints", source={"path": SOURCE}, breakpoints=[{"line": marked_line(SOURCE, "step")}])
         call = trainer.step.call_one(1)

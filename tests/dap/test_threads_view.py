@@ -178,7 +178,7 @@ def test_what_raises_in_breakpoints_is_said_once() -> None:
 def test_a_silent_rank_keeps_nobody_waiting() -> None:
     trainer = proc_mesh(gpus=2).spawn("trainer", Debugged)
     trainer.initialized.get(WAIT)
-    (pids,) = (mesh["pid"] for mesh in start_root().services.meshes())
+    (pids,) = (mesh.pids for mesh in start_root().services.meshes())
     with router() as served, contextlib.ExitStack() as goes_on:
         goes_on.callback(os.kill, pids[1], signal.SIGCONT)
         os.kill(pids[1], signal.SIGSTOP)

@@ -35,7 +35,7 @@ class Desk:
 
     def begin(self, operation: str, rank: int = 0, **body: Any) -> concurrent.futures.Future[Body]:
         """Put an operation to a rank and do not wait."""
-        mesh_id = self._services.meshes()[-1]["mesh_id"]
+        mesh_id = self._services.meshes()[-1].mesh_id
 
         async def request() -> Body:
             return await self._services.request_rank(mesh_id, rank, operation, body)

@@ -85,7 +85,7 @@ class Person:
 
     def rows(self) -> list[Body]:
         """What stands, as data."""
-        return list(self.client.ask("debug.list")["rows"])
+        return list(self.client.ask("inspect.list")["rows"])
 
     def heard(self, text: str) -> None:
         """Wait for a notice with ``text`` in it."""

@@ -82,7 +82,7 @@ def test_bodies_of_wrong_types_are_refused() -> None:
         me.wait("debugee")
         assert me("p debugee ranks(:) 20 + 1") == "[0-1] 21\n"
         assert me("cast debugee ranks(:) p n > 1") == "[0-1] True\n"
-        rows = me.client.ask("debug.list", state="all")["rows"]
+        rows = me.client.ask("inspect.list", state="all")["rows"]
         assert [row["pid"] for row in rows] == pids
 
 

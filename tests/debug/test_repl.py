@@ -228,7 +228,7 @@ def test_a_script_enters_after_all_ranks_have_stopped(tmp_path: Path) -> None:
         "mesh = proc_mesh(n=2).spawn('twice', Twice).get()\n"
         "call = mesh.run.call()\n"
         "tool = connect(own_program(), lambda *_: None, lambda: None)\n"
-        "while len(tool.request('debug.list', {})['rows']) < 2: time.sleep(0.01)\n"
+        "while len(tool.request('inspect.list', {})['rows']) < 2: time.sleep(0.01)\n"
         "debug_client().enter.call_one().get()\n"
         "print('went', 'on', call.done())\n"
     )

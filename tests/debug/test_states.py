@@ -18,7 +18,7 @@ STOPPED_BY_A_SIGNAL = "its process was stopped by a signal (SIGCONT resumes it)"
 
 
 def pid_of(me: Person, rank: int) -> int:
-    rows = me.client.ask("debug.list", state="all", actor="", ranks="")["rows"]
+    rows = me.client.ask("inspect.list", state="all", actor="", ranks="")["rows"]
     return next(int(row["pid"]) for row in rows if row["rank"] == rank)
 
 

@@ -20,9 +20,10 @@ from tests.support.control import fields_of, raw_frame
 LONG = 60
 #: Of terminals; those that a rank would stop at, or wait for a person, are none of them.
 OPERATIONS = (
-    "debug.hello", "debug.list", "debug.names", "debug.status", "debug.attach", "debug.detach", "debug.send",
-    "debug.complete", "debug.cast", "debug.continue", "debug.leave", "debug.print", "debug.where", "debug.memory",
-    "debug.top", "debug.logs", "debug.printing", "debug.break", "debug.clear", "debug.breaks", "debug.postmortem",
+    "debug.hello", "inspect.list", "debug.names", "debug.status", "debug.attach", "debug.detach", "debug.send",
+    "debug.complete", "debug.cast", "debug.continue", "debug.leave", "debug.print", "inspect.where", "memory.look",
+    "top.look", "debug.logs", "inspect.printing", "debug.break", "debug.clear", "debug.breaks", "debug.postmortem",
+    "inspect.status",
     "timeline.begin", "timeline.take", "timeline.end", "timeline.drop", "dap.which", "dap.data", "dap.close", "no.such",
 )  # fmt: skip
 BODIES: list[dict[str, Any]] = [
@@ -114,7 +115,7 @@ def test_whatever_a_terminal_asks_the_program_goes_on() -> None:
     terminal.sock.close()
     assert hung_up < 100
     other = Terminal()
-    answer = other.ask({"t": "op", "id": 1, "op": "debug.list", "body": {}})
+    answer = other.ask({"t": "op", "id": 1, "op": "inspect.list", "body": {}})
     other.sock.close()
     assert answer is not None and answer["t"] == "ok"
     assert speakers.rank.call().get(LONG).values() == [0, 1]
@@ -129,7 +130,7 @@ def _request(data: bytes, number: int) -> dict[str, Any]:
     if not isinstance(message, dict):
         message = {}
     name = message.get("op")
-    return {**message, "t": "op", "id": number, "op": name if isinstance(name, str) else "debug.list"}
+    return {**message, "t": "op", "id": number, "op": name if isinstance(name, str) else "inspect.list"}
 
 
 #: What a rank tells its agent.
@@ -166,7 +167,7 @@ def test_whatever_a_rank_tells_its_agent_the_others_go_on() -> None:
             speakers = proc_mesh(n=2).spawn("speaker", Speaker).get(LONG)
             assert speakers.parent.call().get(LONG).values() == agent, "another agent"
     terminal = Terminal()
-    assert terminal.ask({"t": "op", "id": 1, "op": "debug.list", "body": {}}) is not None
+    assert terminal.ask({"t": "op", "id": 1, "op": "inspect.list", "body": {}}) is not None
     terminal.sock.close()
 
 

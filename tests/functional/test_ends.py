@@ -256,7 +256,7 @@ services.rank_events["failure.record"] = lambda *event: None
 worker.fail.broadcast()
 watch.wait_until(lambda: services.unseen, 30)
 os.kill(watch.agents()[0], signal.SIGKILL)
-watch.wait_until(lambda: any(mesh["gone"] for mesh in services.meshes()), 30)
+watch.wait_until(lambda: any(mesh.ended for mesh in services.meshes()), 30)
 """
     status, lines = run(tmp_path, script)
     assert status == 1

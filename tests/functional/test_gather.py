@@ -13,13 +13,13 @@ import msgpack
 import pytest
 
 from meshrt import LocalEngine, MeshError, UsageError, proc_mesh
-from meshrt.wire.peer import LATER
 from meshrt.errors import ProtocolError
 from meshrt.host.gather import _SILENT
 from meshrt.host.osutil import resident_bytes
 from meshrt.mesh.proc_mesh import ProcMesh
 from meshrt.mesh.program import start_root
 from meshrt.wire.frames import CONTROL_MAX
+from meshrt.wire.peer import LATER
 from tests.support.actors import Echo
 from tests.support.asking import Question, everybody
 from tests.support.pausing import pause, paused

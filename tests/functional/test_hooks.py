@@ -20,7 +20,7 @@ def test_the_hooks_of_a_rank(tmp_path: Path) -> None:
     services = start_root().services
     (described,) = services.meshes()
     for held in (True, False):
-        services.send_rank(described["mesh_id"], 0, "hold", {"held": held})
+        services.send_rank(described.mesh_id, 0, "hold", {"held": held})
         wait_until((tmp_path / f"hold-{held}").exists, WAIT)
     assert not (tmp_path / "closing").exists()
     mesh.stop()

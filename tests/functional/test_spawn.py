@@ -140,7 +140,7 @@ def test_a_stopped_actor_can_be_spawned_again() -> None:
 def test_a_stopped_actor_is_no_longer_listed_until_it_is_spawned_again() -> None:
     def listed() -> list[str]:
         (described,) = start_root().services.meshes()
-        return [actor["name"] for actor in described["actors"]]
+        return list(described.actors)
 
     mesh = proc_mesh(n=2)
     clock = mesh.spawn("clock", Clock).get(20)

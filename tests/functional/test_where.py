@@ -209,7 +209,7 @@ def test_the_root_is_told_who_stands_still(tmp_path: Path) -> None:
     pids = stander.pid.call().get(WAIT).values()
     beside = mesh.spawn("beside", Stander, str(tmp_path)).get(WAIT)
     services = start_root().services
-    (mesh_id,) = (each["mesh_id"] for each in services.meshes())
+    (mesh_id,) = (each.mesh_id for each in services.meshes())
     arrive(stander, tmp_path, "on_rank", {1: "loop", 2: "sleep"}, "recv")
 
     def activity(rank: int, actor: str = "stander") -> Any:

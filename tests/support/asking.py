@@ -9,7 +9,6 @@ from typing import Any
 from meshrt.hooks.facts import Gathered, Group
 from meshrt.inspect import STACKS, Stacks
 from meshrt.mesh.program import start_root
-from meshrt.selection import Shape
 from tests.support.waiting import wait_until
 
 __all__ = ["Question", "everybody", "stacks_of", "where"]
@@ -89,14 +88,14 @@ class Question:
 
 def everybody() -> dict[str, list[int]]:
     """Return every rank that lives, by mesh."""
-    return {mesh["mesh_id"]: mesh["alive"] for mesh in start_root().services.meshes()}
+    return {mesh.mesh_id: list(mesh.alive) for mesh in start_root().services.meshes()}
 
 
 def stacks_of(question: Question) -> Stacks:
     """Merge the answers of a question that is done."""
     stacks = Stacks()
     for mesh in start_root().services.meshes():
-        stacks.expect(mesh["mesh_id"], mesh["name"], Shape.from_wire(mesh["shape"]), range(len(mesh["host"])))
+        stacks.expect(mesh.mesh_id, mesh.name, mesh.shape, mesh.shape.ranks())
     for group in question.wait():
         stacks.add(group)
     return stacks

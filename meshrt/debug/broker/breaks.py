@@ -13,12 +13,12 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from meshrt.debug.broker.targets import Targets
 from meshrt.debug.protocol import BREAKS, HITS, MODES, POST_MORTEM, session_of_ide
 from meshrt.errors import UsageError
 from meshrt.hooks.facts import Body, Group
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.asking import gather_all, texts_of, why_silent
+from meshrt.program.targets import Targets
 from meshrt.selection import fold_ranks
 
 __all__ = ["Breaks"]
@@ -152,7 +152,7 @@ class Breaks:
         for part in self._targets.everywhere(actor, ranks):
             mesh = part.actor.mesh
             chosen[mesh.mesh_id] = chosen.get(mesh.mesh_id, frozenset()) | frozenset(part.ranks)
-            if set(part.ranks) <= set(mesh.gone):
+            if set(part.ranks) <= set(mesh.ended):
                 raise UsageError(f"these ranks of {part.actor.label} are gone: {fold_ranks(part.ranks)}")
         return chosen
 

@@ -21,25 +21,24 @@ import time
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
+from meshrt.debug.broker.attachable import actor_of, orphans, session_to_attach
 from meshrt.debug.broker.autoentry import AutoEntry
 from meshrt.debug.broker.breaks import Breaks
-from meshrt.debug.broker.hosts import Hosts
 from meshrt.debug.broker.inquiry import Inquiry
 from meshrt.debug.broker.jobs import Attachment, Job, Jobs
 from meshrt.debug.broker.lines import Lines, checked
-from meshrt.debug.broker.listing import add_memory, rows_of, snapshot_of, status_of, waits_known
-from meshrt.debug.broker.memory import Memory
+from meshrt.debug.broker.listing import snapshot_of
 from meshrt.debug.broker.notices import Notices, summarize
-from meshrt.debug.broker.sessions import Session, SessionTable, key_of
-from meshrt.debug.broker.states import Activity
-from meshrt.debug.broker.targets import Selected, Targets
-from meshrt.debug.broker.top import Top
-from meshrt.debug.protocol import BUSY, COMPLETE, RUNNING, STEPPING, STOPPED, Place
+from meshrt.debug.broker.sessions import Session, SessionTable, key_of, label_of
+from meshrt.debug.protocol import BUSY, COMPLETE, RUNNING, STEPPING, STOPPED
 from meshrt.debug.switch import RUNS_CODE, refuse, switched_off
 from meshrt.errors import MeshError, UsageError
 from meshrt.hooks.facts import Body
 from meshrt.hooks.services import RootServices, ToolClient
-from meshrt.inspect import silence
+from meshrt.inspect.listing import status_of
+from meshrt.program.program import program_of
+from meshrt.program.targets import Selected
+from meshrt.program.words import silence
 from meshrt.selection import fold_ranks
 from meshrt.wire.source import source_text
 
@@ -81,14 +80,14 @@ class Broker:
     def __init__(self, services: RootServices) -> None:
         self._services = services
         self._table = SessionTable()
-        self._targets = Targets(services, self._table, self._activity)
-        self._hosts = Hosts(services)
+        self._program = program_of(services)
+        self._targets = self._program.targets
         self._terminals: dict[int, _Terminal] = {}
         self._attached: dict[int, Attachment] = {}
         self._jobs = Jobs(services)
         #: Ranks that do not answer, and why.
         self._silent = {
-            (mesh.mesh_id, rank): state for mesh in self._targets.meshes() for rank, state in mesh.silent.items()
+            (mesh.mesh_id, rank): silent.state for mesh in services.meshes() for rank, silent in mesh.silent.items()
         }
         self._lines = Lines(services, self._table, self._silent, self._forget)
         self._inquiry = Inquiry(services, self._table, self._targets, self._jobs, self._lines)
@@ -110,6 +109,7 @@ class Broker:
     def serve(self) -> None:
         """Register with the runtime."""
         services = self._services
+        self._program.sources.stops = self._table
         services.rank_events.update(
             {
                 "debug.stopped": self._on_stopped,
@@ -122,7 +122,6 @@ class Broker:
         services.rank_operations["debug.source"] = self._source
         operations: dict[str, _Operation] = {
             "debug.hello": self._hello,
-            "debug.list": self._list,
             "debug.names": self._names,
             "debug.status": self._status,
             "debug.attach": self._attach,
@@ -134,11 +133,7 @@ class Broker:
             "debug.leave": self._leave,
             "debug.wait": self._wait,
             "debug.print": self._inquiry.print,
-            "debug.where": self._inquiry.where,
-            "debug.memory": Memory(services, self._targets).memory,
-            "debug.top": Top(services, self._targets).top,
             "debug.logs": self._inquiry.logs,
-            "debug.printing": self._inquiry.printing,
             "debug.interrupt": self._inquiry.interrupt,
             "debug.break": self._breaks.set,
             "debug.clear": self._breaks.clear,
@@ -155,12 +150,6 @@ class Broker:
         services.rank_silent.append(self._on_rank_silent)
         services.tables["debug.happened"] = self._notices.happened
         services.unhandled.append(lambda mesh_id, rank, text: self._notices.said(text))
-
-    def _activity(self, mesh_id: str, rank: int, actor: str) -> Activity | None:
-        """Return what the inspection plug-in knows; it is loaded by the first rank that has something to tell."""
-        table = self._services.tables.get("inspect.activity")
-        known = table.get(mesh_id, rank, actor) if table is not None else None
-        return None if known is None else Activity(known.state, known.since, Place.from_wire(known.place))
 
     # -- events of ranks -----------------------------------------------------------------------------------------------
 
@@ -205,7 +194,7 @@ class Broker:
         key = key_of(mesh_id, rank, body)
         if self._inquiry.missed(key, why):
             text = f"cannot be interrupted: {why}" if why else "did not stop: the endpoint, or thread, has ended"
-            self._notices.happened(mesh_id, rank, text, actor=self._targets.label(key, self._targets.actors()))
+            self._notices.happened(mesh_id, rank, text, actor=label_of(key, self._targets.actors()))
 
     def _on_rank_gone(self, mesh_id: str, rank: int, description: str) -> None:
         sessions = self._table.of_rank(mesh_id, rank)
@@ -279,13 +268,6 @@ class Broker:
         # The numbers, too: whoever has been told of stops must not believe until the next event that nothing stands.
         return {"pid": os.getpid(), "argv": sys.argv, "stops": stops, **self._counts()}
 
-    async def _list(self, client: ToolClient, body: Body) -> Body:
-        state, actor, ranks = (str(body.get(word, "")) for word in ("state", "actor", "ranks"))
-        listed = rows_of(self._table, await self._now(body), state or "stopped", actor, ranks)
-        if body.get("memory"):
-            await asyncio.get_running_loop().run_in_executor(None, add_memory, listed["rows"])
-        return listed
-
     async def _names(self, client: ToolClient, body: Body) -> Body:
         actors = self._targets.actors()
         views = [actor.mesh.shape for actor in actors] + [session.view for session in self._table if session.view]
@@ -301,13 +283,10 @@ class Broker:
         return {"actors": sorted(stopped), "dims": list(dims), "stopped": stopped}
 
     async def _status(self, client: ToolClient, body: Body) -> Body:
-        now, waits = await self._now(body), waits_known(self._services)
-        waits.script(self._services.script_waits())
-        return status_of(now, waits, [client.pid for client in self._persons()], client.pid)
-
-    async def _now(self, body: Body) -> Targets:
-        """Return what there is; if a request wants that (``hosts``), with the hosts that do not answer now."""
-        return self._targets.without(await self._hosts.silent()) if body.get("hosts") else self._targets
+        """Return the state of everything (`inspect.status`), and which terminals there are."""
+        now = await self._program.looked() if body.get("hosts") else self._targets
+        terminals = [person.pid for person in self._persons()]
+        return {**status_of(now, self._services), "terminals": terminals, "own": client.pid}
 
     def _watched(self, operation: _Operation) -> _Operation:
         """Return ``operation`` with the other terminals told what was typed, once it is under way."""
@@ -326,7 +305,7 @@ class Broker:
     # -- one rank ------------------------------------------------------------------------------------------------------
 
     async def _attach(self, client: ToolClient, body: Body) -> Body:
-        session = self._targets.one(str(body["actor"]), str(body["rank"]))
+        session = session_to_attach(self._services, self._table, self._targets, str(body["actor"]), str(body["rank"]))
         holder = session.holder
         if holder is not None and holder.id != client.id and not body.get("steal"):
             raise UsageError(
@@ -342,8 +321,7 @@ class Broker:
         session.holder = client
         session.waiter = session.attachment = attachment
         self._attached[client.id] = attachment
-        actor = self._targets.of_key(session.key)
-        return snapshot_of(session, actor, self._targets.states(actor)[session.key.rank])
+        return snapshot_of(session, actor_of(session.key, self._targets), self._targets)
 
     async def _detach(self, client: ToolClient, body: Body) -> Body:
         self._release(client)
@@ -378,10 +356,11 @@ class Broker:
         selected = self._targets.select(str(body["actor"]), str(body["ranks"]))
         label = selected.actor.label
         job = self._jobs.new(client, len(selected.ranks))
-        _without_session(job, selected)
+        sessions = self._table.among(selected)
+        _without_session(job, selected, sessions)
         self._lines.cast(
             job,
-            [(session, label) for session in selected.sessions.values()],
+            [(session, label) for session in sessions.values()],
             line=checked(str(body["line"])),
             brief=True,
         )
@@ -391,17 +370,17 @@ class Broker:
         selected = None
         if body.get("actor"):
             selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")))
-            sessions = [(session, selected.actor.label) for session in selected.sessions.values()]
+            sessions = [(session, selected.actor.label) for session in self._table.among(selected).values()]
         else:
             actors = self._targets.actors()
-            sessions = [(session, self._targets.label(session.key, actors)) for session in self._table]
+            sessions = [(session, label_of(session.key, actors)) for session in self._table]
         job = self._jobs.new(client, len(sessions))
-        orphans = self._targets.orphans(selected)
-        for (mesh_id, rank), label in orphans.items():
+        orphaned = orphans(self._services, self._targets, selected)
+        for (mesh_id, rank), label in orphaned.items():
             self._services.tables["dap"].let_go(mesh_id, rank)
             job.settle(label, "asked", "the IDE that it stood in is gone", [rank])  # its engine tells nobody
         if selected is not None and body.get("ranks"):
-            _without_session(job, selected, {rank for _, rank in orphans})
+            _without_session(job, selected, {*self._table.among(selected), *(rank for _, rank in orphaned)})
         waiting = [(session, label) for session, label in sessions if session.state not in (RUNNING, STEPPING)]
         self._lines.cast(job, waiting, action="continue")
         return job.start()
@@ -441,11 +420,11 @@ class Broker:
             selected = self._targets.select(name, text)
         except MeshError as problem:
             return set(), set(), problem
-        gone = selected.actor.mesh.gone
-        dead = [rank for rank in selected.ranks if rank in gone]
+        ended = selected.actor.mesh.ended
+        dead = [rank for rank in selected.ranks if rank in ended]
         if dead:
-            raise UsageError(f"rank {dead[0]} of {selected.actor.label} will not stop: it {gone[dead[0]][0]}")
-        stopped = {rank for rank, session in selected.sessions.items() if session.state == STOPPED}
+            raise UsageError(f"rank {dead[0]} of {selected.actor.label} will not stop: it {ended[dead[0]].how}")
+        stopped = {rank for rank, session in self._table.among(selected).items() if session.state == STOPPED}
         return stopped, set(selected.ranks) - stopped, None
 
     def _touch(self) -> None:
@@ -470,11 +449,13 @@ class Broker:
         return {"standing": self._table.count(STOPPED, BUSY, STEPPING), "resumed": self._table.count(RUNNING)}
 
 
-def _without_session(job: Job, selected: Selected, others: Collection[int] = ()) -> None:
-    """Report the ranks that are not stopped, but for others."""
-    for rank, how in selected.gone.items():
+def _without_session(job: Job, selected: Selected, others: Collection[int]) -> None:
+    """Report the ranks that have ended, and those that live and are not stopped, but for others."""
+    gone = selected.gone
+    for rank, how in gone.items():
         job.settle(selected.actor.label, "gone", how, [rank])
-    job.settle(selected.actor.label, "missing", "", [rank for rank in selected.missing if rank not in others])
+    missing = [rank for rank in selected.ranks if rank not in gone and rank not in others]
+    job.settle(selected.actor.label, "missing", "", missing)
 
 
 def load(services: RootServices) -> None:

@@ -1,4 +1,4 @@
-"""Root side: what a person asks of ranks whether they stand or run: values, stacks, output; and to stop where they are.
+"""Root side: what a person asks of ranks whether they stand or run: values, output; and to stop where they are.
 
 A rank that stands answers at its prompt, in the stack frame it stands in; one that runs answers beside its own work.
 """
@@ -6,22 +6,22 @@ A rank that stands answers at its prompt, in the stack frame it stands in; one t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from meshrt.debug.broker.jobs import Job, Jobs
 from meshrt.debug.broker.lines import Lines, checked
-from meshrt.debug.broker.listing import waits_known
-from meshrt.debug.broker.meshes import MeshFacts
-from meshrt.debug.broker.sessions import Session, SessionTable
-from meshrt.debug.broker.targets import Actor, Selected, Targets, mesh_name
+from meshrt.debug.broker.sessions import Session, SessionTable, session_key
 from meshrt.debug.protocol import BUSY, EVAL, INTERRUPT, STOPPED, SessionKey
 from meshrt.hooks.facts import Body, Gathered, Group
 from meshrt.hooks.services import RootServices, ToolClient
-from meshrt.inspect import STACKS, Stacks, innermost, silence
-from meshrt.inspect.asking import gather_all, why_silent
+from meshrt.inspect import STACKS, innermost
+from meshrt.inspect.asking import why_silent
+from meshrt.inspect.known import actors_known
 from meshrt.inspect.output import line_count, tails
 from meshrt.inspect.times import since
-from meshrt.selection import fold_ranks
+from meshrt.program.groups import by_mesh
+from meshrt.program.targets import Actor, Selected, Targets
+from meshrt.program.words import silence
 
 __all__ = ["Inquiry"]
 
@@ -97,7 +97,7 @@ class Inquiry:
         # One that is stepping runs: it may never come back.
         standing = {
             rank: session
-            for rank, session in selected.sessions.items()
+            for rank, session in self._table.among(selected).items()
             if session.state in (STOPPED, BUSY) and rank not in selected.actor.mesh.silent
         }
         running = self._running(selected, standing, job)
@@ -129,10 +129,10 @@ class Inquiry:
         mesh = selected.actor.mesh
         running = []
         for rank in selected.ranks:
-            if rank in mesh.gone:
-                job.settle(selected.actor.label, "gone", mesh.gone[rank][0], [rank])
-            elif rank in mesh.silent and mesh.silent[rank] not in silent:
-                job.settle(selected.actor.label, "silent", silence(mesh.silent[rank]), [rank])
+            if rank in mesh.ended:
+                job.settle(selected.actor.label, "gone", mesh.ended[rank].how, [rank])
+            elif rank in mesh.silent and mesh.silent[rank].state not in silent:
+                job.settle(selected.actor.label, "silent", silence(mesh.silent[rank].state), [rank])
             elif rank not in standing:
                 running.append(rank)
         return running
@@ -142,14 +142,14 @@ class Inquiry:
     ) -> None:
         actor = selected.actor
         for rank in ranks:
-            job.expect(actor.key(rank), actor.label)
+            job.expect(session_key(actor, rank), actor.label)
         if not ranks:
             return
 
         def report(gathered: Gathered) -> None:
             for group in gathered.groups:
                 for rank in group.ranks:
-                    key = actor.key(rank)
+                    key = session_key(actor, rank)
                     if group.kind == "answered":
                         facts = group.per.get(rank) if group.per else None
                         failed = bool(group.same["error"])
@@ -162,39 +162,6 @@ class Inquiry:
 
         self._services.gather({actor.mesh.mesh_id: ranks}, operation, body, seconds, report)
 
-    # -- stacks --------------------------------------------------------------------------------------------------------
-
-    async def where(self, client: ToolClient, body: Body) -> Body:
-        """Return the merged stacks of ranks: of an actor, of a selection, or of everything."""
-        actor, ranks = str(body.get("actor", "")), str(body.get("ranks", ""))
-        named = self._targets.actor(actor, any_thread=True) if "/" in actor else None
-        thread = named.thread if named is not None else ""
-        verbose = bool(body.get("verbose"))
-        stacks = Stacks(verbose=verbose, thread=thread, actors=self._actors, waits=waits_known(self._services))
-        targets: dict[str, set[int]] = {}
-        if actor or ranks:
-            for selected in self._targets.everywhere(actor, ranks, any_thread=True):
-                targets.setdefault(selected.actor.mesh.mesh_id, set()).update(selected.ranks)
-        for mesh in self._targets.meshes():
-            wanted = targets.get(mesh.mesh_id, set()) if actor or ranks else set(mesh.shape.ranks())
-            if wanted:
-                stacks.expect(mesh.mesh_id, mesh.name, mesh.shape, sorted(wanted))
-                targets[mesh.mesh_id] = wanted & set(mesh.alive)
-                for rank in sorted(wanted & set(mesh.gone)):
-                    stacks.gone(mesh.mesh_id, rank, mesh.gone[rank][0])
-        name = self._targets.bare_name(actor) if actor and not thread else ""
-        # The stack of an actor that stands after an exception is not that of its thread any more.
-        for session in self._table:
-            if session.stack and session.state in (STOPPED, BUSY):
-                key = session.key
-                stacks.instead(key.mesh_id, key.rank, key.actor, _post_mortem_record(session))
-        asked = {"actor": name, "verbose": verbose}
-        alive = {mesh_id: sorted(members) for mesh_id, members in targets.items() if members}
-        for group in await gather_all(self._services, alive, STACKS, asked, _STACK_SECONDS, stack_suffices=True):
-            stacks.add(group)
-        stacks.waits.script(self._services.script_waits())
-        return stacks.to_wire()
-
     # -- stopping ------------------------------------------------------------------------------------------------------
 
     async def interrupt(self, client: ToolClient, body: Body) -> Body:
@@ -203,19 +170,19 @@ class Inquiry:
         actor = selected.actor
         job = self._jobs.new(client, len(selected.ranks))
         # One that is stepping, or at work on a line, may be at it for ever: it is asked as one that runs.
-        standing = {rank: session for rank, session in selected.sessions.items() if session.state == STOPPED}
+        standing = {rank: session for rank, session in self._table.among(selected).items() if session.state == STOPPED}
         job.settle(actor.label, "standing", "", standing)
         # One that holds the GIL in C obeys as soon as it is back.
         running = self._running(selected, standing, job, silent=("busy",))
         for rank in running:
-            job.expect(actor.key(rank), actor.label)
-            self._interrupting.setdefault(actor.key(rank), []).append(job)
+            job.expect(session_key(actor, rank), actor.label)
+            self._interrupting.setdefault(session_key(actor, rank), []).append(job)
 
         def report(gathered: Gathered) -> None:
             for group in gathered.groups:
                 state = group.same.get("state") if group.kind == "answered" else ""
                 for rank in group.ranks:
-                    key = actor.key(rank)
+                    key = session_key(actor, rank)
                     if state == "asked" or not self._waits(key, job):
                         continue  # its stop is reported when it comes; or it was explained
                     if group.kind == "silent":
@@ -235,11 +202,8 @@ class Inquiry:
 
     def _explain(self, job: Job, actor: Actor) -> None:
         """Say of the ranks that have not stopped yet where they are: they stop as soon as they can."""
-        targets: dict[str, list[int]] = {}
         keys = {(key.mesh_id, key.rank): key for key in job.pending() if self._waits(key, job)}
-        for mesh_id, rank in keys:
-            targets.setdefault(mesh_id, []).append(rank)
-        if not targets:
+        if not keys:
             return
 
         def report(gathered: Gathered) -> None:
@@ -250,17 +214,14 @@ class Inquiry:
                         self._explain_one(job, key, group)
 
         asked = {"actor": "" if actor.thread else actor.name, "verbose": False}
-        self._services.gather(targets, STACKS, asked, _STACK_SECONDS, report, stack_suffices=True)
-
-    def _actors(self, mesh_id: str, rank: int) -> Mapping[int, str]:
-        known = self._services.tables.get("inspect.activity")
-        return known.actors(mesh_id, rank) if known is not None else {}
+        self._services.gather(by_mesh(keys), STACKS, asked, _STACK_SECONDS, report, stack_suffices=True)
 
     def _explain_one(self, job: Job, key: SessionKey, group: Group) -> None:
         # Its stop is announced like any other when it comes.
         self._give_up(key, job)
         self._late.add(key)
-        place, seconds, state = innermost(group, key.rank, key.actor, key.thread, self._actors(key.mesh_id, key.rank))
+        actors = actors_known(self._services, key.mesh_id, key.rank)
+        place, seconds, state = innermost(group, key.rank, key.actor, key.thread, actors)
         why = why_silent(group.same) if group.kind == "silent" else str(group.same)
         if group.kind == "silent":
             seconds = self._targets.silent_for(key.mesh_id, key.rank)
@@ -289,31 +250,3 @@ class Inquiry:
             kind = "refused" if tail.problem else "answered"
             job.settle(actor.label, kind, tail.problem or tail.text or "(nothing)", [rank])
         return job.start()
-
-    async def printing(self, client: ToolClient, body: Body) -> Body:
-        """Return whose output there is: of an actor, of a selection, or of every mesh; each mesh once."""
-        actor, ranks = str(body.get("actor", "")), str(body.get("ranks", ""))
-        meshes = self._targets.meshes()
-        found: dict[str, tuple[str, MeshFacts, set[int]]] = {}
-        for selected in self._targets.everywhere(actor, ranks) if actor or ranks else ():
-            mesh = selected.actor.mesh
-            label = selected.actor.label if actor else mesh_name(mesh, meshes)
-            found.setdefault(mesh.mesh_id, (label, mesh, set()))[2].update(selected.ranks)
-        if not actor and not ranks:
-            found = {mesh.mesh_id: (mesh_name(mesh, meshes), mesh, set(mesh.shape.ranks())) for mesh in meshes}
-        return {
-            "printing": [
-                {"label": label, "mesh": mesh.mesh_id, "name": mesh.name, "ranks": fold_ranks(members)}
-                for label, mesh, members in found.values()
-            ]
-        }
-
-
-def _post_mortem_record(session: Session) -> Body:
-    """Return what `meshrt.inspect` would be told, had the thread not left the stack frames of the exception."""
-    return {
-        "endpoint": session.endpoint,
-        "state": "stopped",
-        "frames": [[file, line, function, False] for file, line, function in session.stack],
-        "holder": f"post-mortem: {session.headline}",
-    }

@@ -10,7 +10,7 @@ from meshrt.debug.broker.sessions import Session, SessionTable, Waiter
 from meshrt.debug.protocol import BUSY, INPUT, PDB_PROMPT, RUNNING, STEPPING
 from meshrt.errors import MeshError, UsageError
 from meshrt.hooks.services import RootServices
-from meshrt.inspect import silence
+from meshrt.program.words import silence
 
 __all__ = ["Lines", "checked"]
 

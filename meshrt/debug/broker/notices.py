@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from math import prod
 
 from meshrt.debug.broker.sessions import Session, SessionTable
-from meshrt.debug.broker.targets import Actor, Targets
 from meshrt.debug.protocol import STOPPED
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.capping import cap
 from meshrt.inspect.times import since
+from meshrt.program.targets import Actor, Targets
 from meshrt.selection import fold_ranks
 
 __all__ = ["HOW_TO", "Notices", "summarize"]

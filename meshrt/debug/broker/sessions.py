@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from meshrt.debug.protocol import BUSY, ENDED, RUNNING, STEPPING, STOPPED, Place, SessionKey, address
+from meshrt.debug.protocol import BUSY, ENDED, RUNNING, STEPPING, STOPPED, SessionKey
 from meshrt.hooks.facts import Body
 from meshrt.hooks.services import ToolClient
 from meshrt.inspect.capping import TEXT_LIMIT, cap
+from meshrt.program import words
+from meshrt.program.places import NOWHERE, Place
+from meshrt.program.states import NOT_STOPPED, PostMortem, State, Stop
+from meshrt.program.targets import Actor, Selected, address, shape_in
 from meshrt.selection import Shape
 
-__all__ = ["Session", "SessionTable", "Waiter", "key_of"]
+__all__ = ["Session", "SessionTable", "Waiter", "key_of", "label_of", "session_key"]
+
+#: Characters of a line that are told.
+_SHORT = 80
 
 
 class Waiter(Protocol):
@@ -44,7 +51,7 @@ class Session:
     key: SessionKey
     view: Shape | None = None
     endpoint: str = ""
-    place: Place = field(default_factory=Place)
+    place: Place = NOWHERE
     reason: str = ""
     since: float = 0.0
     seq: int = 0
@@ -73,13 +80,22 @@ class Session:
     attachment: Waiter | None = None
 
     def shape_in(self, whole: Shape) -> Shape:
-        """Return the shape in whose dims this rank is named: ``whole``, but for a view that has dims of its own."""
-        return whole if self.view is None or set(self.view.labels) <= set(whole.labels) else self.view
+        """Return the shape in whose dims this rank is named, of a mesh whose shape is ``whole``."""
+        return shape_in(self.view, whole)
 
     @property
     def name(self) -> str:
         """Actor and thread as a person names them."""
         return address(self.key.actor, self.key.thread)
+
+    @property
+    def stop(self) -> State | None:
+        """How it is stopped; None: it runs."""
+        if self.state in (RUNNING, STEPPING):
+            return None
+        word = words.POST_MORTEM if self.reason == "post-mortem" else words.STOPPED
+        note = "" if self.state == STOPPED else f"at work on {_short(self.line)!r}"
+        return State(word, self.since, self.place, note)
 
     def add_text(self, text: str) -> None:
         """Keep ``text`` for the next one who attaches."""
@@ -87,7 +103,7 @@ class Session:
 
 
 class SessionTable:
-    """All sessions of a program, by key."""
+    """All sessions of a program, by key; the source of what is stopped (`meshrt.program.sources.StopSource`)."""
 
     def __init__(self) -> None:
         self._sessions: dict[SessionKey, Session] = {}
@@ -116,6 +132,53 @@ class SessionTable:
             for key, session in self._sessions.items()
             if key.mesh_id == mesh_id and key.actor == actor and key.thread == thread
         }
+
+    def among(self, selected: Selected) -> dict[int, Session]:
+        """Return the sessions of selected ranks, by base rank."""
+        actor = selected.actor
+        sessions = self.of_actor(actor.mesh.mesh_id, actor.name, actor.thread)
+        return {rank: sessions[rank] for rank in selected.ranks if rank in sessions}
+
+    def threads(self) -> list[tuple[str, str, str]]:
+        """Return what has a session: mesh id, actor, thread."""
+        return [(session.key.mesh_id, session.key.actor, session.key.thread) for session in self]
+
+    def views(self, mesh_id: str, actor: str, thread: str) -> Mapping[int, Shape | None]:
+        """Return the views through which it was called, by the base ranks where it has a session."""
+        return {rank: session.view for rank, session in self.of_actor(mesh_id, actor, thread).items()}
+
+    def stop(self, mesh_id: str, rank: int, actor: str, thread: str) -> Stop:
+        """Return what is known of it on one rank."""
+        key = SessionKey(mesh_id, actor, rank, thread)
+        session = self._sessions.get(key)
+        left = self._left.get(key, 0.0)
+        if session is None:
+            return Stop(resumed=left) if left else NOT_STOPPED
+        return Stop(
+            session.stop,
+            session.place,
+            max(session.resumed_at, left),
+            session.endpoint,
+            session.view,
+            session.breakpoint,
+            session.breakpoint_error,
+            session.holder.pid if session.holder is not None else 0,
+        )
+
+    def post_mortems(self) -> list[PostMortem]:
+        """Return what is stopped after an exception."""
+        return [
+            PostMortem(
+                session.key.mesh_id,
+                session.key.rank,
+                session.key.actor,
+                session.endpoint,
+                tuple(map(Place.from_wire, session.stack)),
+                session.headline,
+            )
+            for session in self
+            if session.stack and session.state in (STOPPED, BUSY)
+        ]
 
     def count(self, *states: str) -> int:
         """Return how many sessions are in one of ``states``. Any thread."""
@@ -172,19 +235,33 @@ class SessionTable:
             if not self._by_rank[address]:
                 del self._by_rank[address]
 
-    def left(self, key: SessionKey) -> float:
-        """Return when an actor was resumed last whose session has ended (epoch seconds); 0: it never had one."""
-        return self._left.get(key, 0.0)
-
     def rank_gone(self, mesh_id: str, rank: int) -> None:
         """Forget what is known of a rank that has ended."""
         for key in [key for key in self._left if (key.mesh_id, key.rank) == (mesh_id, rank)]:
             del self._left[key]
 
 
+def session_key(actor: Actor, rank: int) -> SessionKey:
+    """Return the key of one rank of an actor."""
+    return SessionKey(actor.mesh.mesh_id, actor.name, rank, actor.thread)
+
+
+def label_of(key: SessionKey, actors: Sequence[Actor]) -> str:
+    """Return how the actor of a session is written."""
+    for actor in actors:
+        if (actor.mesh.mesh_id, actor.name, actor.thread) == (key.mesh_id, key.actor, key.thread):
+            return actor.label
+    return address(key.actor, key.thread)
+
+
 def key_of(mesh_id: str, rank: int, body: Body) -> SessionKey:
     """Return the key that an event of a rank is about."""
     return SessionKey(mesh_id, str(body["actor"]), rank, str(body.get("thread", "")))
+
+
+def _short(line: str) -> str:
+    first, newline, _ = line.partition("\n")
+    return first[:_SHORT] + ("..." if newline or len(first) > _SHORT else "")
 
 
 def _shape(wire: Any) -> Shape | None:

@@ -22,16 +22,18 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from meshrt.debug.broker.states import Held
+from meshrt.debug.dap.held import TABLE, Held, Holds
 from meshrt.debug.dap.starting import StartedRouters
-from meshrt.debug.protocol import Place, session_of_ide
+from meshrt.debug.protocol import session_of_ide
 from meshrt.debug.switch import refuse, switched_off
 from meshrt.errors import SelectionError, UsageError
 from meshrt.hooks.facts import Body
 from meshrt.hooks.services import RootServices, ToolClient
-from meshrt.selection import Shape, parse, resolve
+from meshrt.hooks.snapshot import MeshFacts
+from meshrt.program.places import Place
+from meshrt.program.program import program_of
+from meshrt.selection import parse, resolve
 from meshrt.wire.source import source_text
 
 __all__ = ["Mediator", "load"]
@@ -106,7 +108,8 @@ class Mediator:
         services.actor_begun.append(self._actor_begun)
         services.rank_gone.append(self._rank_gone)
         services.tables["dap"] = self
-        services.tables["dap.held"] = self.held
+        services.tables[TABLE] = self.held
+        program_of(services).sources.holds = Holds(self.held)
 
     def listen(self, port: int) -> None:
         """Start a router of the program's own. Any thread."""
@@ -129,30 +132,31 @@ class Mediator:
     def _wanted(self, name: str, text: str) -> list[Body]:
         """Return the ranks that live and are meant. Raises MeshError if no mesh has such ranks."""
         selection = parse(text) if text else None
-        meshes = [mesh for mesh in self._services.meshes() if not mesh["stopping"]]
+        meshes = [mesh for mesh in self._services.meshes() if not mesh.stopping]
         named = [mesh for mesh in meshes if not name or _is_called(mesh, name)]
         if meshes and not named:
-            names = {str(mesh["name"] or mesh["mesh_id"]) for mesh in meshes}
-            names |= {str(actor["name"]) for mesh in meshes for actor in mesh["actors"]}
+            names = {mesh.name or mesh.mesh_id for mesh in meshes}
+            names |= {actor for mesh in meshes for actor in mesh.actors}
             raise UsageError(f"no mesh, and no actor, is called {name!r}; there are {', '.join(sorted(names))}")
         found: list[Body] = []
         problems: list[SelectionError] = []
         for mesh in named:
-            shape = Shape.from_wire(mesh["shape"])
             try:
-                ranks: Sequence[int] = sorted(shape.ranks()) if selection is None else resolve(selection, shape)
+                ranks: Sequence[int] = (
+                    sorted(mesh.shape.ranks()) if selection is None else resolve(selection, mesh.shape)
+                )
             except SelectionError as error:
                 problems.append(error)
                 continue
-            alive = set(mesh["alive"])
-            found += [self._facts(mesh, shape, rank, several=len(meshes) > 1) for rank in ranks if rank in alive]
+            alive = set(mesh.alive)
+            found += [self._facts(mesh, rank, several=len(meshes) > 1) for rank in ranks if rank in alive]
         if problems and len(problems) == len(named):
             raise problems[0]
         return found
 
-    def _facts(self, mesh: Any, shape: Shape, rank: int, *, several: bool) -> Body:
-        ide = self.held.get((mesh["mesh_id"], rank), Held()).ide
-        return {**_facts(mesh, shape, rank, several=several), "ide": "" if ide == _GONE else ide}
+    def _facts(self, mesh: MeshFacts, rank: int, *, several: bool) -> Body:
+        ide = self.held.get((mesh.mesh_id, rank), Held()).ide
+        return {**_facts(mesh, rank, several=several), "ide": "" if ide == _GONE else ide}
 
     def _rank_born(self, mesh_id: str, rank: int) -> None:
         for client in self._routers.values():
@@ -318,22 +322,22 @@ def _held(ide: str, body: Body) -> Held:
     return Held(ide, since, {str(actor): Place.from_wire(place) for actor, place in body["places"].items()})
 
 
-def _is_called(mesh: Any, name: str) -> bool:
-    return name in (mesh["name"], mesh["mesh_id"]) or any(actor["name"] == name for actor in mesh["actors"])
+def _is_called(mesh: MeshFacts, name: str) -> bool:
+    return name in (mesh.name, mesh.mesh_id, *mesh.actors)
 
 
-def _facts(mesh: Any, shape: Shape, rank: int, *, several: bool) -> Body:
-    coordinates = ",".join(f"{label}={index}" for label, index in shape.coordinates(rank).items())
+def _facts(mesh: MeshFacts, rank: int, *, several: bool) -> Body:
+    coordinates = ",".join(f"{label}={index}" for label, index in mesh.shape.coordinates(rank).items())
     place = f"{coordinates} (rank {rank})" if coordinates else f"rank {rank}"
-    name = str(mesh["name"] or mesh["mesh_id"])
+    name = mesh.name or mesh.mesh_id
     return {
-        "mesh": mesh["mesh_id"],
+        "mesh": mesh.mesh_id,
         "mesh_name": name,
         "rank": rank,
         "name": f"{name} {place}" if several else place,
-        "pid": mesh["pid"].get(rank, 0),
-        "host": mesh["host"].get(rank, ""),
-        "life": mesh["incarnations"].get(rank, 0),
+        "pid": mesh.pids.get(rank, 0),
+        "host": mesh.hosts.get(rank, ""),
+        "life": mesh.incarnations.get(rank, 0),
     }
 
 

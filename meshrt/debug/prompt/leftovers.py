@@ -20,7 +20,7 @@ def left_behind(client: Client, own: Collection[int]) -> str:
     """
     try:
         breaks = client.ask("debug.breaks")["breaks"] if own else []
-        rows = client.ask("debug.list", state="stopped", actor="", ranks="")["rows"]
+        rows = client.ask("inspect.list", state="stopped", actor="", ranks="")["rows"]
     except (MeshError, OSError) as error:  # a TimeoutError is an OSError
         return f"what is left behind is not known: {str(error) or 'the program does not answer'}"
     left = [f"breakpoint {row['id']} at {row['place']} (clear {row['id']})" for row in breaks if row["id"] in own]

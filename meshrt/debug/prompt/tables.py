@@ -10,9 +10,9 @@ from typing import Any
 from meshrt.escapes import escaped
 from meshrt.hooks.facts import Body
 from meshrt.inspect.fitting import Room, fitted
-from meshrt.inspect.states import WORST_FIRST
 from meshrt.inspect.times import since
 from meshrt.inspect.waittext import wait_lines
+from meshrt.program.words import WORST_FIRST
 from meshrt.selection import Shape, fold_coordinates, fold_ranks
 
 __all__ = ["breakpoints", "by_actor", "listing", "status"]

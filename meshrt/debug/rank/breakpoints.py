@@ -21,7 +21,6 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple, Protocol
 
 from meshrt.actor.endpoint import endpoints_of
-from meshrt.debug.protocol import names_file
 from meshrt.debug.rank.codelines import NoCodeError, Target, body_of, find, is_module
 from meshrt.debug.rank.loaded import loaded_code
 from meshrt.debug.rank.users_trace import TraceFunction
@@ -29,6 +28,7 @@ from meshrt.debug.stepping import is_hidden_code
 from meshrt.files import RUNTIME_FILES, is_library_file
 from meshrt.hooks.facts import ActorState, Body
 from meshrt.inspect.values import class_name, safe_text
+from meshrt.program.places import names_file
 
 __all__ = ["BreakTable", "Hit", "MeshBreaks"]
 

@@ -9,8 +9,8 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
-from meshrt.debug.protocol import names_file
 from meshrt.hooks.facts import ActorState
+from meshrt.program.places import names_file
 
 __all__ = ["loaded_code"]
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from types import CodeType, FrameType
 from typing import Any
 
-from meshrt.debug.protocol import names_file
 from meshrt.errors import MeshError
 from meshrt.hooks.services import RankServices
+from meshrt.program.places import names_file
 
 __all__ = ["SourceFetcher"]
 

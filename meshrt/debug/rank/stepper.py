@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from meshrt.actor.headroom import SHORTAGES, headroom
-from meshrt.debug.protocol import ABORTED, CLOSED, Place
+from meshrt.debug.protocol import ABORTED, CLOSED
 from meshrt.debug.rank.bdb_adapter import Stack
 from meshrt.debug.rank.pdb_adapter import PdbAdapter
 from meshrt.debug.rank.postmortem import exception_text
@@ -23,6 +23,7 @@ from meshrt.debug.rank.shared import Shared
 from meshrt.debug.rank.users_trace import TraceFunction, above
 from meshrt.debug.stepping import bottom_frame, is_hidden, is_plumbing, visible
 from meshrt.inspect.visibility import own_index
+from meshrt.program.places import Place
 
 __all__ = ["Stepper"]
 

@@ -52,7 +52,7 @@ class Printing:
 
 
 class _Running:
-    """A program that runs: its broker knows which ranks there are."""
+    """A program that runs: it knows which ranks there are."""
 
     def __init__(self, program: tools.Program) -> None:
         self.program = program
@@ -63,7 +63,7 @@ class _Running:
 
     def printing(self, actor: str, ranks: str) -> list[Printing]:
         """Return whose output is meant. Raises MeshError: there is no such thing; ConnectionError: it has ended."""
-        answer = self._connection.request("debug.printing", {"actor": actor, "ranks": ranks})
+        answer = self._connection.request("inspect.printing", {"actor": actor, "ranks": ranks})
         return [
             Printing(
                 each["label"],

@@ -19,13 +19,12 @@ from meshrt.failure import files
 from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED
 from meshrt.failure.showing import root_cause
 from meshrt.hooks.facts import Body
-from meshrt.inspect import silence
 from meshrt.inspect.commands import run_command, write_out
 from meshrt.inspect.fitting import Room, columns, fitted
 from meshrt.inspect.programs import choose, command_of, seconds_of
-from meshrt.inspect.states import WORST_FIRST
 from meshrt.inspect.times import since
 from meshrt.inspect.waittext import wait_lines
+from meshrt.program.words import DEAD, NOT_ANSWERING, RUNNING, WORST_FIRST, silence
 from meshrt.selection import parse, parse_folded
 from meshrt.transport.directories import in_use, runs
 from meshrt.transport.tools import ToolConnection, programs
@@ -75,10 +74,10 @@ def _show(given: argparse.Namespace) -> int:
         parse(given.ranks)  # what is no selection is no program's fault
 
     def ask(connection: ToolConnection) -> Body:
-        body = connection.request("debug.status", {"hosts": True})
+        body = connection.request("inspect.status", {"hosts": True})
         if given.verbose or given.ranks:
             asked = {"state": "all", "ranks": given.ranks, "memory": True, "hosts": True}
-            body.update(connection.request("debug.list", asked), selected=bool(given.ranks))
+            body.update(connection.request("inspect.list", asked), selected=bool(given.ranks))
         return body
 
     wanted = [choose(given.run, how="meshrt ps RUN")] if given.run else programs()
@@ -111,7 +110,7 @@ def states_of(body: Body) -> dict[str, Counter[str]]:
         for group in body["groups"]:
             note(group["mesh"], parse_folded(group["ranks"]), group["state"])
         for mesh in body["meshes"]:
-            for state, found in (("dead", mesh["gone"]), ("not-answering", _silent(mesh))):
+            for state, found in ((DEAD, mesh["gone"]), (NOT_ANSWERING, _silent(mesh))):
                 for ranks in found.values():
                     note(mesh["mesh"], parse_folded(ranks), state)
     counts: dict[str, Counter[str]] = {}
@@ -120,9 +119,9 @@ def states_of(body: Body) -> dict[str, Counter[str]]:
     if not body.get("selected"):
         for mesh in body["meshes"]:  # one without actors: its ranks live, and wait for one
             known = counts.setdefault(mesh["mesh"], Counter())
-            idle = mesh["alive"] - (known.total() - known["dead"])
+            idle = mesh["alive"] - (known.total() - known[DEAD])
             if idle > 0:
-                known["running"] += idle
+                known[RUNNING] += idle
     return counts
 
 

@@ -14,6 +14,8 @@ from typing import Any
 from meshrt.debug.broker.broker import Broker
 from meshrt.hooks.facts import Body, Gathered, Group, Measured, Wait
 from meshrt.hooks.services import PendingCall, ToolClient, Waited
+from meshrt.hooks.snapshot import Ended, MeshFacts, Silent
+from meshrt.inspect.root import load
 from meshrt.selection import Shape
 
 __all__ = ["FakeRoot", "FakeTerminal"]
@@ -38,7 +40,7 @@ class FakeTerminal:
 
 
 class FakeRoot:
-    """RootServices, and the broker on it."""
+    """RootServices, with the broker and the inspection on it."""
 
     def __init__(self, *meshes: tuple[str, str, dict[str, int], tuple[str, ...]]) -> None:
         self.run_id = "run"
@@ -77,35 +79,35 @@ class FakeRoot:
         self._meshes = meshes or (("m1", "", {"hosts": 2, "gpus": 4}, ("debugee",)),)
         self.seqs: dict[tuple[str, int, str, str], int] = {}
         Broker(self).serve()
+        load(self)
 
     # -- RootServices
 
     def stopped_how(self, mesh_id: str) -> str:
         return ""
 
-    def mesh(self, mesh_id: str) -> dict[str, Any] | None:
-        return next((mesh for mesh in self.meshes() if mesh["mesh_id"] == mesh_id), None)
+    def mesh(self, mesh_id: str) -> MeshFacts | None:
+        return next((mesh for mesh in self.meshes() if mesh.mesh_id == mesh_id), None)
 
-    def meshes(self) -> list[dict[str, Any]]:
+    def meshes(self) -> list[MeshFacts]:
         found = []
         for mesh_id, name, sizes, actors in self._meshes:
             shape = Shape.from_extent(sizes)
             ranks = shape.ranks()
             found.append(
-                {
-                    "mesh_id": mesh_id,
-                    "name": name,
-                    "shape": shape.to_wire(),
-                    "host": dict.fromkeys(ranks, "node"),
-                    "pid": {rank: 1000 + rank for rank in ranks},
-                    "alive": [rank for rank in ranks if (mesh_id, rank) not in self.ended],
-                    "started": 100.0,
-                    "gone": {rank: [how, 200.0] for (mesh, rank), how in self.ended.items() if mesh == mesh_id},
-                    "silent": dict(self.unanswering),
-                    "incarnations": dict(self.incarnations),
-                    "stopping": 0,
-                    "actors": [{"name": actor} for actor in actors],
-                }
+                MeshFacts(
+                    mesh_id,
+                    name,
+                    shape,
+                    hosts=dict.fromkeys(ranks, "node"),
+                    pids={rank: 1000 + rank for rank in ranks},
+                    alive=tuple(rank for rank in ranks if (mesh_id, rank) not in self.ended),
+                    actors=actors,
+                    started=100.0,
+                    ended={rank: Ended(how, 200.0) for (mesh, rank), how in self.ended.items() if mesh == mesh_id},
+                    silent={rank: Silent(state, since) for rank, (state, since) in self.unanswering.items()},
+                    incarnations=dict(self.incarnations),
+                )
             )
         return found
 

@@ -199,7 +199,7 @@ def test_views_and_base_ranks(root: FakeRoot) -> None:
     me = root.terminal()
     right = Shape(("dp", "tp"), Slice(offset=2, sizes=[2, 2], strides=[4, 1]))
     root.stop(2, 3, 6, 7, view=right.to_wire())
-    rows = root.ask(me, "debug.list")["rows"]
+    rows = root.ask(me, "inspect.list")["rows"]
     assert [(row["rank"], row["coords"]) for row in rows][2] == (6, {"dp": 1, "tp": 0})
     assert cast(root, me, "ranks(dp=1)")["waiting"] == {"debugee": "6-7"}
     assert cast(root, me, "ranks(gpus=3)")["waiting"] == {"debugee": "3"}
@@ -214,7 +214,7 @@ def test_a_selection_means_the_same_whatever_has_stopped(root: FakeRoot) -> None
     part = Shape(("hosts", "gpus"), Slice(offset=2, sizes=[2, 2], strides=[4, 1]))
     root.stop(2, 7, view=part.to_wire())
     root.stop(4, view=Shape.unity().to_wire())
-    rows = root.ask(me, "debug.list")["rows"]
+    rows = root.ask(me, "inspect.list")["rows"]
     assert [row["coords"] for row in rows] == [{"hosts": h, "gpus": g} for h, g in ((0, 2), (1, 0), (1, 3))]
     asked = cast(root, me, "ranks(gpus=2)")
     assert (asked["waiting"], kinds(asked)) == ({"debugee": "2"}, {"missing": "6"})
@@ -239,7 +239,7 @@ def test_names() -> None:
     me = root.terminal()
     root.stop(0, mesh="m1")
     root.stop(0, mesh="m2", text="right\n")
-    assert [row["actor"] for row in root.ask(me, "debug.list")["rows"]] == ["debugee@left", "debugee@right"]
+    assert [row["actor"] for row in root.ask(me, "inspect.list")["rows"]] == ["debugee@left", "debugee@right"]
     with pytest.raises(MeshError, match="say debugee@left or debugee@right"):
         root.ask(me, "debug.attach", actor="debugee", rank="0")
     assert root.ask(me, "debug.attach", actor="debugee@m2", rank="0")["text"] == "right\n"
@@ -266,7 +266,7 @@ def test_attach_wants_one_rank(root: FakeRoot, rank: str) -> None:
 def test_threads_are_sessions_of_their_own(root: FakeRoot) -> None:
     me = root.terminal()
     root.stop(0, thread="Helper")
-    assert [row["actor"] for row in root.ask(me, "debug.list")["rows"]] == ["debugee/Helper"]
+    assert [row["actor"] for row in root.ask(me, "inspect.list")["rows"]] == ["debugee/Helper"]
     with pytest.raises(MeshError, match="a thread of it is stopped: attach debugee/Helper 0"):
         root.ask(me, "debug.attach", actor="debugee", rank="0")
     assert root.ask(me, "debug.attach", actor="debugee/Helper", rank="0")["rank"] == 0
@@ -283,10 +283,10 @@ def test_threads_are_sessions_of_their_own(root: FakeRoot) -> None:
 def test_a_state_is_suggested_where_one_may_be_typed(root: FakeRoot) -> None:
     me = root.terminal()
     with pytest.raises(MeshError, match="no actor 'stoped'; did you mean 'stopped'"):
-        root.ask(me, "debug.list", state="all", actor="stoped")
+        root.ask(me, "inspect.list", state="all", actor="stoped")
     for operation, facts in (
         ("debug.print", {"command": "p", "expression": "x"}),
-        ("debug.list", {"state": "dead"}),
+        ("inspect.list", {"state": "dead"}),
         ("debug.break", {"place": "a.py:3"}),
     ):
         with pytest.raises(MeshError, match="no actor 'stoped'; there are: debugee"):
@@ -416,7 +416,7 @@ def test_the_breakpoint_that_stopped_a_rank_is_named(root: FakeRoot) -> None:
     assert me.of("debug.notice")[-1]["text"] == (
         "2 ranks of debugee (0-1) stopped at actors.py:16 (work) by breakpoint 3, rank 2 at actors.py:16 (work)"
     )
-    assert [row["breakpoint"] for row in root.ask(me, "debug.list")["rows"]] == [3, 3, 0]
+    assert [row["breakpoint"] for row in root.ask(me, "inspect.list")["rows"]] == [3, 3, 0]
 
 
 def test_completion_knows_the_ranks_that_stand(root: FakeRoot) -> None:
@@ -429,7 +429,7 @@ def test_since_when_a_rank_runs(root: FakeRoot) -> None:
     me = root.terminal()
 
     def since() -> float:
-        return float(root.ask(me, "debug.list", state="all", actor="debugee", ranks="ranks(0)")["rows"][0]["since"])
+        return float(root.ask(me, "inspect.list", state="all", actor="debugee", ranks="ranks(0)")["rows"][0]["since"])
 
     before = since()
     root.stop(0)
@@ -564,7 +564,7 @@ def test_watchers_see_what_others_type(root: FakeRoot) -> None:
     root.ask(other, "debug.attach", actor="debugee", rank="0", typed="attach debugee 0")
     root.ask(other, "debug.send", line="n", typed="n")
     root.ask(script, "debug.cast", actor="debugee", ranks="ranks(1)", line="c", typed="cast debugee ranks(1) c")
-    root.ask(other, "debug.list", typed="list")
+    root.ask(other, "inspect.list", typed="list")
     with pytest.raises(MeshError):
         root.ask(other, "debug.attach", actor="debugee", rank="7", typed="attach debugee 7")
     assert [body["text"] for body in me.of("debug.notice")][1:] == [
@@ -574,7 +574,7 @@ def test_watchers_see_what_others_type(root: FakeRoot) -> None:
     ]
     assert [body["text"] for body in other.of("debug.notice")][1:] == ["process 100: cast debugee ranks(1) c"]
     assert script.of("debug.notice") == []
-    (row, _) = root.ask(me, "debug.list")["rows"]
+    (row, _) = root.ask(me, "inspect.list")["rows"]
     assert (row["rank"], row["holder"]) == (0, 99)
 
 

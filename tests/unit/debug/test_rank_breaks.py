@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from meshrt import Actor, endpoint
-from meshrt.debug import protocol
 from meshrt.debug.rank import breakpoints
 from meshrt.debug.rank.breakpoints import BreakTable
 from meshrt.debug.rank.monitoring import Monitor
 from meshrt.hooks.facts import ActorState, Body, EndpointCall
 from meshrt.hooks.table import hooks
+from meshrt.program import places
 from tests.unit.debug import endpoints
 from tests.unit.debug.endpoints import line_of
 from tests.unit.debug.fakes import WAIT, FakeRank
@@ -147,7 +147,7 @@ def once(action: Callable[[], object]) -> Callable[[], None]:
 
 def during(monkeypatch: pytest.MonkeyPatch, wanted: str, action: Callable[[], object]) -> None:
     """Have ``action`` happen while somebody asks whether a file is meant by ``wanted``."""
-    original = protocol.names_file
+    original = places.names_file
     act = once(action)
 
     def names_file(name: str, filename: str) -> bool:

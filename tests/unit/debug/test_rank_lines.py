@@ -7,8 +7,8 @@ from types import CodeType
 
 import pytest
 
-from meshrt.debug.protocol import names_file
 from meshrt.debug.rank.codelines import NoCodeError, find
+from meshrt.program.places import names_file
 
 TEXT = '''\
 import os

@@ -20,12 +20,13 @@ from meshrt.debug.prompt.commands.table import COMMANDS, help_text, parse_line
 from meshrt.debug.prompt.tables import listing
 from meshrt.debug.prompt.terminal import LineTerminal, Woken
 from meshrt.debug.prompt.text import prompt_of
-from meshrt.debug.protocol import Place, address
 from meshrt.errors import MeshError
 from meshrt.escapes import escaped
 from meshrt.hooks.facts import Body
 from meshrt.inspect.capping import cap
 from meshrt.inspect.times import since
+from meshrt.program.places import Place
+from meshrt.program.targets import address
 from meshrt.selection import Shape
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshrt.failure.incident import Incident, MeshFacts
+from meshrt.failure.incident import Incident, IncidentMesh
 from meshrt.failure.record import ExceptionFacts, FailureRecord, Frame, Reference
 
 __all__ = ["MS", "death", "incident", "raised", "silent"]
@@ -55,5 +55,5 @@ def _record(rank: int, at: float, uncertain: float, **facts: Any) -> FailureReco
 
 def incident(*records: FailureRecord, ranks: int = 4, **facts: Any) -> Incident:
     """What the root knows of a mesh ``train`` of so many ranks."""
-    mesh = MeshFacts("m", "train", {"n": ranks}, 1_700_000_000.0 - 10, tuple(range(ranks)))
+    mesh = IncidentMesh("m", "train", {"n": ranks}, 1_700_000_000.0 - 10, tuple(range(ranks)))
     return Incident(1, "cafe0123", ("python", "train.py"), 1_700_000_000.0, (mesh,), records, **facts)

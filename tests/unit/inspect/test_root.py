@@ -6,14 +6,25 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+from meshrt.hooks.snapshot import MeshFacts, Silent
 from meshrt.inspect import Activity
 from meshrt.inspect.root import load
+from meshrt.selection import Shape
 
 
 def fake_root(**silent: Any) -> Any:
-    meshes = [{"mesh_id": "m", "name": "mesh1", "silent": silent.get("silent", {})}, {"mesh_id": "n", "name": "mesh2"}]
+    shape, unanswering = Shape.from_extent({"n": 3}), silent.get("silent", {})
+    meshes = [MeshFacts("m", "mesh1", shape, silent=unanswering), MeshFacts("n", "mesh2", shape)]
     clock = silent.get("clock", time.monotonic)
-    return SimpleNamespace(meshes=lambda: meshes, tables={}, rank_events={}, rank_silent=[], rank_gone=[], clock=clock)
+    return SimpleNamespace(
+        meshes=lambda: meshes,
+        tables={},
+        tool_operations={},
+        rank_events={},
+        rank_silent=[],
+        rank_gone=[],
+        clock=clock,
+    )
 
 
 def blocked(since: float = 5.0) -> dict[str, Any]:
@@ -36,7 +47,7 @@ def test_what_ranks_tell() -> None:
 
 
 def test_silence_covers_what_was_known() -> None:
-    services = fake_root(silent={2: ("busy", 3.0)})
+    services = fake_root(silent={2: Silent("busy", 3.0)})
     load(services)
     table: Activity = services.tables["inspect.activity"]
     busy = table.get("m", 2, "a")

@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshrt.hooks.facts import Group, Wait
-from meshrt.inspect import Stacks, innermost, render_stacks, silence
+from meshrt.inspect import Stacks, innermost, render_stacks
 from meshrt.inspect.classes import MeshStacks, Node
 from meshrt.inspect.plain import BUDGET
 from meshrt.inspect.waits import Waiter
+from meshrt.program.words import silence
 from meshrt.selection import Shape, parse_folded
 from meshrt.wire.frames import CONTROL_MAX
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from meshrt.hooks.facts import Gathered, Measured
 from meshrt.hooks.services import RootServices
-from meshrt.inspect.chosen import Chosen, Doing
+from meshrt.hooks.snapshot import Ended, MeshFacts
 from meshrt.memory.asked import Asked
 from meshrt.memory.document import document_of
 from meshrt.memory.look import Look
 from meshrt.memory.root import View
 from meshrt.memory.table import render
+from meshrt.program.chosen import Chosen
+from meshrt.program.states import State
 from meshrt.selection import Shape
 from tests.unit.memory.documents import MIB, lines
 
@@ -23,14 +25,10 @@ class Services:
 
     run_id = "r"
 
-    def meshes(self) -> Sequence[Mapping[str, Any]]:
-        return [
-            {
-                "mesh_id": "m", "name": "mesh1", "shape": Shape.from_extent({"n": 3}).to_wire(),
-                "host": dict.fromkeys(range(3), "node0"), "pid": {0: 100}, "gone": {2: ["exited", 1.0]},
-                "actors": [{"name": "a"}],
-            }
-        ]  # fmt: skip
+    def meshes(self) -> Sequence[MeshFacts]:
+        hosts = dict.fromkeys(range(3), "node0")
+        shape, ended = Shape.from_extent({"n": 3}), {2: Ended("exited", 1.0)}
+        return [MeshFacts("m", "mesh1", shape, hosts, {0: 100}, (0, 1), ("a",), ended=ended)]
 
     async def measure(self, *_asked: Any) -> Measured:
         return Measured({("m", 0): {"rss": 10 * MIB, "pss": 5 * MIB}}, {"node0": {"pid": 7, "pss": MIB}}, [], [])
@@ -44,7 +42,7 @@ class Services:
 
 
 def test_a_rank_that_is_being_started_again_is_no_running_one() -> None:
-    chosen = Chosen({"m": [0, 1, 2]}, lambda _mesh_id, rank: Doing("dead" if rank == 2 else "running"))
+    chosen = Chosen({"m": [0, 1, 2]}, lambda _mesh_id, rank: State("dead" if rank == 2 else "running"))
     answer = asyncio.run(View(cast(RootServices, Services())).collect(Asked(chosen)))
     text = render(document_of(answer), Look(sort="rank"))
     assert lines(text, "0 n", "1 n", "2 n") == [

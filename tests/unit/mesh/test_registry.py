@@ -103,7 +103,7 @@ def test_stopped_meshes_are_forgotten_when_there_are_many(registry: Registry, dr
 def test_an_actor_is_there_while_some_rank_has_it(registry: Registry) -> None:
     def named() -> list[str]:
         (found,) = registry.describe()
-        return [actor["name"] for actor in found["actors"]]
+        return list(found.actors)
 
     for name in ("a", "b"):
         for rank in range(4):
@@ -126,8 +126,9 @@ def test_the_description_is_plain_data(registry: Registry) -> None:
     registry.born("m", 0, 4711)
     registry.gone("m", 3, DIED)
     (found,) = registry.describe()
-    assert found["pid"] == {0: 4711} and found["alive"] == [0, 1, 2]
-    assert found["host"] == {0: "h0", 1: "h0", 2: "h1", 3: "h1"}
+    assert found.pids == {0: 4711} and found.alive == (0, 1, 2)
+    assert found.ended[3].how == str(DIED) and found.shape == registry.meshes["m"].shape
+    assert found.hosts == {0: "h0", 1: "h0", 2: "h1", 3: "h1"}
 
 
 def test_what_ranks_have_made_ends_with_what_the_script_has_made(registry: Registry, driver: Driver) -> None:

@@ -11,6 +11,7 @@ import pytest
 from meshrt.errors import ProtocolError, UsageError
 from meshrt.hooks.facts import Gathered
 from meshrt.hooks.services import RootServices, ToolClient
+from meshrt.hooks.snapshot import MeshFacts
 from meshrt.selection import Shape
 from meshrt.timeline.root import Timelines
 
@@ -26,9 +27,8 @@ class Services:
         self.report: Any = None
         self.refuses = False
 
-    def meshes(self) -> list[dict[str, Any]]:
-        shape = Shape.from_extent({"n": 2}).to_wire()
-        return [{"mesh_id": "m", "shape": shape, "alive": [0, 1], "pid": {0: 100, 1: 101}}]
+    def meshes(self) -> list[MeshFacts]:
+        return [MeshFacts("m", "", Shape.from_extent({"n": 2}), alive=(0, 1), pids={0: 100, 1: 101})]
 
     def pending_calls(self) -> dict[int, Any]:
         return {}

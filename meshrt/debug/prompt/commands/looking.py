@@ -55,7 +55,7 @@ def _parse_list(words: Words) -> Arguments:
 
 def _list(prompt: Prompt, arguments: Arguments) -> Outcome:
     state = arguments["state"]
-    body = prompt.client.ask("debug.list", state=state, actor=arguments["actor"], ranks=arguments["ranks"])
+    body = prompt.client.ask("inspect.list", state=state, actor=arguments["actor"], ranks=arguments["ranks"])
     fold, width = not arguments["verbose"], columns(wide=arguments["wide"])
     text = listing(body["rows"], state=state, fold=fold, left_out=body["left_out"], width=width)
     return Outcome(text, {"rows": body["rows"], "left_out": body["left_out"]})
@@ -74,7 +74,7 @@ def _parse_where(words: Words) -> Arguments:
 
 
 def _where(prompt: Prompt, arguments: Arguments) -> Outcome:
-    body = prompt.client.ask("debug.where", **arguments)
+    body = prompt.client.ask("inspect.where", **arguments)
     return Outcome(render_stacks(body), body)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from meshrt.debug.broker.states import Held
+from meshrt.debug.dap.held import Held
 from meshrt.debug.dap.root import Mediator
 from meshrt.hooks.facts import Body
 from tests.unit.debug.root_fakes import FakeRoot, FakeTerminal

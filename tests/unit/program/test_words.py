@@ -1,8 +1,8 @@
-"""The states of ranks."""
+"""The words for what ranks do."""
 
 from __future__ import annotations
 
-from meshrt.inspect.states import WORST_FIRST
+from meshrt.program.words import WORST_FIRST
 from meshrt.selection.grammar.ast import STATE_WORDS
 
 

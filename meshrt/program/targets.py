@@ -1,28 +1,26 @@
-"""Root side: which ranks a person means by an actor's name and a selection.
+"""Which ranks a person means by an actor's name and a selection.
 
 Selections are evaluated by `meshrt.selection`: numbers are base ranks, dims are those of the whole mesh, whatever has
 stopped. Dims that it does not have (``pp`` of a reshaped mesh) are those of the views through which the ranks that
-stand were called.
+are stopped were called.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
 
-from meshrt.debug.broker.meshes import MeshFacts
-from meshrt.debug.broker.sessions import Session, SessionTable
-from meshrt.debug.broker.states import Activity, Facts, Held, State, state_of
-from meshrt.debug.protocol import RUNNING, SessionKey, address
 from meshrt.errors import SelectionError, UsageError
 from meshrt.hooks.services import RootServices
+from meshrt.hooks.snapshot import MeshFacts, Silent
+from meshrt.program.sources import Sources
+from meshrt.program.states import RankStates, State, Stop, state_of
 from meshrt.selection import Shape, dimensions_of, near_miss, parse, resolve
 
-__all__ = ["Actor", "Selected", "Targets", "mesh_name"]
+__all__ = ["Actor", "Selected", "Targets", "address", "mesh_name", "shape_in"]
 
 _NAME = re.compile(r"([\w-]+)(?:@([\w.-]+))?(?:/([\w.-]+))?")
 
@@ -37,84 +35,55 @@ class Actor:
     #: How it is written where that is needed to tell it from others: ``debugee``, ``debugee@k3f``.
     label: str
 
-    def key(self, rank: int) -> SessionKey:
-        """Return the key of one rank of it."""
-        return SessionKey(self.mesh.mesh_id, self.name, rank, self.thread)
-
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """What a selection came to: base ranks, and the sessions of those that have one."""
+    """The base ranks of an actor that a selection denotes."""
 
     actor: Actor
     ranks: tuple[int, ...]
-    sessions: Mapping[int, Session]
-
-    @property
-    def missing(self) -> tuple[int, ...]:
-        """The ranks that live, without a session."""
-        return tuple(rank for rank in self.ranks if rank not in self.sessions and rank not in self.actor.mesh.gone)
 
     @property
     def gone(self) -> dict[int, str]:
         """The ranks that have ended, and how."""
-        return {rank: self.actor.mesh.gone[rank][0] for rank in self.ranks if rank in self.actor.mesh.gone}
+        ended = self.actor.mesh.ended
+        return {rank: ended[rank].how for rank in self.ranks if rank in ended}
 
 
 class Targets:
     """Names, selections and states, against what runs now. On the root's loop.
 
     Args:
-        activity: What is known of an actor of a running rank, by (mesh id, base rank, actor).
+        sources: What plug-ins know.
         silent_hosts: Hosts whose agent does not answer, and since when (epoch seconds).
     """
 
     def __init__(
-        self,
-        services: RootServices,
-        table: SessionTable,
-        activity: Callable[[str, int, str], Activity | None] = lambda mesh_id, rank, actor: None,
-        silent_hosts: Mapping[str, float] = MappingProxyType({}),
+        self, services: RootServices, sources: Sources, silent_hosts: Mapping[str, float] = MappingProxyType({})
     ) -> None:
         self._services = services
-        self._table = table
-        self._activity = activity
+        self._sources = sources
         self._silent_hosts = silent_hosts
 
     def without(self, silent_hosts: Mapping[str, float]) -> Targets:
         """Return the same, as it is while the agents of some hosts do not answer, since when (epoch seconds)."""
-        return Targets(self._services, self._table, self._activity, silent_hosts) if silent_hosts else self
+        return Targets(self._services, self._sources, silent_hosts) if silent_hosts else self
 
     def meshes(self) -> list[MeshFacts]:
         """Return what runs."""
-        return [
-            MeshFacts(
-                mesh_id=str(mesh["mesh_id"]),
-                name=str(mesh["name"]),
-                shape=Shape.from_wire(mesh["shape"]),
-                hosts=dict(mesh["host"]),
-                pids=dict(mesh["pid"]),
-                alive=tuple(mesh["alive"]),
-                actors=tuple(str(actor["name"]) for actor in mesh["actors"]),
-                started=float(mesh["started"]),
-                gone={rank: (str(how), float(when)) for rank, (how, when) in mesh["gone"].items()},
-                silent={rank: state for rank, (state, _) in silent.items()},
-                silent_since={rank: float(since) for rank, (_, since) in silent.items()},
-                stopping=bool(mesh["stopping"]),
-            )
-            for mesh in self._services.meshes()
-            for silent in [{**self._of_silent_hosts(mesh), **mesh["silent"]}]
-        ]
+        meshes = self._services.meshes()
+        return [self._with_silent_hosts(mesh) for mesh in meshes] if self._silent_hosts else list(meshes)
 
-    def _of_silent_hosts(self, mesh: Mapping[str, Any]) -> dict[int, tuple[str, float]]:
+    def _with_silent_hosts(self, mesh: MeshFacts) -> MeshFacts:
         hosts = self._silent_hosts
-        return {rank: ("host", hosts[mesh["host"][rank]]) for rank in mesh["alive"] if mesh["host"][rank] in hosts}
+        silent = {rank: Silent("host", hosts[mesh.hosts[rank]]) for rank in mesh.alive if mesh.hosts[rank] in hosts}
+        return replace(mesh, silent={**silent, **mesh.silent})
 
     def silent_for(self, mesh_id: str, rank: int) -> float:
         """Return for how many seconds a rank is known not to answer; 0: it is not known yet."""
         for mesh in self.meshes():
-            if mesh.mesh_id == mesh_id and rank in mesh.silent_since:
-                return time.time_ns() / 1e9 - mesh.silent_since[rank]
+            if mesh.mesh_id == mesh_id and rank in mesh.silent:
+                return time.time_ns() / 1e9 - mesh.silent[rank].since
         return 0.0
 
     def actors(self) -> list[Actor]:
@@ -125,23 +94,15 @@ class Targets:
         for mesh in meshes:
             for name in mesh.actors:
                 known[mesh.mesh_id, name, ""] = mesh
-        for session in self._table:
-            key = session.key
-            if key.mesh_id in by_id:
-                known[key.mesh_id, key.actor, key.thread] = by_id[key.mesh_id]
+        for mesh_id, name, thread in self._sources.stops.threads():
+            if mesh_id in by_id:
+                known[mesh_id, name, thread] = by_id[mesh_id]
         names = [(name, thread) for _, name, thread in known]
         return [
             Actor(mesh, name, thread, address(name, thread, mesh_name(mesh, meshes) if count > 1 else ""))
             for (_, name, thread), mesh in known.items()
             for count in [names.count((name, thread))]
         ]
-
-    def of_key(self, key: SessionKey) -> Actor:
-        """Return the actor of a session; UsageError if its mesh has just ended."""
-        for actor in self.actors():
-            if (actor.mesh.mesh_id, actor.name, actor.thread) == (key.mesh_id, key.actor, key.thread):
-                return actor
-        raise UsageError(f"the mesh of {address(key.actor, key.thread)} has ended")
 
     def name_of_rank(self, mesh_id: str) -> str:
         """Return what the ranks of a mesh are called where no actor of theirs is meant; "" if it is being stopped."""
@@ -157,13 +118,6 @@ class Targets:
             labels = " or ".join(sorted(actor.label for actor in actors))
             raise UsageError(f"which actor? say {labels}, in front of the ranks" if labels else "there is no actor yet")
         return actors[0]
-
-    def label(self, key: SessionKey, actors: Sequence[Actor]) -> str:
-        """Return how the actor of a session is written."""
-        for actor in actors:
-            if (actor.mesh.mesh_id, actor.name, actor.thread) == (key.mesh_id, key.actor, key.thread):
-                return actor.label
-        return address(key.actor, key.thread)
 
     def actor(self, text: str, *, any_thread: bool = False, words: Sequence[str] = ()) -> Actor:
         """Return the actor that ``text`` names, or the only one of the mesh that it names; UsageError: what there is.
@@ -195,7 +149,7 @@ class Targets:
         if not found:
             raise UsageError(_unknown(text, actors, words))
         if len(found) > 1:
-            stopped = [a for a in found if self._table.of_actor(a.mesh.mesh_id, a.name, a.thread)]
+            stopped = [each for each in found if self._views(each)]
             if len(stopped) != 1:
                 labels = " or ".join(actor.label for actor in found)
                 raise UsageError(f"{len(found)} meshes have an actor {name!r}; say {labels}")
@@ -210,35 +164,26 @@ class Targets:
 
     def states(self, actor: Actor) -> dict[int, State]:
         """Return the state of every rank of an actor."""
-        mesh = actor.mesh
-        sessions = self._table.of_actor(mesh.mesh_id, actor.name, actor.thread)
-        ranks = sessions if actor.thread else mesh.shape.ranks()
+        mesh, name, thread = actor.mesh, actor.name, actor.thread
+        stops, holds, activity = self._sources.stops, self._sources.holds, self._sources.activity
         return {
             rank: state_of(
                 mesh,
                 rank,
-                sessions.get(rank),
-                self._activity(mesh.mesh_id, rank, actor.name),
-                self._table.left(actor.key(rank)),
-                self._held(mesh.mesh_id, rank),
-                actor.name,
+                stops.stop(mesh.mesh_id, rank, name, thread),
+                holds.stopped(mesh.mesh_id, rank, name),
+                activity.state(mesh.mesh_id, rank, name),
             )
-            for rank in ranks
+            for rank in (self._views(actor) if thread else mesh.shape.ranks())
         }
 
-    def _held(self, mesh_id: str, rank: int) -> Held:
-        """Return what an IDE does with a rank."""
-        held: Held = self._services.tables.get("dap.held", {}).get((mesh_id, rank), Held())
-        return held
+    def stop(self, actor: Actor, rank: int) -> Stop:
+        """Return what the debugger knows of an actor of one rank."""
+        return self._sources.stops.stop(actor.mesh.mesh_id, rank, actor.name, actor.thread)
 
-    def orphans(self, selected: Selected | None) -> dict[tuple[str, int], str]:
-        """Return what stands in an IDE that is gone: for mesh and rank the label of an actor there."""
-        found: dict[tuple[str, int], str] = {}
-        for actor in self.actors() if selected is None else [selected.actor]:
-            for rank in actor.mesh.shape.ranks() if selected is None else selected.ranks:
-                if self._held(actor.mesh.mesh_id, rank).lost:
-                    found.setdefault((actor.mesh.mesh_id, rank), actor.label)
-        return found
+    def _views(self, actor: Actor) -> Mapping[int, Shape | None]:
+        """Return the ranks where it was stopped."""
+        return self._sources.stops.views(actor.mesh.mesh_id, actor.name, actor.thread)
 
     def select(self, name: str, text: str, *, any_thread: bool = False) -> Selected:
         """Return the ranks of actor ``name`` that the selection ``text`` ("": all ranks) denotes."""
@@ -254,16 +199,16 @@ class Targets:
             SelectionError: The text is not in the grammar, or what it names does not exist.
         """
         mesh = actor.mesh
-        sessions = self._table.of_actor(mesh.mesh_id, actor.name, actor.thread)
+        stopped = self._views(actor)
         if not text.strip():
-            members = sessions if actor.thread and not any_thread else mesh.shape.ranks()
-            return Selected(actor, tuple(sorted(members)), sessions)
-        facts = Facts(self.states(actor))
+            members = stopped if actor.thread and not any_thread else mesh.shape.ranks()
+            return Selected(actor, tuple(sorted(members)))
+        facts = RankStates(self.states(actor))
         selection = parse(text)
         if dimensions_of(selection) <= set(mesh.shape.labels):
-            ranks = resolve(selection, mesh.shape, facts=facts)
-            return Selected(actor, tuple(ranks), {rank: sessions[rank] for rank in ranks if rank in sessions})
-        views = list(dict.fromkeys(session.shape_in(mesh.shape) for session in sessions.values()))
+            return Selected(actor, tuple(resolve(selection, mesh.shape, facts=facts)))
+        shapes = {rank: shape_in(view, mesh.shape) for rank, view in stopped.items()}
+        views = list(dict.fromkeys(shapes.values()))
         wanted: set[int] = set()
         reached: set[int] = set()
         problems: list[SelectionError] = []
@@ -274,13 +219,12 @@ class Targets:
                 problems.append(error)
                 continue
             reached.update(ranks)
-            wanted.update(rank for rank in ranks if rank in sessions and sessions[rank].shape_in(mesh.shape) == view)
+            wanted.update(rank for rank in ranks if shapes.get(rank) == view)
         if not reached:
             if problems and len(problems) == len(views):
                 raise problems[0]
             resolve(selection, mesh.shape, facts=facts)  # says why there is none
-        found = {rank: sessions[rank] for rank in sorted(wanted)}
-        return Selected(actor, tuple(sorted(wanted | (reached - set(sessions)))), found)
+        return Selected(actor, tuple(sorted(wanted | (reached - set(shapes)))))
 
     def everywhere(
         self, name: str, text: str, *, any_thread: bool = False, words: Sequence[str] = ()
@@ -308,37 +252,6 @@ class Targets:
             raise problem
         return found
 
-    def one(self, name: str, text: str) -> Session:
-        """Return the one session that ``attach name text`` means."""
-        selected = self.select(name, text, any_thread=True)
-        if len(selected.ranks) != 1:
-            raise UsageError(f"attach takes one rank, {text!r} are {len(selected.ranks)}")
-        rank = selected.ranks[0]
-        session = selected.sessions.get(rank)
-        if session is not None and session.state != RUNNING:
-            return session
-        mesh = selected.actor.mesh
-        label = selected.actor.label
-        if rank in mesh.gone:
-            raise UsageError(f"{label} rank {rank} is gone: it {mesh.gone[rank][0]}")
-        threads = [
-            session.name
-            for session in self._table.of_rank(mesh.mesh_id, rank)
-            if session.key.actor == selected.actor.name and session.key.thread and session.state != RUNNING
-        ]
-        held = self._held(mesh.mesh_id, rank)
-        if held.lost:
-            raise UsageError(
-                f"{label} rank {rank} stands in {held.ide}; continue {label} ranks({rank}) lets it go on without one"
-            )
-        if held.ide:
-            raise UsageError(f"{label} rank {rank} is in {held.ide}: it is stopped, looked at and let go on there")
-        other = f"; a thread of it is stopped: attach {threads[0]} {rank}" if threads else ""
-        raise UsageError(
-            f"{label} rank {rank} {'runs since it was resumed' if session is not None else 'is not stopped'}"
-            + (other or f"; to stop it: interrupt {label} ranks({rank})")
-        )
-
 
 def _of_mesh(name: str, actors: Sequence[Actor], meshes: Sequence[MeshFacts]) -> list[Actor]:
     """Return the actor of the mesh that a person names; none if there is no such mesh. UsageError: it has several."""
@@ -362,3 +275,13 @@ def mesh_name(mesh: MeshFacts, meshes: Sequence[MeshFacts]) -> str:
     """Return how a mesh is written: its name if that is its alone and can be typed, else its id."""
     named = [other for other in meshes if other.name == mesh.name]
     return mesh.name if mesh.name and len(named) == 1 and _NAME.fullmatch(mesh.name) else mesh.mesh_id
+
+
+def address(actor: str, thread: str = "", mesh: str = "") -> str:
+    """Return how a person names an actor: ``debugee``, ``debugee@mesh`` or ``debugee/thread``."""
+    return actor + (f"@{mesh}" if mesh else "") + (f"/{thread}" if thread else "")
+
+
+def shape_in(view: Shape | None, whole: Shape) -> Shape:
+    """Return the shape in whose dims a rank is named: ``whole``, but for a view that has dims of its own."""
+    return whole if view is None or set(view.labels) <= set(whole.labels) else view

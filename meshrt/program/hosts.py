@@ -1,4 +1,4 @@
-"""Root side: which host agents do not answer, asked when a person looks. On the root's loop.
+"""Which host agents do not answer, asked when a person looks. On the root's loop.
 
 What ranks do comes from their host agents: of one that does not answer itself, all that was known last is still there,
 and a rank that ran then seems to run. Whether it does, nobody knows; most often it does.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 
 from meshrt.hooks.services import RootServices
+from meshrt.program.groups import by_mesh
 
 __all__ = ["Hosts"]
 
@@ -40,9 +41,6 @@ class Hosts:
         """Return a rank of each host, by mesh id: an agent is asked about its ranks."""
         found: dict[str, tuple[str, int]] = {}
         for mesh in self._services.meshes():
-            for rank in mesh["alive"]:
-                found.setdefault(mesh["host"][rank], (mesh["mesh_id"], rank))
-        targets: dict[str, list[int]] = {}
-        for mesh_id, rank in found.values():
-            targets.setdefault(mesh_id, []).append(rank)
-        return targets
+            for rank in mesh.alive:
+                found.setdefault(mesh.hosts[rank], (mesh.mesh_id, rank))
+        return by_mesh(found.values())

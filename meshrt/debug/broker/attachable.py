@@ -1,0 +1,66 @@
+"""Root side: which session a person means who attaches to a rank, and why there is none."""
+
+from __future__ import annotations
+
+from meshrt.debug.broker.sessions import Session, SessionTable
+from meshrt.debug.dap.held import held_by_ide
+from meshrt.debug.protocol import RUNNING, SessionKey
+from meshrt.errors import UsageError
+from meshrt.hooks.services import RootServices
+from meshrt.program.targets import Actor, Selected, Targets, address
+
+__all__ = ["actor_of", "orphans", "session_to_attach"]
+
+
+def session_to_attach(services: RootServices, table: SessionTable, targets: Targets, name: str, text: str) -> Session:
+    """Return the one session that ``attach name text`` means. Raises UsageError: there is none."""
+    selected = targets.select(name, text, any_thread=True)
+    if len(selected.ranks) != 1:
+        raise UsageError(f"attach takes one rank, {text!r} are {len(selected.ranks)}")
+    rank = selected.ranks[0]
+    session = table.among(selected).get(rank)
+    if session is not None and session.state != RUNNING:
+        return session
+    mesh = selected.actor.mesh
+    label = selected.actor.label
+    if rank in mesh.ended:
+        raise UsageError(f"{label} rank {rank} is gone: it {mesh.ended[rank].how}")
+    threads = [
+        session.name
+        for session in table.of_rank(mesh.mesh_id, rank)
+        if session.key.actor == selected.actor.name and session.key.thread and session.state != RUNNING
+    ]
+    held = held_by_ide(services, mesh.mesh_id, rank)
+    if held.lost:
+        raise UsageError(
+            f"{label} rank {rank} stands in {held.ide}; continue {label} ranks({rank}) lets it go on without one"
+        )
+    if held.ide:
+        raise UsageError(f"{label} rank {rank} is in {held.ide}: it is stopped, looked at and let go on there")
+    other = f"; a thread of it is stopped: attach {threads[0]} {rank}" if threads else ""
+    raise UsageError(
+        f"{label} rank {rank} {'runs since it was resumed' if session is not None else 'is not stopped'}"
+        + (other or f"; to stop it: interrupt {label} ranks({rank})")
+    )
+
+
+def actor_of(key: SessionKey, targets: Targets) -> Actor:
+    """Return the actor of a session; UsageError if its mesh has just ended."""
+    for actor in targets.actors():
+        if (actor.mesh.mesh_id, actor.name, actor.thread) == (key.mesh_id, key.actor, key.thread):
+            return actor
+    raise UsageError(f"the mesh of {address(key.actor, key.thread)} has ended")
+
+
+def orphans(services: RootServices, targets: Targets, selected: Selected | None) -> dict[tuple[str, int], str]:
+    """Return what is stopped in an IDE that is gone: for mesh and rank the label of an actor there.
+
+    Args:
+        selected: Only of these; None: of all.
+    """
+    found: dict[tuple[str, int], str] = {}
+    for actor in targets.actors() if selected is None else [selected.actor]:
+        for rank in actor.mesh.shape.ranks() if selected is None else selected.ranks:
+            if held_by_ide(services, actor.mesh.mesh_id, rank).lost:
+                found.setdefault((actor.mesh.mesh_id, rank), actor.label)
+    return found

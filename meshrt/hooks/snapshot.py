@@ -1,0 +1,60 @@
+"""What the root knows of a mesh at one moment, as plain data for plug-ins. Asks nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from meshrt.selection import Shape
+
+__all__ = ["Ended", "MeshFacts", "Silent"]
+
+
+class Ended(NamedTuple):
+    """How a rank ended ("was killed by SIGKILL"), and when (epoch seconds)."""
+
+    how: str
+    when: float
+
+
+class Silent(NamedTuple):
+    """Why a rank that lives does not answer, and since when (epoch seconds).
+
+    ``state``: ``"stopped"`` (its process, by a signal), ``"busy"`` (C code holds its GIL), or ``"host"`` (the agent of
+    its host does not answer, which is known only after the agents were asked).
+    """
+
+    state: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeshFacts:
+    """One mesh. Numbers are base ranks; a rank that something is not known of is missing there.
+
+    Attributes:
+        hosts: Names of hosts, of every rank.
+        pids: Of the ranks that have been born, those that ended since included.
+        alive: The ranks that have not ended, those that are not born yet included.
+        actors: The names of those that run, the first one first.
+        started: When it was asked for (epoch seconds).
+        ended: The ranks that have ended.
+        silent: The ranks that live and do not answer.
+        incarnations: How often a rank was started again.
+        stopping: Since when it is being stopped, and ``over``: when nothing of it was left (monotonic ns; 0: not yet).
+    """
+
+    mesh_id: str
+    name: str
+    shape: Shape
+    hosts: Mapping[int, str] = field(default_factory=dict)
+    pids: Mapping[int, int] = field(default_factory=dict)
+    alive: tuple[int, ...] = ()
+    actors: tuple[str, ...] = ()
+    started: float = 0.0
+    ended: Mapping[int, Ended] = field(default_factory=dict)
+    silent: Mapping[int, Silent] = field(default_factory=dict)
+    incarnations: Mapping[int, int] = field(default_factory=dict)
+    stopping: int = 0
+    over: int = 0

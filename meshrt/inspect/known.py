@@ -1,0 +1,27 @@
+"""Root side: what ranks have told by themselves of who waits for whom, and of their threads. Nobody is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from meshrt.hooks.services import RootServices
+from meshrt.inspect.waits import WaitGraph
+
+__all__ = ["ACTIVITY", "actors_known", "waits_known"]
+
+#: Where `RootServices.tables` has `meshrt.inspect.root.Activity`, once a rank has told something.
+ACTIVITY = "inspect.activity"
+
+
+def waits_known(services: RootServices) -> WaitGraph:
+    """Return who waits for whom, of the ranks that are known to stand still."""
+    activity = services.tables.get(ACTIVITY)
+    known: WaitGraph = WaitGraph() if activity is None else activity.waits()
+    return known
+
+
+def actors_known(services: RootServices, mesh_id: str, rank: int) -> Mapping[int, str]:
+    """Return the names of the actors of a rank that are not on its main thread, by the ident of their thread."""
+    activity = services.tables.get(ACTIVITY)
+    known: Mapping[int, str] = {} if activity is None else activity.actors(mesh_id, rank)
+    return known

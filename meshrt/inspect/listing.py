@@ -1,0 +1,145 @@
+"""Root side: what terminals are shown of states and meshes, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import TypeVar
+
+from meshrt.errors import UsageError
+from meshrt.hooks.facts import Body
+from meshrt.hooks.services import RootServices
+from meshrt.host.osutil import resident_bytes
+from meshrt.inspect.known import waits_known
+from meshrt.inspect.waittext import waits_of
+from meshrt.program.states import State
+from meshrt.program.targets import Actor, Targets, shape_in
+from meshrt.program.words import DEAD, silence
+from meshrt.selection import STATE_WORDS, Shape, fold_ranks, near_miss
+
+__all__ = ["add_memory", "row_of", "rows_of", "status_of"]
+
+K = TypeVar("K", bound=Hashable)
+
+#: Rows of one listing; arrays on the wire are limited to about as many.
+_MOST_ROWS = 2000
+_MOST_BYTES = 800_000
+
+
+def rows_of(targets: Targets, state: str, name: str, ranks: str) -> Body:
+    """Return one row for each rank of each actor (or of actor ``name``, of the selection ``ranks``) in ``state``.
+
+    Raises:
+        UsageError: There is no such state, no such actor.
+    """
+    if state != "all" and state not in STATE_WORDS:
+        known = ("all", *STATE_WORDS)
+        raise UsageError(f"no state {state!r}{near_miss(state, known) or ';'} there are: {', '.join(known)}")
+    rows: list[Body] = []
+    # `list bloked`: what is no state was taken for an actor.
+    for selected in targets.everywhere(name, ranks, words=STATE_WORDS if state == "all" else ()):
+        actor = selected.actor
+        states = targets.states(actor)
+        rows += [
+            row_of(targets, actor, rank, states[rank])
+            for rank in selected.ranks
+            if state == "all" or states[rank].is_in(state)
+        ]
+    rows.sort(key=lambda row: (row["actor"], row["rank"]))
+    size, shown = 0, 0
+    while shown < min(len(rows), _MOST_ROWS) and size < _MOST_BYTES:
+        size += len(repr(rows[shown]))
+        shown += 1
+    return {"rows": rows[:shown], "left_out": len(rows) - shown, "state": state}
+
+
+def add_memory(rows: Iterable[Body]) -> None:
+    """Add to rows how many bytes of the rank's process are in RAM (``rss``); 0 where it has ended. Any thread."""
+    for row in rows:
+        row["rss"] = resident_bytes(row["pid"]) if row["state"] != DEAD and row["pid"] else 0
+
+
+def row_of(targets: Targets, actor: Actor, rank: int, state: State) -> Body:
+    """Return the row of one rank of an actor, in this state."""
+    mesh = actor.mesh
+    place = state.place
+    stop = targets.stop(actor, rank)
+    shape = shape_in(stop.view, mesh.shape)
+    return {
+        "actor": actor.label,
+        "mesh": mesh.mesh_id,
+        "rank": rank,
+        "coords": _coordinates(shape, mesh.shape, rank),
+        "view": shape.to_wire(),
+        "host": mesh.hosts.get(rank, ""),
+        "pid": mesh.pids.get(rank, 0),
+        "endpoint": stop.endpoint,
+        "file": place.file,
+        "line": place.line,
+        "function": place.function,
+        "module": place.module,
+        "state": state.word,
+        "note": state.note,
+        "since": state.since,
+        "breakpoint": stop.breakpoint,
+        "breakpoint_error": stop.breakpoint_error,
+        "holder": stop.holder,
+    }
+
+
+def _coordinates(shape: Shape, whole: Shape, rank: int) -> dict[str, int]:
+    """Return the coordinates of a rank in a shape; in those of the whole mesh if it is not in that shape."""
+    try:
+        return shape.coordinates(rank)
+    except ValueError:
+        return whole.coordinates(rank)
+
+
+def status_of(targets: Targets, services: RootServices) -> Body:
+    """Return the state of everything in few lines: meshes; of each actor its ranks by state and place; who waits."""
+    meshes = [
+        {
+            "mesh": mesh.mesh_id,
+            "name": mesh.name,
+            "sizes": [[label, size] for label, size in mesh.shape.extent.items()],
+            "alive": len(mesh.alive),
+            "actors": list(mesh.actors),
+            "gone": {
+                how: fold_ranks(ranks)
+                for how, ranks in _by((ended.how, rank) for rank, ended in mesh.ended.items()).items()
+            },
+            "silent": {
+                silence(state): fold_ranks(ranks)
+                for state, ranks in _by((silent.state, rank) for rank, silent in mesh.silent.items()).items()
+            },
+        }
+        for mesh in targets.meshes()
+    ]
+    groups = []
+    for actor in targets.actors():
+        states = targets.states(actor)
+        kinds = _by(((state.word, state.where, state.note), rank) for rank, state in states.items())
+        for (word, place, note), ranks in kinds.items():
+            groups.append(
+                {
+                    "actor": actor.label,
+                    "mesh": actor.mesh.mesh_id,
+                    "state": word,
+                    "place": place,
+                    "note": note,
+                    "ranks": fold_ranks(ranks),
+                    "count": len(ranks),
+                    "since": min(states[rank].since for rank in ranks),
+                    "latest": max(states[rank].since for rank in ranks),
+                }
+            )
+    waits = waits_known(services)
+    waits.script(services.script_waits())
+    told = waits_of(waits, {mesh.mesh_id: mesh.name for mesh in targets.meshes()})
+    return {"meshes": meshes, "groups": groups, **told}
+
+
+def _by(pairs: Iterable[tuple[K, int]]) -> dict[K, list[int]]:
+    groups: dict[K, list[int]] = {}
+    for key, rank in pairs:
+        groups.setdefault(key, []).append(rank)
+    return groups

@@ -1,0 +1,87 @@
+"""Ranks that are looked at all together, whichever of their actors does something, and what is known of each.
+
+For tools that show ranks and not actors. On the root's loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from meshrt.errors import UsageError
+from meshrt.program.states import State, state_of
+from meshrt.program.targets import Targets
+from meshrt.program.words import RUNNING, WORST_FIRST
+
+__all__ = ["Chosen", "choose"]
+
+#: Rows of one answer: a control message holds 1 MiB.
+_MOST = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Ranks.
+
+    Attributes:
+        targets: Base ranks, by mesh id.
+        doing: What is known of a rank that nobody has asked, by mesh id and base rank.
+
+    Raises:
+        UsageError: They are more than one answer holds.
+    """
+
+    targets: Mapping[str, Sequence[int]]
+    doing: Callable[[str, int], State]
+
+    def __post_init__(self) -> None:
+        count = sum(map(len, self.targets.values()))
+        if count > _MOST:
+            raise UsageError(f"{count} ranks are too many for one answer; choose up to {_MOST} with ranks(...)")
+
+    def answering(self) -> dict[str, list[int]]:
+        """Return those of which nothing is known that would keep them from answering."""
+        found = {
+            mesh_id: [rank for rank in ranks if not self.doing(mesh_id, rank).silent]
+            for mesh_id, ranks in self.targets.items()
+        }
+        return {mesh_id: ranks for mesh_id, ranks in found.items() if ranks}
+
+
+def choose(targets: Targets, actor: str, ranks: str) -> Chosen:
+    """Return the ranks that an actor and a selection mean ("": all), and what they do.
+
+    Raises:
+        UsageError: There is no such actor.
+        SelectionError: No such ranks.
+    """
+    found = _ranks(targets, actor, ranks)
+    states = _states_of_ranks(targets)
+    return Chosen(found, lambda mesh_id, rank: states.get((mesh_id, rank), State(RUNNING)))
+
+
+def _ranks(targets: Targets, actor: str, ranks: str) -> dict[str, list[int]]:
+    """Return the base ranks that an actor and a selection denote, by mesh id."""
+    if not actor and not ranks:
+        return {mesh.mesh_id: list(mesh.shape.ranks()) for mesh in targets.meshes()}
+    found: dict[str, list[int]] = {}
+    for part in targets.everywhere(actor, ranks, any_thread=True):
+        mesh_id = part.actor.mesh.mesh_id
+        found[mesh_id] = sorted({*found.get(mesh_id, ()), *part.ranks})
+    if not found:
+        raise UsageError("no actor runs, and ranks are chosen among those of actors; expected no choice")
+    return found
+
+
+def _states_of_ranks(targets: Targets) -> dict[tuple[str, int], State]:
+    """Return the state of every rank, by mesh id and base rank."""
+    found: dict[tuple[str, int], State] = {}
+    for mesh in targets.meshes():
+        for rank in mesh.shape.ranks():
+            found[mesh.mesh_id, rank] = state_of(mesh, rank)
+    for actor in targets.actors():
+        for rank, state in targets.states(actor).items():
+            key = (actor.mesh.mesh_id, rank)
+            if WORST_FIRST.index(state.word) < WORST_FIRST.index(found[key].word):
+                found[key] = state
+    return found

@@ -1,0 +1,160 @@
+"""The state of every rank, with since when, from what is known already. Asks nobody, waits for nobody.
+
+Where several things are known of a rank, the first of these is its state::
+
+    dead           its process has ended
+    not answering  its control thread is silent
+    stopped        by the debugger (`meshrt.program.sources.StopSource`), then by an IDE (`HoldSource`)
+    blocked        as the ranks have told (`ActivitySource`)
+    running        anything else
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from meshrt.hooks.facts import Measured
+from meshrt.hooks.snapshot import MeshFacts
+from meshrt.program.places import NOWHERE, Place, names_file
+from meshrt.program.words import BLOCKED, DEAD, NOT_ANSWERING, POST_MORTEM, RUNNING, STOPPED, silence
+from meshrt.selection import Shape
+
+__all__ = ["NOT_STOPPED", "PostMortem", "RankStates", "State", "Stop", "state_of"]
+
+#: Which states a person means by a word, where these are several.
+_MEANT = {STOPPED: (STOPPED, POST_MORTEM), RUNNING: (RUNNING, BLOCKED)}
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a rank, or one actor of it, is doing.
+
+    Attributes:
+        word: One of `meshrt.program.words`.
+        since: Epoch seconds; 0: not known.
+        place: Where it is, if that is known.
+        note: What else is known, for a person.
+    """
+
+    word: str
+    since: float = 0.0
+    place: Place = NOWHERE
+    note: str = ""
+
+    def is_in(self, word: str) -> bool:
+        """Whether a person means it by ``word``: after an exception it is stopped too, and blocked is running too."""
+        return self.word in _MEANT.get(word, (word,))
+
+    @property
+    def where(self) -> str:
+        """The place in words; "" where it is not known."""
+        return str(self.place) if self.place.line else ""
+
+    @property
+    def silent(self) -> bool:
+        """Whether no answer will come."""
+        return self.word in (DEAD, NOT_ANSWERING)
+
+    def measured(self, facts: Mapping[str, Any], host: str, measured: Measured) -> State:
+        """Return the same, as it is if the agent of its host has not answered: nobody knows what the rank does.
+
+        Args:
+            facts: What that agent has told of the rank.
+        """
+        if facts or host not in measured.silent or self.word == DEAD:
+            return self
+        return replace(self, word=NOT_ANSWERING, note=silence("host"))
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """What a debugger knows of one actor (or one thread) of a rank.
+
+    Attributes:
+        state: How it is stopped; None: it runs.
+        place: Where it was stopped last.
+        resumed: When it was resumed last (epoch seconds); 0: never.
+        endpoint: What it ran there.
+        view: The view through which that was called, if it is known.
+        breakpoint: The number of the breakpoint that has stopped it; 0: none.
+        breakpoint_error: What was wrong with the condition of that; "": nothing.
+        holder: The pid of the terminal that is attached to it; 0: none is.
+    """
+
+    state: State | None = None
+    place: Place = NOWHERE
+    resumed: float = 0.0
+    endpoint: str = ""
+    view: Shape | None = None
+    breakpoint: int = 0
+    breakpoint_error: str = ""
+    holder: int = 0
+
+
+NOT_STOPPED = Stop()
+"""It was never stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostMortem:
+    """An actor of a rank that is stopped after an exception.
+
+    Attributes:
+        stack: Of the exception, outermost first.
+        headline: The exception in one line.
+    """
+
+    mesh_id: str
+    rank: int
+    actor: str
+    endpoint: str
+    stack: tuple[Place, ...]
+    headline: str
+
+
+def state_of(
+    mesh: MeshFacts, rank: int, stop: Stop = NOT_STOPPED, held: State | None = None, activity: State | None = None
+) -> State:
+    """Return the state of one rank of an actor.
+
+    Args:
+        stop: What the debugger knows of it.
+        held: How it is stopped in an IDE.
+        activity: What it was doing when it was last heard of.
+    """
+    if rank in mesh.ended:
+        ended = mesh.ended[rank]
+        return State(DEAD, ended.when, note=ended.how)
+    if rank in mesh.silent:
+        silent = mesh.silent[rank]
+        place = stop.place if stop.place.line else activity.place if activity is not None else NOWHERE
+        return State(NOT_ANSWERING, silent.since, place, silence(silent.state))
+    if stop.state is not None:
+        return stop.state
+    if held is not None:
+        return held
+    if activity is not None and activity.word == BLOCKED:
+        return State(BLOCKED, activity.since, activity.place)
+    since = max(activity.since if activity is not None else 0.0, stop.resumed, mesh.started)
+    return State(RUNNING, since)
+
+
+class RankStates:
+    """What the grammar's states and places mean here (`meshrt.selection.RankFacts`). Base ranks of one actor."""
+
+    def __init__(self, states: Mapping[int, State]) -> None:
+        self._states = states
+
+    def in_state(self, word: str) -> Iterable[int]:
+        """Return the ranks in a state, one of the words of the grammar."""
+        return {rank for rank, state in self._states.items() if state.is_in(word)}
+
+    def at(self, file: str, line: int) -> Iterable[int]:
+        """Return the ranks at a line of a file."""
+        return {
+            rank
+            for rank, state in self._states.items()
+            if state.place.line == line and names_file(file, state.place.file)
+        }

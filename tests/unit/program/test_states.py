@@ -1,0 +1,53 @@
+"""The state of a rank: what is known of it in several ways has an order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from meshrt.hooks.facts import Measured
+from meshrt.hooks.snapshot import Ended, MeshFacts, Silent
+from meshrt.program.places import Place
+from meshrt.program.states import RankStates, State, Stop, state_of
+from meshrt.program.words import silence
+from meshrt.selection import Shape
+
+HERE, THERE = Place("/src/train.py", 7, "step"), Place("/src/load.py", 9, "load")
+MESH = MeshFacts("m", "mesh1", Shape.from_extent({"n": 4}), alive=(0, 1, 2, 3), started=100.0)
+STOPPED = Stop(State("stopped", 110.0, HERE), HERE)
+HELD = State("stopped", 120.0, THERE, "in an IDE")
+BLOCKED = State("blocked", 130.0, THERE)
+
+
+def test_the_first_thing_that_is_known_tells() -> None:
+    ended = replace(MESH, ended={0: Ended("exited", 140.0)}, silent={0: Silent("busy", 135.0)})
+    silent = replace(MESH, silent={0: Silent("busy", 135.0)})
+    assert state_of(ended, 0, STOPPED, HELD, BLOCKED) == State("dead", 140.0, note="exited")
+    assert state_of(silent, 0, STOPPED, HELD, BLOCKED) == State("not-answering", 135.0, HERE, silence("busy"))
+    assert state_of(silent, 0, activity=BLOCKED).place == THERE
+    assert state_of(MESH, 0, STOPPED, HELD, BLOCKED) == STOPPED.state
+    assert state_of(MESH, 0, Stop(place=HERE), HELD, BLOCKED) == HELD
+    assert state_of(MESH, 0, activity=BLOCKED) == BLOCKED
+    assert state_of(MESH, 0) == State("running", 100.0)
+
+
+def test_a_rank_runs_since_it_was_resumed_or_seen_to_go_on() -> None:
+    resumed = Stop(place=HERE, resumed=150.0)
+    assert state_of(MESH, 0, resumed) == State("running", 150.0)
+    assert state_of(MESH, 0, resumed, activity=State("running", 160.0)) == State("running", 160.0)
+    assert state_of(MESH, 0, resumed, activity=State("not-answering", 140.0)) == State("running", 150.0)
+
+
+def test_nobody_knows_what_a_rank_does_whose_host_is_silent() -> None:
+    measured = Measured({}, {}, ["h0"], [])
+    assert HELD.measured({}, "h0", measured).note == silence("host")
+    assert HELD.measured({"rss": 1}, "h0", measured) == HELD == HELD.measured({}, "h1", measured)
+    dead = State("dead", note="exited")
+    assert dead.measured({}, "h0", measured) == dead and dead.silent and not HELD.silent
+
+
+def test_what_a_selection_means_by_a_state_and_a_place() -> None:
+    states = RankStates({0: BLOCKED, 1: State("post-mortem", 1.0, HERE), 2: State("running")})
+    assert set(states.in_state("running")) == {0, 2} and set(states.in_state("blocked")) == {0}
+    assert set(states.in_state("stopped")) == {1} and set(states.in_state("dead")) == set()
+    assert set(states.at("train.py", 7)) == {1} and set(states.at("load.py", 7)) == set()
+    assert (BLOCKED.where, State("running").where) == ("load.py:9 (load)", "")
