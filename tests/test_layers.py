@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("files", "escapes"),
     ("errors",),
     ("selection",),
-    ("hooks",),
+    ("show", "hooks"),
     ("wire",),
     ("transport",),
     ("store",),
@@ -54,6 +54,10 @@ NAMES_DEBUGGER = (FACADE, PLUGINS, "meshrt/cli/")
 CODECS = ("meshrt/wire/codec.py",)
 #: The only module that writes files.
 WRITER = "meshrt/transport/writing.py"
+#: The only module that lays out tables, and the one that writes what programs read.
+TABLES, RECORDS = "meshrt/show/table.py", "meshrt/show/records.py"
+#: Who else makes JSON: messages and settings of IDEs, what a program publishes of itself, a key to compare by.
+OTHER_JSON = ("meshrt/debug/dap/", "meshrt/transport/tools.py", "meshrt/memory/document.py")
 #: The only folder that may know names of the engine of IDEs.
 ENGINE = "meshrt/debug/dap/engine/"
 OBJECT_CODECS = {"pickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve"}
@@ -245,6 +249,20 @@ def _mode_of(node: ast.Call) -> str:
     return "".join(str(mode.value) if isinstance(mode, ast.Constant) else "w" for mode in modes)
 
 
+def is_shown_in_one_way(source: Source) -> Iterator[Finding]:
+    """Tables are laid out by one module, and documents written by one: without NaN, with their schema."""
+    if source.path != TABLES:
+        for imported in source.imports:
+            if _within(imported.name, "tabulate"):
+                yield source.finding(imported.node, f"lays out a table; only {TABLES} may")
+    if source.path == RECORDS or source.path.startswith(OTHER_JSON):
+        return
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="json"), attr="dump" | "dumps" as name):
+                yield source.finding(node, f"calls json.{name}(); only {RECORDS} may")
+
+
 def no_open_interface(source: Source) -> Iterator[Finding]:
     """A socket is bound to one explicit address."""
     for constant, text in _texts(source.tree):
@@ -331,6 +349,10 @@ def test_no_shell() -> None:
 
 def test_files_are_written_in_one_place() -> None:
     check(files_are_written_in_one_place)
+
+
+def test_what_is_shown_is_made_in_one_place() -> None:
+    check(is_shown_in_one_way)
 
 
 def test_no_open_interface() -> None:
@@ -447,6 +469,11 @@ CASES: list[tuple[Rule, str, str, list[int]]] = [
     (files_are_written_in_one_place, "meshrt/wire/a.py", "os.open(p, os.O_TMPFILE | os.O_RDWR); os.open(p, 0)", []),
     (files_are_written_in_one_place, "meshrt/wire/a.py", "path.write_text('x')\ntempfile.mkstemp()", [1, 2]),
     (files_are_written_in_one_place, "meshrt/transport/writing.py", "os.open(p, os.O_CREAT)", []),
+    (is_shown_in_one_way, "meshrt/top/a.py", "def f():\n    from tabulate import tabulate  # start-up: large", [2]),
+    (is_shown_in_one_way, "meshrt/top/a.py", "import json\njson.loads(x)\nprint(json.dumps(x))", [3]),
+    (is_shown_in_one_way, "meshrt/debug/dap/a.py", "import json\njson.dumps(x)", []),
+    (is_shown_in_one_way, TABLES, "from tabulate import tabulate", []),
+    (is_shown_in_one_way, RECORDS, "import json\njson.dumps(x)", []),
     (no_open_interface, "meshrt/wire/a.py", "HOST = '0.0.0.0'", [1]),
     (no_open_interface, "meshrt/wire/a.py", "f'tcp://0.0.0.0:{port}'", [1]),
     (no_open_interface, "meshrt/wire/a.py", "socket.INADDR_ANY", [1]),

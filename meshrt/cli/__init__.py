@@ -6,6 +6,9 @@ import importlib
 import shlex
 import sys
 
+from meshrt.show.status import ExitCode, complain, run_command
+from meshrt.show.streams import open_standard_streams
+
 __all__ = ["main"]
 
 #: Command -> (module with ``main(arguments) -> exit code``, what it does). Loaded by name: only the asked one.
@@ -28,26 +31,26 @@ _PROMPT = "meshrt.debug.prompt.commands.table"
 
 def main() -> int:
     """Run the command named by the first argument. Returns the exit code."""
-    if None in (sys.stdin, sys.stdout, sys.stderr):
-        from meshrt.inspect.commands import open_standard_streams  # start-up: rare
+    open_standard_streams()
+    return run_command("meshrt", lambda: _run(sys.argv[1:]))
 
-        open_standard_streams()
-    arguments = sys.argv[1:]
+
+def _run(arguments: list[str]) -> int:
     name = arguments[0] if arguments else "--help"
     if name in ("-h", "--help", "help"):
         print("usage: meshrt COMMAND [ARGUMENT ...]\n\ncommands:")
         for command, (_, text) in _COMMANDS.items():
             print(f"  {command:10} {text}")
         print("\n'meshrt COMMAND --help' tells more.")
-        return 0
+        return ExitCode.OK
     if name == "--version":
         from meshrt import __version__  # start-up: rare
 
         print(f"meshrt {__version__}")
-        return 0
+        return ExitCode.OK
     if name not in _COMMANDS:
-        print(f"meshrt: {_explain_missing(arguments)}", file=sys.stderr)
-        return 2
+        complain(f"meshrt: {_explain_missing(arguments)}")
+        return ExitCode.USAGE
     code: int = importlib.import_module(_COMMANDS[name][0]).main(arguments[1:])
     return code
 

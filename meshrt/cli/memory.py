@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 from meshrt.errors import UsageError
-from meshrt.inspect.commands import run_command, write_out
-from meshrt.inspect.fitting import columns
 from meshrt.inspect.programs import choose, meant, seconds_of
-from meshrt.inspect.times import since
 from meshrt.memory.api import ask
 from meshrt.memory.asked import MILLISECONDS
 from meshrt.memory.document import Document, read, write
@@ -25,6 +21,11 @@ from meshrt.memory.table import render
 from meshrt.memory.totals import growth_of_ranks
 from meshrt.memory.units import UNITS
 from meshrt.memory.watching import watch
+from meshrt.show.records import to_text
+from meshrt.show.status import ExitCode, run_command
+from meshrt.show.streams import write_out
+from meshrt.show.table import columns
+from meshrt.show.text import since
 from meshrt.transport.tools import ToolConnection, connect
 
 __all__ = ["main"]
@@ -93,7 +94,7 @@ def _run(given: argparse.Namespace) -> int:
     if given.open is not None:
         document = _kept(given)
         _show(document if before is None else add_growth(document, before), given, look)
-        return 0
+        return ExitCode.OK
     program = choose(given.run, how="meshrt memory RUN", ranks=True)
     connection = connect(program, lambda _event, _body: None, lambda: None)
     try:
@@ -106,12 +107,9 @@ def _run(given: argparse.Namespace) -> int:
             if given.save is not None:
                 write(given.save, document)
             _show(document if before is None else add_growth(document, before), given, look)
-    except KeyboardInterrupt:
-        if given.watch is None:
-            raise
     finally:
         connection.close()
-    return 0
+    return ExitCode.OK
 
 
 def _kept(given: argparse.Namespace) -> Document:
@@ -206,7 +204,7 @@ def _selection(text: str) -> str:
 def _show(document: Document, given: argparse.Namespace, look: Look) -> None:
     if given.format == "json":
         groups = {"groups": grouped(document, look.by)} if look.by else {}
-        write_out(sys.stdout, json.dumps({**document, **groups}) + "\n")
+        write_out(sys.stdout, to_text({**document, **groups}) + "\n")
     else:
         write_out(sys.stdout, render(document, look) + "\n")
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 
 from meshrt.debug.prompt.dumps import open_dump
 from meshrt.debug.prompt.entry import run_lines, run_prompt
-from meshrt.debug.prompt.records import Recorder, error_record
-from meshrt.errors import MeshError
-from meshrt.inspect.commands import OutputError, open_standard_streams
+from meshrt.debug.prompt.records import SCHEMA, error_record
 from meshrt.inspect.programs import NoProgram, choose
+from meshrt.show.records import Recorder
+from meshrt.show.status import run_command
+from meshrt.show.streams import open_standard_streams
 
-_EXIT_USAGE = 2
+__all__ = ["main"]
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -22,7 +22,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m meshrt.debug",
         description="Look into a running meshrt program: which ranks are stopped, and what they hold.",
         epilog="Without -c a prompt opens; `help` there shows its commands. Without a terminal, commands are read from "
-        "standard input. Exit code: 0, or 1 when a command could not be obeyed, or 2 when there is no program.",
+        "standard input. Exit code: 0; 1 if a command failed, or the program does not answer; 2: usage error, or no "
+        "such program runs; 130: Ctrl-C.",
     )
     which = "the program to look into, if several run: its id, its pid, or its run directory"
     parser.add_argument("run", nargs="?", default="", metavar="RUN", help=which)
@@ -40,50 +41,43 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     given.run = given.run or given.pid
     if given.run and given.open is not None:
         parser.error(f"--open FILE is of a program that has ended: RUN ({given.run}) does not go with it")
+    if given.json and given.open is not None:
+        parser.error("--json does not go with --open: the file is JSON itself")
     return given
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     open_standard_streams()
-    arguments = _arguments(argv)
-    if arguments.open is not None and arguments.json:
-        print("--json does not go with --open: the file is JSON itself", file=sys.stderr)
-        return _EXIT_USAGE
-    try:
-        if arguments.open is not None:
-            return open_dump(arguments.open, arguments.commands)
-        program = choose(arguments.run, how="meshrt debug RUN", asks=not arguments.json)
-        if arguments.commands is not None or arguments.json:
-            return run_lines(program, arguments.commands, json=arguments.json)
-        return run_prompt(program)
-    except BrokenPipeError:  # whoever read the output has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 1
-    except OutputError as error:
-        print(error, file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 1
-    except NoProgram as error:
-        if arguments.json:
-            choices = [
-                {"pid": each.pid, "run_id": each.run_id, "argv": each.argv, "cwd": each.cwd, "started": each.started}
-                for each in error.choices
-            ]
-            Recorder(sys.stdout)({**error_record("", str(error), "UsageError"), "programs": choices})
-        else:
-            print(error, file=sys.stderr)
-        return _EXIT_USAGE
-    except (MeshError, OSError) as error:
-        why = f"the program cannot be reached: {error}"
-        if arguments.json:
-            Recorder(sys.stdout)(error_record("", why, type(error).__name__))
-        else:
-            print(why, file=sys.stderr)
-        return _EXIT_USAGE
-    except (KeyboardInterrupt, EOFError):
-        print(file=sys.stderr)
-        return 130
+    return run_command("meshrt debug", lambda: _command(_arguments(argv)))
+
+
+def _command(given: argparse.Namespace) -> int:
+    if given.json:
+        return run_command("meshrt debug", lambda: _run(given), _record)
+    return _run(given)
+
+
+def _run(given: argparse.Namespace) -> int:
+    if given.open is not None:
+        return open_dump(given.open, given.commands)
+    program = choose(given.run, how="meshrt debug RUN", asks=not given.json)
+    if given.commands is not None or given.json:
+        return run_lines(program, given.commands, json=given.json)
+    return run_prompt(program)
+
+
+def _record(error: Exception) -> None:
+    """Write why no command was given to a program."""
+    kind = "UsageError" if isinstance(error, NoProgram) else type(error).__name__
+    record = error_record("", str(error), kind)
+    if isinstance(error, NoProgram):
+        choices = [
+            {"pid": each.pid, "run_id": each.run_id, "argv": each.argv, "cwd": each.cwd, "started": each.started}
+            for each in error.choices
+        ]
+        record = {**record, "programs": choices}
+    Recorder(sys.stdout, SCHEMA)(record)
 
 
 if __name__ == "__main__":

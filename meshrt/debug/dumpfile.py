@@ -2,7 +2,7 @@
 
 One JSON document per failure, ``post-mortem/<mesh>-<id>.<rank>-<actor>-<n>.json`` in the run directory::
 
-    {"format", "version", "mesh", "mesh_id", "actor", "rank", "coords": {dim: index}, "host", "pid", "thread",
+    {"schema", "version", "mesh", "mesh_id", "actor", "rank", "coords": {dim: index}, "host", "pid", "thread",
      "time": epoch seconds, "endpoint",
      "exception": {"type", "message", "traceback": text, "chain": [{"type", "message", "relation": "cause"|"context"}]},
      "frames": [{"file", "line", "function", "first_line", "source": [lines], "locals": {name: text}}]}
@@ -20,18 +20,18 @@ from typing import Any
 
 from meshrt.errors import UsageError
 from meshrt.hooks.facts import Body
+from meshrt.show.records import Schema
 from meshrt.transport.writing import write_atomic
 
-__all__ = ["FORMAT", "VERSION", "read_dump", "write_dump"]
+__all__ = ["SCHEMA", "read_dump", "write_dump"]
 
 #: Bytes; what ranks write is far smaller.
 _LARGEST = 64 << 20
 #: Seconds since the epoch that can be shown as a date.
 _LATEST = 1e11
 
-FORMAT = "meshrt post-mortem"
+SCHEMA = Schema("meshrt post-mortem", 1)
 _NOT_OURS = "is no post-mortem file of meshrt (meshrt postmortem shows reports of failures)"
-VERSION = 1
 
 _Kinds = Mapping[str, type | tuple[type, ...]]
 
@@ -72,13 +72,13 @@ def read_dump(path: Path | str) -> Body:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        ours = f'"format": "{FORMAT}"' in text[:200]
+        ours = f'"schema": "{SCHEMA.name}"' in text[:200]
         what = f"is cut off or damaged: {error}" if ours else f"{_NOT_OURS}: it is no JSON"
         raise UsageError(f"{path} {what}") from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    if not SCHEMA.is_of(document):
         raise UsageError(f"{path} {_NOT_OURS}")
-    if document.get("version") != VERSION:
-        raise UsageError(f"{path} has version {document.get('version')!r}; this meshrt reads version {VERSION}")
+    if document.get("version") != SCHEMA.version:
+        raise UsageError(f"{path} has version {document.get('version')!r}; this meshrt reads version {SCHEMA.version}")
     _check(path, "it", document, _DOCUMENT)
     _check(path, "its exception", document["exception"], _EXCEPTION)
     for number, frame in enumerate(document["frames"]):

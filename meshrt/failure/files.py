@@ -1,6 +1,6 @@
 """The file about an incident: ``failure-<n>.json`` in the run directory, the latest ones only.
 
-One JSON document: ``{"format", "version", "verdict": {"roots", "ambiguous", "certainty"}, "report", **incident}``, the
+One JSON document: ``{"schema", "version", "verdict": {"roots", "ambiguous", "certainty"}, "report", **incident}``, the
 incident as `meshrt.failure.incident.Incident` has it, without what has its default. Written in one piece: a reader
 sees all of it or the one before, though the program is killed meanwhile.
 """
@@ -13,16 +13,16 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from meshrt.errors import UsageError
+from meshrt.errors import MeshError
 from meshrt.failure.incident import Incident
 from meshrt.failure.report import render
+from meshrt.show.records import Schema, to_text
 from meshrt.transport.writing import write_atomic
 
-__all__ = ["VERSION", "files_of", "path_of", "read", "write"]
+__all__ = ["files_of", "path_of", "read", "write"]
 
-FORMAT = "meshrt failure"
 _NOT_OURS = "is no failure file of meshrt (meshrt debug --open opens post-mortem files)"
-VERSION = 1
+SCHEMA = Schema("meshrt failure", 2)
 #: Files of one program that are kept.
 KEPT = 10
 _LARGEST = 256 << 20
@@ -46,31 +46,26 @@ def files_of(run_directory: Path) -> list[Path]:
 def write(run_directory: Path, incident: Incident) -> Path:
     """Write the file of an incident, and remove the oldest ones. Raises OSError."""
     verdict = incident.verdict()
-    document = {
-        "format": FORMAT,
-        "version": VERSION,
-        "verdict": {
-            "roots": [[root.mesh_id, root.rank, root.id] for root in verdict.roots],
-            "ambiguous": verdict.ambiguous,
-            "certainty": verdict.certainty,
-        },
-        "report": render(incident, verdict),
-        **incident.to_plain(),
+    judged = {
+        "roots": [[root.mesh_id, root.rank, root.id] for root in verdict.roots],
+        "ambiguous": verdict.ambiguous,
+        "certainty": verdict.certainty,
     }
+    facts = {"verdict": judged, "report": render(incident, verdict), **incident.to_plain()}
     path = path_of(run_directory, incident.number)
-    write_atomic(path, json.dumps(document, ensure_ascii=True))
+    write_atomic(path, to_text(SCHEMA.document(facts)))
     for old in files_of(run_directory)[:-KEPT]:
         old.unlink(missing_ok=True)
     return path
 
 
 def read(path: Path) -> Incident:
-    """Read a file back. Raises UsageError: it cannot be read, is cut off, or is something else."""
+    """Read a file back. Raises MeshError: it cannot be read, is cut off, or is something else."""
     document = _document(path)
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise UsageError(f"{path} {_NOT_OURS}")
-    if document.get("version") != VERSION:
-        raise UsageError(f"{path} has version {document.get('version')!r}; this meshrt reads version {VERSION}")
+    if not SCHEMA.is_of(document):
+        raise MeshError(f"{path} {_NOT_OURS}")
+    if document.get("version") != SCHEMA.version:
+        raise MeshError(f"{path} has version {document.get('version')!r}; this meshrt reads version {SCHEMA.version}")
     return Incident.from_plain(document)
 
 
@@ -78,13 +73,13 @@ def _document(path: Path) -> Any:
     try:
         facts = path.stat()
         if not stat.S_ISREG(facts.st_mode) or facts.st_size > _LARGEST:
-            raise UsageError(f"{path} {_NOT_OURS}")
+            raise MeshError(f"{path} {_NOT_OURS}")
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise UsageError(f"{path} cannot be read: {reason}") from None
+        raise MeshError(f"{path} cannot be read: {reason}") from None
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         cut_off = text[:1] in ("", "{", "[")
-        raise UsageError(f"{path} {f'is cut off or damaged: {error}' if cut_off else _NOT_OURS}") from None
+        raise MeshError(f"{path} {f'is cut off or damaged: {error}' if cut_off else _NOT_OURS}") from None

@@ -8,7 +8,6 @@ from typing import Any
 
 from meshrt.failure.record import Plain
 from meshrt.inspect.standstill import CYCLE, STOPPED, Standstill
-from meshrt.selection import fold_ranks
 
 __all__ = ["Hang", "hang_of"]
 
@@ -55,13 +54,8 @@ class Hang(Plain):
         return next(iter(self.ranks.get(mesh_id) or next(iter(self.ranks.values()), ())), -1)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what programs are told of it: without the stacks, ranks as text."""
-        folded = {"ranks": self.ranks, "reached": self.reached}
-        return {
-            "kind": self.kind,
-            "text": self.text,
-            **{name: {mesh: fold_ranks(ranks) for mesh, ranks in each.items()} for name, each in folded.items()},
-        }
+        """Return what programs are told of it: without the stacks."""
+        return {"kind": self.kind, "text": self.text, "ranks": self.ranks, "reached": self.reached}
 
 
 def hang_of(found: Standstill | None, stacks: Mapping[str, Any]) -> Hang:

@@ -9,7 +9,6 @@ from meshrt.failure.causes import Verdict, judge
 from meshrt.failure.hang import Hang
 from meshrt.failure.record import FailureRecord, Plain, Reference
 from meshrt.inspect.standstill import CYCLE
-from meshrt.selection import parse_folded
 
 __all__ = ["FAILED", "HANDLED", "INTERRUPTED", "Incident", "IncidentMesh"]
 
@@ -109,7 +108,7 @@ class Incident(Plain):
             return ()
         try:
             found = [mesh["culprits"]["ranks"] for mesh in self.hung["meshes"] if mesh["mesh_id"] == record.mesh_id]
-            apart = {rank for text in found for rank in parse_folded(text)} & set(record.ranks)
+            apart = {rank for ranks in found for rank in ranks} & set(record.ranks)
         except (KeyError, TypeError, ValueError, AttributeError):  # a file may hold anything
             return ()
         return tuple(sorted(apart)) if apart < set(record.ranks) else ()

@@ -8,12 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from meshrt.errors import SelectionError, UsageError
+from meshrt.errors import MeshError, UsageError
 from meshrt.failure import files
 from meshrt.failure.incident import HANDLED
 from meshrt.failure.report import render
 from meshrt.failure.showing import listing, of_rank, plain_listing, plain_of_rank
 from meshrt.inspect.programs import named
+from meshrt.show.records import Recorder, Schema, to_text
+from meshrt.show.status import ExitCode, run_command
+from meshrt.show.streams import write_out
 from meshrt.transport.directories import ended_run, runs
 from meshrt.transport.places import runs_base
 from meshrt.transport.tools import programs
@@ -26,15 +29,21 @@ RUN is the program's id, as the report names it, its run directory, a failure fi
 runs; without RUN it is the program that failed last. A program that failed several times has several files: the last
 one is shown, --list names all."""
 
+_SCHEMA = Schema("meshrt postmortem", 2)
+_EPILOG = "Exit code: 0; 1 if there is no failure to show; 2: usage error, or no such program or rank."
+
 
 def _where() -> str:
     return str(runs_base() or "a directory that is safe")
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command. Returns the exit code: 0 shown, 1 there is nothing to show, 2 it was asked wrongly."""
+    """Run the command. Returns the exit code, as docs/commands.md has it."""
     parser = argparse.ArgumentParser(
-        prog="meshrt postmortem", description=_ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="meshrt postmortem",
+        description=_ABOUT,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", nargs="?", default="", metavar="RUN")
     ranks = "everything about one rank, or those of a selection such as 'hosts=1': failures, or where they stood"
@@ -46,18 +55,16 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     if given.list and given.rank is not None:
         parser.error("--list does not go with --rank: it names all failures, --rank tells of one rank in the last one")
-    try:
-        print(_answer(given), end="")
-    except UsageError as error:
-        if given.json:
-            print(_json({"error": {"type": type(error).__name__, "message": str(error)}}), end="")
-        else:
-            print(f"meshrt postmortem: {error}", file=sys.stderr)
-        return 2 if isinstance(error, SelectionError) else 1
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever reads has enough; nothing is to be said about that at the end
-        return 0
-    return 0
+    return run_command("meshrt postmortem", lambda: _show(given), _record if given.json else None)
+
+
+def _show(given: argparse.Namespace) -> int:
+    write_out(sys.stdout, _answer(given))
+    return ExitCode.OK
+
+
+def _record(error: Exception) -> None:
+    Recorder(sys.stdout, _SCHEMA)({"error": {"type": type(error).__name__, "message": str(error)}})
 
 
 def _answer(given: argparse.Namespace) -> str:
@@ -73,17 +80,22 @@ def _answer(given: argparse.Namespace) -> str:
         facts = {"run": incident.run_id, "running": running, "file": str(found[-1])}
         return _json({**facts, **plain_of_rank(incident, given.rank)}) if given.json else of_rank(incident, given.rank)
     if given.json:
-        return json.dumps(json.loads(found[-1].read_text()), indent=1) + "\n"
+        return to_text(json.loads(found[-1].read_text())) + "\n"
     handled = "the program had handled this failure, and ended otherwise\n" if incident.outcome == HANDLED else ""
     return render(incident) + handled
 
 
 def _json(answer: dict[str, Any]) -> str:
-    return json.dumps({"version": files.VERSION, **answer}, indent=1) + "\n"
+    return to_text(_SCHEMA.document(answer)) + "\n"
 
 
 def _files(run: str) -> list[Path]:
-    """Return the failure files that are meant, the oldest first. Raises UsageError: there is none."""
+    """Return the failure files that are meant, the oldest first.
+
+    Raises:
+        UsageError: No such program is known.
+        MeshError: It has left none.
+    """
     path = Path(run)
     if run and path.is_file():
         return [path]
@@ -92,14 +104,14 @@ def _files(run: str) -> list[Path]:
     if found:
         return max(found, key=lambda kept: kept[-1].stat().st_mtime)
     if not run:
-        raise UsageError(f"no program in {_where()} has left a failure")
+        raise MeshError(f"no program in {_where()} has left a failure")
     running = named(run, programs())
     if running is not None:
-        raise UsageError(
+        raise MeshError(
             f"program {running.run_id} (pid {running.pid}) still runs, and has left no failure; "
             f"meshrt debug {running.run_id} looks into it"
         )
-    raise UsageError(f"program {run} has left no failure: it did not fail, or was killed before it could write")
+    raise MeshError(f"program {run} has left no failure: it did not fail, or was killed before it could write")
 
 
 def _directory(run: str) -> Path:

@@ -25,6 +25,7 @@ from meshrt.failure.telling import tell
 from meshrt.failure.workers import NOTED_WITHIN, Word
 from meshrt.host.oom import OutOfMemory
 from meshrt.host.osutil import die_with_parent
+from meshrt.show.status import ExitCode, complain
 from meshrt.transport.helper import interpreter
 from meshrt.transport.launcher import FAULT_FILE, launcher_file
 
@@ -48,9 +49,12 @@ _STACK_MAX = 1 << 16
 
 def main(arguments: list[str]) -> int:
     """Run the command. Returns the exit code of the script; a signal that ends the script ends this process too."""
-    if not arguments or arguments[0] in ("-h", "--help"):
+    if not arguments:
+        complain(_ABOUT)
+        return ExitCode.USAGE
+    if arguments[0] in ("-h", "--help"):
         print(_ABOUT)
-        return 0 if arguments else 2
+        return ExitCode.OK
     memory = OutOfMemory()
     stacks = os.memfd_create("meshrt-fault", os.MFD_CLOEXEC)
     # At a terminal both are its foreground: the script may read, and Ctrl-C reaches both.

@@ -28,7 +28,7 @@ _NOWHERE = "  in no code of the program\n"
 
 
 def listing(found: Iterable[Path]) -> str:
-    """Return the failures of a program, one after the other. Raises UsageError, as `files.read`."""
+    """Return the failures of a program, one after the other. Raises MeshError, as `files.read`."""
     lines = []
     for path in found:
         incident = files.read(path)

@@ -36,7 +36,7 @@ def _without_culprits(stacks: Stacks) -> dict[str, Any]:
     """Return stacks as plain data, of ranks of which it is known who has failed, or what keeps them."""
     plain = stacks.to_wire()
     for mesh in plain["meshes"]:
-        mesh["culprits"] = {"count": 0, "ranks": "", "text": ""}
+        mesh["culprits"] = {"count": 0, "ranks": [], "text": ""}
     return plain
 
 

@@ -23,6 +23,7 @@ from meshrt.escapes import escaped
 from meshrt.failure.record import LeftBehind
 from meshrt.inspect.capping import cap
 from meshrt.inspect.masking import without_secrets
+from meshrt.show.records import to_text
 from meshrt.transport.writing import write_atomic
 
 __all__ = ["read", "write"]
@@ -53,7 +54,7 @@ def write(path: Path, headline: str, text: str, second: int, facts: Mapping[str,
     }
     if facts is not None:
         document["meshrt"] = dict(facts)
-    write_atomic(path, json.dumps(document))
+    write_atomic(path, to_text(document))
 
 
 def read(path: Path) -> LeftBehind | None:

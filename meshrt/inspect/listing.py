@@ -14,7 +14,7 @@ from meshrt.inspect.waittext import waits_of
 from meshrt.program.states import State
 from meshrt.program.targets import Actor, Targets, shape_in
 from meshrt.program.words import DEAD, silence
-from meshrt.selection import STATE_WORDS, Shape, fold_ranks, near_miss
+from meshrt.selection import STATE_WORDS, Shape, near_miss
 
 __all__ = ["add_memory", "row_of", "rows_of", "status_of"]
 
@@ -104,11 +104,11 @@ def status_of(targets: Targets, services: RootServices) -> Body:
             "alive": len(mesh.alive),
             "actors": list(mesh.actors),
             "gone": {
-                how: fold_ranks(ranks)
+                how: sorted(ranks)
                 for how, ranks in _by((ended.how, rank) for rank, ended in mesh.ended.items()).items()
             },
             "silent": {
-                silence(state): fold_ranks(ranks)
+                silence(state): sorted(ranks)
                 for state, ranks in _by((silent.state, rank) for rank, silent in mesh.silent.items()).items()
             },
         }
@@ -126,7 +126,7 @@ def status_of(targets: Targets, services: RootServices) -> Body:
                     "state": word,
                     "place": place,
                     "note": note,
-                    "ranks": fold_ranks(ranks),
+                    "ranks": sorted(ranks),
                     "count": len(ranks),
                     "since": min(states[rank].since for rank in ranks),
                     "latest": max(states[rank].since for rank in ranks),

@@ -24,7 +24,6 @@ from meshrt.program.program import program_of
 from meshrt.program.states import PostMortem
 from meshrt.program.targets import Targets, mesh_name
 from meshrt.program.words import STOPPED
-from meshrt.selection import fold_ranks
 
 __all__ = ["Looking"]
 
@@ -106,7 +105,7 @@ class Looking:
             found = {mesh.mesh_id: (mesh_name(mesh, meshes), mesh, set(mesh.shape.ranks())) for mesh in meshes}
         return {
             "printing": [
-                {"label": label, "mesh": mesh.mesh_id, "name": mesh.name, "ranks": fold_ranks(members)}
+                {"label": label, "mesh": mesh.mesh_id, "name": mesh.name, "ranks": sorted(members)}
                 for label, mesh, members in found.values()
             ]
         }

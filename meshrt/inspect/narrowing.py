@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from meshrt.selection import Shape, fold_coordinates, fold_ranks, parse_folded
+from meshrt.selection import Shape, fold_coordinates, fold_ranks
 
 __all__ = ["narrowed"]
 
@@ -49,7 +49,7 @@ class _Narrowing:
         return [part for part in narrow if part["count"]]
 
     def _set(self, part: Plain) -> dict[str, Any]:
-        members = frozenset(parse_folded(part["ranks"])) & self._ranks
+        members = frozenset(part["ranks"]) & self._ranks
         folded = fold_ranks(members)
         text = fold_coordinates(members, self._shape) if members else ""
-        return {"count": len(members), "ranks": folded, "text": "" if text == folded else text}
+        return {"count": len(members), "ranks": sorted(members), "text": "" if text == folded else text}

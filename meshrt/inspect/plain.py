@@ -10,7 +10,7 @@
     NODE: {"frames": [FRAME], **SET, "children": [NODE], "classes": [CLASS]}
     FRAME: {"file", "function", "lines": [low, high], "hidden"}
     CLASS: {"state", "holder", "source", **SET, "since": [least, most] or [], "cpu": the same, "names", "endpoints"}
-    SET: {"count", "ranks": "0-31,33", "text": "" or "all" or "hosts=*, gpus=3", what a person reads more easily}
+    SET: {"count", "ranks": [0, 1, 3], "text": "" or "all" or "hosts=*, gpus=3", what a person reads more easily}
 
 Frames with the same ranks are one node; the largest child comes first. Everything together takes `BUDGET` bytes at
 most. The meshes share them evenly, and one that needs less leaves its rest to the others; of a mesh, ranks without a
@@ -170,7 +170,7 @@ class _Labels:
             text = "all" if members == self._all else fold_coordinates(members, self._shape)
             self._known[members] = {
                 "count": len(members),
-                "ranks": folded,
+                "ranks": sorted(members),
                 "text": "" if text == folded else text,
             }
         return self._known[members]

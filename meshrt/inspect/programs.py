@@ -12,7 +12,8 @@ from pathlib import Path
 
 import psutil
 
-from meshrt.inspect.times import since
+from meshrt.show.status import CommandUsageError
+from meshrt.show.text import cut, since
 from meshrt.transport.directories import ended_run, failed, in_use, runs
 from meshrt.transport.tools import Program, programs
 
@@ -34,7 +35,7 @@ SLOW_SECONDS = 2.0
 _COMMAND = 100
 
 
-class NoProgram(Exception):
+class NoProgram(CommandUsageError):
     """It is not clear which program is meant, or there is none.
 
     Attributes:
@@ -49,7 +50,7 @@ class NoProgram(Exception):
 def command_of(program: Program, limit: int = _COMMAND) -> str:
     """Return the command line of a program, at most ``limit`` characters of it."""
     command = " ".join(shlex.join(program.argv).split())  # what follows -c may have many lines
-    return command if len(command) <= limit else command[: limit - 3] + "..."
+    return cut(command, limit)
 
 
 def describe(program: Program) -> str:

@@ -24,6 +24,7 @@ from typing import Any
 
 from meshrt.inspect.shortening import short_path
 from meshrt.inspect.waittext import wait_lines
+from meshrt.selection import fold_ranks
 
 __all__ = ["render_stacks"]
 
@@ -160,7 +161,7 @@ def _span(text: Callable[[float], str], span: list[float]) -> str:
 
 
 def _set(part: Plain) -> str:
-    ranks, text = part["ranks"], part["text"]
+    ranks, text = fold_ranks(part["ranks"]), part["text"]
     return f"{ranks} ({text})" if part["count"] == 1 and text not in ("", "all") else text or ranks
 
 

@@ -4,7 +4,7 @@
 
     WAIT: {"text", "cycle", "since": seconds, "waiting": PARTY, "alike": [PARTY], "path": [[CALL]],
            "path_left_out": count of further steps, "state", "ends": [{"doing", "ranks"}], "left": seconds or None}
-    PARTY: {"mesh_id", "actor", "ranks": "0-3", "count"}; the script: "" for all three, and 1
+    PARTY: {"mesh_id", "actor", "ranks": [0, 1, 2, 3], "count"}; the script: "", "", [], 1
     CALL: PARTY, and {"endpoint", "any"}; "count" is larger than "ranks" say where there are too many to name
 """
 
@@ -76,7 +76,7 @@ def waits_of(
             "path": [[_call(wait) for wait in step] for step in chain.steps[:_PATH]],
             "path_left_out": max(0, len(chain.steps) - _PATH),
             "state": chain.state,
-            "ends": [{"doing": text, "ranks": fold_ranks(ranks)} for text, ranks in chain.ends.items()],
+            "ends": [{"doing": text, "ranks": sorted(ranks)} for text, ranks in chain.ends.items()],
         }
         for chain in chains[:_MOST]
     ]
@@ -99,7 +99,12 @@ def _parties(keys: Iterable[Key]) -> list[dict[str, Any]]:
     for mesh_id, rank, actor in keys:
         found.setdefault((mesh_id, actor), set()).add(rank)
     return [
-        {"mesh_id": mesh_id, "actor": actor, "ranks": _ranks(ranks), "count": len(ranks)}
+        {
+            "mesh_id": mesh_id,
+            "actor": actor,
+            "ranks": sorted(ranks - {SCRIPT[1]}),
+            "count": len(ranks),
+        }
         for (mesh_id, actor), ranks in found.items()
     ]
 
@@ -113,7 +118,7 @@ def _call(wait: Wait) -> dict[str, Any]:
         "mesh_id": wait.mesh_id,
         "actor": wait.actor,
         "endpoint": wait.endpoint,
-        "ranks": fold_ranks(wait.ranks),
+        "ranks": sorted(wait.ranks),
         "count": wait.count,
         "any": wait.any,
     }

@@ -15,11 +15,11 @@ from meshrt.errors import UsageError
 from meshrt.memory.checking import check
 from meshrt.memory.devices import devices_of
 from meshrt.memory.merging import order
+from meshrt.show.records import Schema, to_text
 from meshrt.transport.writing import write_atomic
 
 __all__ = [
     "NAME",
-    "VERSION",
     "Document",
     "document_of",
     "entries",
@@ -30,8 +30,7 @@ __all__ = [
     "write",
 ]
 
-FORMAT = "meshrt memory"
-VERSION = 1
+SCHEMA = Schema("meshrt memory", 1)
 #: What a variable is known by.
 NAME = ("mesh_id", "actor", "kind", "where", "type")
 #: Beyond what is known of a variable on a rank.
@@ -49,12 +48,8 @@ def document_of(answer: Mapping[str, Any]) -> Document:
     for row in ranks:
         if "mapped" in row and "rss" in row:  # not of a variable that is opened
             row["unexplained"] = _unexplained(row)
-    document: Document = {
-        "format": FORMAT,
-        "version": VERSION,
-        **{name: value for name, value in answer.items() if name != "columns"},
-        "ranks": ranks,
-    }
+    told = {name: value for name, value in answer.items() if name != "columns"}
+    document: Document = SCHEMA.document({**told, "ranks": ranks})
     document["totals"] = totals_of(document)
     return document
 
@@ -133,7 +128,7 @@ def folded(flat: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def write(path: Path, document: Document) -> None:
     """Write a document to a file. Raises UsageError: it cannot be written."""
     try:
-        write_atomic(path, json.dumps(document), durable=True)
+        write_atomic(path, to_text(document), durable=True)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
 
@@ -146,10 +141,10 @@ def read(path: Path) -> Document:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError):
         document = None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    if not SCHEMA.is_of(document):
         raise UsageError(f"{path} is no snapshot of memory; expected a file that meshrt memory --save has written")
-    if document.get("version") != VERSION:
-        raise UsageError(f"{path} has version {document.get('version')!r}; this meshrt reads version {VERSION}")
+    if document.get("version") != SCHEMA.version:
+        raise UsageError(f"{path} has version {document.get('version')!r}; this meshrt reads version {SCHEMA.version}")
     try:
         check(document)
     except ValueError as error:

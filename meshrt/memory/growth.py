@@ -9,6 +9,7 @@ from meshrt.errors import UsageError
 from meshrt.escapes import escaped_line
 from meshrt.memory.document import NAME, Document, entries, folded, totals_of
 from meshrt.memory.refgrowth import add_growth_of_references
+from meshrt.show.text import cut
 
 __all__ = ["add_growth", "weight"]
 
@@ -77,7 +78,7 @@ def _check(document: Document, before: Document) -> None:
 
 
 def _short(script: str) -> str:
-    return escaped_line(script if len(script) <= _SCRIPT_MAX else f"{script[: _SCRIPT_MAX - 3]}...")
+    return escaped_line(cut(script, _SCRIPT_MAX))
 
 
 def _grown_since(document: Document, before: Document, word: str) -> Document:

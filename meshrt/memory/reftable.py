@@ -9,6 +9,7 @@ from meshrt.memory.document import Document
 from meshrt.memory.look import GROWTHS, Look, grown, largest_first
 from meshrt.memory.units import amount, change
 from meshrt.selection import fold_ranks
+from meshrt.show.text import cut
 
 __all__ = ["holder_names", "named", "reference_table", "store_totals", "with_hosts"]
 
@@ -89,7 +90,7 @@ def named(pids: Iterable[int], names: Mapping[int, tuple[str, int]]) -> str:
 
 
 def _site(site: str) -> str:
-    return site if len(site) <= _SITE_MAX else "..." + site[3 - _SITE_MAX :]
+    return cut(site, _SITE_MAX, begin=True)
 
 
 def store_totals(document: Document, look: Look) -> list[str]:

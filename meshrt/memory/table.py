@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any
 
 from meshrt.escapes import escaped_line
-from meshrt.inspect.fitting import Room, fitted
 from meshrt.memory.devices import device_names, kept_on_devices
 from meshrt.memory.document import Document, unmeasured
 from meshrt.memory.groups import OF_REFERENCES, grouped
@@ -18,6 +17,8 @@ from meshrt.memory.reftable import reference_table
 from meshrt.memory.totals import totals
 from meshrt.memory.units import amount, change, size_text, span
 from meshrt.selection import fold_ranks
+from meshrt.show.table import Room, table
+from meshrt.show.text import cut
 
 __all__ = ["render"]
 
@@ -30,6 +31,8 @@ _RANK_GROWTH, _SMALL_GROWTH = 1 << 20, 64 << 10
 #: What sizes of a variable have to have the same, to share a row.
 _TOGETHER = ("exact", "why", "shape", "dtype", "device", "with", *(f"{word}_exact" for word in GROWTHS))
 
+#: Columns that are flush right.
+_NUMBERS = {"PID", "RSS", "PSS", "SHARED", "HEAP", "FREE", "SWAP", "GPU", *GROWTHS.values(), "VARIABLES"}
 #: What is left out on a narrow terminal, that which tells least first; and what is cut before, to so many characters.
 _RANK_DROPS = ("FREE", "SHARED", "PINNED", "HEAP", "ADDRESS", "HOST", "PID", "SWAP", "HOLDS", "PSS", "STORE", "ACTOR")
 _RANK_CUTS = {"STATE": 24, "ACTOR": 12, "HOST": 12, "RANK": 16}
@@ -281,9 +284,7 @@ def _who(row: Row, document: Document) -> str:
 
 
 def _remark(row: Row) -> str:
-    names = ", ".join(row.get("with", ()))
-    if len(names) > _NAMES_MAX:
-        names = names[: _NAMES_MAX - 4] + " ..."
+    names = cut(", ".join(row.get("with", ())), _NAMES_MAX)
     why = row.get("why", "")
     return names + (f" [{why}]" if why not in ("", "budget") else "")
 
@@ -350,11 +351,4 @@ def _table(
     drop: Sequence[str] = (),
     cut: Mapping[str, int] = MappingProxyType({}),
 ) -> list[str]:
-    from tabulate import tabulate  # start-up: only where a table is shown
-
-    cells = [list(map(escaped_line, row)) for row in cells]
-    heads, cells, left_out = fitted(heads, cells, Room(look.width, drop, cut))
-    right = {"PID", "RSS", "PSS", "SHARED", "HEAP", "FREE", "SWAP", "GPU", *GROWTHS.values(), "VARIABLES"}
-    align = ["right" if head in right else "left" for head in heads]
-    text = tabulate(cells, headers=heads, tablefmt="plain", disable_numparse=True, colalign=align if cells else None)
-    return [*(line.rstrip() for line in text.splitlines()), *([left_out] if left_out else [])]
+    return table(heads, cells, Room(look.width, drop, cut), right=_NUMBERS)

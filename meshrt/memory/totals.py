@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from meshrt.inspect.times import since
 from meshrt.memory.devices import device_totals
 from meshrt.memory.document import Document
 from meshrt.memory.look import Look
 from meshrt.memory.reftable import store_totals
 from meshrt.memory.units import amount, change
 from meshrt.selection import fold_ranks
+from meshrt.show.text import since
 
 __all__ = ["growth_of_ranks", "totals"]
 

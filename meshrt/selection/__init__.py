@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from meshrt.selection.extent import Extent, Point
-from meshrt.selection.folding import fold_coordinates, fold_ranks, group_by_value, parse_folded
+from meshrt.selection.folding import fold_coordinates, fold_ranks, group_by_value
 from meshrt.selection.shape import Shape
 from meshrt.selection.slices import Slice
 from meshrt.selection.trait import MeshTrait
@@ -48,7 +48,6 @@ __all__ = [
     "names_states",
     "near_miss",
     "parse",
-    "parse_folded",
     "parse_prefix",
     "resolve",
     "select",

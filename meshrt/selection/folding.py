@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from meshrt.selection.shape import Shape
 
-__all__ = ["fold_coordinates", "fold_ranks", "group_by_value", "parse_folded", "spacing"]
+__all__ = ["fold_coordinates", "fold_ranks", "group_by_value", "spacing"]
 
 T = TypeVar("T")
 
-_PART = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18})(?::([0-9]{1,18}))?)?")
-_MOST = 1 << 20  # ranks of all parts together; no mesh is as large
 _STRIDED = 4  # from so many ranks on, first-last:step is shorter than the list
 
 
@@ -34,24 +31,6 @@ def fold_ranks(ranks: Iterable[int]) -> str:
             parts.append(f"{first}-{last}" if step == 1 else f"{first}-{last}:{step}")
         start = end
     return ",".join(parts)
-
-
-def parse_folded(text: str) -> tuple[int, ...]:
-    """Return the ranks that ``fold_ranks`` wrote, ascending; ValueError for other text."""
-    ranks: set[int] = set()
-    room = _MOST
-    for part in text.split(",") if text else ():
-        found = _PART.fullmatch(part)
-        if not found:
-            raise ValueError(f"{part!r} is neither a rank nor first-last nor first-last:step")
-        first = int(found[1])
-        last = int(found[2] or first)
-        step = int(found[3] or 1)
-        if step < 1 or last < first or (last - first) // step >= room:
-            raise ValueError(f"{part!r} is no set of ranks")
-        room -= (last - first) // step + 1
-        ranks.update(range(first, last + 1, step))
-    return tuple(sorted(ranks))
 
 
 def fold_coordinates(ranks: Iterable[int], shape: Shape) -> str:

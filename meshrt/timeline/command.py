@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from meshrt.errors import UsageError
-from meshrt.inspect.commands import run_command, write_out
 from meshrt.inspect.programs import choose, command_of, seconds_of
 from meshrt.selection import parse
+from meshrt.show.status import ExitCode, run_command
+from meshrt.show.streams import write_out
 from meshrt.timeline.collected import Collected
 from meshrt.timeline.session import MOST, Session
 from meshrt.timeline.trace import pieces
@@ -28,9 +29,7 @@ what they have called. The program is not stopped, and pays nothing before and a
 
 RUN is the id or the pid of a program, as meshrt ps shows it; without it, it is the one that runs."""
 
-_EPILOG = (
-    "Exit code: 0, also if some ranks did not answer; 1 if there is no file; 2 if it was asked wrongly; 130: left."
-)
+_EPILOG = "Exit code: 0, also if some ranks did not answer; 1 if there is no file; 2: usage error; 130: Ctrl-C."
 
 #: Seconds between two rounds of fetching.
 _ROUND = 0.5
@@ -107,7 +106,7 @@ def _record(program: Program, out: Path, seconds: float, ranks: str) -> int:
     except OSError as error:
         raise OSError(f"{out} cannot be written: {error.strerror}") from error
     write_out(sys.stdout, _summary(out, collected, took, how) + "\n")
-    return 0
+    return ExitCode.OK
 
 
 def _fetch_until(session: Session, deadline: float) -> str:

@@ -21,7 +21,7 @@ from meshrt.hooks.facts import Body, Group
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.asking import gather_all, texts_of
 from meshrt.program.program import program_of
-from meshrt.selection import Selection, fold_ranks, names_states, parse, parse_folded, resolve
+from meshrt.selection import Selection, names_states, parse, resolve
 from meshrt.timeline.script import ScriptTimeline
 
 __all__ = ["Timelines", "load"]
@@ -115,7 +115,7 @@ class Timelines:
                     "mesh": mesh.mesh_id,
                     "name": mesh.name,
                     "shape": mesh.shape.to_wire(),
-                    "ranks": fold_ranks(alive.get(mesh.mesh_id, ())),
+                    "ranks": alive.get(mesh.mesh_id, []),
                     "hosts": list(mesh.hosts.items()),
                     "gone": [[rank, ended.how] for rank, ended in mesh.ended.items()],
                 }
@@ -128,7 +128,7 @@ class Timelines:
         name, mesh_id = str(body["recording"]), str(body["mesh"])
         self._recording(body)
         asked = {"recording": name, "room": int(body["room"]), "got": body["got"]}
-        groups = await self._gather({mesh_id: parse_folded(str(body["ranks"]))}, "timeline.take", asked)
+        groups = await self._gather({mesh_id: [int(rank) for rank in body["ranks"]]}, "timeline.take", asked)
         parts = {str(rank): part for group in groups if group.kind == "answered" for rank, part in group.per.items()}
         return {"parts": parts, "without": _without(groups)}
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from meshrt.hooks.facts import Body
 from meshrt.inspect.programs import command_of, telling_slow
-from meshrt.selection import fold_ranks, parse_folded
 from meshrt.timeline.collected import SCRIPT, Collected
 from meshrt.transport import tools
 
@@ -68,7 +67,7 @@ class Session:
             for chunk in _chunks(asked):
                 room = min(_MOST_ROOM, _ROOM // len(chunk))
                 got = {str(rank): self._got.get((mesh_id, rank), 0) for rank in chunk}
-                answer = self._ask("timeline.take", mesh=mesh_id, ranks=fold_ranks(chunk), room=room, got=got)
+                answer = self._ask("timeline.take", mesh=mesh_id, ranks=chunk, room=room, got=got)
                 for rank, part in answer["parts"].items():
                     self._got[mesh_id, int(rank)] = part["part"]
                     self.collected.add(mesh_id, int(rank), part)
@@ -87,7 +86,7 @@ class Session:
     def _ranks(self) -> dict[str, tuple[int, ...]]:
         meshes = self._ask("timeline.ranks")["meshes"]
         self.collected.know(meshes)
-        return {mesh["mesh"]: parse_folded(mesh["ranks"]) for mesh in meshes}
+        return {mesh["mesh"]: tuple(mesh["ranks"]) for mesh in meshes}
 
     def _ask(self, operation: str, **body: object) -> Body:
         return self._connection.request(operation, {"recording": self._name, **body}, timeout=_SECONDS)

@@ -8,14 +8,15 @@ leads from the span in which a call was sent to the one that it has begun, where
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from meshrt.show.records import Schema, to_text
 from meshrt.timeline.collected import SCRIPT, Collected, RankTrack, Span
 
 __all__ = ["pieces"]
 
+SCHEMA = Schema("meshrt timeline", 1)
 #: A thread's further lanes are threads of the trace: their numbers lie above every one that Linux gives away.
 _LANE = 1 << 22
 
@@ -28,17 +29,12 @@ def pieces(collected: Collected, facts: dict[str, Any]) -> Iterator[str]:
     Args:
         facts: What else is to be said of the recording.
     """
-    yield '{"displayTimeUnit": "ms", "otherData": ' + _text(facts) + ', "traceEvents": [\n'
+    yield '{"displayTimeUnit": "ms", "otherData": ' + to_text(SCHEMA.document(facts)) + ', "traceEvents": [\n'
     separator = ""
     for event in _events(collected):
-        yield separator + _text(event)
+        yield separator + to_text(event)
         separator = ",\n"
     yield "\n]}\n"
-
-
-def _text(value: Any) -> str:
-    # Names of user code may hold what UTF-8 does not know; JSON writes it as escapes.
-    return json.dumps(value, ensure_ascii=True)
 
 
 def _events(collected: Collected) -> Iterator[dict[str, Any]]:

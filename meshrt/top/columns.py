@@ -8,10 +8,10 @@ from typing import Any
 
 from meshrt.errors import UsageError
 from meshrt.escapes import escaped_line
-from meshrt.inspect.times import since
 from meshrt.memory.units import amount, change
 from meshrt.program.words import RUNNING, WORST_FIRST
 from meshrt.selection import near_miss
+from meshrt.show.text import since
 from meshrt.top.model import Row
 
 __all__ = ["COLUMNS", "Column", "Sorting", "column", "in_order", "shown_columns"]

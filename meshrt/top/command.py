@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import ipaddress
-import json
 import os
 import sys
 import threading
 
 from meshrt.errors import UsageError
-from meshrt.inspect.commands import run_command, write_out
 from meshrt.inspect.installing import install_extra
 from meshrt.inspect.programs import choose, seconds_of, telling_slow
 from meshrt.selection import parse
+from meshrt.show.records import to_text
+from meshrt.show.status import ExitCode, run_command
+from meshrt.show.streams import write_out
 from meshrt.top.asking import Asking
 from meshrt.top.columns import COLUMNS, Sorting
 from meshrt.top.model import Model
@@ -32,7 +33,7 @@ stopped, or changed, by being looked at.
 RUN is the id or the pid of a program, as meshrt ps shows it; without it, it is the one that runs."""
 
 
-_EPILOG = "Exit code: 0; 1 if the program ends before it answers; 2 if it was asked wrongly, or textual is missing."
+_EPILOG = "Exit code: 0; 1 if the program ends before it answers; 2: usage error, or textual is missing."
 
 #: Seconds between two looks.
 EVERY = 1.0
@@ -88,13 +89,13 @@ def _run(given: argparse.Namespace) -> int:
         from meshrt.top.serving import serve  # optional: needs textual-serve
 
         serve(program, given, given.host or _HOST, given.port or _PORT)
-        return 0
+        return ExitCode.OK
     from meshrt.top.screen.app import TopApp  # optional: needs textual
 
     with telling_slow(program):
         app = TopApp(program, ranks=given.ranks, actor=given.actor, sorting=sorting, every=given.every)
     app.run()
-    return app.return_code or 0
+    return app.return_code or ExitCode.OK
 
 
 def _all_interfaces(host: str) -> bool:
@@ -132,7 +133,7 @@ def _once(program: Program, given: argparse.Namespace, sorting: Sorting) -> int:
         asking.close()
     if given.json:
         facts = {"program": program.run_id, "pid": program.pid, "argv": program.argv}
-        write_out(sys.stdout, json.dumps(document(model, sorting, facts)) + "\n")
+        write_out(sys.stdout, to_text(document(model, sorting, facts)) + "\n")
     else:
         write_out(sys.stdout, table(model, sorting) + "\n")
-    return 0
+    return ExitCode.OK

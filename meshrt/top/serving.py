@@ -30,8 +30,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 from textual_serve.server import Server
 
-from meshrt.inspect.commands import write_out
 from meshrt.inspect.programs import command_of
+from meshrt.show.streams import write_out
 from meshrt.transport.helper import SAFE_DIRECTORY, helper_command, helper_environment
 from meshrt.transport.tools import Program
 

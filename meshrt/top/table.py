@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from meshrt.memory.units import amount, change
 from meshrt.program.words import WORST_FIRST
+from meshrt.show.records import Schema
+from meshrt.show.table import Room
+from meshrt.show.table import table as laid_out
 from meshrt.top.columns import Sorting, in_order, shown_columns
 from meshrt.top.model import Model, Row, Totals
 
-__all__ = ["document", "summary", "table", "widths"]
+__all__ = ["document", "summary", "table"]
 
-VERSION = 1
+_SCHEMA = Schema("meshrt top", 1)
 
 
 def summary(totals: Totals) -> str:
@@ -41,36 +43,21 @@ def summary(totals: Totals) -> str:
     return " | ".join(parts)
 
 
-def widths(cells: Sequence[Sequence[str]]) -> list[int]:
-    """Return how wide each column is."""
-    return [max(map(len, column)) for column in zip(*cells, strict=True)]
-
-
 def table(model: Model, sorting: Sorting) -> str:
     """Return all rows, and their sums."""
     rows = in_order(model.rows(), sorting)
     columns = shown_columns(rows, sorting)
-    cells = [[each.title for each in columns], *([each.text(row, model.time) for each in columns] for row in rows)]
-    wide = widths(cells)
-    lines = [
-        "  ".join(
-            text.rjust(width) if each.right else text.ljust(width)
-            for text, width, each in zip(line, wide, columns, strict=True)
-        ).rstrip()
-        for line in cells
-    ]
-    return "\n".join([*lines, "", summary(model.totals())])
+    cells = [[each.text(row, model.time) for each in columns] for row in rows]
+    right = {each.title for each in columns if each.right}
+    return "\n".join(
+        [*laid_out([each.title for each in columns], cells, Room(None), right=right), "", summary(model.totals())]
+    )
 
 
 def document(model: Model, sorting: Sorting, facts: dict[str, Any]) -> dict[str, Any]:
     """Return the same as plain data, as docs/json.md says; ``facts``: of the program."""
-    return {
-        "version": VERSION,
-        "command": "top",
-        **facts,
-        "time": model.time,
-        "ranks": [_plain(row) for row in in_order(model.rows(), sorting)],
-    }
+    ranks = [_plain(row) for row in in_order(model.rows(), sorting)]
+    return _SCHEMA.document({"command": "top", **facts, "time": model.time, "ranks": ranks})
 
 
 def _plain(row: Row) -> dict[str, Any]:

@@ -102,10 +102,10 @@ def test_help_needs_a_program_but_no_stop() -> None:
 def test_no_program() -> None:
     done = debug("list")
     assert done.returncode == 2
-    assert done.stderr.startswith("no meshrt program of this user is running")
+    assert done.stderr.startswith("meshrt debug: no meshrt program of this user is running")
     for named in (["1"], ["--pid", "1"]):
         done = run_python("-m", "meshrt.debug", *named)
-        assert done.returncode == 2 and done.stderr.startswith("process 1 is no meshrt program of this user")
+        assert done.returncode == 2 and done.stderr.startswith("meshrt debug: process 1 is no meshrt")
     for more, expected in (
         (["--pid", "2"], "expected RUN or --pid RUN, not both"),
         (["--open", "f"], "does not go with"),

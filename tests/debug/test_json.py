@@ -11,6 +11,7 @@ import pytest
 
 from meshrt import ActorMesh, Future, proc_mesh
 from meshrt.debug.prompt.commands.table import COMMANDS
+from meshrt.debug.prompt.records import SCHEMA
 from tests.debug.harness import person
 from tests.debug.working import Worker, line_of
 from tests.support.documented import documented, keys_of, keys_told
@@ -38,7 +39,7 @@ def records(*commands: str, input: str | None = None, code: int = 0) -> list[dic
     done = run_python("-m", "meshrt.debug", "--json", *arguments, input=input)
     assert done.returncode == code, done
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert all(record["version"] == 1 for record in found)
+    assert all((record["schema"], record["version"]) == (SCHEMA.name, SCHEMA.version) for record in found)
     return found
 
 
@@ -79,7 +80,7 @@ def test_every_command_has_a_record() -> None:
     told, parts = documented()
     for name, record in by_name.items():
         row = told.get("pdb" if name == "detach" else name, "")
-        emitted = record.keys() - {"version", "command", "line", "ok"}
+        emitted = record.keys() - {"schema", "version", "command", "line", "ok"}
         assert {key for key in emitted if f"`{key}`" not in row} == set(), name
         top = {
             key for key in re.findall(r"`(\w+)`", re.sub(r"`[\[{].*?[\]}]`", "", row)) if key not in ("list", "breaks")
@@ -94,7 +95,7 @@ def test_every_command_has_a_record() -> None:
     for key in keys_of(stacks):
         assert any(f"`{key}`" in text for text in parts.values()), key
     losses = by_name["p"]["answers"]
-    assert [(answer["ranks"], answer["facts"]["value"]) for answer in losses] == [([0, 1, 2], 0.25), ([3], "nan")]
+    assert [(answer["ranks"], answer["facts"]["value"]) for answer in losses] == [([0, 1, 2], 0.25), ([3], None)]
     assert by_name["list"]["rows"][0]["rank"] == 1
     assert by_name["cast"]["answers"] == [
         {

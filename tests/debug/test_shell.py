@@ -50,7 +50,7 @@ def meshrt(*arguments: str, code: int = 0) -> str:
 def ps(*arguments: str, code: int = 0) -> dict[str, Any]:
     """The record of ``ps``."""
     record = json.loads(meshrt("ps", "--seconds", "1000", "--json", *arguments, code=code))
-    assert (record["version"], record["command"]) == (1, "ps")
+    assert (record["schema"], record["command"]) == ("meshrt ps", "ps")
     return dict(record)
 
 
@@ -112,7 +112,7 @@ def test_ranks_of_a_host_that_does_not_answer_are_not_said_to_run() -> None:
     agent = psutil.Process(debugee.pid.call().get(WAIT).values()[2]).ppid()
     with paused(agent):
         of_both, idle = own(ps())["meshes"]
-        assert (of_both["states"], of_both["silent"]) == ({"running": 2, "not-answering": 2}, {why: "2-3"})
+        assert (of_both["states"], of_both["silent"]) == ({"running": 2, "not-answering": 2}, {why: [2, 3]})
         assert (idle["states"], idle["silent"]) == ({"running": 1}, {})
         assert f"5: 3 running, 2 not-answering ({why}: they may run)" in meshrt("ps")
         shown = meshrt("ps", "-v", "--ranks", "not-answering")

@@ -273,13 +273,13 @@ def test_postmortem(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypa
     assert "0-1" not in text and ("train.py:" in text or "waits for messages" in text)
     assert main_of("postmortem", "--rank", "3", "--json") == 0
     (healthy,) = json.loads(capsys.readouterr().out)["did_not_fail"]
-    assert healthy["stacks"]["trees"][0]["ranks"] == "3" and not healthy["had_ended"]
+    assert healthy["stacks"]["trees"][0]["ranks"] == [3] and not healthy["had_ended"]
     assert main_of("postmortem", "--rank", "4") == 2
     assert "no mesh had a rank 4 when it failed; expected one of 0-3 of train" in capsys.readouterr().err
     assert main_of("postmortem", "--rank", "4", "--json") == 2
     assert json.loads(capsys.readouterr().out)["error"]["type"] == "SelectionError"
-    assert main_of("postmortem", "nosuch") == 1 and "no program 'nosuch'" in capsys.readouterr().err
-    (runs / run / "failure-1.json").write_text('{"format": "meshrt failure", "ver')
+    assert main_of("postmortem", "nosuch") == 2 and "no program 'nosuch'" in capsys.readouterr().err
+    (runs / run / "failure-1.json").write_text('{"schema": "meshrt failure", "ver')
     assert main_of("postmortem", run) == 1 and "is cut off or damaged" in capsys.readouterr().err
 
 

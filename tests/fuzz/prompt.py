@@ -1,4 +1,4 @@
-"""What a person types: selections of ranks, folded ranks, command lines of the prompt."""
+"""What a person types: selections of ranks, command lines of the prompt."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import json
 
 from meshrt.debug.prompt.commands.table import COMMANDS, parse_line
 from meshrt.errors import MeshError, SelectionError
-from meshrt.selection import Shape, fold_ranks, parse, parse_folded, resolve
+from meshrt.selection import Shape, parse, resolve
 from tests.fuzz.running import Target
 
 __all__ = ["TARGETS"]
 
-#: What a short text may stand for.
-_MOST_RANKS = 1 << 20
 _SHAPE = Shape.from_extent({"hosts": 4, "gpus": 6})
 _SELECTIONS = (
     "ranks(hosts=1:3, gpus=(0,2))", "0:8", "ranks(all) & !stopped", "hosts=0 | gpus=-1", "ranks(0,3-5)", "::2",
@@ -38,11 +36,6 @@ def _selection(data: bytes) -> None:
     assert list(ranks) == sorted(set(ranks)) and all(0 <= rank < 24 for rank in ranks)
 
 
-def _folded(data: bytes) -> None:
-    ranks = parse_folded(data.decode(errors="surrogateescape"))
-    assert parse_folded(fold_ranks(ranks)) == ranks and len(ranks) <= _MOST_RANKS
-
-
 def _line(data: bytes) -> None:
     text = data.decode(errors="surrogateescape")
     if text.strip():
@@ -65,6 +58,5 @@ TARGETS = [
         _words,
         1500,
     ),
-    Target("folded", _folded, lambda: [b"0-3,5", b"7", b"", b"0-15:3"], (ValueError,), "text", [*_words, b"0-"], 4000),
     Target("line", _line, _lines, (MeshError,), "text", _words, count=4000),
 ]

@@ -20,9 +20,12 @@ from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.asking import gather_all, texts_of, why_silent
 from meshrt.program.targets import Targets
 from meshrt.selection import fold_ranks
+from meshrt.show.ranks import fold_meshes
 
 __all__ = ["Breaks"]
 
+#: Ranks by mesh id.
+_Sets = dict[str, list[int]]
 _PLACE = re.compile(r"(.+):(\d{1,9})")
 _ENDPOINT = re.compile(r"(?:(.+)\.)?([^\W\d]\w*)")
 #: Seconds that ranks have to confirm a change.
@@ -71,7 +74,8 @@ class _Break:
             "place": self.place,
             "condition": self.condition,
             "once": self.once,
-            "ranks": self.where or "all",
+            "selection": self.where or "all",
+            "ranks": None if self.ranks is None else {mesh: sorted(ranks) for mesh, ranks in self.ranks.items()},
             "goes_with": self.goes_with,
         }
 
@@ -166,10 +170,12 @@ class Breaks:
         if problems and ("bound" not in states):
             del self._breaks[added.id]
             await self._push(added.holds)
-            reason = "; ".join(f"{state} ({states[state]})" for state in problems)
+            names = self._names()
+            reason = "; ".join(f"{state} ({fold_meshes(states[state], names)})" for state in problems)
             raise UsageError(f"no breakpoint at {added.place}: {reason}")
         near = {str(group.same["near"].get(str(added.id), "")) for group in answers if group.kind == "answered"}
-        return {**added.described(), "states": states, "price": price, "lines": lines, "near": sorted(near - {""})}
+        told = {"states": states, "price": price, "lines": lines, "near": sorted(near - {""})}
+        return {**added.described(), **told, "meshes": self._names()}
 
     @staticmethod
     def _place(place: str, actor: str) -> tuple[str, int, str]:
@@ -212,7 +218,7 @@ class Breaks:
         And which ranks the IDE that it goes with has left.
         """
         if not self._breaks:
-            return {"breaks": [], "problems": {}}
+            return {"breaks": [], "problems": {}, "meshes": self._names()}
         concerned = {
             mesh_id: [rank for rank in ranks if any(one.holds(mesh_id, rank) for one in self._breaks.values())]
             for mesh_id, ranks in self._everybody().items()
@@ -227,17 +233,17 @@ class Breaks:
                 if group.kind == "answered" and shown.id in group.same["left"]
                 for rank in group.ranks
             ]
-            rows.append({**shown.described(), **told, "left": self._folded(left)})
-        return {"breaks": rows, "problems": self._all_folded(texts_of(groups))}
+            rows.append({**shown.described(), **told, "left": _by_mesh(left)})
+        return {"breaks": rows, "problems": _all_by_mesh(texts_of(groups)), "meshes": self._names()}
 
-    def _said_of(self, shown: _Break, groups: Sequence[Group], word: str) -> dict[str, str]:
+    def _said_of(self, shown: _Break, groups: Sequence[Group], word: str) -> dict[str, _Sets]:
         """Return what ranks say of a breakpoint under ``word``, in order, with the ranks that say it."""
         said: dict[Any, list[tuple[str, int]]] = {}
         for group in groups:
             found = group.same.get(word, {}).get(str(shown.id)) if group.kind == "answered" else None
             if found:
                 said.setdefault(found, []).extend((group.mesh_id, rank) for rank in group.ranks)
-        return self._all_folded({str(each): said[each] for each in sorted(said)})
+        return _all_by_mesh({str(each): said[each] for each in sorted(said)})
 
     async def post_mortem(self, client: ToolClient, body: Body) -> Body:
         """Say what ranks do when an endpoint raises: ``{mode, actor}``; without a mode, tell."""
@@ -268,8 +274,9 @@ class Breaks:
                 own.setdefault(str(group.same["own"]), []).extend((group.mesh_id, rank) for rank in group.ranks)
         return {
             "modes": self._shown_modes(),
-            "own": self._all_folded(own),
-            "problems": self._all_folded(texts_of(groups)),
+            "own": _all_by_mesh(own),
+            "problems": _all_by_mesh(texts_of(groups)),
+            "meshes": self._names(),
         }
 
     def _modes_of(self, mesh_id: str) -> dict[str, str]:
@@ -316,7 +323,7 @@ class Breaks:
         if modes:
             self._services.send_rank(mesh_id, rank, POST_MORTEM, {"modes": modes})
 
-    def _states(self, groups: Sequence[Group], added: _Break) -> tuple[dict[str, str], str, dict[str, str]]:
+    def _states(self, groups: Sequence[Group], added: _Break) -> tuple[dict[str, _Sets], str, dict[str, _Sets]]:
         """Return what became of a breakpoint (state -> ranks), what it costs, and other lines that it was set at."""
         states: dict[str, list[tuple[str, int]]] = {}
         lines: dict[str, list[tuple[str, int]]] = {}
@@ -336,22 +343,22 @@ class Breaks:
             else:
                 state = str(group.same)
             states.setdefault(state, []).extend(ranks)
-        return self._all_folded(states), price, self._all_folded(lines)
+        return _all_by_mesh(states), price, _all_by_mesh(lines)
 
-    def _all_folded(self, table: Mapping[str, Sequence[tuple[str, int]]]) -> dict[str, str]:
-        return {word: self._folded(ranks) for word, ranks in table.items()}
+    def _names(self) -> dict[str, str]:
+        """Return the names of all meshes, by their id: texts name them where there are several."""
+        return {mesh.mesh_id: mesh.name or mesh.mesh_id for mesh in self._targets.meshes()}
 
-    def _folded(self, ranks: Sequence[tuple[str, int]]) -> str:
-        """Return ranks as text, with their mesh where there are several."""
-        names = {mesh.mesh_id: mesh.name or mesh.mesh_id for mesh in self._targets.meshes()}
-        names.update({owner: owner for owner, _ in ranks if owner not in names})  # it has just ended
-        if len(names) == 1:
-            return fold_ranks(rank for _, rank in ranks)
-        return ", ".join(
-            f"{name} {fold_ranks(rank for owner, rank in ranks if owner == mesh_id)}"
-            for mesh_id, name in names.items()
-            if any(owner == mesh_id for owner, _ in ranks)
-        )
+
+def _all_by_mesh(table: Mapping[str, Sequence[tuple[str, int]]]) -> dict[str, _Sets]:
+    return {word: _by_mesh(ranks) for word, ranks in table.items()}
+
+
+def _by_mesh(ranks: Sequence[tuple[str, int]]) -> _Sets:
+    found: dict[str, set[int]] = {}
+    for mesh_id, rank in ranks:
+        found.setdefault(mesh_id, set()).add(rank)
+    return {mesh_id: sorted(members) for mesh_id, members in found.items()}
 
 
 def _check_condition(text: str) -> None:

@@ -39,7 +39,6 @@ from meshrt.inspect.listing import status_of
 from meshrt.program.program import program_of
 from meshrt.program.targets import Selected
 from meshrt.program.words import silence
-from meshrt.selection import fold_ranks
 from meshrt.wire.source import source_text
 
 __all__ = ["Broker", "load"]
@@ -405,11 +404,11 @@ class Broker:
                 headline = str(problem).partition("\n")[0]
                 client.push("debug.notice", {"text": f"still waiting: {headline}"})
             if not missing and problem is None:
-                return {"stopped": fold_ranks(stopped), "missing": ""}
+                return {"stopped": sorted(stopped), "missing": []}
             if seconds <= 0 or client.id not in self._terminals:
                 if problem is not None:
                     raise problem
-                return {"stopped": fold_ranks(stopped), "missing": fold_ranks(missing)}
+                return {"stopped": sorted(stopped), "missing": sorted(missing)}
             if self._changed is None:
                 self._changed = loop.create_future()
             # An actor without any stop does not touch the table when it is spawned.

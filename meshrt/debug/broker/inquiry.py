@@ -18,10 +18,10 @@ from meshrt.inspect import STACKS, innermost
 from meshrt.inspect.asking import why_silent
 from meshrt.inspect.known import actors_known
 from meshrt.inspect.output import line_count, tails
-from meshrt.inspect.times import since
 from meshrt.program.groups import by_mesh
 from meshrt.program.targets import Actor, Selected, Targets
 from meshrt.program.words import silence
+from meshrt.show.text import since
 
 __all__ = ["Inquiry"]
 

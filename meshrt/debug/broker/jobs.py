@@ -22,7 +22,6 @@ from meshrt.debug.protocol import PDB_PROMPT, SessionKey
 from meshrt.hooks.facts import Body
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.capping import cap
-from meshrt.selection import fold_ranks
 
 __all__ = ["Attachment", "Job", "Jobs"]
 
@@ -124,7 +123,7 @@ class Job:
                 break
             ranks, facts = self._answers.pop(key)
             if ranks:
-                answer = {"actor": label, "kind": kind, "text": text, "ranks": fold_ranks(ranks), "failed": failed}
+                answer = {"actor": label, "kind": kind, "text": text, "ranks": sorted(ranks), "failed": failed}
                 answers.append(answer if facts is None else {**answer, "facts": facts})
         return {
             "job": self.number,
@@ -133,11 +132,11 @@ class Job:
             "waiting": self._waiting(),
         }
 
-    def _waiting(self) -> Body:
+    def _waiting(self) -> dict[str, list[int]]:
         waiting: dict[str, list[int]] = {}
         for key, label in self._pending.items():
             waiting.setdefault(label, []).append(key.rank)
-        return {label: fold_ranks(ranks) for label, ranks in waiting.items()}
+        return {label: sorted(ranks) for label, ranks in waiting.items()}
 
     # -- Waiter
 

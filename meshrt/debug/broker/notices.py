@@ -15,9 +15,9 @@ from meshrt.debug.broker.sessions import Session, SessionTable
 from meshrt.debug.protocol import STOPPED
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.capping import cap
-from meshrt.inspect.times import since
 from meshrt.program.targets import Actor, Targets
 from meshrt.selection import fold_ranks
+from meshrt.show.text import since
 
 __all__ = ["HOW_TO", "Notices", "summarize"]
 

@@ -12,7 +12,7 @@ from meshrt.escapes import escaped
 from meshrt.hooks.facts import Body
 from meshrt.inspect.addresses import without_addresses
 from meshrt.inspect.shortening import lines_of, shortened
-from meshrt.selection import fold_ranks, group_by_value, parse_folded
+from meshrt.selection import fold_ranks, group_by_value
 
 __all__ = ["Answers"]
 
@@ -72,8 +72,8 @@ class Answers:
             members = self._kinds.setdefault((answer["actor"], answer["kind"]), [])
             text = str(answer["text"]).rstrip("\n")
             facts, failed = answer.get("facts"), bool(answer.get("failed"))
-            members += [_Answer(rank, text, facts, failed) for rank in parse_folded(answer["ranks"])]
-        self.waiting = {label: parse_folded(ranks) for label, ranks in report["waiting"].items()}
+            members += [_Answer(rank, text, facts, failed) for rank in answer["ranks"]]
+        self.waiting = {label: tuple(ranks) for label, ranks in report["waiting"].items()}
         self.done = bool(report["done"])
 
     def ranks(self, *kinds: str) -> list[int]:

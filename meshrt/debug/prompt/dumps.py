@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -13,8 +12,9 @@ from meshrt.debug.prompt.text import prompt_of
 from meshrt.errors import UsageError
 from meshrt.escapes import escaped
 from meshrt.hooks.facts import Body
-from meshrt.inspect.times import since
 from meshrt.selection import near_miss
+from meshrt.show.status import ExitCode
+from meshrt.show.text import since
 
 __all__ = ["DumpPrompt", "open_dump"]
 
@@ -139,13 +139,9 @@ def _line(frame: Body, line: int) -> str:
 
 
 def open_dump(path: str, lines: Iterable[str] | None = None) -> int:
-    """Open the prompt on a file, or obey ``lines``; returns an exit code."""
-    try:
-        prompt = DumpPrompt(read_dump(path))
-        greeting = prompt.greeting()
-    except UsageError as error:
-        print(error, file=sys.stderr)
-        return 2
+    """Open the prompt on a file, or obey ``lines``; returns an exit code. Raises UsageError: it is no such file."""
+    prompt = DumpPrompt(read_dump(path))
+    greeting = prompt.greeting()
     terminal = make_terminal(prompt.complete)
     try:
         if lines is None:
@@ -154,8 +150,8 @@ def open_dump(path: str, lines: Iterable[str] | None = None) -> int:
             if line.strip() in ("q", "quit", "exit"):
                 break
             if not _obey(terminal, prompt, line) and not (terminal.interactive and lines is None):
-                return 1
-        return 0
+                return ExitCode.FAILED
+        return ExitCode.OK
     finally:
         terminal.close()
 

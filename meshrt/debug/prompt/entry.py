@@ -12,12 +12,13 @@ from typing import Any
 
 from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.leftovers import left_behind
-from meshrt.debug.prompt.records import Recorder
+from meshrt.debug.prompt.records import SCHEMA, notice_record
 from meshrt.debug.prompt.repl import LEAVING, Repl
 from meshrt.debug.prompt.terminal import LineTerminal, Terminal, make_terminal
 from meshrt.errors import UsageError
 from meshrt.hooks.services import Waited
 from meshrt.inspect.programs import telling_slow
+from meshrt.show.records import Recorder
 from meshrt.transport import tools
 from meshrt.transport.process import has_runtime
 
@@ -97,13 +98,13 @@ def run_lines(program: tools.Program, lines: Sequence[str] | None, *, json: bool
     shown = sys.stdout if sys.stdout is not None else io.StringIO()  # closed by who started this
     out = io.StringIO() if json else shown
     terminal = LineTerminal(sys.stdin.fileno() if sys.stdin else os.open(os.devnull, os.O_RDONLY), out)
-    recorder = Recorder(shown) if json else None
+    recorder = Recorder(shown, SCHEMA) if json else None
     try:
         repl = Repl(client, terminal, notices=False, record=recorder)
         if recorder is not None and lines is None:
             for text in client.stops:
-                recorder.notice(text)
-            client.read_notices(recorder.notice)
+                recorder(notice_record(text))
+            client.read_notices(lambda text: recorder(notice_record(text)))
         code = repl.run() if lines is None else repl.run_lines(lines)
         if not json:
             _tell_left(client, repl, code)

@@ -20,6 +20,7 @@ from meshrt.errors import MeshError
 from meshrt.escapes import escaped
 from meshrt.hooks.facts import Body
 from meshrt.inspect.shortening import LINES
+from meshrt.show.status import ExitCode
 from meshrt.transport.kernel import kernel_state
 
 __all__ = ["LEAVING", "PROMPT", "Repl"]
@@ -94,7 +95,7 @@ class Repl:
                 return self._closed()
             if self._attached is None and self._may_leave():
                 self._say("nothing is stopped any more; back to the program")
-                return 0
+                return ExitCode.OK
             # Said before the last look, so that whatever comes after it rings the bell, and nothing earlier does.
             self._reading = True
             try:
@@ -108,7 +109,7 @@ class Repl:
                 continue
             except EOFError:
                 if self._attached is None or not self.terminal.interactive:
-                    return 0
+                    return ExitCode.OK
                 self._reading = False
                 self._attached.end_of_input()
                 continue
@@ -116,11 +117,11 @@ class Repl:
                 self._reading = False
             ok = self.execute(line)
             if self._leaving:
-                return 0
+                return ExitCode.OK
             if self.client.closed():
                 return self._closed()
             if not ok and not self.terminal.interactive:
-                return 1
+                return ExitCode.FAILED
 
     def run_lines(self, lines: Iterable[str]) -> int:
         """Obey the lines of a script, up to the first that fails. Returns an exit code."""
@@ -131,16 +132,16 @@ class Repl:
             self._mind_attached()
             if self.client.closed():
                 self._closed()
-                return 2
+                return ExitCode.FAILED
             ok = self.execute(line)
             if self._leaving:
                 break
             if self.client.closed():
                 self._closed()
-                return 0 if ok and number == len(script) else 2
+                return ExitCode.OK if ok and number == len(script) else ExitCode.FAILED
             if not ok:
-                return 1
-        return 0
+                return ExitCode.FAILED
+        return ExitCode.OK
 
     def _how_to_leave(self) -> str:
         if self._attached is None:
@@ -153,9 +154,9 @@ class Repl:
         pid = self.client.pid
         if _gone(pid):
             self._say(f"the program (pid {pid}) has ended")
-            return 0
+            return ExitCode.OK
         self._say(f"the program (pid {pid}) has closed the connection; python -m meshrt.debug opens it again")
-        return 1
+        return ExitCode.FAILED
 
     @property
     def at_rank(self) -> bool:

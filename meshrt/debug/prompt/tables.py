@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from meshrt.escapes import escaped
 from meshrt.hooks.facts import Body
-from meshrt.inspect.fitting import Room, fitted
-from meshrt.inspect.times import since
 from meshrt.inspect.waittext import wait_lines
 from meshrt.program.words import WORST_FIRST
 from meshrt.selection import Shape, fold_coordinates, fold_ranks
+from meshrt.show.ranks import fold_meshes
+from meshrt.show.table import Room, table
+from meshrt.show.text import since
 
 __all__ = ["breakpoints", "by_actor", "listing", "status"]
 
@@ -39,8 +40,6 @@ def listing(
     Args:
         width: Characters of a line; None: as many as it takes.
     """
-    from tabulate import tabulate  # start-up: only where a table is shown
-
     if not rows:
         return "nothing is stopped" if state == "stopped" else f"no rank is {state}" if state != "all" else "no ranks"
     fold = fold and len(rows) > FOLD_ABOVE
@@ -48,10 +47,8 @@ def listing(
     groups = _groups(rows, stops) if fold else [[row] for row in rows]
     headers = (*(_HEADERS if stops else _STATE_HEADERS), *(("PID", "RSS") if "rss" in rows[0] else ()))
     cells = [_cells(members, fold, stops) for members in groups]
-    heads, fitting, narrow = fitted(headers, cells, Room(width, _DROPS, _CUTS, gap=3, frame=4))
-    texts = [index for index, head in enumerate(heads) if head not in _NUMBERS]
-    lines = [escaped(tabulate(fitting, headers=heads, tablefmt="grid", disable_numparse=texts))]
-    lines += [narrow] if narrow else []
+    right = [head for head in _NUMBERS if head != "Rank" or not fold]
+    lines = table(headers, cells, Room(width, _DROPS, _CUTS), right=right, grid=True)
     if left_out:
         lines.append(f"... and {left_out} more")
     for word, members in _remarks(rows) if stops else ():
@@ -130,7 +127,7 @@ def status(body: Body) -> str:
         actors = ", ".join(mesh["actors"]) or "none"
         lines.append(f"mesh {name}{mesh['mesh']} ({sizes}): {mesh['alive']} ranks alive; actors: {actors}")
         ends = list(mesh["gone"].items())
-        lines += [f"  gone: {ranks} ({how})" for how, ranks in ends[:_MOST_GROUPS]]
+        lines += [f"  gone: {fold_ranks(ranks)} ({how})" for how, ranks in ends[:_MOST_GROUPS]]
         if len(ends) > _MOST_GROUPS:
             lines.append(f"  and in {len(ends) - _MOST_GROUPS} more ways; `list dead` shows every one")
     groups = [group for group in body["groups"] if group["state"] != "dead"]
@@ -141,7 +138,7 @@ def status(body: Body) -> str:
             place = f" at {group['place']}" if group["place"] else ""
             note = f" ({group['note']})" if group["note"] else ""
             began = f" for {_lasting(group['since'], group['latest'], now)}" if group["since"] else ""
-            lines.append(f"{actor} {group['ranks']}: {state}{place}{began}{note}")
+            lines.append(f"{actor} {fold_ranks(group['ranks'])}: {state}{place}{began}{note}")
         rest = shown[_MOST_GROUPS:]
         if rest:
             ranks = sum(group["count"] for group in rest)
@@ -169,8 +166,12 @@ def _lasting(first: float, last: float, now: float) -> str:
     return longest if alike else f"{shortest} to {longest}"
 
 
-def breakpoints(rows: Sequence[Body]) -> str:
-    """Return the table of breakpoints."""
+def breakpoints(rows: Sequence[Body], meshes: Mapping[str, str]) -> str:
+    """Return the table of breakpoints.
+
+    Args:
+        meshes: Names of all meshes, by their id.
+    """
     if not rows:
         return "no breakpoints are set"
     lines = []
@@ -178,23 +179,26 @@ def breakpoints(rows: Sequence[Body]) -> str:
         condition = f", {row['condition']}" if row["condition"] else ""
         once = " once" if row["once"] else ""
         goes = f" until the IDE of process {row['goes_with']} leaves" if row["goes_with"] else ""
-        goes += f", which has left [{row['left']}]" if row.get("left") else ""
+        goes += f", which has left [{fold_meshes(row['left'], meshes)}]" if row.get("left") else ""
         hits = "; ".join(
-            f"[{ranks}] {'once' if int(count) == 1 else f'{count} times'}"
+            f"[{fold_meshes(ranks, meshes)}] {'once' if int(count) == 1 else f'{count} times'}"
             for count, ranks in row.get("hits", {}).items()
         )
         hit = f": hit {hits}" if hits else ""
-        lines.append(f"{row['id']}  {row['place']}{_moved(row)}{condition} on {row['ranks']}{once}{goes}{hit}")
-        lines += [f"   [{ranks}] {text}" for text, ranks in row.get("problems", {}).items()]
+        lines.append(
+            f"{row['id']}  {row['place']}{_moved(row, meshes)}{condition} on {row['selection']}{once}{goes}{hit}"
+        )
+        lines += [f"   [{fold_meshes(ranks, meshes)}] {text}" for text, ranks in row.get("problems", {}).items()]
     return escaped("\n".join(lines))
 
 
-def _moved(row: Body) -> str:
+def _moved(row: Body, meshes: Mapping[str, str]) -> str:
     """Say at which other line a breakpoint was set."""
     lines = row.get("lines", {})
     if not lines:
         return ""
-    places = (
-        f"line {next(iter(lines))}" if len(lines) == 1 else ", ".join(f"line {line} on {lines[line]}" for line in lines)
-    )
+    if len(lines) == 1:
+        places = f"line {next(iter(lines))}"
+    else:
+        places = ", ".join(f"line {line} on {fold_meshes(ranks, meshes)}" for line, ranks in lines.items())
     return f" (no code at that line: it is set at {places})"

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any, Protocol
 
 from meshrt.escapes import escaped
-from meshrt.inspect.commands import write_out
+from meshrt.show.streams import write_out
 from meshrt.transport.places import state_directory
 from meshrt.transport.writing import open_private
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import json
 import linecache
 import re
 import sys
@@ -18,7 +17,7 @@ import traceback
 from pathlib import Path
 from types import CodeType, FrameType
 
-from meshrt.debug.dumpfile import FORMAT, VERSION, write_dump
+from meshrt.debug.dumpfile import SCHEMA, write_dump
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.hooks.facts import Body, EndpointCall
 from meshrt.hooks.services import RankServices
@@ -28,6 +27,7 @@ from meshrt.inspect.masking import MASK, masked, without_secrets, without_tokens
 from meshrt.inspect.values import class_name, module_name, safe_text
 from meshrt.inspect.variables import Variables
 from meshrt.selection import Shape
+from meshrt.show.records import to_text
 
 __all__ = ["Dumper"]
 
@@ -64,7 +64,7 @@ class Dumper:
         name = f"{services.mesh_name}-{call.mesh_id}.{call.rank}-{actor}-{number}.json"
         path = Path(services.run_directory) / "post-mortem" / name
         try:
-            text = json.dumps(self._document(call, exception), default=safe_text)
+            text = to_text(self._document(call, exception), default=safe_text)
             write_dump(path, text)
         except BaseException as error:  # whatever goes wrong here, the program's own exception is what counts
             self._say_failed(error)
@@ -82,9 +82,7 @@ class Dumper:
 
     def _document(self, call: EndpointCall, exception: BaseException) -> Body:
         services = self._services
-        return {
-            "format": FORMAT,
-            "version": VERSION,
+        facts = {
             "mesh": services.mesh_name,
             "mesh_id": call.mesh_id,
             "actor": call.actor,
@@ -98,6 +96,7 @@ class Dumper:
             "exception": _exception(exception),
             "frames": self._frames(exception),
         }
+        return SCHEMA.document(facts)
 
     def _frames(self, exception: BaseException) -> list[Body]:
         entries = frames_of(exception, _MOST_FRAMES)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Protocol
 
-from meshrt.debug.protocol import Place
 from meshrt.debug.rank.bdb_adapter import Stack
 from meshrt.debug.rank.breakpoints import Hit, MeshBreaks
 from meshrt.debug.rank.console import Console
@@ -26,6 +25,7 @@ from meshrt.hooks.facts import Body, EndpointCall
 from meshrt.hooks.services import RankServices
 from meshrt.inspect.capping import TEXT_LIMIT, cap
 from meshrt.inspect.values import within
+from meshrt.program.places import Place
 
 __all__ = ["RankSession"]
 

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from meshrt.debug.prompt.answers import Answers
-from meshrt.debug.prompt.records import Recorder
 from meshrt.debug.shell.following import Follower, Line
 from meshrt.errors import MeshError, UsageError
 from meshrt.escapes import coloured
-from meshrt.inspect.commands import run_command, write_out
 from meshrt.inspect.output import Tail, line_count, tails
 from meshrt.inspect.programs import choose, meant, named, telling_slow
-from meshrt.selection import Shape, fold_ranks, group_by_value, parse, parse_folded, resolve
+from meshrt.selection import Shape, fold_ranks, group_by_value, parse, resolve
+from meshrt.show.records import Recorder, Schema
+from meshrt.show.status import ExitCode, run_command
+from meshrt.show.streams import write_out
 from meshrt.transport import tools
 from meshrt.transport.directories import ended_run, in_use, log_path
 
@@ -31,8 +32,9 @@ _ABOUT = """Show the last lines that each rank has printed; ranks that have prin
 RUN is the id or the pid of a program, as meshrt ps shows it, or its run directory; it may have ended. Without RUN it is
 the one that runs. ACTOR names whose ranks are meant (of a program that has ended: a mesh); without it, it is all."""
 
-_EPILOG = "Exit code: 0; 1 if something could not be read; 2 if it was asked wrongly; 130 if Ctrl-C has ended -f."
+_EPILOG = "Exit code: 0; 1 if something could not be read; 2: usage error; 130: Ctrl-C."
 
+_SCHEMA = Schema("meshrt logs", 2)
 #: Seconds between two looks at files that are followed, and between two questions whether there are further ranks.
 _LOOK = 0.2
 _ASK = 1.0
@@ -67,10 +69,7 @@ class _Running:
         return [
             Printing(
                 each["label"],
-                {
-                    rank: log_path(self.directory, each["name"], each["mesh"], rank)
-                    for rank in parse_folded(each["ranks"])
-                },
+                {rank: log_path(self.directory, each["name"], each["mesh"], rank) for rank in each["ranks"]},
             )
             for each in answer["printing"]
         ]
@@ -139,7 +138,7 @@ def main(arguments: list[str]) -> int:
 def _show(given: argparse.Namespace) -> int:
     count = line_count(given.lines)
     source, actor = _meant(given.words)
-    recorder = Recorder(sys.stdout) if given.json else None
+    recorder = Recorder(sys.stdout, _SCHEMA) if given.json else None
     shown = str if given.raw else coloured
     try:
         printing = source.printing(actor, given.ranks)
@@ -157,7 +156,7 @@ def _show(given: argparse.Namespace) -> int:
             _follow(source, follower, actor, given.ranks, recorder or shown)
         elif given.follow:
             print("meshrt logs: the program has ended; nothing will follow", file=sys.stderr)
-        return 1 if answers.ranks("refused") else 0
+        return ExitCode.FAILED if answers.ranks("refused") else ExitCode.OK
     finally:
         source.close()
 
@@ -182,7 +181,7 @@ def _answers(read: dict[str, dict[int, Tail]]) -> Answers:
         for ranks, (text, problem) in group_by_value((rank, (tail.text, tail.problem)) for rank, tail in found.items()):
             kind = "refused" if problem else "answered"
             shown = problem or text or "(nothing)"
-            report.append({"actor": label, "kind": kind, "ranks": fold_ranks(ranks), "text": shown})
+            report.append({"actor": label, "kind": kind, "ranks": list(ranks), "text": shown})
     answers.add({"answers": report, "waiting": {}, "done": True})
     return answers
 

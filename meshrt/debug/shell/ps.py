@@ -10,22 +10,23 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from meshrt.debug.prompt.records import Recorder
 from meshrt.debug.prompt.tables import listing
 from meshrt.debug.shell.survey import Found, survey
-from meshrt.errors import UsageError
+from meshrt.errors import MeshError
 from meshrt.escapes import escaped
 from meshrt.failure import files
 from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED
 from meshrt.failure.showing import root_cause
 from meshrt.hooks.facts import Body
-from meshrt.inspect.commands import run_command, write_out
-from meshrt.inspect.fitting import Room, columns, fitted
 from meshrt.inspect.programs import choose, command_of, seconds_of
-from meshrt.inspect.times import since
 from meshrt.inspect.waittext import wait_lines
 from meshrt.program.words import DEAD, NOT_ANSWERING, RUNNING, WORST_FIRST, silence
-from meshrt.selection import parse, parse_folded
+from meshrt.selection import fold_ranks, parse
+from meshrt.show.records import Recorder, Schema
+from meshrt.show.status import ExitCode, run_command
+from meshrt.show.streams import write_out
+from meshrt.show.table import Room, columns, table
+from meshrt.show.text import since
 from meshrt.transport.directories import in_use, runs
 from meshrt.transport.tools import ToolConnection, programs
 
@@ -37,8 +38,9 @@ _ABOUT = """Show the meshrt programs of this user that run: id, pid, age, ranks 
 A program that does not answer is named all the same. Programs that have failed lately are named below them:
 meshrt postmortem shows why. Nobody is stopped, or changed, by being looked at."""
 
-_EPILOG = "Exit code: 0; 1 if a program does not answer, or none has such ranks; 2 if it was asked wrongly."
+_EPILOG = "Exit code: 0; 1 if a program does not answer, or none has such ranks; 2: usage error."
 
+_SCHEMA = Schema("meshrt ps", 2)
 #: So many programs that have ended with a failure are named, of the last day.
 _FAILED = 3
 _DAY = 86400
@@ -88,10 +90,10 @@ def _show(given: argparse.Namespace) -> int:
     failed, more = ([], 0) if given.run else _failed_runs()
     if given.json:
         shown = [_record(each, every=bool(given.verbose)) for each in found]
-        Recorder(sys.stdout)({"command": "ps", "programs": shown, "failed": failed, "failed_left_out": more})
+        Recorder(sys.stdout, _SCHEMA)({"command": "ps", "programs": shown, "failed": failed, "failed_left_out": more})
     else:
         write_out(sys.stdout, _text(found, failed, given.verbose, columns(wide=given.wide)) + _more(more))
-    return 1 if any(each.why for each in found) else 0
+    return ExitCode.FAILED if any(each.why for each in found) else ExitCode.OK
 
 
 def states_of(body: Body) -> dict[str, Counter[str]]:
@@ -108,11 +110,11 @@ def states_of(body: Body) -> dict[str, Counter[str]]:
             note(row["mesh"], [row["rank"]], row["state"])
     else:
         for group in body["groups"]:
-            note(group["mesh"], parse_folded(group["ranks"]), group["state"])
+            note(group["mesh"], group["ranks"], group["state"])
         for mesh in body["meshes"]:
             for state, found in ((DEAD, mesh["gone"]), (NOT_ANSWERING, _silent(mesh))):
                 for ranks in found.values():
-                    note(mesh["mesh"], parse_folded(ranks), state)
+                    note(mesh["mesh"], ranks, state)
     counts: dict[str, Counter[str]] = {}
     for (mesh_id, _), word in words.items():
         counts.setdefault(mesh_id, Counter())[word] += 1
@@ -125,9 +127,9 @@ def states_of(body: Body) -> dict[str, Counter[str]]:
     return counts
 
 
-def _silent(mesh: Body) -> dict[str, str]:
+def _silent(mesh: Body) -> dict[str, list[int]]:
     """Return the ranks that do not answer, by why; of a program that an earlier version has begun nothing is known."""
-    silent: dict[str, str] = mesh.get("silent", {})
+    silent: dict[str, list[int]] = mesh.get("silent", {})
     return silent
 
 
@@ -161,8 +163,6 @@ def _text(found: list[Found], failed: list[dict[str, Any]], verbose: int, width:
 
 
 def _overview(found: list[Found], width: int | None) -> list[str]:
-    from tabulate import tabulate  # start-up: only where a table is shown
-
     rows = []
     for each in found:
         program, (ranks, meshes) = each.program, _ranks_and_meshes(each)
@@ -170,9 +170,7 @@ def _overview(found: list[Found], width: int | None) -> list[str]:
     headers = ("PROGRAM", "PID", "AGE", "RANKS", "MESHES", "COMMAND")
     if any(each.why for each in found):
         width = None  # why one does not answer is not to be cut
-    heads, cells, narrow = fitted(headers, rows, Room(width, ("AGE", "COMMAND"), {"MESHES": 16, "COMMAND": 12}))
-    text = tabulate(cells, headers=heads, tablefmt="plain", disable_numparse=True)
-    return [*(line.rstrip() for line in text.splitlines()), *([narrow] if narrow else [])]
+    return table(headers, rows, Room(width, ("AGE", "COMMAND"), {"MESHES": 16, "COMMAND": 12}), right=("PID",))
 
 
 def _ranks_and_meshes(found: Found) -> tuple[str, str]:
@@ -205,8 +203,8 @@ def _in_full(found: Found, width: int | None, *, fold: bool) -> list[str]:
     counts = states_of(found.body)
     for mesh in (mesh for mesh in found.body["meshes"] if mesh["mesh"] in counts):
         lines.append(f"  {_mesh(mesh)}: ranks {_counted(counts.get(mesh['mesh'], {}))}")
-        lines += [f"    gone: {ranks} ({how})" for how, ranks in mesh["gone"].items()]
-        lines += [f"    not answering: {ranks} ({why})" for why, ranks in _silent(mesh).items()]
+        lines += [f"    gone: {fold_ranks(ranks)} ({how})" for how, ranks in mesh["gone"].items()]
+        lines += [f"    not answering: {fold_ranks(ranks)} ({why})" for why, ranks in _silent(mesh).items()]
     lines += [f"  {line}" for line in wait_lines(found.body)]
     if found.body["rows"]:
         lines.append(listing(found.body["rows"], state="all", fold=fold, left_out=found.body["left_out"], width=width))
@@ -232,7 +230,7 @@ def _failure(when: float, run: Path) -> dict[str, Any]:
     for path in files.files_of(run):
         try:
             found.append((path, files.read(path)))
-        except UsageError as error:
+        except MeshError as error:
             last = {"file": str(path), "outcome": "", "cause": str(error)}
     if not found:
         return {**facts, **last}

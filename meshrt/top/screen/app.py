@@ -15,8 +15,8 @@ from textual.widgets import Footer, Input, Static
 from meshrt.errors import MeshError, SelectionError
 from meshrt.escapes import escaped
 from meshrt.inspect.programs import command_of, stopped_by_signal
-from meshrt.inspect.times import since
 from meshrt.selection import parse
+from meshrt.show.text import since
 from meshrt.top.asking import Asking
 from meshrt.top.columns import Sorting
 from meshrt.top.model import Model

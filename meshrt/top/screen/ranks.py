@@ -14,9 +14,9 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from meshrt.show.table import padded, widths
 from meshrt.top.columns import Column, Sorting, in_order, shown_columns
 from meshrt.top.model import Key, Model, Row
-from meshrt.top.table import widths
 
 __all__ = ["STATE_STYLES", "RankTable"]
 
@@ -209,4 +209,4 @@ class RankTable(ScrollView, can_focus=True):
 
 
 def _fitted(column: Column, text: str, wide: int) -> str:
-    return text.rjust(wide) if column.right else text.ljust(wide)
+    return padded(text, wide, right=column.right)

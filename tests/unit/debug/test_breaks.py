@@ -45,19 +45,19 @@ def test_breakpoints_are_told_of_ranks_with_their_mesh() -> None:
         },
     )  # fmt: skip
     me = root.terminal()
-    assert root.ask(me, "debug.break", place="a.py:3")["states"] == {"bound": "left 0-1, m2 0-1"}
+    assert root.ask(me, "debug.break", place="a.py:3")["states"] == {"bound": {"m1": [0, 1], "m2": [0, 1]}}
     shown = root.ask(me, "debug.breaks")
-    assert shown["breaks"][0]["hits"] == {"2": "left 0-1, m2 1-2"}
-    assert shown["breaks"][0]["lines"] == {"4": "left 0-1", "5": "m2 1-2"}
-    assert breakpoints(shown["breaks"]).splitlines() == [
+    assert shown["breaks"][0]["hits"] == {"2": {"m1": [0, 1], "m2": [1, 2]}}
+    assert shown["breaks"][0]["lines"] == {"4": {"m1": [0, 1]}, "5": {"m2": [1, 2]}}
+    assert breakpoints(shown["breaks"], shown["meshes"]).splitlines() == [
         "1  a.py:3 (no code at that line: it is set at line 4 on left 0-1, line 5 on m2 1-2) on all: "
         "hit [left 0-1, m2 1-2] 2 times",
         "   [left 0-1] raised",
     ]
-    assert shown["problems"] == {"C code holds its GIL": "left 2-3, m2 0,3"}
+    assert shown["problems"] == {"C code holds its GIL": {"m1": [2, 3], "m2": [0, 3]}}
     told = root.ask(me, "debug.postmortem")
-    assert told["own"] == {"on": "left 0-2"}
-    assert told["problems"] == {"C code holds its GIL": "left 3, m2 0-3"}
+    assert told["own"] == {"on": {"m1": [0, 1, 2]}}
+    assert told["problems"] == {"C code holds its GIL": {"m1": [3], "m2": [0, 1, 2, 3]}}
 
 
 def test_what_was_set_in_the_console_of_an_ide_goes_with_it() -> None:
@@ -76,7 +76,7 @@ def test_what_was_set_in_the_console_of_an_ide_goes_with_it() -> None:
     assert root.ask(ide, "debug.break", place="a.py:3", goes=1)["goes_with"] == ide.pid
     root.ask(person, "debug.break", place="a.py:4")
     assert shown() == [(1, ide.pid), (2, 0)]
-    assert [row["left"] for row in root.ask(person, "debug.breaks")["breaks"]] == ["0-1", ""]
+    assert [row["left"] for row in root.ask(person, "debug.breaks")["breaks"]] == [{"m1": [0, 1]}, {}]
     root.leave(person)
     assert len(shown()) == 2
     root.leave(ide)

@@ -9,7 +9,7 @@ import pytest
 
 from meshrt.errors import MeshError, SelectionError
 from meshrt.hooks.facts import Body, Group
-from meshrt.selection import Shape, Slice
+from meshrt.selection import Shape, Slice, fold_ranks
 from tests.unit.debug.root_fakes import FakeRoot, FakeTerminal
 
 
@@ -23,7 +23,7 @@ def cast(root: FakeRoot, me: FakeTerminal, ranks: str, line: str = "p x") -> Bod
 
 
 def kinds(body: Body) -> dict[str, str]:
-    return {answer["kind"]: answer["ranks"] for answer in body["answers"]}
+    return {answer["kind"]: fold_ranks(answer["ranks"]) for answer in body["answers"]}
 
 
 def test_one_line_per_wave(root: FakeRoot) -> None:
@@ -88,14 +88,14 @@ def test_cast_gathers_equal_answers(root: FakeRoot) -> None:
     me = root.terminal()
     root.stop(*range(8))
     first = cast(root, me, "ranks(:)")
-    assert first["waiting"] == {"debugee": "0-7"}
+    assert first["waiting"] == {"debugee": [0, 1, 2, 3, 4, 5, 6, 7]}
     assert [(rank, body["line"], body["seq"]) for _, rank, body in root.sent] == [(rank, "p x", 1) for rank in range(8)]
     root.stop(*range(7), text="3\n")
     root.advance(0.01)
     (report,) = me.of("debug.report")
-    answer = {"actor": "debugee", "kind": "answered", "text": "3\n", "ranks": "0-6", "failed": False}
+    answer = {"actor": "debugee", "kind": "answered", "text": "3\n", "ranks": [0, 1, 2, 3, 4, 5, 6], "failed": False}
     assert report["answers"] == [answer]
-    assert report["waiting"] == {"debugee": "7"}
+    assert report["waiting"] == {"debugee": [7]}
     root.stop(7, text="8\n")
     last = me.of("debug.report")[-1]
     assert last["done"]
@@ -201,8 +201,8 @@ def test_views_and_base_ranks(root: FakeRoot) -> None:
     root.stop(2, 3, 6, 7, view=right.to_wire())
     rows = root.ask(me, "inspect.list")["rows"]
     assert [(row["rank"], row["coords"]) for row in rows][2] == (6, {"dp": 1, "tp": 0})
-    assert cast(root, me, "ranks(dp=1)")["waiting"] == {"debugee": "6-7"}
-    assert cast(root, me, "ranks(gpus=3)")["waiting"] == {"debugee": "3"}
+    assert cast(root, me, "ranks(dp=1)")["waiting"] == {"debugee": [6, 7]}
+    assert cast(root, me, "ranks(gpus=3)")["waiting"] == {"debugee": [3]}
     assert kinds(cast(root, me, "ranks(0, 2)")) == {"missing": "0"}
     with pytest.raises(SelectionError, match="no dimension 'pp'"):
         cast(root, me, "ranks(pp=1)")
@@ -217,15 +217,15 @@ def test_a_selection_means_the_same_whatever_has_stopped(root: FakeRoot) -> None
     rows = root.ask(me, "inspect.list")["rows"]
     assert [row["coords"] for row in rows] == [{"hosts": h, "gpus": g} for h, g in ((0, 2), (1, 0), (1, 3))]
     asked = cast(root, me, "ranks(gpus=2)")
-    assert (asked["waiting"], kinds(asked)) == ({"debugee": "2"}, {"missing": "6"})
+    assert (asked["waiting"], kinds(asked)) == ({"debugee": [2]}, {"missing": "6"})
     asked = cast(root, me, "ranks(hosts=1)")
-    assert (asked["waiting"], kinds(asked)) == ({"debugee": "4,7"}, {"missing": "5-6"})
+    assert (asked["waiting"], kinds(asked)) == ({"debugee": [4, 7]}, {"missing": "5-6"})
 
 
 def test_the_only_actor_need_not_be_named(root: FakeRoot) -> None:
     me = root.terminal()
     root.stop(0, 1)
-    assert root.ask(me, "debug.cast", actor="", ranks="ranks(1)", line="n")["waiting"] == {"debugee": "1"}
+    assert root.ask(me, "debug.cast", actor="", ranks="ranks(1)", line="n")["waiting"] == {"debugee": [1]}
     two = FakeRoot(("m1", "left", {"n": 2}, ("debugee", "solo")))
     with pytest.raises(MeshError, match=r"which actor\? say debugee or solo, in front of the ranks"):
         two.ask(two.terminal(), "debug.cast", actor="", ranks="ranks(1)", line="n")
@@ -299,7 +299,7 @@ def test_continue_is_one_action_for_all(root: FakeRoot) -> None:
     root.ask(me, "debug.continue")
     assert [body["action"] for _, _, body in root.sent] == ["continue", "continue"]
     assert root.ask(me, "debug.continue")["answers"] == [
-        {"actor": "debugee", "kind": "busy", "text": "still at 'continue'", "ranks": "0-1", "failed": False}
+        {"actor": "debugee", "kind": "busy", "text": "still at 'continue'", "ranks": [0, 1], "failed": False}
     ]
 
 
@@ -311,10 +311,10 @@ def test_status_and_the_dead(root: FakeRoot) -> None:
     assert me.of("debug.notice")[-1]["text"] == "rank 0 of debugee stopped at actors.py:16 (work)"
     assert me.of("debug.notice")[-2]["text"] == "rank 1 of debugee is gone: was killed by SIGSEGV"
     body = root.ask(me, "debug.status")
-    assert body["meshes"][0]["gone"] == {"was killed by SIGSEGV": "1"}
+    assert body["meshes"][0]["gone"] == {"was killed by SIGSEGV": [1]}
     states = {group["state"]: group["ranks"] for group in body["groups"]}
-    assert states == {"stopped": "0", "dead": "1", "running": "2-7"}
-    assert cast(root, me, "ranks(stopped)")["waiting"] == {"debugee": "0"}
+    assert states == {"stopped": [0], "dead": [1], "running": [2, 3, 4, 5, 6, 7]}
+    assert cast(root, me, "ranks(stopped)")["waiting"] == {"debugee": [0]}
     assert kinds(cast(root, me, "ranks(dead)")) == {"gone": "1"}
     with pytest.raises(MeshError, match="rank 1 is gone: it was killed by SIGSEGV"):
         root.ask(me, "debug.attach", actor="debugee", rank="1")
@@ -324,14 +324,14 @@ def test_wait(root: FakeRoot) -> None:
     me = root.terminal()
     root.stop(0, 1)
     wanted: dict[str, Any] = {"actor": "debugee", "ranks": "ranks(0:2)", "seconds": 0}
-    assert root.ask(me, "debug.wait", **wanted) == {"stopped": "0-1", "missing": ""}
-    assert root.ask(me, "debug.wait", **{**wanted, "ranks": ""}) == {"stopped": "0-1", "missing": "2-7"}
+    assert root.ask(me, "debug.wait", **wanted) == {"stopped": [0, 1], "missing": []}
+    assert root.ask(me, "debug.wait", **{**wanted, "ranks": ""}) == {"stopped": [0, 1], "missing": [2, 3, 4, 5, 6, 7]}
     with pytest.raises(MeshError, match="no actor"):
         root.ask(me, "debug.wait", actor="nobody", ranks="", seconds=0)
     root.kill(5, "exited with code 3")
     with pytest.raises(MeshError, match="rank 5 of debugee will not stop: it exited with code 3"):
         root.ask(me, "debug.wait", actor="debugee", ranks="", seconds=60)
-    assert root.ask(me, "debug.wait", actor="debugee", ranks="ranks(!dead & 0:2)", seconds=0)["missing"] == ""
+    assert root.ask(me, "debug.wait", actor="debugee", ranks="ranks(!dead & 0:2)", seconds=0)["missing"] == []
 
 
 def test_source_is_served(root: FakeRoot) -> None:
@@ -405,7 +405,7 @@ def test_whether_a_line_was_wrong_is_not_read_from_its_text(root: FakeRoot) -> N
     root.stop(1, text="*** NameError\n", error="NameError")
     root.advance(0.01)
     found = [(answer["ranks"], answer["failed"]) for body in me.of("debug.report") for answer in body["answers"]]
-    assert found == [("0", False), ("1", True)]
+    assert found == [([0], False), ([1], True)]
 
 
 def test_the_breakpoint_that_stopped_a_rank_is_named(root: FakeRoot) -> None:
@@ -462,7 +462,7 @@ def test_an_interrupt_that_comes_to_nothing(root: FakeRoot) -> None:
     root.answer("inspect.stacks", Group("m1", (2,), "silent", {"state": "busy", "stack": ""}, {}))
     root.advance(0.1)
     found = {answer["kind"]: answer["ranks"] for body in me.of("debug.report") for answer in body["answers"]}
-    assert found == {"idle": "0", "refused": "1", "silent": "2"}
+    assert found == {"idle": [0], "refused": [1], "silent": [2]}
     root.event("missed", 2)  # what was to be stopped later has ended
     root.event("missed", 7)  # nobody knows of it
     root.advance(1)
@@ -499,7 +499,7 @@ def test_print_asks_those_that_stand_and_those_that_run(root: FakeRoot) -> None:
     root.kill(3, "exited with code 1")
     first = root.ask(me, "debug.print", actor="debugee", ranks="", command="p", expression="x")
     assert kinds(first) == {"gone": "3", "busy": "2"}
-    assert first["waiting"] == {"debugee": "0-1,4-7"}
+    assert first["waiting"] == {"debugee": [0, 1, 4, 5, 6, 7]}
     assert [body["line"] for _, _, body in root.sent] == ["p x", "p x"]
     root.answer("debug.eval", answered(4, 5, text="3", error=False), done=False)
     root.answer(
@@ -513,10 +513,10 @@ def test_print_asks_those_that_stand_and_those_that_run(root: FakeRoot) -> None:
         for answer in body["answers"]
     ]
     assert found == [
-        ("answered", "4-5", "3"),
-        ("answered", "6", "*** NameError"),
-        ("silent", "7", "C code holds its GIL"),
-        ("answered", "0-1", "3\n"),
+        ("answered", [4, 5], "3"),
+        ("answered", [6], "*** NameError"),
+        ("silent", [7], "C code holds its GIL"),
+        ("answered", [0, 1], "3\n"),
     ]
     assert me.of("debug.report")[-1]["done"]
 
@@ -526,7 +526,7 @@ def test_interrupts(root: FakeRoot) -> None:
     root.stop(0)
     first = root.ask(me, "debug.interrupt", actor="debugee", ranks="ranks(0:5)")
     assert kinds(first) == {"standing": "0"}
-    assert first["waiting"] == {"debugee": "1-4"}
+    assert first["waiting"] == {"debugee": [1, 2, 3, 4]}
     root.answer("debug.interrupt", answered(1, 2, 3, state="asked", text=""), answered(4, state="idle", text=""))
     root.stop(1, reason="interrupt")
     root.stop(2)  # it came to a breakpoint of its own
@@ -545,10 +545,10 @@ def test_interrupts(root: FakeRoot) -> None:
     root.answer("inspect.stacks", Group("m1", (3,), "answered", stacks, {3: {"since": [12.0], "cpu": [0.0]}}))
     root.advance(0.1)
     found = {answer["kind"]: answer for body in me.of("debug.report") for answer in body["answers"]}
-    assert found["idle"]["ranks"] == "4"
-    assert found["answered"]["ranks"] == "1-2"
+    assert found["idle"]["ranks"] == [4]
+    assert found["answered"]["ranks"] == [1, 2]
     assert (found["blocked"]["ranks"], found["blocked"]["text"]) == (
-        "3",
+        [3],
         "in C code: mutex.lock at f x/y.py:7, for 12 s",
     )
     assert me.of("debug.report")[-1]["done"]

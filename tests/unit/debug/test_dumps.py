@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshrt.debug.dumpfile import FORMAT, VERSION, read_dump
+from meshrt.debug.dumpfile import SCHEMA, read_dump
 from meshrt.debug.prompt.dumps import DumpPrompt
 from meshrt.errors import UsageError
 
 GOOD: dict[str, Any] = {
-    "format": FORMAT,
-    "version": VERSION,
+    "schema": SCHEMA.name,
+    "version": SCHEMA.version,
     "mesh": "mesh1",
     "actor": "trainer",
     "rank": 3,

@@ -159,11 +159,11 @@ def test_a_full_disk_is_said_once(dumper: Dumper, tmp_path: Path, capsys: pytest
         ("", "no JSON"),
         ("hello", "no JSON"),
         ("[1, 2]", "is no post-mortem file"),
-        ('{"format": "meshrt failure"}', r"\(meshrt postmortem shows reports of failures\)"),
-        ('{"format": "other"}', "is no post-mortem file"),
-        (json.dumps({"format": dumpfile.FORMAT, "version": 9}), "has version 9; this meshrt reads version 1"),
-        (json.dumps({"format": dumpfile.FORMAT, "version": 1, "actor": "a"}), "damaged: it has no valid rank"),
-        (json.dumps({"format": dumpfile.FORMAT, "version": 1, "actor": "a"})[:-5], "is cut off or damaged"),
+        ('{"schema": "meshrt failure"}', r"\(meshrt postmortem shows reports of failures\)"),
+        ('{"schema": "other"}', "is no post-mortem file"),
+        (json.dumps({"schema": dumpfile.SCHEMA.name, "version": 9}), "has version 9; this meshrt reads version 1"),
+        (json.dumps({"schema": dumpfile.SCHEMA.name, "version": 1, "actor": "a"}), "damaged: it has no valid rank"),
+        (json.dumps({"schema": dumpfile.SCHEMA.name, "version": 1, "actor": "a"})[:-5], "is cut off or damaged"),
     ],
 )
 def test_files_that_are_none(tmp_path: Path, text: str, said: str) -> None:

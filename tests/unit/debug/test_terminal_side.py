@@ -24,10 +24,11 @@ from meshrt.errors import MeshError
 from meshrt.escapes import escaped
 from meshrt.hooks.facts import Body
 from meshrt.inspect.capping import cap
-from meshrt.inspect.times import since
 from meshrt.program.places import Place
 from meshrt.program.targets import address
 from meshrt.selection import Shape
+from meshrt.show.text import since
+from tests.support.folded import parse_folded
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -224,8 +225,11 @@ def report(*answers: tuple[str, str, str], waiting: str = "", done: bool = True)
     return {
         "job": 1,
         "done": done,
-        "waiting": {"debugee": waiting} if waiting else {},
-        "answers": [{"actor": "debugee", "kind": kind, "ranks": ranks, "text": text} for kind, ranks, text in answers],
+        "waiting": {"debugee": list(parse_folded(waiting))} if waiting else {},
+        "answers": [
+            {"actor": "debugee", "kind": kind, "ranks": list(parse_folded(ranks)), "text": text}
+            for kind, ranks, text in answers
+        ],
     }
 
 

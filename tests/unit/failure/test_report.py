@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshrt.errors import UsageError
+from meshrt.errors import MeshError
 from meshrt.failure import files
 from meshrt.failure.causes import judge
 from meshrt.failure.incident import Incident
@@ -151,29 +151,29 @@ def test_the_latest_files_are_kept(tmp_path: Path) -> None:
     ("text", "why"),
     [
         ("", "is cut off or damaged"),
-        ('{"format": "meshrt failure", "version": 1', "is cut off or damaged"),
+        ('{"schema": "meshrt failure", "version": 1', "is cut off or damaged"),
         ("[" * 100_000, "is cut off or damaged"),
         ("3", "is no failure file"),
         ("import meshrt", r"is no failure file of meshrt \(meshrt debug --open opens post-mortem files\)"),
-        ('{"format": "other"}', "is no failure file"),
-        ('{"format": "meshrt failure", "version": 99}', "has version 99; this meshrt reads version 1"),
+        ('{"schema": "other"}', "is no failure file"),
+        ('{"schema": "meshrt failure", "version": 99}', "has version 99; this meshrt reads version 2"),
     ],
 )
 def test_a_file_that_is_none(text: str, why: str, tmp_path: Path) -> None:
     path = tmp_path / "failure-1.json"
     path.write_text(text)
-    with pytest.raises(UsageError, match=why):
+    with pytest.raises(MeshError, match=why):
         files.read(path)
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read: No such file"):
+    with pytest.raises(MeshError, match="cannot be read: No such file"):
         files.read(tmp_path / "failure-1.json")
     (tmp_path / "failure-2.json").write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match="it is no text"):
+    with pytest.raises(MeshError, match="it is no text"):
         files.read(tmp_path / "failure-2.json")
     os.mkfifo(tmp_path / "failure-3.json")
-    with pytest.raises(UsageError, match="is no failure file"):
+    with pytest.raises(MeshError, match="is no failure file"):
         files.read(tmp_path / "failure-3.json")
 
 

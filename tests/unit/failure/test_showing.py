@@ -86,7 +86,7 @@ def test_those_that_wait_for_each_other(tmp_path: Path) -> None:
     assert f"keeps others waiting: {text}; where it was then:\n" in member and f"    {cycle}\n" in member
     assert "did not fail; where it was then" in of_rank(whole, "3") and "cycle" not in of_rank(whole, "3")
     (failure,) = plain_listing([path])
-    ranks = {"ranks": {"m": "1-2"}, "reached": {"m": "0-2"}}
+    ranks = {"ranks": {"m": (1, 2)}, "reached": {"m": (0, 1, 2)}}
     assert failure["hang"] == {"kind": "cycle", "text": text, **ranks}
     (told,) = plain_of_rank(whole, "2")["did_not_fail"]
     assert told["waits"][0]["text"] == cycle and told["stacks"]["trees"]
@@ -139,7 +139,7 @@ def test_where_a_healthy_rank_stood() -> None:
         == "rank 2 of train (n=2) did not fail; where it was then:\n    1/1  2 (n=2): no answer yet\n"
     )
     (healthy,) = plain_of_rank(whole, "2")["did_not_fail"]
-    assert (healthy["coordinates"], healthy["stacks"]["waiting"]["ranks"]) == ({"n": 2}, "2")
+    assert (healthy["coordinates"], healthy["stacks"]["waiting"]["ranks"]) == ({"n": 2}, [2])
 
 
 def test_a_healthy_rank_of_which_little_is_known() -> None:
@@ -160,7 +160,7 @@ def test_ranks_that_hang_are_shown_where_they_are() -> None:
     assert "did not answer trainer.step() within 3 s" in text
     assert text.endswith("  stacks   where it is\n      1/1  1 (n=1): no answer yet\n")
     (record,) = plain_of_rank(whole, "1")["records"]
-    assert record["stacks"]["waiting"]["ranks"] == "1"
+    assert record["stacks"]["waiting"]["ranks"] == [1]
     assert "where they are" in of_rank(whole, "0:2") and "did not fail" not in of_rank(whole, "0:2")
 
 

@@ -23,7 +23,7 @@ def merged(by_rank: dict[int, list[dict[str, Any]]], ranks: Iterable[int]) -> di
             stacks.add(Group("m", (rank,), "answered", {"threads": records}, per))
     wire = stacks.to_wire()
     for mesh in wire["meshes"]:
-        mesh["culprits"] = {"count": 0, "ranks": "", "text": ""}  # those of the whole are not those of a part
+        mesh["culprits"] = {"count": 0, "ranks": [], "text": ""}  # those of the whole are not those of a part
     return wire
 
 
@@ -49,5 +49,5 @@ def test_ranks_without_a_stack() -> None:
     (whole,) = stacks.to_wire()["meshes"]
     part = narrowed(whole, [5, 6], SHAPE)
     assert part["asked"] == 2
-    assert [(entry["ranks"], entry["why"]) for entry in part["without"]] == [("5", "was killed by SIGKILL")]
-    assert part["waiting"]["ranks"] == "6"
+    assert [(entry["ranks"], entry["why"]) for entry in part["without"]] == [([5], "was killed by SIGKILL")]
+    assert part["waiting"]["ranks"] == [6]

@@ -227,11 +227,11 @@ def test_files(tmp_path: Path) -> None:
         write(tmp_path / "no" / "x", whole)
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         read(tmp_path / "no")
-    for text in ('{"format": "other"}', "[1", "[" * 10**5):
+    for text in ('{"schema": "other"}', "[1", "[" * 10**5):
         path.write_text(text)
         with pytest.raises(UsageError, match="expected a file that meshrt memory --save has written"):
             read(path)
-    path.write_text('{"format": "meshrt memory", "version": 9}')
+    path.write_text('{"schema": "meshrt memory", "version": 9}')
     with pytest.raises(UsageError, match="has version 9; this meshrt reads version 1"):
         read(path)
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshrt.mesh.value_mesh import ValueMesh
-from meshrt.selection import Extent, Shape, parse_folded
+from meshrt.selection import Extent, Shape
+from tests.support.folded import parse_folded
 
 SHAPE = Shape.from_extent(Extent(("hosts", "gpus"), (2, 3)))
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshrt.selection import Shape, fold_coordinates, fold_ranks, group_by_value, parse, parse_folded, resolve
+from meshrt.selection import Shape, fold_coordinates, fold_ranks, group_by_value, parse, resolve
 from tests.strategies import shapes
+from tests.support.folded import parse_folded
 
 __all__: list[str] = []
 
@@ -54,14 +55,6 @@ def test_fold(ranks: list[int], folded: str) -> None:
 def test_negative_ranks_are_refused() -> None:
     with pytest.raises(ValueError, match="-1"):
         fold_ranks([2, -1])
-
-
-@pytest.mark.parametrize(
-    "text", ["a", "1,", ",", "1-", "-1", "3-1", "1-5:0", "1:3", "1 ,2", "0-999999999999", "1" * 5000, "\u0663"]
-)
-def test_parse_folded_refuses(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is neither|is no set"):
-        parse_folded(text)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from pathlib import Path
 from meshrt.debug.dap.router.listening import DEFAULT_PORT
 from meshrt.debug.dap.router.stdio import serve_stdio
 from meshrt.errors import UsageError
-from meshrt.inspect.commands import run_command
 from meshrt.inspect.installing import install_extra
+from meshrt.show.status import ExitCode, run_command
 
 __all__ = ["main"]
 
@@ -26,7 +26,7 @@ RUN is the id or the pid of a program, as meshrt ps shows it; without it, it is 
 
 _EPILOG = (
     "It serves until the program ends, or Ctrl-C: ranks that stand in the IDE go on then. Exit code: 0; 1 if it cannot "
-    "listen, or the program does not answer; 2 if it was asked wrongly."
+    "listen, or the program does not answer; 2: usage error."
 )
 
 
@@ -80,7 +80,7 @@ def _run(given: argparse.Namespace) -> int:
 
     if given.no_serve:
         serving.show_entry(given.run, given.port, given.write_launch_json)
-        return 0
+        return ExitCode.OK
     return serving.serve(given.run, given.port, given.socket, given.write_launch_json)
 
 
@@ -93,7 +93,7 @@ def _run_stdio(given: argparse.Namespace) -> int:
         from meshrt.debug.dap.router import serving  # start-up: as above
 
         serving.show_adapter_entry(given.write_launch_json)
-        return 0
+        return ExitCode.OK
     if not (_is_pipe(0) and (_is_pipe(1) or os.isatty(1))):
         raise UsageError(
             "an IDE starts meshrt dap --stdio, with pipes as standard input and output; "

@@ -16,6 +16,7 @@ from meshrt.debug.dap.router.listening import DEFAULT_PORT, listen_at_path, list
 from meshrt.debug.dap.router.router import Router
 from meshrt.errors import UsageError
 from meshrt.inspect.programs import choose, command_of
+from meshrt.show.status import ExitCode
 from meshrt.transport.loopback import LoopbackTable
 from meshrt.transport.tools import Program, connect
 
@@ -79,7 +80,7 @@ async def _serve(program: Program, wanted: int | None, path: Path | None, folder
         server.close()
         print("the program has ended" if router.over else "left; ranks that stood in the IDE go on")
         await router.close()
-    return 0
+    return ExitCode.OK
 
 
 def _configured(folder: Path | None, ours: dict[str, Any]) -> str:

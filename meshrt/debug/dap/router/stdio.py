@@ -15,11 +15,11 @@ import asyncio
 import contextlib
 import os
 import socket
-import sys
 
 from meshrt.debug.dap.router.greeting import answer_before_attach
 from meshrt.debug.dap.wire import Message, MessageDecoder, encode, failure
 from meshrt.errors import AuthenticationError, MeshError, ProtocolError
+from meshrt.show.status import ExitCode, complain
 from meshrt.transport.link import same_user
 
 __all__ = ["serve_stdio"]
@@ -54,10 +54,10 @@ async def serve_stdio(run: str) -> int:
     try:
         initialize, attach, behind = await _until_attach(ide, decoder)
     except ProtocolError as error:
-        print(f"meshrt dap: {error}", file=sys.stderr)
-        return 1
+        complain(f"meshrt dap: {error}")
+        return ExitCode.FAILED
     if attach is None:
-        return 0
+        return ExitCode.OK
     arguments = attach.get("arguments") or {}
     try:
         path = arguments.get("meshSocket")
@@ -72,7 +72,7 @@ async def serve_stdio(run: str) -> int:
         ide.write(failure(attach, str(error)))
         with contextlib.suppress(ConnectionError):
             await ide.writer.drain()
-    return 0
+    return ExitCode.OK
 
 
 async def _pipes() -> _Ide:

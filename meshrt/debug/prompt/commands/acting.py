@@ -9,7 +9,6 @@ from meshrt.debug.prompt.commands.looking import told
 from meshrt.debug.prompt.commands.words import Words
 from meshrt.debug.prompt.text import count_ranks
 from meshrt.errors import UsageError
-from meshrt.selection import parse_folded
 
 __all__ = ["COMMANDS"]
 
@@ -72,11 +71,9 @@ def _parse_wait(words: Words) -> Arguments:
 def _wait(prompt: Prompt, arguments: Arguments) -> Outcome:
     seconds = arguments["seconds"]
     body = prompt.client.ask("debug.wait", timeout=seconds + 10, **arguments)
-    stopped, missing = parse_folded(body["stopped"]), parse_folded(body["missing"])
-    data = {"stopped": list(stopped), "missing": list(missing)}
-    if missing:
-        return Outcome(f"not stopped within {seconds:g} s: {count_ranks(missing)}", data, ok=False)
-    return Outcome(f"stopped: {count_ranks(stopped)}", data)
+    if body["missing"]:
+        return Outcome(f"not stopped within {seconds:g} s: {count_ranks(body['missing'])}", body, ok=False)
+    return Outcome(f"stopped: {count_ranks(body['stopped'])}", body)
 
 
 COMMANDS = (

@@ -7,9 +7,9 @@ from meshrt.debug.prompt.commands.command import Arguments, Command, Outcome, Pr
 from meshrt.debug.prompt.commands.words import Words, parse_nothing
 from meshrt.debug.prompt.tables import listing, status
 from meshrt.inspect import render_stacks
-from meshrt.inspect.fitting import columns
 from meshrt.inspect.shortening import LINES
 from meshrt.selection import STATE_WORDS
+from meshrt.show.table import columns
 
 __all__ = ["COMMANDS", "reference", "told"]
 

@@ -7,12 +7,12 @@ import re
 from meshrt.debug.prompt.commands.command import Arguments, Command, Outcome, Prompt
 from meshrt.debug.prompt.commands.words import Words
 from meshrt.errors import UsageError
-from meshrt.inspect.fitting import columns
 from meshrt.memory.api import ask
 from meshrt.memory.asked import MILLISECONDS
 from meshrt.memory.groups import OF_REFERENCES, OF_VARIABLES
 from meshrt.memory.look import GROUPINGS, ORDERS, Look
 from meshrt.memory.table import render
+from meshrt.show.table import columns
 
 __all__ = ["COMMANDS"]
 

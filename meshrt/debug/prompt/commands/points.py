@@ -11,6 +11,7 @@ from meshrt.debug.protocol import MODES
 from meshrt.errors import SelectionError, UsageError
 from meshrt.hooks.facts import Body
 from meshrt.selection import near_miss, parse_prefix
+from meshrt.show.ranks import fold_meshes
 
 __all__ = ["COMMANDS"]
 
@@ -68,8 +69,10 @@ def _break(prompt: Prompt, arguments: Arguments, *, once: bool) -> Outcome:
 
 
 def _told(body: Body) -> str:
-    lines = [f"breakpoint {breakpoints([body])}"]
-    for state, ranks in body["states"].items():
+    meshes = body["meshes"]
+    lines = [f"breakpoint {breakpoints([body], meshes)}"]
+    for state, members in body["states"].items():
+        ranks = fold_meshes(members, meshes)
         if state == "pending":
             near = f" (did you mean {', '.join(body['near'])}?)" if body["near"] else ""
             lines.append(f"[{ranks}] pending: nothing like that is loaded there yet{near}; it is set when it is")
@@ -96,13 +99,16 @@ def _parse_clear(words: Words) -> Arguments:
 def _clear(prompt: Prompt, arguments: Arguments) -> Outcome:
     body = prompt.client.ask("debug.clear", **arguments)
     rows = body["breaks"]
-    return Outcome("\n".join(f"deleted {breakpoints([row])}" for row in rows) or "no breakpoints are set", body)
+    return Outcome("\n".join(f"deleted {breakpoints([row], {})}" for row in rows) or "no breakpoints are set", body)
 
 
 def _breaks(prompt: Prompt, arguments: Arguments) -> Outcome:
     body = prompt.client.ask("debug.breaks")
-    lines = [breakpoints(body["breaks"]), *(f"[{ranks}] {text}" for text, ranks in body["problems"].items())]
-    return Outcome("\n".join(lines), body)
+    return Outcome("\n".join([breakpoints(body["breaks"], body["meshes"]), *_problems(body)]), body)
+
+
+def _problems(body: Body) -> list[str]:
+    return [f"[{fold_meshes(ranks, body['meshes'])}] {text}" for text, ranks in body["problems"].items()]
 
 
 def _parse_post_mortem(words: Words) -> Arguments:
@@ -120,9 +126,9 @@ def _post_mortem(prompt: Prompt, arguments: Arguments) -> Outcome:
     lines = [f"{actor or 'all actors'}: {mode}" for actor, mode in modes.items()]
     if modes.get("", "default") == "default":  # what the program has set holds
         own, others = body["own"], "others: " if any(modes) else ""
-        lines += [f"[{ranks}] {others}{mode}: {_MEANING[mode]}" for mode, ranks in own.items()] or [_MEANING["default"]]
-    lines += [f"[{ranks}] {text}" for text, ranks in body["problems"].items()]
-    return Outcome("\n".join(lines), body)
+        told = [(mode, fold_meshes(ranks, body["meshes"])) for mode, ranks in own.items()]
+        lines += [f"[{ranks}] {others}{mode}: {_MEANING[mode]}" for mode, ranks in told] or [_MEANING["default"]]
+    return Outcome("\n".join([*lines, *_problems(body)]), body)
 
 
 _MEANING = {

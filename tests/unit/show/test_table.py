@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshrt.debug.prompt.tables import listing
-from meshrt.inspect.fitting import Room, columns, fitted
+from meshrt.show.table import Room, columns, fitted
 
 HEADS = ("NAME", "FREE", "HOST", "STATE")
 ROWS = [("trainer", "1.8 MiB", "node1", "blocked (at train.py:88)"), ("store", "7.5 MiB", "node2", "running")]

@@ -1,0 +1,40 @@
+"""The standard streams of a command, and writing to them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import IO
+
+__all__ = ["OutputError", "flush_out", "open_standard_streams", "write_out"]
+
+
+class OutputError(Exception):
+    """What is shown cannot be written: a full disk, say. Of a pipe that the reader closed it is BrokenPipeError."""
+
+
+def open_standard_streams() -> None:
+    """Open the null device for each standard stream that is closed (``>&-``), where Python has None.
+
+    Otherwise ``print(file=sys.stderr)`` writes to standard output, and a socket may get descriptor 0, 1 or 2.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - until the command ends
+
+
+def write_out(stream: IO[str], text: str) -> None:
+    """Write and flush ``text``. Raises OutputError, BrokenPipeError."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"the output cannot be written: {error.strerror}") from error
+
+
+def flush_out() -> None:
+    """Write what was printed to standard output. Raises OutputError, BrokenPipeError."""
+    if sys.stdout is not None:
+        write_out(sys.stdout, "")

@@ -1,0 +1,127 @@
+"""The one way to lay out a table. Pure.
+
+It fits a person's terminal: long texts are cut, and what tells least is left out, and named. Through a pipe everything
+is written: `columns` knows no width there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from meshrt.escapes import escaped_line
+from meshrt.show.text import cut, width_of
+
+__all__ = ["Room", "columns", "fitted", "padded", "table", "widths"]
+
+#: Characters around and between columns, of a table without lines and of one with them.
+_PLAIN, _GRID = (0, 2), (4, 3)
+#: Characters that tabulate keeps free beside a head.
+_BESIDE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What may become of a table that is too wide.
+
+    Attributes:
+        width: Characters of a line; None: as many as there are.
+        drop: Heads of columns that may be left out, what tells least first.
+        cut: Heads of columns whose texts may be cut before, to so many characters.
+    """
+
+    width: int | None
+    drop: Sequence[str] = ()
+    cut: Mapping[str, int] = field(default_factory=dict)
+
+
+def columns(*, wide: bool = False) -> int | None:
+    """Return the width of the terminal that standard output is; None: it is none, or all is wanted."""
+    return None if wide or not sys.stdout.isatty() else shutil.get_terminal_size().columns
+
+
+def table(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    room: Room,
+    *,
+    right: Collection[str] = (),
+    grid: bool = False,
+) -> list[str]:
+    """Return the lines of a table, safe to show: no text of a cell acts on a terminal, or takes a second line.
+
+    Args:
+        right: Heads of columns that are flush right: numbers.
+        grid: With lines around the cells.
+    """
+    from tabulate import tabulate  # start-up: only where a table is shown
+
+    safe = [[escaped_line(str(cell)) for cell in row] for row in rows]
+    kept, cells, left_out = fitted(heads, safe, room, grid=grid)
+    align = ["right" if head in right else "left" for head in kept] if cells else None
+    text = tabulate(cells, headers=kept, tablefmt="grid" if grid else "plain", disable_numparse=True, colalign=align)
+    return [*(line.rstrip() for line in text.splitlines()), *([left_out] if left_out else [])]
+
+
+def fitted(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], room: Room, *, grid: bool = False
+) -> tuple[list[str], list[list[str]], str]:
+    """Return heads and rows of a table that fits, and a line that says what was left out ("" if nothing was)."""
+    heads, cells = list(heads), [list(row) for row in rows]
+    frame, gap = _GRID if grid else _PLAIN
+    if room.width is None or not cells:
+        return heads, cells, ""
+    limit = room.width - frame
+    dropped = []
+    for head in room.drop:
+        if _least_width(heads, cells, room, gap) <= limit:
+            break
+        if head in heads:
+            index = heads.index(head)
+            for row in (heads, *cells):
+                del row[index]
+            dropped.append(head)
+    _cut(heads, cells, limit, room, gap)
+    return heads, cells, f"left out, as the terminal is narrow: {', '.join(dropped)} (--wide)" if dropped else ""
+
+
+def widths(cells: Sequence[Sequence[str]]) -> list[int]:
+    """Return how wide each column is, for what shows single rows of a table: a screen."""
+    return [max(map(width_of, column)) for column in zip(*cells, strict=True)]
+
+
+def padded(text: str, width: int, *, right: bool = False) -> str:
+    """Return ``text`` in ``width`` columns of a terminal, or as it is if it is wider."""
+    blanks = " " * (width - width_of(text))
+    return blanks + text if right else text + blanks
+
+
+def _widths(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
+    return [max(len(heads[index]) + _BESIDE, *(width_of(row[index]) for row in cells)) for index in range(len(heads))]
+
+
+def _width(heads: Sequence[str], cells: Sequence[Sequence[str]], gap: int) -> int:
+    return sum(_widths(heads, cells)) + gap * (len(heads) - 1)
+
+
+def _least_width(heads: Sequence[str], cells: Sequence[Sequence[str]], room: Room, gap: int) -> int:
+    """Return how wide a table is whose texts are cut as far as they may be."""
+    least = (
+        min(width, max(room.cut.get(head, width), len(head) + _BESIDE))
+        for head, width in zip(heads, _widths(heads, cells), strict=True)
+    )
+    return sum(least) + gap * (len(heads) - 1)
+
+
+def _cut(heads: Sequence[str], cells: Sequence[list[str]], limit: int, room: Room, gap: int) -> None:
+    """Cut texts, the widest column first, as far as they may be."""
+    for head in sorted(room.cut, key=lambda head: -_widths(heads, cells)[heads.index(head)] if head in heads else 0):
+        excess = _width(heads, cells, gap) - limit
+        if head not in heads or excess <= 0:
+            continue
+        index = heads.index(head)
+        most = max(room.cut[head], len(head) + _BESIDE, _widths(heads, cells)[index] - excess)
+        for row in cells:
+            row[index] = cut(row[index], most)

@@ -1,0 +1,57 @@
+"""Texts that fit: how wide one is on a terminal, cutting it to a width, and durations. Pure."""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+
+__all__ = ["cut", "since", "width_of"]
+
+_DOTS = "..."
+
+
+def width_of(text: str) -> int:
+    """Return how many columns of a terminal ``text`` takes: a wide character takes two, a combining one none."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def cut(text: str, most: int, *, begin: bool = False) -> str:
+    """Return ``text`` in at most ``most`` columns (3 or more), with dots in the place of its end if it is longer.
+
+    Args:
+        begin: Leave out its beginning instead: of a path the end tells more.
+    """
+    if width_of(text) <= most:
+        return text
+    room = most - len(_DOTS)
+    if begin:
+        return _DOTS + _fitting(text[::-1], room)[::-1]
+    return _fitting(text, room) + _DOTS
+
+
+def _fitting(text: str, room: int) -> str:
+    """Return as much of the beginning of ``text`` as takes ``room`` columns."""
+    if text.isascii():
+        return text[:room]
+    used = 0
+    for index, character in enumerate(text):
+        used += _columns(character)
+        if used > room:
+            return text[:index]
+    return text
+
+
+def since(start: float, now: float | None = None) -> str:
+    """Return how long ago ``start`` (epoch seconds) was: ``"4 s"``, ``"12 min"``."""
+    seconds = max(0.0, (time.time_ns() / 1e9 if now is None else now) - start)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"

@@ -1,0 +1,62 @@
+"""Documents are JSON for every reader, whatever is in them, and say what they are."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from typing import Any, NoReturn
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshrt.show.records import Recorder, Schema, to_text
+
+SCHEMA = Schema("meshrt test", 3)
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda inner: st.lists(inner) | st.tuples(inner) | st.dictionaries(st.text() | st.integers(), inner),
+    max_leaves=10,
+)
+
+
+def refuse(constant: str) -> NoReturn:
+    raise AssertionError(f"{constant} is no JSON")
+
+
+def read(text: str) -> Any:
+    return json.loads(text, parse_constant=refuse)
+
+
+@given(ANYTHING)
+def test_anything_is_strict_json_in_one_line(value: object) -> None:
+    text = to_text(value)
+    assert text.isascii() and "\n" not in text
+    json.dumps(read(text), ensure_ascii=False).encode()  # no half of a surrogate pair is in it
+
+
+def test_numbers_that_json_does_not_have_are_null() -> None:
+    values = [math.nan, math.inf, -math.inf, 0.5, {"a": (math.nan, 1)}]
+    assert read(to_text(values)) == [None, None, None, 0.5, {"a": [None, 1]}]
+
+
+def test_texts_that_no_encoding_takes_are_escaped() -> None:
+    assert read(to_text({"lone \ud800": "\udfff é"})) == {"lone \\ud800": "\\udfff é"}
+
+
+def test_what_json_has_no_form_for() -> None:
+    with pytest.raises(TypeError):
+        to_text({"a": object})
+    assert to_text({"a": {1}}, default=repr) == '{"a": "{1}"}'
+
+
+def test_a_document_says_what_it_is() -> None:
+    out = io.StringIO()
+    write = Recorder(out, SCHEMA)
+    write({"a": 1})
+    write({"b": math.nan})
+    first, second = out.getvalue().splitlines()
+    assert first == '{"schema": "meshrt test", "version": 3, "a": 1}'
+    assert SCHEMA.is_of(read(second)) and read(second)["b"] is None
+    assert not any(map(SCHEMA.is_of, (None, [], {}, {"schema": "meshrt memory"})))

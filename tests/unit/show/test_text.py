@@ -1,0 +1,54 @@
+"""Texts fit a width in columns of a terminal, whatever characters they have."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshrt.show.ranks import fold_meshes
+from meshrt.show.table import Room, padded, table
+from meshrt.show.text import cut, since, width_of
+
+TEXTS = st.text(st.sampled_from("ab/é日\u0301"), max_size=20)
+
+
+@pytest.mark.parametrize(("text", "width"), [("", 0), ("abc", 3), ("é", 1), ("e\u0301", 1), ("日本", 4), ("a日", 3)])
+def test_width(text: str, width: int) -> None:
+    assert width_of(text) == width
+
+
+@given(TEXTS, st.integers(3, 20), st.booleans())
+def test_what_is_cut_fits(text: str, most: int, begin: bool) -> None:
+    short = cut(text, most, begin=begin)
+    assert width_of(short) <= most
+    assert short == text or (short.startswith("...") if begin else short.endswith("..."))
+    assert (short == text) == (width_of(text) <= most)
+
+
+def test_cut() -> None:
+    assert (cut("abcdef", 5), cut("abcdef", 5, begin=True), cut("abcde", 5)) == ("ab...", "...ef", "abcde")
+    assert (cut("日本語日本", 6), cut("日本語日本", 6, begin=True)) == ("日...", "...本")
+
+
+@given(TEXTS, st.integers(0, 30), st.booleans())
+def test_padding(text: str, width: int, right: bool) -> None:
+    assert width_of(padded(text, width, right=right)) == max(width, width_of(text))
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(-3, "0 s"), (99.4, "99 s"), (100, "2 min"), (7200, "2 h")])
+def test_since(seconds: float, text: str) -> None:
+    assert since(1000.0, 1000.0 + seconds) == text
+
+
+def test_ranks_of_several_meshes_are_named() -> None:
+    assert fold_meshes({"m1": [0, 1, 2]}, {"m1": "train"}) == "0-2"
+    assert fold_meshes({"m2": [3], "m1": [0, 1]}, {"m1": "train", "m2": "eval"}) == "train 0-1, eval 3"
+    assert fold_meshes({"gone": [3]}, {"m1": "train"}) == "gone 3"
+
+
+def test_nothing_of_a_cell_acts_on_a_terminal_or_takes_a_second_line() -> None:
+    lines = table(("NAME", "SIZE"), [["a\nb\x1b[2J", 7], ["c", 12]], Room(None), right=("SIZE",))
+    assert lines == ["NAME         SIZE", "a\\nb\\e[2J       7", "c              12"]
+    wide = table(("NAME", "SIZE"), [["日" * 30, 7]], Room(24, (), {"NAME": 4}), grid=True)
+    assert all(width_of(line) <= 24 for line in wide) and "..." in wide[3]
