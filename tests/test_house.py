@@ -9,17 +9,17 @@ from tests.house.figures import figures_of_meshrt
 
 #: Where the figures were last. A bar is raised only with a reason in the message of the commit.
 BARS = {
-    "lines of code": Bar(41_990, more=100, less=200),
-    "uses of Any": Bar(1_226, less=10),
-    "circles of imports": Bar(1),
-    "modules in circles": Bar(4),
-    "small modules with one importer": Bar(28),
-    "parsers of command lines": Bar(19),
-    "mechanisms of request and reply": Bar(10),
-    "lines of the longest module": Bar(692, less=20),
-    "modules over 400 lines": Bar(13),
+    "lines of code": Bar(43_634, more=100, less=200),
+    "uses of Any": Bar(1_039, less=10),
+    "circles of imports": Bar(0),
+    "modules in circles": Bar(0),
+    "small modules with one importer": Bar(22),
+    "parsers of command lines": Bar(18),
+    "mechanisms of request and reply": Bar(7),
+    "lines of the longest module": Bar(614, less=20),
+    "modules over 400 lines": Bar(9),
     "modules over 700 lines": Bar(0),
-    "modules with logic, without unit tests": Bar(238, less=3),
+    "modules with logic, without unit tests": Bar(245, less=3),
 }
 
 

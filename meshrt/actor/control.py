@@ -19,7 +19,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, assert_never
 
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks.facts import Body
@@ -314,6 +314,8 @@ class ControlThread:
                 if drain:
                     self._take_callers()
                 self._on_stop(drain, why)
+            case unknown:
+                assert_never(unknown)
 
     def _pulse(self) -> None:
         if self._services is not None and not self._pulsing:
@@ -332,10 +334,10 @@ class ControlThread:
                 reply.begins()
                 plugins.load(plugin_of(name), services, in_root=False)
             if name in deferred:
-                deferred[name](request.body, reply)
+                deferred[name](request.arguments, reply)
                 reply.wait(self.call_later)
             elif name in self._operations:
-                reply(self._operations[name](request.body), "")
+                reply(self._operations[name](request.arguments), "")
             else:
                 raise MeshError(f"a rank has no operation {name!r}")
         except Exception as error:

@@ -21,7 +21,7 @@ from meshrt.transport.writing import write_atomic
 
 __all__ = ["files_of", "path_of", "read", "write"]
 
-_NOT_OURS = "is no failure file of meshrt (meshrt debug --open opens post-mortem files)"
+_NOT_OURS = "is not a failure file of meshrt (meshrt debug --open opens post-mortem files)"
 SCHEMA = Schema("meshrt failure", 2)
 #: Files of one program that are kept.
 KEPT = 10

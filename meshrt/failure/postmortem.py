@@ -74,7 +74,7 @@ def _answer(given: argparse.Namespace) -> str:
         listed = _json({"running": running, "failures": plain_listing(found)}) if given.json else listing(found)
         _tell(running, ", and may fail again")
         return listed
-    incident = files.read(found[-1])  # what is no failure file is refused, not printed
+    incident = files.read(found[-1])  # what is not a failure file is refused, not printed
     _tell(running, "; this is its last failure so far")
     if given.rank is not None:
         facts = {"run": incident.run_id, "running": running, "file": str(found[-1])}

@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import assert_never
 
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.host import osutil
@@ -190,6 +191,8 @@ class Agent:
                 self._gathers.leave(number)
             case Measure() as question:
                 self._measures.begin(question)
+            case unknown:
+                assert_never(unknown)
 
     def _on_hello(self, hello: Hello) -> None:
         directory, run_directory = os.fsdecode(hello.directory), os.fsdecode(hello.run_directory)

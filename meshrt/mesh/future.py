@@ -35,6 +35,7 @@ class Future(Pending, Generic[T]):
     """
 
     __slots__ = ("__weakref__", "_error", "_lock", "_value")
+    _driver: Driver
 
     def __init__(self, driver: Driver) -> None:
         super().__init__(driver)

@@ -10,7 +10,7 @@ import functools
 import itertools
 import os
 import sys
-from typing import Any
+from typing import Any, assert_never
 
 from meshrt.mesh.agent_reports import AgentReports
 from meshrt.mesh.agents import AgentLink, AgentPulse, Placed
@@ -168,6 +168,8 @@ class HostAgents:
                 self._reports.dropped(ranks)
             case Warn(text=text):
                 self._terminal.announce(text)
+            case unknown:
+                assert_never(unknown)
 
     def _on_rank(self, address: Address, message: FromRank) -> None:
         if isinstance(message, Event) and message.ev == "failure.record":

@@ -266,13 +266,13 @@ class Services:
         deferred = self.deferred_operations.get(name)
         try:
             if deferred is not None:
-                deferred(address, request.body, reply)
+                deferred(address, request.arguments, reply)
                 return
             if name not in self.rank_operations:
                 self._load(name)
             if name not in self.rank_operations:
                 raise MeshError(f"the root has no operation {name!r}")
-            body = self.rank_operations[name](*address, request.body)
+            body = self.rank_operations[name](*address, request.arguments)
         except Exception as error:
             # The rank waits: whatever went wrong is its answer.
             if not isinstance(error, MeshError):

@@ -102,7 +102,7 @@ class ToolConnection(asyncio.Protocol):
     async def _answer(self, request: Request) -> None:
         reply = Reply(request.id, self._write)
         try:
-            reply(await self._server.serve(self, request.op, request.body), "")
+            reply(await self._server.serve(self, request.op, request.arguments), "")
         except Exception as error:
             # The refusal is the answer; the client shows it.
             if not isinstance(error, MeshError):

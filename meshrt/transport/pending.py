@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 from meshrt.hooks.facts import Wait
 
-if TYPE_CHECKING:
-    from meshrt.transport.waiting import Waiting
-
 __all__ = ["Pending"]
+
+
+class _Driver(Protocol):
+    """What of the driver is told that something is done (`meshrt.transport.waiting.Waiting`)."""
+
+    @property
+    def callback_lock(self) -> AbstractContextManager[object]:
+        """Held while callbacks are added or taken."""
+
+    @property
+    def followers(self) -> Collection[object]:
+        """One for each thread that waits while another one reads."""
+
+    def wake_followers(self) -> None:
+        """Have them look again."""
+
+    def run_later(self, callbacks: list[Callable[[], None]]) -> None:
+        """Run callbacks on a thread that may run them."""
+
+    def background(self, reason: object, wanted: bool) -> None:
+        """Have the links read although no thread waits, or no longer."""
 
 
 class Pending:
@@ -18,7 +37,7 @@ class Pending:
 
     __slots__ = ("_callbacks", "_driver", "finished")
 
-    def __init__(self, driver: Waiting) -> None:
+    def __init__(self, driver: _Driver) -> None:
         self._driver = driver
         self._callbacks: list[Callable[[], None]] | None = None
         self.finished = False
@@ -29,7 +48,7 @@ class Pending:
             return
         self.finished = True
         driver = self._driver
-        if driver._followers:
+        if driver.followers:
             driver.wake_followers()
         if self._callbacks is not None:
             with driver.callback_lock:

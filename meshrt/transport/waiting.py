@@ -66,8 +66,9 @@ class Waiting(ABC):
                 os.close(self._wake_fd)
             raise
         self._lead = threading.Lock()
-        #: A lock per following thread, released to wake it. No condition variable: a signal handler wakes them too.
-        self._followers: set[threading.Lock] = set()
+        #: A lock for each thread that waits while another one leads, released to wake it. No condition variable: a signal
+        #: handler wakes them too.
+        self.followers: set[threading.Lock] = set()
         self._later: deque[Callable[[], None]] = deque()
         self._wanted: set[int] = set()
         self._loops: dict[Any, int] = {}
@@ -160,7 +161,7 @@ class Waiting(ABC):
             self._poll(timeout)
         finally:
             self._lead.release()
-            if self._followers:
+            if self.followers:
                 self.wake_followers()
         if self._later:
             self._run_callbacks()
@@ -168,7 +169,7 @@ class Waiting(ABC):
     def _follow(self, pending: Any, timeout: float | None, main: bool, alerts: int) -> None:
         waiter = threading.Lock()
         waiter.acquire()
-        self._followers.add(waiter)
+        self.followers.add(waiter)
         try:
             # Looked at after it can be woken: what happens from here on releases the lock.
             called = (main and (self._interjections or self.shield.pending)) or (
@@ -177,7 +178,7 @@ class Waiting(ABC):
             if not pending.finished and self._lead.locked() and not called:
                 waiter.acquire(timeout=-1 if timeout is None else timeout)
         finally:
-            self._followers.discard(waiter)
+            self.followers.discard(waiter)
 
     def _interrupt_wait(self, pending: Any) -> None:
         function = self._interjections.popleft()
@@ -211,14 +212,9 @@ class Waiting(ABC):
         finally:
             self.shield.open()
 
-    @property
-    def followers(self) -> int:
-        """How many threads wait while another one leads."""
-        return len(self._followers)
-
     def wake_followers(self) -> None:
         """Let the threads that follow look again. Any thread, and signal handlers."""
-        for waiter in tuple(self._followers):
+        for waiter in tuple(self.followers):
             with contextlib.suppress(RuntimeError):  # released already
                 waiter.release()
 
@@ -226,7 +222,7 @@ class Waiting(ABC):
         """Make the leader return from its poll, and the followers look again."""
         if not self.closed:
             os.eventfd_write(self._wake_fd, 1)
-        if self._followers:
+        if self.followers:
             self.wake_followers()
 
     def run_later(self, callbacks: list[Callable[[], None]]) -> None:

@@ -32,6 +32,8 @@ _ENVELOPES = 32
 _SHALLOW = 400
 #: Elements of one list or map; a list may have an element for each rank of a mesh.
 _LENGTH_MAX = 65536
+#: Are bytes on the wire, too: a text in their place is not taken for base64.
+_BYTES = (bytes, bytearray, memoryview)
 
 
 class Message(msgspec.Struct, frozen=True, tag_field="t"):
@@ -71,7 +73,7 @@ class Catalogue(Generic[M]):
             expected = ", ".join(sorted(self._types))
             raise ProtocolError(f"a control message of type {kind[:40]!r}; expected one of {expected}")
         try:
-            found: M = msgspec.convert(fields, message)
+            found: M = msgspec.convert(fields, message, builtin_types=_BYTES)
         except msgspec.ValidationError as error:
             raise ProtocolError(f"an invalid control message of type {kind!r}: {error}") from None
         return found

@@ -59,11 +59,16 @@ __all__ = [
 
 
 class Request(Message, frozen=True, tag="op"):
-    """A named operation is to be served; ``id`` is in its answer."""
+    """A named operation is to be served; ``id`` is in its answer. None is a body without keys."""
 
     id: int
     op: str
-    body: Body
+    body: Body | None = None
+
+    @property
+    def arguments(self) -> Body:
+        """What the operation is given."""
+        return self.body or {}
 
 
 class Answer(Message, frozen=True, tag="ok"):

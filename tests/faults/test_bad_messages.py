@@ -38,7 +38,7 @@ BAD: list[tuple[Any, str]] = [
     ({"t": "ev", "ev": ["unhandled"], "body": {}}, "Expected `str`, got `array` - at `$.ev`"),
     ({"t": "ok", "id": "1", "body": {}}, "Expected `int`, got `str` - at `$.id`"),
     ({"t": "ok", "id": -1, "body": [1]}, "Expected `object | null`, got `array` - at `$.body`"),
-    ({"t": "op", "id": 1, "op": "mesh.watch"}, "missing required field `body`"),
+    ({"t": "op", "id": 1, "op": "mesh.watch", "body": [1]}, "Expected `object | null`, got `array` - at `$.body`"),
     ({"t": "dropped", "events": {"gone": 1}}, "expected some of unhandled"),
     ({"t": "ev", "ev": "held", "body": {"held": nested(1010)}}, "cannot be encoded"),
     ({"no": "type"}, "without a type"),

@@ -179,7 +179,7 @@ def test_threads_wait_for_a_stopped_rank() -> None:
             thread.start()
         driver = current_runtime().driver
         (out,) = [out for out in driver._links.values() if out.key[2] == "sink"]
-        wait_until(lambda: out.waiting_bytes() > MIB and driver.followers == 3)
+        wait_until(lambda: out.waiting_bytes() > MIB and len(driver.followers) == 3)
         assert all(thread.is_alive() for thread in threads)
         assert out.waiting_bytes() < 2 * MIB
     for thread in threads:

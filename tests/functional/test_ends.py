@@ -361,7 +361,7 @@ with proc_mesh(n=1, name="first") as first:
         worker = second.spawn("worker", Worker).get()
     from meshrt.mesh.program import start_root
     while True:  # what was under way when the end of the block is known has a second
-        over = start_root().services.mesh(second.mesh_id)["over"]
+        over = start_root().services.mesh(second.mesh_id).over
         if over and time.monotonic_ns() > over + 1_000_000_000:
             break
         time.sleep(0.01)

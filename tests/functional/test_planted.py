@@ -28,8 +28,19 @@ from tests.support.waiting import wait_until
 WAIT = 60
 #: Names that are imported by what meshrt starts, or may be: all of Python's, and of what meshrt needs.
 NAMES = {name for name in sys.stdlib_module_names if name not in sys.builtin_module_names}
-NAMES |= {"aiohttp", "cloudpickle", "debugpy", "jinja2", "meshrt", "msgpack", "numpy", "prompt_toolkit", "psutil"}
-NAMES |= {"rich", "sitecustomize", "tabulate", "textual", "textual_serve", "usercustomize", "uvloop"}
+NAMES |= {
+    "aiohttp",
+    "cloudpickle",
+    "debugpy",
+    "jinja2",
+    "meshrt",
+    "msgpack",
+    "msgspec",
+    "numpy",
+    "prompt_toolkit",
+    "psutil",
+}
+NAMES |= {"psutil", "rich", "sitecustomize", "tabulate", "textual", "textual_serve", "usercustomize", "uvloop"}
 FLAGS = pytest.mark.parametrize("flags", [(), ("-P",), ("-I",)], ids=["plain", "-P", "-I"])
 
 #: As ``meshrt``, the command of an installation, is written; found without an environment variable.

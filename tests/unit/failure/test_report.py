@@ -153,9 +153,9 @@ def test_the_latest_files_are_kept(tmp_path: Path) -> None:
         ("", "is cut off or damaged"),
         ('{"schema": "meshrt failure", "version": 1', "is cut off or damaged"),
         ("[" * 100_000, "is cut off or damaged"),
-        ("3", "is no failure file"),
-        ("import meshrt", r"is no failure file of meshrt \(meshrt debug --open opens post-mortem files\)"),
-        ('{"schema": "other"}', "is no failure file"),
+        ("3", "is not a failure file"),
+        ("import meshrt", r"is not a failure file of meshrt \(meshrt debug --open opens post-mortem files\)"),
+        ('{"schema": "other"}', "is not a failure file"),
         ('{"schema": "meshrt failure", "version": 99}', "has version 99; this meshrt reads version 2"),
     ],
 )
@@ -173,7 +173,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(MeshError, match="it is no text"):
         files.read(tmp_path / "failure-2.json")
     os.mkfifo(tmp_path / "failure-3.json")
-    with pytest.raises(MeshError, match="is no failure file"):
+    with pytest.raises(MeshError, match="is not a failure file"):
         files.read(tmp_path / "failure-3.json")
 
 

@@ -20,7 +20,7 @@ from meshrt.wire.messages import RESULT
 
 SHAPE = Shape.from_extent({"n": 2})
 TARGET = Target("m1", "worker", "/nowhere", SHAPE, SHAPE, lambda _mesh_id, _rank: ("", 0))
-DRIVER: Any = SimpleNamespace(_followers=0)
+DRIVER: Any = SimpleNamespace(followers=())
 
 
 @pytest.mark.parametrize("kind", [MeshCall, StreamCall])
@@ -47,7 +47,7 @@ def test_an_error_names_those_that_were_found_lost_and_not_told_of() -> None:
         links.append(OutLink(key, path))
         return links[-1]
 
-    driver: Any = SimpleNamespace(_followers=0, link_to=link_to, wake_followers=lambda: None)
+    driver: Any = SimpleNamespace(followers=(), link_to=link_to, wake_followers=lambda: None)
     call = MeshCall(driver, target, "step")
     call.deliver(0, Frame(RESULT, [0, None], b""))
     killed = Fate("died", signal=9)

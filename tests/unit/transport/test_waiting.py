@@ -50,7 +50,7 @@ def test_one_thread_leads_and_the_others_follow(driver: Driver, listen: Listen) 
     threads = [threading.Thread(target=driver.wait, args=(pending, 20)) for pending in pendings]
     for thread in threads:
         thread.start()
-    wait_until(lambda: driver.followers == 3, 10, "three follow")
+    wait_until(lambda: len(driver.followers) == 3, 10, "three follow")
     for call_id in (2, 0, 3, 1):  # the thread that leads completes the calls of the others
         rank.answer(call_id)
         wait_until(lambda: pendings[call_id].finished)  # noqa: B023 - used at once

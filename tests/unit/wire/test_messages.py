@@ -125,7 +125,7 @@ class Go(Message, frozen=True, tag="go"):
 
 
 class On(Message, frozen=True, tag="on"):
-    pass
+    data: bytes = b""
 
 
 def test_a_catalogue_names_what_was_expected() -> None:
@@ -136,6 +136,7 @@ def test_a_catalogue_names_what_was_expected() -> None:
         ({"t": "no"}, "of type 'no'; expected one of go, on"),
         ({"t": "go"}, "of type 'go': Object missing required field `id`"),
         ({"t": "go", "id": "1"}, r"of type 'go': Expected `int`, got `str` - at `\$.id`"),
+        ({"t": "on", "data": "aGVsbG8="}, r"Expected `bytes`, got `str` - at `\$.data`"),
         ({"t": "go", "id": 1, "pairs": [["a", 2], ["b"]]}, r"got 1 - at `\$.pairs\[1\]`"),
     ):
         with pytest.raises(ProtocolError, match=expected):
