@@ -66,8 +66,8 @@ class Waiting(ABC):
                 os.close(self._wake_fd)
             raise
         self._lead = threading.Lock()
-        #: A lock for each thread that waits while another one leads, released to wake it. No condition variable: a signal
-        #: handler wakes them too.
+        #: A lock for each thread that waits while another one leads, released to wake it. No condition variable: a
+        #: signal handler wakes them too.
         self.followers: set[threading.Lock] = set()
         self._later: deque[Callable[[], None]] = deque()
         self._wanted: set[int] = set()
