@@ -156,3 +156,16 @@ def test_initialized_get_and_repr() -> None:
         ({"gpus": 0}, {"gpus": 2}, "part"),
         ({"gpus": 1}, {"gpus": 2}, "part"),
     ]
+
+
+def too_large() -> str:
+    try:
+        proc_mesh(n=1_000_000)
+    except SpawnError as error:
+        return str(error)
+    return ""
+
+
+def test_a_rank_is_told_in_the_same_class_why_its_mesh_cannot_be_started() -> None:
+    echo = proc_mesh(n=1).spawn("echo", Echo)
+    assert echo.apply.call_one(too_large).get().startswith("1000000 ranks need about ")
