@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from types import UnionType
-from typing import Any, Generic, TypeVar, get_args
+from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 import msgpack
 import msgspec
@@ -25,11 +25,9 @@ __all__ = ["Address", "Catalogue", "Message", "control_frame"]
 Address = tuple[str, int]
 """A rank on the control tree: (mesh id, base rank)."""
 
-#: What is nested as deep as msgpack reads could not be passed on in an envelope of somebody else's. So a message is
-#: encoded inside so many lists, of one byte each, and sent without them.
+#: What is nested as deep as msgpack reads could not be passed on inside another message. So a message that may hold
+#: anything is encoded inside so many lists, of one byte each, and sent without them.
 _ENVELOPES = 32
-#: Bytes of a message that cannot be nested too deep, whatever it holds: msgpack reads 1024 levels, and each takes one.
-_SHALLOW = 400
 #: Elements of one list or map; a list may have an element for each rank of a mesh.
 _LENGTH_MAX = 65536
 #: Are bytes on the wire, too: a text in their place is not taken for base64.
@@ -37,7 +35,9 @@ _BYTES = (bytes, bytearray, memoryview)
 
 
 class Message(msgspec.Struct, frozen=True, tag_field="t"):
-    """A control message. Each class says its ``tag``."""
+    """A control message. Each class says its ``tag``, and whether its fields may hold data of any depth."""
+
+    any_depth: ClassVar[bool] = False
 
 
 M = TypeVar("M", covariant=True)
@@ -93,12 +93,13 @@ def control_frame(message: Message, address: Address | None = None) -> bytes:
         address: The rank that the message is for (root to rank) or from (rank to root); None: it is the peer's own.
     """
     try:
-        payload = _packed(_plain(message))
-        if len(payload) > _SHALLOW:
-            wrapped: Any = message
+        value: Any = _plain(message)
+        if message.any_depth:
             for _ in range(_ENVELOPES):
-                wrapped = [wrapped]
-            payload = _packed(wrapped)[_ENVELOPES:]
+                value = [value]
+            payload = _packed(value)[_ENVELOPES:]
+        else:
+            payload = _packed(value)
     except (ValueError, OverflowError) as error:
         raise ProtocolError(f"a control message ({_tag(message)}) that cannot be encoded: {error}") from None
     if len(payload) > CONTROL_MAX:

@@ -61,6 +61,8 @@ __all__ = [
 class Request(Message, frozen=True, tag="op"):
     """A named operation is to be served; ``id`` is in its answer. None is a body without keys."""
 
+    any_depth = True
+
     id: int
     op: str
     body: Body | None = None
@@ -73,6 +75,8 @@ class Request(Message, frozen=True, tag="op"):
 
 class Answer(Message, frozen=True, tag="ok"):
     """The result of a request."""
+
+    any_depth = True
 
     id: int
     body: Body | None = None
@@ -94,6 +98,8 @@ class Later(Message, frozen=True, tag="later"):
 
 class Event(Message, frozen=True, tag="ev"):
     """Something has happened."""
+
+    any_depth = True
 
     ev: str
     body: Body
@@ -172,6 +178,8 @@ class Spawn(Message, frozen=True, tag="spawn"):
     ``operations`` are served by each rank before anything else; ``env`` is what only some ranks have, by rank.
     """
 
+    any_depth = True
+
     mesh: str
     name: str
     labels: Sequence[str]
@@ -195,6 +203,8 @@ class Stop(Message, frozen=True, tag="stop"):
 
 class Gather(Message, frozen=True, tag="gather"):
     """An operation for many ranks (`meshrt.host.gather`); ``targets``: base ranks by mesh."""
+
+    any_depth = True
 
     id: int
     op: str
@@ -269,6 +279,8 @@ class Pulse(Message, frozen=True, tag="pulse"):
 class Gathered(Message, frozen=True, tag="gathered"):
     """Answers to a `Gather`: mesh, kind, base ranks, what they have in common, what differs by rank (None: nothing)."""
 
+    any_depth = True
+
     id: int
     groups: Sequence[tuple[str, str, Sequence[int], Any, Sequence[Any] | None]]
 
@@ -279,6 +291,8 @@ class Serves(Message, frozen=True, tag="serves"):
 
 class Measured(Message, frozen=True, tag="measured"):
     """A part of the answer to a `Measure`; ``done``: the last one."""
+
+    any_depth = True
 
     id: int
     rows: Sequence[tuple[str, int, dict[str, Any]]]

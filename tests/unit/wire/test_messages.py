@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import msgpack
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from meshrt import errors
 from meshrt.errors import MeshError, ProtocolError, RemoteException, SelectionError, SupervisionError, UsageError
+from meshrt.wire import tree
 from meshrt.wire.control import Catalogue, Message, control_frame
 from meshrt.wire.errors import error_from_wire, error_to_wire, failure_of, refusal, refused, why_of
 from meshrt.wire.frames import FrameDecoder
@@ -119,6 +121,15 @@ def test_lists_are_as_long_as_a_mesh_may_be_and_no_longer() -> None:
             FROM_RANK.decode(head + announced.to_bytes(4, "big") + bytes(announced))
 
 
+EVERY: tuple[type[Message], ...] = tuple(
+    dict.fromkeys(
+        message
+        for union in (tree.FromRank, tree.ToRank, tree.FromRoot, tree.FromAgent, tree.ToTerminal)
+        for message in get_args(union)
+    )
+)
+
+
 class Go(Message, frozen=True, tag="go"):
     id: int
     pairs: Sequence[tuple[str, int]] = ()
@@ -156,3 +167,17 @@ def test_what_a_message_cannot_carry_is_an_error_of_the_sender() -> None:
         control_frame(Event("held", {"ranks": {1}}))
     with pytest.raises(ProtocolError, match=r"\(ev\) that cannot be encoded"):
         control_frame(Event("held", {"n": 1 << 70}))
+
+
+def _may_hold_anything(part: Any) -> bool:
+    if isinstance(part, msgspec.inspect.AnyType):
+        return True
+    inside = [getattr(part, name, ()) for name in ("types", "item_types", "fields")]
+    parts = [each for group in inside for each in group]
+    parts += [getattr(part, name) for name in ("item_type", "key_type", "value_type", "type") if hasattr(part, name)]
+    return any(_may_hold_anything(each) for each in parts)
+
+
+@pytest.mark.parametrize("message", EVERY, ids=lambda message: message.__name__)
+def test_a_message_that_may_hold_anything_says_so(message: type[Message]) -> None:
+    assert _may_hold_anything(msgspec.inspect.type_info(message)) == message.any_depth
