@@ -16,7 +16,7 @@ _NAME = 100
 
 
 class CutWork:
-    """The work of one mesh that was cut off. On the root's loop.
+    """The work of one mesh that was cut off. On the root's loop, unless said otherwise.
 
     Args:
         mesh: Its name.
@@ -44,6 +44,10 @@ class CutWork:
         if body["more"]:
             self._more.add(rank)
 
+    def more(self, ranks: Iterable[int]) -> None:
+        """These ranks are to be stopped before all that was sent to them has left this process. Any thread."""
+        self._more.update(ranks)
+
     def killed(self, rank: int) -> None:
         """A rank had to be killed."""
         self._killed.add(rank)
@@ -59,7 +63,7 @@ class CutWork:
         if len(lines) > _LINES:
             lines[_LINES - 1 :] = [f"{len(lines) - _LINES + 1} more endpoints"]
         if self._waiting:
-            count, least = sum(self._waiting.values()), "at least " if self._more else ""
+            count, least = sum(self._waiting.values()), "at least " if self._more & self._waiting.keys() else ""
             calls = "1 call that had not begun, sent to" if count == 1 else f"{count} calls that had not begun, sent to"
             lines.append(f"{least}{calls} {_ranks(self._waiting)}")
         named = set().union(*self._calls.values())

@@ -157,9 +157,7 @@ class Lifecycle:
         """A rank tells what it still does at the end of the grace."""
         record = self._registry.meshes.get(mesh_id)
         if record is not None:
-            # Calls that have not left this process the rank does not know of.
-            more = bool(body["more"]) or self._driver.queues.unwritten(mesh_id, rank)
-            record.cut.told(rank, {**body, "more": more})
+            record.cut.told(rank, body)
 
     def stopped_on(self, agent: AgentLink, record: MeshRecord) -> None:
         """An agent has ended its part of a mesh."""

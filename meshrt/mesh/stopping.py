@@ -126,6 +126,8 @@ class Stopping:
         return stopped
 
     def _send_stop(self, record: MeshRecord, grace: float, why: str, *, drain: bool) -> None:
+        # Before the ranks hear of it: one that is interrupted takes what waits here, and has counted without it.
+        record.cut.more(self._driver.queues.unwritten(record.mesh_id))
         for agent in record.agents:
             if not agent.gone:
                 agent.send(Stop(record.mesh_id, grace, drain, why))

@@ -131,11 +131,10 @@ class Queues:
         """Whether so little is queued that a thread that calls would not wait. Ranks that have ended have room."""
         return all(out.memory() <= THREAD_LIMIT or out.fate is not None for out in outs)
 
-    def unwritten(self, mesh_id: str, rank: int | None = None) -> bool:
-        """Whether something that was sent to a mesh, or to one rank of it, has not left this process."""
+    def unwritten(self, mesh_id: str) -> set[int]:
+        """Return the ranks of a mesh to which something was sent that has not left this process."""
         links = list(self._table.by_key.items())
-        outs = [out for key, out in links if key[0] == mesh_id and (rank is None or key[1] == rank)]
-        return any(out.waiting_bytes() and out.fate is None for out in outs)
+        return {key[1] for key, out in links if key[0] == mesh_id and out.waiting_bytes() and out.fate is None}
 
     def when_room(self, outs: list[OutLink], action: Callable[[], None]) -> Callable[[], None]:
         """Call ``action`` when these links have room, on the thread that reads and writes: it must not block.

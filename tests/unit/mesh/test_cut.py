@@ -67,3 +67,15 @@ def test_many_endpoints_are_counted() -> None:
     lines = cut.text(0.5, at_exit=True).splitlines()
     assert len(lines) == 10
     assert lines[-2] == "  13 more endpoints"
+
+
+def test_calls_that_had_not_left_the_script_are_not_in_the_count() -> None:
+    cut = CutWork("train")
+    cut.more({0, 7})
+    cut.told(0, told([("trainer", "step")], 3))
+    cut.told(1, told([("trainer", "step")], 4))
+    assert "  at least 7 calls that had not begun, sent to ranks 0-1" in cut.text(0.5, at_exit=True).splitlines()
+    other = CutWork("train")
+    other.more({7})
+    other.told(1, told([("trainer", "step")], 4))
+    assert "  4 calls that had not begun, sent to rank 1" in other.text(0.5, at_exit=True).splitlines()

@@ -124,3 +124,15 @@ def test_meshes_end_when_the_loop_fails(bench: Bench) -> None:
     with pytest.raises(SpawnError, match="the runtime failed"):
         starting.initialized.get(1)
     assert bench.stopping.stop("starting", 5.0).finished
+
+
+def test_what_has_not_left_the_script_is_known_before_ranks_are_asked(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank that is interrupted takes it: when the rank tells what it has cut off, nothing waits here any more."""
+    unwritten = {1}
+    monkeypatch.setattr(bench.driver.queues, "unwritten", lambda _mesh_id: set(unwritten))
+    bench.stopping.stop("m", 0.0)
+    unwritten.clear()
+    bench.mesh.cut.told(1, {"calls": [], "waiting": 2, "more": False})
+    assert "at least 2 calls that had not begun, sent to rank 1" in bench.mesh.cut.text(0.0, at_exit=False)
