@@ -1,15 +1,15 @@
 """The broker: between ranks and terminals, in the root's process and on its loop.
 
-It is told by the ranks and never waits for one. Ranks' events change the table of sessions; terminals' requests read it
-or send something to ranks, and come back at once; what becomes of it is pushed later. The state of a session::
+Ranks report to it; it never waits for a rank. Events of ranks change the table of sessions. Requests of terminals read
+the table or send something to ranks, and return at once; results are pushed later. The states of a session::
 
     stopped --line sent--> busy --stopped--> stopped
                              |--resumed(step)--> stepping --stopped--> stopped
                              |--resumed(continue)--> running --stopped--> stopped (a new stop: announced)
     any --ended, or the process is gone--> forgotten
 
-One terminal at a time may be attached to a session. A terminal that goes away changes nothing for the ranks,
-but for breakpoints that were set to go with it.
+One terminal at a time may be attached to a session. When a terminal closes, nothing changes for the ranks, except that
+breakpoints which were set for its lifetime are deleted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["Broker", "load"]
 
 _Operation = Callable[[ToolClient, Body], Awaitable[Body]]
 
-#: Operations that change something for ranks: whoever else sits at a terminal sees what was typed.
+#: Operations that change something for ranks: the other terminals show what was typed.
 _ACTS = (
     "debug.attach",
     "debug.send",
@@ -57,16 +57,16 @@ _ACTS = (
     "debug.postmortem",
 )
 _GATHER_SECONDS = 0.005
-#: Seconds after which who waits is told what is in the way.
+#: Seconds after which a terminal in ``wait`` is told why it still waits.
 _HINT_SECONDS = 1.0
 _LONGEST_WAIT = 24 * 3600.0
-#: Ranks that completion is told of one actor.
+#: Stopped ranks of one actor that completion offers at most.
 _MOST_NAMED = 200
 
 
 @dataclass(frozen=True, slots=True)
 class _Terminal:
-    """A connection of the debugger: a person sits at it, or a program that wants to know what happens, or a script."""
+    """A connection of the debugger: of a person, of a program that ``listens`` to notices, or of a script (neither)."""
 
     client: ToolClient
     person: bool
@@ -159,7 +159,7 @@ class Broker:
         if waiter is not None:
             seen = waiter.stopped(session, str(body.get("text", ""))) or seen
         if attachment is not None and attachment is not waiter:
-            attachment.stopped(session, "")  # shown already: this tells where its prompt is now
+            attachment.stopped(session, "")  # the text is shown already: this gives the number of the new prompt
         if not seen:
             self._notices.stopped(session)
         self._touch()
@@ -188,7 +188,7 @@ class Broker:
         self._touch()
 
     def _on_missed(self, mesh_id: str, rank: int, body: Body) -> None:
-        """An interrupt comes to nothing."""
+        """Take in that an interrupt has no effect."""
         why = str(body.get("why") or "")
         key = key_of(mesh_id, rank, body)
         if self._inquiry.missed(key, why):
@@ -260,11 +260,11 @@ class Broker:
         terminal = self._terminals[client.id] = _Terminal(client, bool(body.get("person")), bool(body.get("listens")))
         self._counted = {}
         self._touch()
-        # What has just stopped is announced in a moment, together with what stops now, and not twice.
+        # Stops of the present wave are announced at its end: they are left out here, so as not to be shown twice.
         coming = self._notices.coming if terminal.person or terminal.listens else ()
         stopped = [session for session in self._table if session.state == STOPPED and session not in coming]
         stops = summarize(stopped, self._targets.actors())
-        # The numbers, too: whoever has been told of stops must not believe until the next event that nothing stands.
+        # With the counts: a terminal that knows of stops must not assume until the next event that no rank is stopped.
         return {"pid": os.getpid(), "argv": sys.argv, "stops": stops, **self._counts()}
 
     async def _names(self, client: ToolClient, body: Body) -> Body:
@@ -282,13 +282,13 @@ class Broker:
         return {"actors": sorted(stopped), "dims": list(dims), "stopped": stopped}
 
     async def _status(self, client: ToolClient, body: Body) -> Body:
-        """Return the state of everything (`inspect.status`), and which terminals there are."""
+        """Return the state of everything (`inspect.status`), and the pids of the terminals."""
         now = await self._program.looked() if body.get("hosts") else self._targets
         terminals = [person.pid for person in self._persons()]
         return {**status_of(now, self._services), "terminals": terminals, "own": client.pid}
 
     def _watched(self, operation: _Operation) -> _Operation:
-        """Return ``operation`` with the other terminals told what was typed, once it is under way."""
+        """Return ``operation`` wrapped: when it has returned, the other terminals show what was typed."""
 
         async def watched(client: ToolClient, body: Body) -> Body:
             attachment = self._attached.get(client.id)
@@ -344,7 +344,7 @@ class Broker:
         return {"seq": seq}
 
     async def _complete(self, client: ToolClient, body: Body) -> Body:
-        """Return what the last word of a line may become at the attached rank."""
+        """Return completions of the last word of a line, from the attached rank."""
         key = self._attachment(client).session.key
         asked = {"actor": key.actor, "thread": key.thread, "text": str(body["text"])}
         return await self._services.request_rank(key.mesh_id, key.rank, COMPLETE, asked)
@@ -411,7 +411,7 @@ class Broker:
                 return {"stopped": sorted(stopped), "missing": sorted(missing)}
             if self._changed is None:
                 self._changed = loop.create_future()
-            # An actor without any stop does not touch the table when it is spawned.
+            # Spawning an actor does not change the table of sessions, so `_changed` does not tell of it.
             await asyncio.wait([self._changed], timeout=min(seconds, 0.5 if problem is not None else 60.0))
 
     def _still_missing(self, name: str, text: str) -> tuple[set[int], set[int], MeshError | None]:
@@ -427,13 +427,13 @@ class Broker:
         return stopped, set(selected.ranks) - stopped, None
 
     def _touch(self) -> None:
-        """Sessions have changed. What follows is done once for many changes."""
+        """Take in that sessions have changed: `_tell` runs once for all changes of `_GATHER_SECONDS`."""
         if not self._touched:
             self._touched = True
             self._services.call_later(_GATHER_SECONDS, self._tell)
 
     def _tell(self) -> None:
-        """Wake whoever waits, and tell the terminals how many ranks stand."""
+        """Wake the requests in `_wait`, and tell the terminals how many ranks are stopped."""
         self._touched = False
         if self._changed is not None and not self._changed.done():
             self._changed.set_result(None)
@@ -449,7 +449,7 @@ class Broker:
 
 
 def _without_session(job: Job, selected: Selected, others: Collection[int]) -> None:
-    """Report the ranks that have ended, and those that live and are not stopped, but for others."""
+    """Report to ``job`` the selected ranks that have ended, and those alive that are not in ``others``: not stopped."""
     gone = selected.gone
     for rank, how in gone.items():
         job.settle(selected.actor.label, "gone", how, [rank])

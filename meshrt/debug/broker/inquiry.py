@@ -1,6 +1,7 @@
-"""Root side: what a person asks of ranks whether they stand or run: values, output; and to stop where they are.
+"""Root side: requests that reach stopped and running ranks: print values, show output, interrupt.
 
-A rank that stands answers at its prompt, in the stack frame it stands in; one that runs answers beside its own work.
+A stopped rank answers at its prompt, in the stack frame where it is stopped. A running rank answers beside its own
+work.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from meshrt.show.text import since
 
 __all__ = ["Inquiry"]
 
-#: Seconds until a rank that runs is taken for one that does not answer.
+#: Seconds until a running rank counts as one that does not answer.
 _EVAL_SECONDS = 8.0
 _STACK_SECONDS = 1.0
 _ASK_SECONDS = 2.0
-#: Seconds after which an interrupt that was not obeyed is explained.
+#: Seconds after which an interrupt without effect so far is explained.
 _EXPLAIN_SECONDS = 0.5
 
 
@@ -42,15 +43,15 @@ class Inquiry:
         self._targets = targets
         self._jobs = jobs
         self._lines = lines
-        #: Ranks that were asked to stop, and the jobs that wait for it.
+        #: Ranks that were asked to stop, and the jobs that wait for the stop.
         self._interrupting: dict[SessionKey, list[Job]] = {}
-        #: Those of them of which it was told that they will stop later.
+        #: Ranks that were reported as stopping later.
         self._late: set[SessionKey] = set()
 
     # -- what the ranks do ---------------------------------------------------------------------------------------------
 
     def stopped(self, session: Session) -> bool:
-        """A rank stands. Returns whether somebody who asked for that is told."""
+        """Take in that a rank is stopped. Returns whether a terminal that waits for the interrupt is told."""
         jobs = self._interrupting.pop(session.key, [])
         self._late.discard(session.key)
         for job in jobs:
@@ -58,7 +59,13 @@ class Inquiry:
         return any(not job.left for job in jobs)
 
     def missed(self, key: SessionKey, why: str) -> bool:
-        """An interrupt of a rank comes to nothing. Returns whether that is news, as nobody waits for it any more."""
+        """Take in that an interrupt of a rank has no effect.
+
+        Args:
+            why: The reason for a refusal; "": the rank runs no endpoint.
+        Returns:
+            True if a notice has to say it: its stop was announced as late, or a terminal no longer waits for the job.
+        """
         jobs = self._interrupting.pop(key, [])
         for job in jobs:
             job.answer(key, "refused" if why else "idle", why)
@@ -67,7 +74,7 @@ class Inquiry:
         return news
 
     def gone(self, mesh_id: str, rank: int, how: str) -> bool:
-        """A rank's process has ended. Returns whether somebody waited for it to stop."""
+        """Take in that a rank's process has ended. Returns whether a job waited for its stop."""
         keys = [key for key in self._interrupting if (key.mesh_id, key.rank) == (mesh_id, rank)]
         self._late = {key for key in self._late if (key.mesh_id, key.rank) != (mesh_id, rank)}
         for key in keys:
@@ -88,13 +95,13 @@ class Inquiry:
     # -- values --------------------------------------------------------------------------------------------------------
 
     async def print(self, client: ToolClient, body: Body) -> Body:
-        """Evaluate ``expression`` on ranks: where they stand, or, while they run, in the actor's namespace."""
+        """Evaluate ``expression`` on ranks: in the frame where a rank is stopped, else in the actor's namespace."""
         selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")))
         command, expression = str(body["command"]), str(body["expression"])
         label = selected.actor.label
         named = " ".join(filter(None, (str(body["actor"]), str(body.get("ranks", "")))))
         job = self._jobs.new(client, len(selected.ranks))
-        # One that is stepping runs: it may never come back.
+        # A stepping rank counts as running: it may never come back.
         standing = {
             rank: session
             for rank, session in self._table.among(selected).items()
@@ -121,9 +128,10 @@ class Inquiry:
     def _running(
         self, selected: Selected, standing: dict[int, Session], job: Job, silent: Sequence[str] = ()
     ) -> list[int]:
-        """Return the ranks that neither stand nor are dead; the dead, and those that do not answer, are reported.
+        """Return the running ranks; dead ranks, and ranks that do not answer, are reported to ``job``.
 
         Args:
+            standing: The stopped ranks, which are left out.
             silent: Kinds of silence that do not matter.
         """
         mesh = selected.actor.mesh
@@ -165,14 +173,14 @@ class Inquiry:
     # -- stopping ------------------------------------------------------------------------------------------------------
 
     async def interrupt(self, client: ToolClient, body: Body) -> Body:
-        """Ask running ranks to stop where they are; reports those that do, and why the others cannot."""
+        """Ask running ranks to stop where they are. Reports those that stop, and why the others cannot."""
         selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")), any_thread=True)
         actor = selected.actor
         job = self._jobs.new(client, len(selected.ranks))
-        # One that is stepping, or at work on a line, may be at it for ever: it is asked as one that runs.
+        # A rank that steps, or is at work on a line, may do so for ever: it is asked like a running one.
         standing = {rank: session for rank, session in self._table.among(selected).items() if session.state == STOPPED}
         job.settle(actor.label, "standing", "", standing)
-        # One that holds the GIL in C obeys as soon as it is back.
+        # A rank that holds the GIL in C code stops as soon as that code returns.
         running = self._running(selected, standing, job, silent=("busy",))
         for rank in running:
             job.expect(session_key(actor, rank), actor.label)
@@ -184,7 +192,7 @@ class Inquiry:
                 for rank in group.ranks:
                     key = session_key(actor, rank)
                     if state == "asked" or not self._waits(key, job):
-                        continue  # its stop is reported when it comes; or it was explained
+                        continue  # reported when it stops, or explained already
                     if group.kind == "silent":
                         self._explain_one(job, key, group)
                         continue
@@ -201,7 +209,7 @@ class Inquiry:
         return job.start()
 
     def _explain(self, job: Job, actor: Actor) -> None:
-        """Say of the ranks that have not stopped yet where they are: they stop as soon as they can."""
+        """Report where the ranks are that have not stopped yet: they stop as soon as they can."""
         keys = {(key.mesh_id, key.rank): key for key in job.pending() if self._waits(key, job)}
         if not keys:
             return
@@ -210,14 +218,14 @@ class Inquiry:
             for group in gathered.groups:
                 for rank in group.ranks:
                     key = keys[group.mesh_id, rank]
-                    if self._waits(key, job) and group.kind != "gone":  # that is told elsewhere
+                    if self._waits(key, job) and group.kind != "gone":  # `gone` reports that
                         self._explain_one(job, key, group)
 
         asked = {"actor": "" if actor.thread else actor.name, "verbose": False}
         self._services.gather(by_mesh(keys), STACKS, asked, _STACK_SECONDS, report, stack_suffices=True)
 
     def _explain_one(self, job: Job, key: SessionKey, group: Group) -> None:
-        # Its stop is announced like any other when it comes.
+        # When the rank stops, that is announced like any other stop.
         self._give_up(key, job)
         self._late.add(key)
         actors = actors_known(self._services, key.mesh_id, key.rank)
@@ -228,7 +236,7 @@ class Inquiry:
         if place:
             duration = f", for {since(0, seconds)}" if seconds >= 1 else ""
             silent = "" if group.kind == "answered" else f"; {why}"
-            in_c = "" if state == "running" else "in C code: "  # it may be in Python code that is not reached
+            in_c = "" if state == "running" else "in C code: "  # a running rank may be in Python code
             job.answer(key, "blocked", f"{in_c}{place}{duration}{silent}")
         elif group.kind == "answered":
             job.answer(key, "idle", "")  # its endpoint ended first

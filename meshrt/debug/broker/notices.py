@@ -1,9 +1,9 @@
-"""Root side: what people are told without asking, once per wave and grouped.
+"""Root side: notices about stops and deaths of ranks, gathered into waves, one line per actor.
 
-A wave ends when nothing has happened for `QUIET_SECONDS` or a little more, or after `LONGEST_TICKS` times as long. It
-becomes one line per actor, on the program's own terminal, in every terminal of the debugger, and for every program that
-listens. While ranks stand and no person is at a terminal of the debugger, the lines say how to come there, and a
-reminder is printed now and then.
+A wave ends when nothing has happened for `QUIET_SECONDS` or a little more, or after `LONGEST_TICKS` times as long. Its
+lines go to the program's own terminal, to every terminal of the debugger, and to every program that listens. While
+ranks are stopped and no person is at a terminal of the debugger, the lines say how to open one, and a reminder is
+printed at growing intervals (`FIRST_REMINDER_SECONDS` to `LONGEST_REMINDER_SECONDS`).
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ class Notices:
     """Gathers stops and deaths into waves.
 
     Args:
-        audience: returns who is told: the terminals of the debugger at which a person sits, and programs that listen.
-        persons: returns the former alone: only a person can do something for ranks that stand.
-        on_wave: called after each wave in which ranks stopped.
+        audience: Returns the recipients: the debugger's terminals that a person uses, and programs that listen.
+        persons: Returns the former alone: only a person can do something for stopped ranks.
+        on_wave: Called after each wave in which ranks stopped.
+        own_pid: Pid of this process, whose terminal gets the lines from the runtime.
     """
 
     def __init__(
@@ -56,10 +57,10 @@ class Notices:
         self._persons = persons
         self._on_wave = on_wave
         self._own_pid = own_pid
-        #: Stops of the present wave: everybody is told of them at its end.
+        #: Stops of the present wave: announced at its end.
         self.coming: dict[Session, None] = {}
         self._happened: dict[tuple[str, str, str], list[int]] = {}
-        #: What the ranks of a mesh are called, in this wave.
+        #: Names of the ranks of each mesh, by mesh id, for this wave.
         self._names: dict[str, str] = {}
         self._quiet = True  # nothing has happened since the last tick
         self._ticks = 0  # of the present wave
@@ -67,16 +68,16 @@ class Notices:
         self._reminding = False
 
     def stopped(self, session: Session) -> None:
-        """A rank has stopped by itself."""
+        """Take in a stop that no terminal has shown yet; it is announced with the wave."""
         self.coming[session] = None
         self._event()
 
     def happened(self, mesh_id: str, rank: int, one: str, many: str = "", *, actor: str = "") -> None:
-        """Something became of a rank, or of an actor of it. Not told of a mesh that is being stopped.
+        """Take in an event of a rank, or of an actor of it. Events of a mesh that is being stopped are dropped.
 
         Args:
-            one, many: What is said of one rank (``"is gone"``), and of several ("": the same).
-            actor: As it is written.
+            one, many: The text for one rank (``"is gone"``), and for several ("": the same).
+            actor: The actor's label; "": the rank as a whole.
         """
         name = self._names.get(mesh_id)
         if name is None:
@@ -87,13 +88,13 @@ class Notices:
             self._event()
 
     def said(self, text: str) -> None:
-        """Pass on what the runtime has said on the program's own terminal."""
+        """Pass on a text that the runtime has printed on the program's own terminal."""
         for client in self._audience():
             if client.pid != self._own_pid:
                 _push(client, text)
 
     def typed(self, client: ToolClient, text: str) -> None:
-        """Tell the other terminals what somebody has typed at one."""
+        """Show a line that was typed at the terminal ``client`` to the others."""
         for other in self._audience():
             if other.id != client.id:
                 _push(other, text)
@@ -120,10 +121,10 @@ class Notices:
         self._happened.clear()
         self._names.clear()
         try:
-            # Without a debugger there, the program's own terminal learns it from the runtime, or by the call's error.
+            # The program's own terminal, if no debugger is open there, gets these from the runtime or the call's error.
             self._tell(happened)
             self._publish(summarize(stops, self._targets.actors()))
-        finally:  # ranks that nobody could be told of stand all the same
+        finally:  # the ranks are stopped, also if announcing that failed
             if stops:
                 self._remind_later()
                 self._on_wave()
@@ -160,13 +161,13 @@ class Notices:
 
 
 def _push(client: ToolClient, text: str) -> None:
-    client.push("debug.notice", {"text": cap(text)})  # what is too long for a message would be lost as a whole
+    client.push("debug.notice", {"text": cap(text)})  # a text too long for a message would be lost as a whole
 
 
 def summarize(sessions: Iterable[Session], actors: Sequence[Actor]) -> list[str]:
     """Return one line per actor: ``"16 ranks of debugee stopped at my_actors.py:16 (to_debug)"``.
 
-    Ranks that stand at an exception have a line of their own.
+    Ranks that are stopped at an exception have a line of their own.
     """
     by_key = {(actor.mesh.mesh_id, actor.name, actor.thread): actor for actor in actors}
     groups: dict[tuple[str, str, int], list[Session]] = {}
@@ -202,7 +203,7 @@ def _numbers(sessions: Iterable[Session]) -> list[int]:
 
 
 def _condition(sessions: Sequence[Session]) -> str:
-    """Return what was wrong with a breakpoint's condition: one error, as each rank may have words of its own."""
+    """Return the error of a breakpoint's condition: if ranks differ, the most frequent one and its ranks; or ""."""
     by_error: dict[str, list[int]] = {}
     for session in sessions:
         if session.breakpoint and session.error:

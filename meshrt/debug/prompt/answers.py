@@ -1,4 +1,4 @@
-"""Terminal side: what became of a request to many ranks, gathered from reports and shown grouped. Pure."""
+"""Terminal side: the results of a request to many ranks, gathered from reports and shown grouped. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from meshrt.selection import fold_ranks, group_by_value
 
 __all__ = ["Answers"]
 
-#: So many different numbers are not listed one by one, unless asked for.
+#: More different numbers than this are not listed one by one, unless asked for.
 _MANY_NUMBERS = 16
 
 #: Lines of an answer that are shown at least, however many different ones there are.
 _LEAST_LINES = 10
-#: ... and up to which the one that others are compared with stands above what differs.
+#: Lines up to which the answer that others are compared with is shown above the differences.
 _BRIEF_LINES = 3
 
 #: Kinds of ranks that did not get the request.
@@ -45,7 +45,7 @@ _OUTCOMES = {
 _WITH_REASON = ("asked", "gone", "silent", "refused", "blocked", "held", "busy", "running")
 
 
-#: What a line of a longer text could be taken for: the head of the next one.
+#: Matches a line inside a longer text that looks like the head of the next answer.
 _HEAD = re.compile(r"^\[(?=(?:[\w-]+ )?\d[\d,-]*\])", re.M)
 
 
@@ -57,13 +57,13 @@ class _Answer(NamedTuple):
 
 
 class Answers:
-    """What became of a request, by actor, kind and rank."""
+    """The results of a request, by actor, kind and rank (kinds: see `meshrt.debug.broker.jobs`)."""
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[str, str], list[_Answer]] = {}
         self.waiting: dict[str, tuple[int, ...]] = {}
         self.done = False
-        #: The program is gone: nothing will come any more.
+        #: The program has closed the connection: no more reports will come.
         self.lost = False
 
     def add(self, report: Body) -> None:
@@ -81,7 +81,7 @@ class Answers:
         return [answer.rank for (_, kind), members in self._kinds.items() if kind in kinds for answer in members]
 
     def errors(self) -> list[int]:
-        """Return the ranks on which something was wrong with the line."""
+        """Return the ranks (of all actors) on which the line failed."""
         return [answer.rank for members in self._kinds.values() for answer in members if answer.failed]
 
     @property
@@ -92,11 +92,11 @@ class Answers:
 
     @property
     def unanswered(self) -> int:
-        """How many ranks are waited for."""
+        """How many ranks have not answered yet."""
         return sum(map(len, self.waiting.values()))
 
     def pending(self) -> str:
-        """Return ``"12/16 answered, waiting for 3,7-9"``."""
+        """Return the progress: ``"12/16 answered, waiting for 3,7-9"``."""
         ranks = ", ".join(
             f"{label + ' ' if len(self.waiting) > 1 else ''}{fold_ranks(ranks)}"
             for label, ranks in self.waiting.items()
@@ -111,13 +111,13 @@ class Answers:
         most: int | None = None,
         shown: Callable[[str], str] = escaped,
     ) -> str:
-        """Return everything that came in: answers grouped by equal text, then the ranks that have none, and why.
+        """Return all results: answers grouped by equal text, then the ranks without an answer, and why.
 
         Args:
             every: Show every answer, also where numbers are summed up.
-            against: A rank: of the others, show what differs from its answer.
-            most: Lines that all answers together should take: long ones are cut, and say how much more there is.
-            shown: Makes it safe to show.
+            against: A rank: for the others, show the differences from its answer.
+            most: Lines that all answers together should take: long ones are cut, and say how much is left out.
+            shown: Makes the text safe for a terminal.
         """
         several = len({label for label, _ in self._kinds}) > 1
         lines: list[str] = []
@@ -135,7 +135,7 @@ class Answers:
         return shown("\n".join(lines))
 
     def data(self) -> dict[str, Any]:
-        """Return the same as plain data: groups of equal answers, and who has not answered."""
+        """Return the same as plain data: groups of equal answers, and the ranks that have not answered."""
         answers = []
         for (label, kind), members in self._kinds.items():
             for ranks, text in _grouped(members):
@@ -158,7 +158,7 @@ def _grouped(members: Iterable[_Answer]) -> list[tuple[tuple[int, ...], str]]:
 
 
 def _alike(members: Iterable[_Answer]) -> list[tuple[tuple[int, ...], str]]:
-    """Like `_grouped`, but addresses of objects, which differ from rank to rank, make no difference."""
+    """Like `_grouped`, but ignore addresses of objects, which differ from rank to rank."""
     texts = {answer.rank: answer.text for answer in members}
     groups = []
     for ranks, text in group_by_value((rank, without_addresses(text)) for rank, text in texts.items()):
@@ -168,7 +168,7 @@ def _alike(members: Iterable[_Answer]) -> list[tuple[tuple[int, ...], str]]:
 
 
 def _each(most: int | None, count: int) -> int | None:
-    """Return the lines that each of so many answers may take."""
+    """Return the lines that each of ``count`` answers may take; None: no limit."""
     return None if most is None else max(_LEAST_LINES, most // max(1, count))
 
 
@@ -203,13 +203,13 @@ def _diff(prefix: str, members: Sequence[_Answer], against: int, most: int | Non
         lines += shortened("\n".join(changes), _each(most, len(groups) - 1)).split("\n")
     brief = most is None or lines_of(reference.text) <= _BRIEF_LINES
     shown = _answer(f"{prefix}{against}", shortened(reference.text, None if brief else _LEAST_LINES))
-    # What was asked for is what differs: a long text above it would push it off the screen.
+    # The differences matter most: a long text above them would push them off the screen.
     return [*lines, shown] if by_item and not brief else [shown, *lines]
 
 
 def _changes(who: str, text: str, facts: Any, reference: _Answer, items: Sequence[str] | None) -> list[str]:
-    """Say what differs in ``text`` from an answer that it is compared with; ``items``: those of a dict."""
-    if items:  # without any, they differ in their order, say
+    """Return how ``text`` differs from the answer ``reference``; ``items``: the items of a dict that differ."""
+    if items:  # dicts without a different item differ in their order, for instance
         return [f"[{who}] {len(items)} of its items differ", *(f"  {item}" for item in items)]
     if "\n" in text or "\n" in reference.text:
         changes = difflib.unified_diff(reference.text.splitlines(), text.splitlines(), n=1, lineterm="")

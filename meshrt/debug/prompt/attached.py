@@ -1,4 +1,4 @@
-"""Terminal side: at one rank. Every line is pdb's, except ``detach``; no line is waited for longer than its limit."""
+"""Terminal side: the prompt of one rank. Every line goes to pdb, except ``detach``; each wait has a limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from meshrt.inspect.shortening import LINES
 
 __all__ = ["Attached"]
 
-#: Seconds until the prompt comes back without the rank: after a command, and after it was let go.
+#: Seconds until the mesh's prompt comes back if the rank does not stop: after a command, and after ``continue``.
 COMMAND_SECONDS = 10.0
 CONTINUE_SECONDS = 1.5
 #: Seconds after which a person is told that the rank is at work.
@@ -27,8 +27,8 @@ class Attached:
     """The prompt of one rank, from attach to detach.
 
     Args:
-        snapshot: what the broker answered to attach.
-        most: Lines of a value that is printed; None: all.
+        snapshot: The broker's answer to attach.
+        most: Lines of a printed value that are shown; None: all.
     """
 
     def __init__(self, client: Client, terminal: Terminal, snapshot: Body, *, most: int | None = LINES) -> None:
@@ -41,11 +41,11 @@ class Attached:
         self._endpoint = str(snapshot["endpoint"])
         self._prompt = str(snapshot["prompt"])
         self._reason = str(snapshot["reason"])
-        #: The number of the prompt that the last line was for: what stands at an earlier one is no answer to it.
+        #: The number of the prompt that the last line was for: only a stop with a higher number answers it.
         self._seq = 0
-        #: False once the prompt is the mesh's again.
+        #: False: the mesh's prompt is back.
         self.here = True
-        #: It is, and not because the person wanted that: what was typed meanwhile was meant for the rank.
+        #: It came back without a request of the person: what was typed meanwhile was meant for the rank.
         self.pushed_out = False
         self._said = ""
         #: Something was wrong with the last line.
@@ -55,11 +55,11 @@ class Attached:
         self._say(f"attached to {self.name}{host}; `detach` returns\n")
         self._text(str(snapshot["text"]), self._prompt)
         place = f"{snapshot['file']}({snapshot['line']}){snapshot['function']}()"
-        if place not in str(snapshot["text"]):  # what it wrote last does not say where it stands
+        if place not in str(snapshot["text"]):  # what the rank wrote last does not say where it is
             if snapshot["headline"]:
                 self._say(escaped(str(snapshot["headline"])) + "\n")
             self._say(escaped(f"> {place}" + (f"\n-> {snapshot['code']}" if snapshot["code"] else "")) + "\n")
-        if str(snapshot["breakpoint_error"]) not in str(snapshot["text"]):  # it has written other things since
+        if str(snapshot["breakpoint_error"]) not in str(snapshot["text"]):  # the rank has written other text since
             self._say(escaped(str(snapshot["breakpoint_error"])) + "\n")
         if snapshot["session"] == BUSY:
             self._say(f"[{self.name} has not answered {snapshot['sent']!r} yet]\n")
@@ -70,21 +70,21 @@ class Attached:
 
     @property
     def name(self) -> str:
-        """``"debugee 13"``"""
+        """Actor and rank: ``"debugee 13"``."""
         return f"{self._actor} {self._rank}"
 
     @property
     def prompt(self) -> str:
-        """What stands before the next line: the rank's name, or the prompt of what reads there."""
+        """The prompt of the next line: the rank's name, or the prompt of the program that reads there."""
         return prompt_of(self._actor, self._rank, self._coords) if self.at_pdb else escaped(self._prompt)
 
     @property
     def at_pdb(self) -> bool:
-        """Whether pdb's own prompt reads the next line, not that of something that runs in it."""
+        """Whether pdb itself reads the next line, and not something that runs inside it, such as ``interact``."""
         return self._prompt == PDB_PROMPT
 
     def execute(self, line: str) -> bool:
-        """Obey a line. Returns False when it could not be."""
+        """Send a line to pdb, or detach. Returns False if it failed."""
         word = line.strip()
         self._said, self._failed = "", False
         if word == "detach":
@@ -95,7 +95,7 @@ class Attached:
         return self._send(line=line)
 
     def end_of_input(self) -> None:
-        """Ctrl-D: ends what reads at the rank; at pdb's own prompt it detaches."""
+        """Handle Ctrl-D: at pdb's own prompt it detaches, elsewhere it ends what reads at the rank."""
         if self.at_pdb:
             self.leave(f"detached from {self.name}; it stays stopped")
         elif self._prompt.startswith("(com)"):
@@ -104,7 +104,7 @@ class Attached:
             self._send(line=None)
 
     def drain(self) -> None:
-        """Take in what happened to the rank while nobody typed."""
+        """Take in all events of the rank that have come since the last line."""
         while self.here:
             try:
                 self._take(self._client.attached.get_nowait())
@@ -112,7 +112,7 @@ class Attached:
                 return
 
     def leave(self, text: str) -> None:
-        """Go back to the mesh's prompt; the rank does what it does."""
+        """Go back to the mesh's prompt and print ``text``; nothing changes for the rank."""
         self.here = False
         if not self._client.closed():
             try:
@@ -145,7 +145,7 @@ class Attached:
         return not self._failed
 
     def facts(self) -> Body:
-        """Return where this prompt stands, and what was shown for the last line."""
+        """Return the state of this prompt, and what was shown for the last line."""
         return {
             "actor": self._actor,
             "rank": self._rank,
@@ -196,7 +196,7 @@ class Attached:
         kind = str(body["kind"])
         text = str(body.get("text", ""))
         if kind == STOPPED:
-            self._endpoint = str(body["endpoint"])  # of calls that take turns, another one
+            self._endpoint = str(body["endpoint"])  # another one, if several calls run in turns
             self._prompt = str(body["prompt"])
             self._reason = str(body["reason"])
             self._failed = bool(body.get("failed"))

@@ -1,7 +1,7 @@
 """Terminal side: one connection to a program's broker.
 
-Requests are made by the thread that has the prompt. Events come on the connection's reader thread, which only sorts
-them into queues and rings a bell; everything else happens at the prompt.
+The prompt's thread makes the requests. Events arrive on the connection's reader thread, which only sorts them into
+queues and calls `Client.on_change`; everything else happens on the prompt's thread.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from meshrt.hooks.facts import Body
 
 __all__ = ["Client", "Connection"]
 
-#: Until the first answer comes: nobody should have to try again and again because the machine is overloaded.
+#: Limit for the first answer. It is long so that an overloaded machine does not force the user to try again.
 _GREETING_SECONDS = 60.0
 
 
@@ -33,10 +33,10 @@ class Client:
     """The debugger's requests, and the queues of what comes back later.
 
     Args:
-        connect: makes the connection from (on_event, on_close).
-        person: whether somebody reads the notices.
-        listens: whether a program does.
-        goes: the number of the session of an IDE with which breakpoints go that are set here; 0: they stay.
+        connect: Makes the connection from (on_event, on_close).
+        person: Whether a person reads the notices.
+        listens: Whether a program reads the notices.
+        goes: The number of the IDE session whose end deletes the breakpoints that are set here; 0: they stay.
     """
 
     def __init__(
@@ -47,16 +47,16 @@ class Client:
         listens: bool = False,
         goes: int = 0,
     ) -> None:
-        #: Called on the reader thread when anything but a notice comes that concerns the prompt.
+        #: Called on the reader thread after each event, other than a notice, that concerns the prompt.
         self.on_change: Callable[[], None] = lambda: None
         self.goes = goes
         self._closed = False
-        #: The line that is being obeyed: other terminals are told.
+        #: The line that runs now: the broker shows it at other terminals.
         self.typed = ""
         self.standing = 0
         self.resumed = 0
         self._counted = False
-        #: What the attached session does; None when the program is gone.
+        #: Events of the attached session; None: the program has closed the connection.
         self.attached: queue.SimpleQueue[Body | None] = queue.SimpleQueue()
         self._jobs: dict[int, queue.SimpleQueue[Body | None]] = {}
         self._forgotten = 0
@@ -72,19 +72,25 @@ class Client:
                 self._count(greeting)
 
     def closed(self) -> bool:
-        """Whether the program is gone."""
+        """Whether the program has closed the connection. Any thread."""
         return self._closed
 
     def ask(self, operation: str, /, *, timeout: float = 10.0, **body: Any) -> Body:
-        """Ask the broker. Raises MeshError with its refusal, ConnectionError, TimeoutError."""
+        """Ask the broker, for at most ``timeout`` seconds.
+
+        Raises:
+            MeshError: The broker refused; the text says why.
+            ConnectionError: The connection is closed.
+            TimeoutError: No answer in time.
+        """
         return self._connection.request(operation, {**body, "typed": self.typed}, timeout=timeout)
 
     def request(self, operation: str, body: Body, timeout: float) -> Body:
-        """Like `ask`, as others than the debugger ask a program."""
+        """Like `ask`, with the signature of `Connection.request`."""
         return self.ask(operation, timeout=timeout, **body)
 
     def reports(self, job: int) -> queue.SimpleQueue[Body | None]:
-        """Return the queue of what comes in for a job."""
+        """Return the queue of a job's reports; None in it: no more will come, the connection is closed."""
         with self._lock:
             reports = self._jobs.setdefault(job, queue.SimpleQueue())
             if self._closed:
@@ -98,7 +104,7 @@ class Client:
             self._forgotten = max(self._forgotten, job)
 
     def read_notices(self, read: Callable[[str], None]) -> None:
-        """Have notices read: what has come already now, the others on the reader thread."""
+        """Pass notices to ``read``: those that have come already now, later ones on the reader thread."""
         with self._lock:
             self._on_notice = read
             early, self._early = self._early, []
@@ -106,12 +112,12 @@ class Client:
             read(text)
 
     def mute(self) -> None:
-        """Call nobody any more."""
+        """Drop all later notices, and call `on_change` no more."""
         self.read_notices(lambda text: None)
         self.on_change = lambda: None
 
     def close(self) -> None:
-        """Leave; nothing changes for the ranks."""
+        """Close the connection; nothing changes for the ranks."""
         self._connection.close()
 
     # -- reader thread
@@ -128,7 +134,7 @@ class Client:
             self.attached.put(body)
             self.on_change()
         elif event == "debug.report":
-            # Jobs are made one after another: a late report of one that was left is nobody's.
+            # Job numbers ascend: a late report of a forgotten job is dropped.
             if int(body["job"]) > self._forgotten:
                 self.reports(int(body["job"])).put(body)
         elif event == "debug.count":

@@ -54,12 +54,12 @@ class DumpPrompt:
 
     @property
     def prompt(self) -> str:
-        """What stands before the next line."""
+        """The prompt of the next line: actor, rank and coordinates."""
         document = self._document
         return prompt_of(str(document["actor"]), int(document["rank"]), document.get("coords") or {})
 
     def greeting(self) -> str:
-        """Say what failed, where and when, and where one stands."""
+        """Return what failed, where and when, and the current stack frame."""
         document = self._document
         error = document["exception"]
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(document["time"])))
@@ -70,7 +70,7 @@ class DumpPrompt:
         )
 
     def execute(self, line: str) -> str:
-        """Return what a line shows. Raises UsageError."""
+        """Return the output of a line. Raises UsageError: no such command or variable, or an invalid argument."""
         word, _, argument = line.strip().partition(" ")
         command = self._commands.get(word)
         if command is not None:
@@ -83,7 +83,7 @@ class DumpPrompt:
         )
 
     def complete(self, text: str) -> list[str]:
-        """Return what the last word may become."""
+        """Return completions of the last word of ``text``."""
         return [*self._locals()] if " " in text else [*self._commands]
 
     def _locals(self) -> dict[str, str]:
@@ -139,7 +139,13 @@ def _line(frame: Body, line: int) -> str:
 
 
 def open_dump(path: str, lines: Iterable[str] | None = None) -> int:
-    """Open the prompt on a file, or obey ``lines``; returns an exit code. Raises UsageError: it is no such file."""
+    """Open the prompt on a file, or run ``lines``. Returns an exit code.
+
+    Args:
+        lines: Commands to run instead of opening a prompt, up to the first that fails.
+    Raises:
+        UsageError: The file cannot be read, or is not a post-mortem file.
+    """
     prompt = DumpPrompt(read_dump(path))
     greeting = prompt.greeting()
     terminal = make_terminal(prompt.complete)

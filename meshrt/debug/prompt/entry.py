@@ -25,11 +25,11 @@ from meshrt.transport.process import has_runtime
 __all__ = ["enter", "enter_here", "run_lines", "run_prompt"]
 
 BANNER = "meshrt debugger; `help` shows the commands, `list` the stopped ranks, `quit` leaves them stopped"
-#: Seconds for which ranks must be on their way before the prompt believes that they will not stop again.
+#: Seconds that resumed ranks must run before the prompt assumes that they will not stop again.
 SETTLE_SECONDS = 1.0
-#: What Ctrl-C says on the program's own terminal, where it would end the program.
+#: Printed on Ctrl-C at the program's own terminal, where Ctrl-C outside the debugger ends the program.
 _LEAVING_HERE = "`quit` (or Ctrl-D) leaves the debugger, and the program goes on: Ctrl-C ends it then"
-#: Seconds until a program that has begun to make its first mesh can be connected to, at the latest.
+#: Seconds to wait until a program that starts its first mesh accepts connections.
 START_SECONDS = 30.0
 
 
@@ -64,7 +64,7 @@ def _farewell(terminal: Terminal, client: Client, *, over: bool = False) -> None
 
 
 def run_prompt(program: tools.Program) -> int:
-    """Open the prompt on ``program`` at this process's standard streams; returns an exit code."""
+    """Open the prompt on ``program`` at this process's standard streams. Returns an exit code."""
     client = _connect(program, person=True)
     repl, terminal = _prompt(client, lambda: False, LEAVING)
     try:
@@ -79,23 +79,24 @@ def run_prompt(program: tools.Program) -> int:
 
 
 def _tell_left(client: Client, repl: Repl, code: int) -> None:
-    """Say what a script leaves behind that has ended with ``code``, before its end if that is not 0."""
+    """If a script failed (``code`` is not 0), print what it leaves in the program to standard error."""
     left = left_behind(client, repl.breaks) if code and not client.closed() else ""
     if left:
         print(left, file=sys.stderr)
 
 
 def run_lines(program: tools.Program, lines: Sequence[str] | None, *, json: bool = False) -> int:
-    """Obey ``lines`` (None: those of standard input) and leave; returns an exit code.
+    """Run ``lines`` and leave. Returns an exit code.
 
-    If one of them cannot be obeyed, what those before it have left in the program is said on standard error.
+    If a line fails, the lines after it are not run, and standard error says what the script leaves in the program.
 
     Args:
+        lines: Commands of the prompt; None: the lines of standard input.
         json: Write one object for each line instead of text.
     """
     client = _connect(program, person=False, listens=json and lines is None)
-    # With records, what a person would see goes nowhere.
-    shown = sys.stdout if sys.stdout is not None else io.StringIO()  # closed by who started this
+    # With records, text for a person is dropped.
+    shown = sys.stdout if sys.stdout is not None else io.StringIO()  # closed by the parent process
     out = io.StringIO() if json else shown
     terminal = LineTerminal(sys.stdin.fileno() if sys.stdin else os.open(os.devnull, os.O_RDONLY), out)
     recorder = Recorder(shown, SCHEMA) if json else None
@@ -116,7 +117,11 @@ def run_lines(program: tools.Program, lines: Sequence[str] | None, *, json: bool
 
 
 class _Standing:
-    """Whether ranks stand, or may be about to: what a prompt that leaves by itself goes by."""
+    """Tells whether ranks are stopped, or may be soon. A prompt that leaves by itself asks it.
+
+    Args:
+        wake: Called, on a timer's thread, when `over` has to be asked again.
+    """
 
     def __init__(self, client: Client, wake: Callable[[], None]) -> None:
         self._client = client
@@ -126,7 +131,7 @@ class _Standing:
         self.seen = False
 
     def over(self) -> bool:
-        """Whether ranks stood, and none does any more. Any thread."""
+        """Whether ranks were stopped and all of them run again. Any thread."""
         now = time.monotonic()
         if self._client.standing:
             self.seen = True
@@ -145,7 +150,10 @@ class _Standing:
 
 
 def enter_here(waited: Waited) -> None:
-    """Open the prompt in the thread that waits for ``waited``; leaves when nothing stands and the wait is over."""
+    """Open the prompt in the thread that waits for ``waited``.
+
+    It leaves when no rank is stopped and the wait is over.
+    """
     program = tools.own_program()
     if program is None:
         return
@@ -155,7 +163,7 @@ def enter_here(waited: Waited) -> None:
     def done(future: Any) -> None:
         try:
             error = future.exception()
-        except Exception:  # whatever it waits for, it need not be a call
+        except Exception:  # the thread may wait for something other than a call
             error = None
         if error is not None and client.standing:
             headline = str(error).partition("\n")[0]
@@ -163,7 +171,7 @@ def enter_here(waited: Waited) -> None:
         repl.look_up()
 
     waited.add_done_callback(done)
-    client.stops.clear()  # said on this very terminal a moment ago
+    client.stops.clear()  # this terminal has shown them already
     try:
         _greet(terminal, client)
         repl.run()
@@ -175,7 +183,7 @@ def enter_here(waited: Waited) -> None:
 
 
 def _own_program() -> tools.Program | None:
-    """Return the program of this process; its first mesh may still be starting."""
+    """Return the program of this process; wait while its first mesh starts. None: there is no mesh."""
     deadline = time.monotonic() + START_SECONDS
     program = tools.own_program()
     while program is None and has_runtime() and time.monotonic() < deadline:
@@ -185,7 +193,14 @@ def _own_program() -> tools.Program | None:
 
 
 def enter(timeout: float | None) -> None:
-    """Open the prompt in the calling thread, as `meshrt.debug.prompt.scripted` says."""
+    """Open the prompt in the calling thread, as `meshrt.debug.prompt.scripted` says.
+
+    Args:
+        timeout: Seconds to wait for the first stop; None: no limit.
+    Raises:
+        UsageError: This program has no mesh.
+        TimeoutError: No rank has stopped within ``timeout`` seconds.
+    """
     program = _own_program()
     if program is None:
         raise UsageError("there is no mesh in this program yet: make one before the debugger is entered")
@@ -214,7 +229,7 @@ def _wait_and_run(client: Client, interactive: bool, timeout: float | None) -> N
     if not told and not client.standing and interactive:
         sys.stdout.write("waiting for a rank to stop (Ctrl-C leaves) ...\n")
         sys.stdout.flush()
-    # The first stops are announced together, a moment later; without a terminal nothing is announced here.
+    # The first stops are announced together, a moment later. Without a terminal nothing is announced here.
     begin = time.monotonic()
     while not (told or client.closed() or (client.standing and not interactive)):
         left = None if timeout is None else begin + timeout - time.monotonic()

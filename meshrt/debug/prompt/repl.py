@@ -1,4 +1,7 @@
-"""Terminal side: the prompt. Obeys lines one by one, waits for no rank beyond a limit, and leaves ranks as they are."""
+"""Terminal side: the prompt. It runs lines one by one; each wait for ranks has a limit.
+
+Leaving the prompt changes nothing for the ranks.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +29,19 @@ from meshrt.transport.kernel import kernel_state
 __all__ = ["LEAVING", "PROMPT", "Repl"]
 
 PROMPT = "meshrt_dbg> "
-#: What Ctrl-C says at the mesh's prompt.
+#: Printed on Ctrl-C at the mesh's prompt.
 LEAVING = "`quit` (or Ctrl-D) leaves the debugger; ranks that are stopped stay stopped"
-#: Seconds after which ranks that have not answered are named, and left to themselves.
+#: Seconds after which ranks that have not answered are named (a hint), and after which the prompt stops waiting.
 HINT_SECONDS = 1.0
 ANSWER_SECONDS = 10.0
 ENDING_SECONDS = 3.0
 
-#: Commands that are obeyed at a rank's prompt too, if an actor follows: no Python that means anything looks so.
+#: Commands that run at a rank's prompt too, if an actor follows: no meaningful Python statement looks like this.
 _MESH_LINE = re.compile(
     r"\s*(?:cast|attach|interrupt|logs|wait|where|memory|mem|vars)\s+"
     r"(?:--(?:by|sort)\s+\w+\s+|--?\w+\s+(?:\d+\s+)?)*([\w-]+)[@/\s]?"
 )
-#: ... and if ranks, an option or the name of a variable does: that is no Python, whatever is called so at the rank.
+#: Commands that run there too if ranks, an option or a variable's name follows: such a line is not valid Python.
 _MEMORY_LINE = re.compile(
     r"\s*(?:memory|mem|vars)\s+(?:-n\s+\d|--[a-z]|ranks\(|(?!(?:and|if|in|is|not|or)\b)[^\W\d]\w*[.\[]\S)"
 )
@@ -48,9 +51,10 @@ class Repl:
     """One person, or one script, at the debugger's prompt.
 
     Args:
-        may_leave: asked whenever something changed, on any thread: True ends the prompt by itself.
-        leaving: what somebody is told who tries to leave with Ctrl-C.
-        record: takes what each line came to as plain data, for a program that reads it, instead of showing text.
+        may_leave: Called after each change, on any thread; True ends the prompt by itself.
+        leaving: Printed on Ctrl-C at the mesh's prompt.
+        notices: False: notices are not shown.
+        record: Takes the result of each line as plain data, for a program that reads it; no text is shown then.
     """
 
     def __init__(
@@ -74,7 +78,7 @@ class Repl:
         self._stopped: dict[str, list[str]] = {}
         self._leaving = False
         self._reading = False
-        #: Ids of the breakpoints that were set here; some may be gone.
+        #: Ids of the breakpoints that were set here; some may be deleted already.
         self.breaks: set[int] = set()
         if notices:
             client.read_notices(terminal.notice)
@@ -83,9 +87,10 @@ class Repl:
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """Read and obey lines until a person leaves, nothing is left to do, or the program ends. Returns an exit code.
+        """Read and run lines until the person leaves, nothing is left to do, or the program ends.
 
-        Without a person, the first line that cannot be obeyed ends it, with 1.
+        Returns:
+            An exit code. Without a person, the first line that fails ends the prompt with 1.
         """
         while True:
             if self._attached is not None:
@@ -96,7 +101,7 @@ class Repl:
             if self._attached is None and self._may_leave():
                 self._say("nothing is stopped any more; back to the program")
                 return ExitCode.OK
-            # Said before the last look, so that whatever comes after it rings the bell, and nothing earlier does.
+            # Set before the last look: every later change wakes the terminal, and no earlier one does.
             self._reading = True
             try:
                 if self._news():
@@ -124,7 +129,7 @@ class Repl:
                 return ExitCode.FAILED
 
     def run_lines(self, lines: Iterable[str]) -> int:
-        """Obey the lines of a script, up to the first that fails. Returns an exit code."""
+        """Run the lines of a script, up to the first that fails. Returns an exit code."""
         script = list(lines)
         for number, line in enumerate(script, 1):
             if self._attached is not None:
@@ -164,7 +169,7 @@ class Repl:
         return self._attached is not None
 
     def look_up(self) -> None:
-        """Something changed: end the reading of a line if that concerns it. Any thread."""
+        """Take in that something changed: wake the terminal if the prompt has to react. Any thread."""
         if self._reading and self._news():
             self.terminal.wake()
 
@@ -183,7 +188,7 @@ class Repl:
                 self.client.attached.get_nowait()
 
     def execute(self, line: str) -> bool:
-        """Obey one line. Returns False when it could not be obeyed."""
+        """Run one line. Returns False if it failed."""
         self.client.typed = line[:200]
         try:
             if self._attached is not None and not self._is_for_the_mesh(self._attached, line):
@@ -255,7 +260,7 @@ class Repl:
 
     def attach(self, snapshot: Body) -> None:
         """Give the prompt to a rank."""
-        # A program takes whole values.
+        # A program that reads records gets whole values.
         most = LINES if self._record is None else None
         self._attached = Attached(self.client, self.terminal, snapshot, most=most)
 
@@ -264,7 +269,7 @@ class Repl:
         self._leaving = True
 
     def collect(self, first: Body) -> Answers:
-        """Gather what becomes of a job, within limits; Ctrl-C leaves those that have not answered."""
+        """Gather the answers of a job, for at most `ANSWER_SECONDS`. Ctrl-C stops waiting for the rest."""
         answers = Answers()
         answers.add(first)
         job = int(first["job"])
@@ -298,7 +303,7 @@ class Repl:
     # -- completion ----------------------------------------------------------------------------------------------------
 
     def complete(self, text: str) -> list[str]:
-        """Return what the last word of ``text`` may become."""
+        """Return completions of the last word of ``text``."""
         if self._attached is not None:
             return self._at_rank_names(text)
         if " " in text:
@@ -309,7 +314,7 @@ class Repl:
         try:
             body = self.client.ask("debug.names", timeout=1.0)
         except (MeshError, OSError):
-            return  # completion is a help, not a matter
+            return  # completion is optional
         self._names, self._dims, self._stopped = list(body["actors"]), list(body["dims"]), dict(body["stopped"])
 
     def _at_rank_names(self, text: str) -> list[str]:
@@ -321,7 +326,7 @@ class Repl:
 
 
 def _gone(pid: int) -> bool:
-    """Whether a process has ended, or does so in the next moment: a program closes its connections a little earlier."""
+    """Whether a process has ended, or ends within `ENDING_SECONDS`: a program closes its connections before it ends."""
     deadline = time.monotonic() + ENDING_SECONDS
     while pid != os.getpid():
         if kernel_state(pid) in ("", "Z", "X"):

@@ -1,4 +1,4 @@
-"""Terminal side: commands that look and change nothing."""
+"""Terminal side: commands that only show and change nothing."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ __all__ = ["COMMANDS", "reference", "told"]
 
 
 def told(answers: Answers, arguments: Arguments, *, late: str = "", again: bool = True) -> Outcome:
-    """Return the outcome of a job: what ranks answered, and who has not.
+    """Return the outcome of a job: the answers of ranks, and the ranks that have not answered.
 
     Args:
-        again: It can be asked once more, to see the whole of long answers.
+        arguments: Of the command; ``diff`` and ``verbose`` say how answers are shown.
+        late: What happens to the ranks that have not answered; "": they are not named.
+        again: The command can be repeated to see long answers in full, so they are shortened.
     """
     against = arguments.get("diff")
-    every = bool(arguments.get("verbose", True))  # of commands that know no -v
+    every = bool(arguments.get("verbose", True))  # commands without -v show every answer
     text = answers.text(every=every, against=against, most=LINES if again and not every else None)
     if answers.unanswered and (late or answers.lost):
         text += ("\n" if text else "") + f"{answers.pending()}: {'the program is gone' if answers.lost else late}"
     failed = answers.ranks("gone", "silent", "refused", "held", "busy", "blocked") or answers.errors()
-    # A rank that was to be stopped and stands already is as it should be.
+    # A rank that had to be stopped and is stopped already counts as reached.
     reached = bool(answers.sent) or bool(answers.ranks("standing"))
     return Outcome(text, answers.data(), ok=reached and answers.done and not failed)
 
 
 def reference(words: Words, options: dict[str, str]) -> int | None:
-    """Return the rank of ``--diff``, if it was given."""
+    """Return the rank of ``--diff``; None without the option. Raises UsageError: it is not a number."""
     return words.number(options["--diff"], "a rank") if "--diff" in options else None
 
 
@@ -40,7 +42,7 @@ def _parse_list(words: Words) -> Arguments:
     options = words.options({"-v": "", "--wide": ""})
     word = "" if words.at_ranks() else words.word()
     state = word if word in STATE_WORDS or word == "all" else ""
-    # Whatever is no state is an actor.
+    # A word that is not a state is an actor.
     actor = word if not state else words.actor(optional=True)
     ranks = words.ranks(optional=True)
     words.end()

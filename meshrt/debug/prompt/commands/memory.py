@@ -1,4 +1,4 @@
-"""Terminal side: commands that show memory: of ranks, and of what they hold."""
+"""Terminal side: commands that show the memory of ranks and of their variables."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from meshrt.show.table import columns
 
 __all__ = ["COMMANDS"]
 
-#: Growth is seen by `meshrt memory --watch` and ``--diff``.
+#: Without "growth": only `meshrt memory --watch` and ``--diff`` measure it.
 _ORDERS = tuple(order for order in ORDERS if order != "growth")
 _OPTIONS = {"-n": "a number of rows", "--sort": "an order", "--by": "a grouping", "-r": "", "--wide": ""}
-#: Variables that are shown, unless somebody says otherwise: one screen.
+#: Variables that are shown without ``-n``: one screen.
 _MOST = 20
 
 
@@ -54,7 +54,7 @@ def _parse(words: Words, *, variables: bool) -> Arguments:
 
 
 def _option_behind(name: str) -> str:
-    """Return the option that stands behind the name of a variable, which may have blanks in quotes; or ""."""
+    """Return the option that follows the name of a variable, which may have blanks in quotes; or ""."""
     match = re.search(rf"\s({'|'.join(_OPTIONS)}|--exact)(?:\s[^'\"]*)?$", name)
     return match[1] if match is not None else ""
 

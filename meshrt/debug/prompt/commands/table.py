@@ -30,13 +30,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """A line that was understood: the command and its arguments."""
+    """A parsed line: the command and its arguments."""
 
     command: Command
     arguments: Arguments
 
     def run(self, prompt: Prompt) -> Outcome:
-        """Obey it."""
+        """Run the command. Raises MeshError with the broker's refusal, OSError if the program does not answer."""
         return self.command.run(prompt, self.arguments)
 
 
@@ -86,7 +86,7 @@ COMMANDS: tuple[Command, ...] = (
     *_BASICS,
 )
 
-#: Typed at the wrong prompt often enough to deserve a hint.
+#: Commands of pdb that are often typed at the mesh's prompt: a hint is shown.
 PDB_WORDS = frozenset(
     (
         *("n", "next", "s", "step", "r", "return", "until", "unt", "u", "up", "d", "down", "j", "jump", "!"),
@@ -99,7 +99,7 @@ _WORDS = {word: command for command in COMMANDS for word in (command.name, *comm
 
 
 def find(word: str) -> Command:
-    """Return the command that ``word`` is a name of; UsageError with the nearest ones otherwise."""
+    """Return the command with the name or alias ``word``. Raises UsageError, which names the nearest ones."""
     command = _WORDS.get(word)
     if command is not None:
         return command
@@ -112,10 +112,10 @@ def find(word: str) -> Command:
 
 
 def elsewhere(line: str, said: str) -> str:
-    """Return what somebody is told who typed a command of the mesh at a rank, which knows none; "" if it is none.
+    """Return a hint for a command of the mesh's prompt that was typed at a rank's prompt; "" for any other line.
 
     Args:
-        said: What pdb has said to it: whatever is called so there goes first.
+        said: The answer of pdb: there is no hint if the rank has a variable of that name.
     """
     word = line.strip()
     unknown = (f"NameError: name {word!r} is not defined", f"<built-in function {word}>")
@@ -126,7 +126,12 @@ def elsewhere(line: str, said: str) -> str:
 
 
 def parse_line(line: str) -> Invocation:
-    """Return what ``line`` asks for. Raises UsageError, or SelectionError with a caret."""
+    """Return the command and the arguments in ``line``, which is not blank.
+
+    Raises:
+        UsageError: No such command, or invalid arguments.
+        SelectionError: Invalid ranks (``.span`` points into ``line``).
+    """
     start = len(line) - len(line.lstrip())
     word = line[start:].split(maxsplit=1)[0]
     command = find(word)
@@ -136,12 +141,12 @@ def parse_line(line: str) -> Invocation:
 def candidates(
     text: str, actors: Sequence[str], dims: Sequence[str], stopped: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> list[str]:
-    """Return what the last word of ``text`` may become.
+    """Return completions of the last word of ``text``.
 
     Args:
         actors: Names of actors.
         dims: Labels of dimensions.
-        stopped: The ranks that stand, by actor.
+        stopped: The stopped ranks, by actor.
     """
     words = text.split(" ")
     if len(words) == 1:
@@ -181,14 +186,18 @@ def candidates(
 
 @functools.cache
 def pdb_words() -> list[str]:
-    """Return the commands of pdb."""
-    import pdb  # start-up: whoever completes a line at a rank needs it
+    """Return the names and aliases of pdb's commands, sorted."""
+    import pdb  # start-up: needed only for completion at a rank's prompt
 
     return sorted(name.removeprefix("do_") for name in dir(pdb.Pdb) if name.startswith("do_"))
 
 
 def help_text(topic: str = "") -> str:
-    """Return the help of one command, or of all."""
+    """Return the help of one command, or of all ("").
+
+    Raises:
+        UsageError: No such command.
+    """
     if topic:
         command = find(topic)
         also = f"  (also: {', '.join(command.aliases)})" if command.aliases else ""

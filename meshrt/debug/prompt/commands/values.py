@@ -33,16 +33,16 @@ def _parse_print(words: Words) -> Arguments:
     if not expression:
         raise UsageError(f"the expression is missing; {words.usage()}")
     slip = _slip(expression, words.usage(), ranks=bool(arguments["ranks"]))
-    if slip and not _is_expression(expression):  # `1 in xs` and `rank(0) in group` are as good as any
+    if slip and not _is_expression(expression):  # `1 in xs` and `rank(0) in group` are valid expressions
         raise UsageError(slip)
     return arguments
 
 
 def _slip(expression: str, usage: str, *, ranks: bool) -> str:
-    """Return what somebody has probably meant who wrote ``expression``, or "".
+    """Return a hint if ``expression`` looks like misplaced options or ranks, or "".
 
     Args:
-        ranks: They have named ranks already.
+        ranks: The line names ranks already.
     """
     if re.match(r"-(-diff|v)\b", expression):
         return f"options stand directly behind the command; {usage}"
@@ -65,7 +65,7 @@ def _printer(command: str) -> Callable[[Prompt, Arguments], Outcome]:
     def run(prompt: Prompt, arguments: Arguments) -> Outcome:
         asked = {name: arguments[name] for name in ("actor", "ranks", "expression")}
         answers = prompt.collect(prompt.client.ask("debug.print", command=command, **asked))
-        whole = {"verbose": True} if command == "source" else {}  # nobody asks for the beginning of a function
+        whole = {"verbose": True} if command == "source" else {}  # source is of use only as a whole
         return told(answers, {**arguments, **whole}, late=_LATE_VALUE)
 
     return run
@@ -97,7 +97,7 @@ def _cast(prompt: Prompt, arguments: Arguments) -> Outcome:
         if answer.strip().lower() not in ("y", "yes"):
             return Outcome("not aborted")
     answers = prompt.collect(prompt.client.ask("debug.cast", actor=actor, ranks=ranks, line=line))
-    # Ranks do what they are told: what they have written about it is not to be had again.
+    # The command has run: its output cannot be asked for again, so it is not shortened.
     return told(answers, arguments, late=_LATE, again=False)
 
 
