@@ -1,15 +1,15 @@
-"""The debugger: a plug-in of the runtime, which never imports it. A folder for each process that a part of it lives in:
+"""The debugger: a plug-in of the runtime, which never imports it. Each kind of process has a folder:
 
 `rank`
-    what ``breakpoint()``, an exception or a question of a person does in a rank (loaded by the first of them)
+    in a rank: what ``breakpoint()``, an exception or a request of a terminal does (loaded by the first of them)
 `broker`
-    in the root: who is stopped, and what goes between ranks and terminals (loaded by the first stop, or by the first
-    terminal); `meshrt.program` knows which ranks are meant
+    in the root: which ranks are stopped, and what goes between ranks and terminals (loaded by the first stop, or by
+    the first terminal); `meshrt.program` resolves which ranks a line means
 `prompt`
     at a terminal: lines in, text or JSON out
 
 `protocol` holds the names and the records that these three share, `stepping` tells the user's stack frames from the
-others, `dumpfile` reads what a rank has written about a failure.
+others, `dumpfile` writes and reads the files about failures of endpoints.
 """
 
 from __future__ import annotations

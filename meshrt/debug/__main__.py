@@ -47,7 +47,11 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command. Returns the exit code.
+
+    Args:
+        argv: Arguments without the command's name; None: those of this process.
+    """
     open_standard_streams()
     return run_command("meshrt debug", lambda: _command(_arguments(argv)))
 
@@ -68,7 +72,7 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _record(error: Exception) -> None:
-    """Write why no command was given to a program."""
+    """Write the record of an error before any command could run."""
     kind = "UsageError" if isinstance(error, NoProgram) else type(error).__name__
     record = error_record("", str(error), kind)
     if isinstance(error, NoProgram):

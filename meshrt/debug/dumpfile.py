@@ -1,4 +1,4 @@
-"""The files that ranks write about endpoints that failed: made in one piece, read with clear errors.
+"""Post-mortem files, which ranks write about endpoints that failed: written atomically, checked when read.
 
 One JSON document per failure, ``post-mortem/<mesh>-<id>.<rank>-<actor>-<n>.json`` in the run directory::
 
@@ -7,7 +7,7 @@ One JSON document per failure, ``post-mortem/<mesh>-<id>.<rank>-<actor>-<n>.json
      "exception": {"type", "message", "traceback": text, "chain": [{"type", "message", "relation": "cause"|"context"}]},
      "frames": [{"file", "line", "function", "first_line", "source": [lines], "locals": {name: text}}]}
 
-Frames stand outermost first; ``source`` is the whole function, from line ``first_line`` on.
+Frames are outermost first; ``source`` is the whole function, from line ``first_line`` on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from meshrt.transport.writing import write_atomic
 
 __all__ = ["SCHEMA", "read_dump", "write_dump"]
 
-#: Bytes; what ranks write is far smaller.
+#: Bytes of a file that is read; files that ranks write are far smaller.
 _LARGEST = 64 << 20
 #: Seconds since the epoch that can be shown as a date.
 _LATEST = 1e11
@@ -50,7 +50,11 @@ _FRAME: _Kinds = {"file": str, "line": int, "function": str, "first_line": int, 
 
 
 def write_dump(path: Path, text: str) -> None:
-    """Write a file so that a reader sees all of it or nothing; mode 0600. Raises OSError, and leaves nothing then."""
+    """Write a file atomically: a reader sees all of it or nothing. Mode 0600.
+
+    Raises:
+        OSError: It cannot be written; no file is left then.
+    """
     path.parent.mkdir(mode=0o700, exist_ok=True)
     write_atomic(path, text)
 
@@ -59,7 +63,7 @@ def read_dump(path: Path | str) -> Body:
     """Return the document in a post-mortem file.
 
     Raises:
-        UsageError: It cannot be read, is cut off, or is no such file.
+        UsageError: It cannot be read, is cut off or damaged, or is not a post-mortem file of this version.
     """
     try:
         facts = Path(path).stat()

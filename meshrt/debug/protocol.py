@@ -1,4 +1,4 @@
-"""What the rank side, the broker and the terminals say to each other: names, states and records as plain data.
+"""The debugger's protocol between ranks, broker and terminals: names, states and records as plain data.
 
 The life of one stop, as events of the rank::
 
@@ -7,8 +7,8 @@ The life of one stop, as events of the rank::
                                                      '--resumed(how)--> running --stopped--> at a prompt, a new stop
                                                                             '----ended----> (nothing)
 
-Every prompt has a number (``seq``). An input names the prompt it answers, so that a line that comes too late is dropped
-and never reaches a prompt that it was not meant for.
+Every prompt has a number (``seq``). An input names the prompt that it answers: a line that comes too late is dropped,
+and never reaches another prompt.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ HITS = "debug.hits"
 POST_MORTEM = "debug.postmortem"
 COMPLETE = "debug.complete"
 
-#: What a rank does when an endpoint raises. "default": as the program has set it.
+#: What a rank does when an endpoint raises: "on": it stops; "off": it does not; "dump": it writes a file;
+#: "default": as the program has set it.
 MODES = ("on", "off", "dump", "default")
 
-#: What pdb's own prompt looks like; any other prompt is shown as it comes.
+#: The text of pdb's own prompt; any other prompt is shown unchanged.
 PDB_PROMPT = "(Pdb) "
 
 # States of a session.
@@ -68,7 +69,10 @@ CLOSED = "the mesh was stopped while this rank stood in the debugger"
 
 
 class SessionKey(NamedTuple):
-    """Who is stopped. Never a label or a number of a view: two meshes with equal names are two keys."""
+    """The thread of a rank that is stopped: mesh id, actor, base rank, thread ("": the actor's own).
+
+    It never holds a label, or a rank's number in a view: two meshes with equal names are two keys.
+    """
 
     mesh_id: str
     actor: str
@@ -78,5 +82,10 @@ class SessionKey(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def session_of_ide(pid: int, number: int) -> str:
-    """Return how the session of an IDE is named through which router, which has that pid; ``number`` 0: of none."""
+    """Return the name of an IDE session: ``"PID/NUMBER"``; "" if ``number`` is 0.
+
+    Args:
+        pid: Process of the router to which the IDE is connected.
+        number: The router's number of the session; 0: no session.
+    """
     return f"{pid}/{number}" if number else ""

@@ -1,6 +1,6 @@
-"""What a stack frame is doing, as the debugger's stepping must know it: coroutines that wait have not ended.
+"""What a stack frame is doing, for the debugger's stepping: a coroutine that waits has not ended.
 
-Which frames a person sees and steps through: `meshrt.inspect.visibility`.
+`meshrt.inspect.visibility` says which frames a person sees and steps through.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ __all__ = [
     "visible",
 ]
 
-#: Third parties' code that the runtime itself calls.
+#: Third-party code that the runtime itself calls.
 _CARRIERS = tuple(f"{os.sep}{name}{os.sep}" for name in ("uvloop", "cloudpickle", "msgpack"))
-#: Where a thread holds locks for moments that the control thread may want too, or is in the debugger itself.
+#: Code that holds, for moments, locks that the control thread needs too; and the debugger itself.
 _DELICATE = (
     *(STDLIB_FILES + name for name in ("logging/", "importlib/", "bdb.py", "pdb.py", "cmd.py")),
     "<frozen importlib",
 )
-#: Where a suspended coroutine stands: on the yield, or (3.13) on the instruction that will take it up again.
+#: The instruction at which a coroutine is suspended: the yield, or (3.13) the one that will resume it.
 _YIELDS = {dis.opmap[name] for name in ("YIELD_VALUE", "SEND", "RESUME") if name in dis.opmap}
 _AWAITABLE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
@@ -67,9 +67,10 @@ def is_users(frame: FrameType) -> bool:
 
 
 def user_frame(frame: FrameType | None) -> tuple[FrameType | None, bool]:
-    """Return the innermost frame of the user's at or above ``frame``, and whether its thread may be stopped now.
+    """Return the innermost user frame among ``frame`` and its callers, and whether its thread may be stopped now.
 
-    It may not while the runtime, an import, a log record or the debugger itself is at work: others need what they hold.
+    The thread may not be stopped inside the runtime, an import, a log record or the debugger: other threads need the
+    locks that these hold.
     """
     safe = True
     while frame is not None and not is_users(frame):

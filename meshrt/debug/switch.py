@@ -1,6 +1,6 @@
-"""``MESHRT_DEBUG=0`` switches the debugger of a program off: nothing stops in it, and nobody evaluates anything in it.
+"""``MESHRT_DEBUG=0`` switches the debugger of a program off: no rank stops, and no expression is evaluated in it.
 
-What only looks from outside stays: states, stacks, output, how much memory variables have.
+Operations that only look from outside still work: states, stacks, output, the memory of variables.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ RUNS_CODE = (
 
 
 def switched_off() -> bool:
-    """Whether the debugger is switched off in this process; a value that is not known was refused with the mesh."""
+    """Whether the debugger is switched off in this process. An invalid value was refused when the mesh was made."""
     return not DEBUG_VALUES.get(os.environ.get(SWITCH, ""), True)
 
 
 async def refuse(_client: ToolClient, _body: Body) -> Body | None:
-    """Serve an operation of a debugger that is switched off. Raises UsageError."""
+    """Refuse an operation: the debugger is switched off. Raises UsageError, always."""
     raise UsageError(
         f"the debugger of this program is switched off ({SWITCH}={os.environ.get(SWITCH)}); what only looks still "
         "works: where, list, status, logs, memory, vars"

@@ -1,3 +1,3 @@
-"""The debugger in the root: it knows every session, and carries what goes between ranks and terminals."""
+"""The debugger in the root: it knows every session, and passes requests and events between ranks and terminals."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""Root side: which session a person means who attaches to a rank, and why there is none."""
+"""Root side: the session that ``attach`` names, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ __all__ = ["actor_of", "orphans", "session_to_attach"]
 
 
 def session_to_attach(services: RootServices, table: SessionTable, targets: Targets, name: str, text: str) -> Session:
-    """Return the one session that ``attach name text`` means. Raises UsageError: there is none."""
+    """Return the one session that ``attach name text`` means.
+
+    Raises:
+        UsageError: The text is not one rank, or the rank is not stopped (the message says what to type).
+        SelectionError: No such ranks.
+    """
     selected = targets.select(name, text, any_thread=True)
     if len(selected.ranks) != 1:
         raise UsageError(f"attach takes one rank, {text!r} are {len(selected.ranks)}")
@@ -45,7 +50,7 @@ def session_to_attach(services: RootServices, table: SessionTable, targets: Targ
 
 
 def actor_of(key: SessionKey, targets: Targets) -> Actor:
-    """Return the actor of a session; UsageError if its mesh has just ended."""
+    """Return the actor of a session. Raises UsageError: its mesh has ended."""
     for actor in targets.actors():
         if (actor.mesh.mesh_id, actor.name, actor.thread) == (key.mesh_id, key.actor, key.thread):
             return actor
@@ -53,10 +58,10 @@ def actor_of(key: SessionKey, targets: Targets) -> Actor:
 
 
 def orphans(services: RootServices, targets: Targets, selected: Selected | None) -> dict[tuple[str, int], str]:
-    """Return what is stopped in an IDE that is gone: for mesh and rank the label of an actor there.
+    """Return the ranks that are stopped in an IDE that has disconnected: (mesh id, rank) -> label of an actor there.
 
     Args:
-        selected: Only of these; None: of all.
+        selected: Look at these ranks only; None: at all.
     """
     found: dict[tuple[str, int], str] = {}
     for actor in targets.actors() if selected is None else [selected.actor]:

@@ -17,10 +17,13 @@ _RETRY_SECONDS = 0.2
 
 
 class AutoEntry:
-    """Opens the prompt in the script's main thread when ranks stand and that thread waits in ``get()``.
+    """Opens the prompt in the script's main thread when ranks are stopped and that thread waits in ``get()``.
 
-    Not when a terminal of the debugger is open already, not without a terminal, not with ``MESHRT_DEBUG_AUTO=0``. Once
-    a person has left it with ranks still stopped, it stays away until others stop.
+    It does not open if a terminal of the debugger is open already, if the program has no terminal, or with
+    ``MESHRT_DEBUG_AUTO=0``. If a person leaves it with ranks still stopped, it opens again only after further stops.
+
+    Args:
+        watched: Whether a person is at a terminal of the debugger.
     """
 
     def __init__(self, services: RootServices, table: SessionTable, watched: Callable[[], bool]) -> None:
@@ -32,12 +35,12 @@ class AutoEntry:
         self._open = False
 
     def wave(self) -> None:
-        """Ranks have stopped."""
+        """Take in that ranks have stopped. On the root's loop."""
         self._wanted = True
         self._try()
 
     def left(self) -> None:
-        """A prompt on the program's own terminal was left: it does not come back for the ranks that stand now."""
+        """Take in that a prompt on the program's own terminal was left: ranks stopped by now do not open it again."""
         self._wanted = False
 
     def _try(self) -> None:
@@ -53,21 +56,21 @@ class AutoEntry:
             self._again()
 
     def _again(self) -> None:
-        # The script may still be on its way to the get() in which it will wait.
+        # The script may not have reached the get() in which it will wait.
         if not self._trying:
             self._trying = True
             self._services.call_later(_RETRY_SECONDS, self._try)
 
     def _enter(self, waited: Waited) -> None:
-        """On the script's main thread."""
+        """Open the prompt. On the script's main thread."""
         try:
-            # The get() for which it was meant may have been an earlier one.
+            # The prompt may have been meant for an earlier get().
             if self._wanted and self._table.count(STOPPED):
                 self._wanted = False
-                from meshrt.debug.prompt.entry import enter_here  # start-up: prompt_toolkit and all a terminal needs
+                from meshrt.debug.prompt.entry import enter_here  # start-up: loads all that a terminal needs
 
                 enter_here(waited)
-        except Exception as error:  # what befalls the debugger is not the script's, which waits for something else
+        except Exception as error:  # an error of the debugger must not reach the script
             self._services.announce(f"the debugger could not be opened here: {type(error).__name__}: {error}; {HOW_TO}")
         finally:
             self._open = False

@@ -1,7 +1,7 @@
-"""Root side: the one table of breakpoints and of what to do after an exception, kept equal in every rank.
+"""Root side: the one table of breakpoints and of what to do after an exception, sent to every rank.
 
-Ranks that are born later get what is there; a rank's own part is replaced as a whole, so that a message that is lost
-with its rank leaves nothing half done.
+Ranks that are born later get the present table. A rank's own part is always replaced as a whole, so a message that is
+lost with its rank leaves no half-done change.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CONFIRM_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class _Break:
-    """One breakpoint: where, on which condition, and on which ranks (None: all, those of later meshes too)."""
+    """One breakpoint: its place, its condition and its ranks (None: all, those of later meshes too)."""
 
     id: int
     file: str
@@ -45,18 +45,20 @@ class _Break:
     once: bool
     #: Base ranks by mesh id.
     ranks: Mapping[str, frozenset[int]] | None
-    #: How a person wrote the place and the ranks.
+    #: The place and the ranks as a person wrote them.
     place: str
     where: str
-    #: Pid of the process with whose session it goes; 0: it stays until it is deleted.
+    #: Pid of the IDE's process whose session deletes it at its end; 0: it stays until a person deletes it.
     goes_with: int
-    #: That session.
+    #: That session (`session_of_ide`); "": none.
     session: str
 
     def holds(self, mesh_id: str, rank: int) -> bool:
+        """Whether it is set on base rank ``rank`` of a mesh."""
         return self.ranks is None or rank in self.ranks.get(mesh_id, ())
 
     def to_wire(self) -> Body:
+        """Return the record that ranks get."""
         return {
             "id": self.id,
             "file": self.file,
@@ -69,6 +71,7 @@ class _Break:
         }
 
     def described(self) -> Body:
+        """Return the record that terminals get; ``ranks``: None, or sorted base ranks by mesh id."""
         return {
             "id": self.id,
             "place": self.place,
@@ -83,7 +86,7 @@ class _Break:
 class Breaks:
     """The operations on the table. On the root's loop.
 
-    One change of the table follows another, and goes to its end whatever becomes of the terminal that asked for it.
+    Changes of the table run one after another. Each runs to its end, also if the terminal that asked for it closes.
     """
 
     def __init__(self, services: RootServices, targets: Targets) -> None:
@@ -91,7 +94,7 @@ class Breaks:
         self._targets = targets
         self._breaks: dict[int, _Break] = {}
         self._number = 0
-        #: Numbers of those that go with a terminal, by its id; some may be gone.
+        #: Numbers of the breakpoints to delete when a terminal closes, by its id; some may be deleted already.
         self._going: dict[int, list[int]] = {}
         #: By mesh id ("": every mesh) and actor ("": every actor).
         self._modes: dict[tuple[str, str], str] = {}
@@ -114,12 +117,15 @@ class Breaks:
         return task
 
     async def set(self, client: ToolClient, body: Body) -> Body:
-        """Add a breakpoint: ``{place, condition, once, actor, ranks, goes}``; says what became of it, by ranks.
+        """Add a breakpoint: ``{place, condition, once, actor, ranks, goes}``.
 
-        With ``goes``, the number of a session of an IDE, it is deleted when that terminal, its console, has gone.
-
+        Args:
+            body: ``goes``: the number of an IDE session, whose console is ``client``: when ``client`` closes, the
+                breakpoint is deleted; 0: it stays.
+        Returns:
+            The breakpoint, and its states by ranks ("bound", "pending", or why it is not set there).
         Raises:
-            UsageError: No such actor or place, no rank can have it, or the condition cannot be read.
+            UsageError: No such actor or place, no rank can have it, or the condition cannot be parsed.
             SelectionError: No such ranks.
         """
         place, condition = str(body["place"]), str(body.get("condition", ""))
@@ -149,7 +155,7 @@ class Breaks:
         return await self._change(self._set(added))
 
     def _chosen(self, actor: str, ranks: str) -> dict[str, frozenset[int]] | None:
-        """Return the ranks that are meant, by mesh; None: all, those of later meshes too."""
+        """Return the ranks to set a breakpoint on, by mesh id; None: all, those of later meshes too."""
         if not ranks and "@" not in actor:
             return None
         chosen: dict[str, frozenset[int]] = {}
@@ -192,7 +198,7 @@ class Breaks:
         return "", 0, match[2]
 
     async def clear(self, client: ToolClient, body: Body) -> Body:
-        """Remove the breakpoints ``ids`` (empty: all)."""
+        """Remove the breakpoints ``ids`` (empty: all). Returns them. Raises UsageError: there is no such one."""
         ids = [int(number) for number in body.get("ids", ())]
         unknown = [number for number in ids if number not in self._breaks]
         if unknown:
@@ -207,15 +213,16 @@ class Breaks:
         return {"breaks": [gone.described() for gone in removed]}
 
     def client_gone(self, client: ToolClient) -> None:
-        """Delete what goes with a terminal: in its turn, behind what that one has asked for last."""
+        """Delete the breakpoints that were set for the lifetime of a terminal, after its last change has run."""
         ids = self._going.pop(client.id, None)
         if ids:
             self._begin(self._clear(ids))
 
     async def show(self, client: ToolClient, body: Body) -> Body:
-        """Return the breakpoints: how often each was hit, where it was moved to, what is wrong with it, by ranks.
+        """Return the breakpoints, each with what ranks report of it, by ranks.
 
-        And which ranks the IDE that it goes with has left.
+        That is: how often it was hit (``hits``), other lines where it was set (``lines``), errors (``problems``), and
+        the ranks that the IDE whose session it belongs to has left (``left``).
         """
         if not self._breaks:
             return {"breaks": [], "problems": {}, "meshes": self._names()}
@@ -237,7 +244,7 @@ class Breaks:
         return {"breaks": rows, "problems": _all_by_mesh(texts_of(groups)), "meshes": self._names()}
 
     def _said_of(self, shown: _Break, groups: Sequence[Group], word: str) -> dict[str, _Sets]:
-        """Return what ranks say of a breakpoint under ``word``, in order, with the ranks that say it."""
+        """Return what ranks report of a breakpoint under ``word``, sorted, each with the ranks that report it."""
         said: dict[Any, list[tuple[str, int]]] = {}
         for group in groups:
             found = group.same.get(word, {}).get(str(shown.id)) if group.kind == "answered" else None
@@ -246,13 +253,19 @@ class Breaks:
         return _all_by_mesh({str(each): said[each] for each in sorted(said)})
 
     async def post_mortem(self, client: ToolClient, body: Body) -> Body:
-        """Say what ranks do when an endpoint raises: ``{mode, actor}``; without a mode, tell."""
+        """Set what ranks do when an endpoint raises: ``{mode, actor}``; without a mode, only return it.
+
+        Returns:
+            ``modes`` that were set here by actor, ``own``: the modes that the program has set, and ``problems``.
+        Raises:
+            UsageError: No such mode or actor.
+        """
         mode, actor = str(body.get("mode", "")), str(body.get("actor", ""))
         if mode:
             if mode not in MODES:
                 raise UsageError(f"no mode {mode!r}; expected one of {', '.join(MODES)}")
             if not actor:
-                # Said for all, it holds for all: what was said for one actor before is over.
+                # A mode for all actors replaces those that were set for one actor before.
                 self._modes = {("", ""): mode}
             else:
                 name = self._targets.bare_name(actor)
@@ -289,7 +302,7 @@ class Breaks:
         return {mesh.mesh_id: mesh.alive for mesh in self._targets.meshes() if mesh.alive}
 
     async def _push(self, concerned: Callable[[str, int], bool]) -> list[Group]:
-        """Give every rank that is concerned its part of the table; returns the answers, with their ranks."""
+        """Send each rank for which ``concerned`` is true its part of the table. Returns the answers by ranks."""
         parts: dict[tuple[int, ...], dict[str, list[int]]] = {}
         for mesh in self._targets.meshes():
             for rank in mesh.alive:
@@ -309,7 +322,7 @@ class Breaks:
         return [group for answers in await asyncio.gather(*gathers) for group in answers]
 
     def _at_birth(self) -> list[tuple[str, Body]]:
-        """Return what holds for ranks of every mesh: a call may reach a rank as soon as it serves. Any thread."""
+        """Return the requests that a new rank serves before any call: what is set for all meshes. Any thread."""
         breaks = [one.to_wire() for one in list(self._breaks.values()) if one.ranks is None]
         modes = self._modes_of("")
         operations: list[tuple[str, Body]] = [(BREAKS, {"breaks": breaks})] if breaks else []
@@ -324,7 +337,7 @@ class Breaks:
             self._services.send_rank(mesh_id, rank, POST_MORTEM, {"modes": modes})
 
     def _states(self, groups: Sequence[Group], added: _Break) -> tuple[dict[str, _Sets], str, dict[str, _Sets]]:
-        """Return what became of a breakpoint (state -> ranks), what it costs, and other lines that it was set at."""
+        """Return the states of a breakpoint (state -> ranks), a text about its cost, and the other lines it is set at."""
         states: dict[str, list[tuple[str, int]]] = {}
         lines: dict[str, list[tuple[str, int]]] = {}
         price = ""
@@ -346,7 +359,7 @@ class Breaks:
         return _all_by_mesh(states), price, _all_by_mesh(lines)
 
     def _names(self) -> dict[str, str]:
-        """Return the names of all meshes, by their id: texts name them where there are several."""
+        """Return the names of all meshes, by mesh id: texts name the mesh where there are several."""
         return {mesh.mesh_id: mesh.name or mesh.mesh_id for mesh in self._targets.meshes()}
 
 

@@ -377,7 +377,7 @@ class Broker:
         orphaned = orphans(self._services, self._targets, selected)
         for (mesh_id, rank), label in orphaned.items():
             self._services.tables["dap"].let_go(mesh_id, rank)
-            job.settle(label, "asked", "the IDE that it stood in is gone", [rank])  # its engine tells nobody
+            job.settle(label, "asked", "the IDE that it stood in is gone", [rank])  # its engine sends no report
         if selected is not None and body.get("ranks"):
             _without_session(job, selected, {*self._table.among(selected), *(rank for _, rank in orphaned)})
         waiting = [(session, label) for session, label in sessions if session.state not in (RUNNING, STEPPING)]

@@ -1,15 +1,15 @@
-"""Root side: one request to many ranks (a `Job`), and the terminal that is attached to one. Nothing waits for either.
+"""Root side: one request to many ranks (a `Job`), and a terminal attached to one rank (an `Attachment`). No call waits.
 
-What becomes of a request, per rank (``kind``):
+The result of a request, per rank (``kind``):
 
-* ``answered``: the text is what it wrote, and it is at a prompt again if it was at one.
-* ``resumed``: it has said that it runs on. ``asked``: it was told to, and says nothing. ``ended``: its endpoint ended.
-  ``aborted``: the line was ``q``.
+* ``answered``: the text is what the rank wrote; if it was at a prompt, it is at one again.
+* ``resumed``: the rank has reported that it runs. ``asked``: it was told to run, and sends no report.
+  ``ended``: its endpoint ended. ``aborted``: the line was ``q``.
 * ``gone``: its process ended, the text says how. ``silent``: it has not answered in time, the text says why.
-* ``refused``: it cannot be done there, the text says why. ``idle``: it runs no endpoint. ``blocked``: in C, the text
-  says where.
+* ``refused``: not possible on that rank, the text says why. ``idle``: it runs no endpoint. ``blocked``: it is in C
+  code, the text says where.
 * Not asked: ``held`` (another terminal is attached), ``busy`` (has not answered an earlier line), ``running`` (was
-  resumed and has not stopped again), ``missing`` (is not stopped).
+  resumed and has not stopped again), ``missing`` (is not stopped), ``standing`` (an interrupt: is stopped already).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from meshrt.inspect.capping import cap
 __all__ = ["Attachment", "Job", "Jobs"]
 
 
-#: Text of one job, of one answer in it at least, and of one report to the terminal, in characters. A rank's whole text
-#: is there for who attaches.
+#: Limits in characters: the text of one job, the least that one answer in it may have, and one report to the terminal.
+#: A terminal that attaches to a rank gets that rank's whole text.
 ALL_CHARACTERS = 1_000_000
 LEAST_CHARACTERS = 2_000
 REPORT_CHARACTERS = 200_000
 
 
 class Job:
-    """Collects what becomes of a request to many ranks, and hands it on in few pieces.
+    """Collects the results of a request to many ranks, and passes them to the terminal in few reports.
 
-    Answers that arrive together travel together, equal ones as one text with a set of ranks.
+    Answers that arrive together are sent together, equal ones as one text with a set of ranks. On the root's loop.
     """
 
     #: Seconds that an answer may wait for others.
@@ -54,12 +54,12 @@ class Job:
         self._limit = max(LEAST_CHARACTERS, ALL_CHARACTERS // max(1, count))
         self._scheduled = False
         self._started = False
-        #: Nobody wants to know any more.
+        #: The terminal no longer waits for the job.
         self.left = False
         self._finished = False
 
     def expect(self, key: SessionKey, label: str) -> None:
-        """Wait for the rank (and actor) of ``key``, to be named ``label``."""
+        """Wait for the rank (and actor) of ``key``; reports name the actor ``label``."""
         self._pending[key] = label
 
     @property
@@ -68,23 +68,24 @@ class Job:
         return self._limit
 
     def pending(self) -> tuple[SessionKey, ...]:
-        """Return who has not answered."""
+        """Return the keys of the ranks that have not answered."""
         return tuple(self._pending)
 
     def settle(
         self, label: str, kind: str, text: str, ranks: Iterable[int], facts: Any = None, *, failed: bool = False
     ) -> None:
-        """Report ranks that need not be waited for.
+        """Report the result of ranks that are not waited for.
 
         Args:
-            facts: The answer as plain data, equal where the text is.
-            failed: The text says what was wrong with the line.
+            kind: As the module's docstring says.
+            facts: The answer as plain data; equal texts have equal facts.
+            failed: The line failed, and the text says why.
         """
         text = cap(text, self._limit)
         self._answers.setdefault((label, kind, text, failed), ([], facts))[0].extend(ranks)
 
     def answer(self, key: SessionKey, kind: str, text: str, facts: Any = None, *, failed: bool = False) -> None:
-        """Report a rank that was waited for; one that was not is passed over."""
+        """Report the result of a rank that is waited for; any other rank is ignored. Arguments as in `settle`."""
         label = self._pending.pop(key, None)
         if label is None:
             return
@@ -98,11 +99,11 @@ class Job:
             self._services.call_later(self.GATHER_SECONDS, self._push)
 
     def leave(self) -> None:
-        """Nobody wants to know any more."""
+        """Drop all further reports: the terminal no longer waits for the job."""
         self.left = True
 
     def start(self) -> Body:
-        """Return the first report; what comes in from now on is pushed."""
+        """Return the first report; later results are pushed to the terminal."""
         self._started = True
         report = self.report()
         if report["done"]:
@@ -113,7 +114,7 @@ class Job:
         return report
 
     def report(self) -> Body:
-        """Return what came in since the last report."""
+        """Return the results since the last report, as many as fit into `REPORT_CHARACTERS`, at least one."""
         answers: list[Body] = []
         size = 0
         for key in list(self._answers):
@@ -141,21 +142,25 @@ class Job:
     # -- Waiter
 
     def stopped(self, session: Session, text: str) -> bool:
+        """Report the session's text as the answer. Returns whether the terminal still waits for the job."""
         prompt = "" if session.prompt == PDB_PROMPT else session.prompt
         self._settle(session, "answered", session.text + prompt, session.facts, failed=bool(session.error))
         return not self.left
 
     def printed(self, session: Session, text: str) -> None:
-        pass  # kept in the session's own text until it answers
+        """Do nothing: the session keeps the text until the rank answers."""
 
     def resumed(self, session: Session, how: str, text: str) -> None:
+        """Report the rank as resumed or aborted; after a step, wait for its next stop."""
         if how != "step":
             self._settle(session, "aborted" if how == "quit" else "resumed", session.text)
 
     def ended(self, session: Session, why: str) -> None:
+        """Report the rank as gone if ``why`` says how its process ended, else as ended."""
         self._settle(session, "gone" if why else "ended", why or session.text)
 
     def replaced(self, session: Session, pid: int) -> None:
+        """Report the rank as held by the terminal of process ``pid``."""
         self._settle(session, "held", f"process {pid} has attached")
 
     def _settle(self, session: Session, kind: str, text: str, facts: Any = None, *, failed: bool = False) -> None:
@@ -177,13 +182,14 @@ class Job:
 
 
 class Attachment:
-    """One terminal at one session: everything that the session does is pushed to it."""
+    """One terminal attached to one session: a `Waiter` that pushes each event of the session to the terminal."""
 
     def __init__(self, client: ToolClient, session: Session) -> None:
         self.client = client
         self.session = session
 
     def stopped(self, session: Session, text: str) -> bool:
+        """Push the new prompt with its number and ``text``. Returns True: the terminal shows the stop."""
         self._push(
             "stopped",
             text=text,
@@ -195,15 +201,19 @@ class Attachment:
         return True
 
     def printed(self, session: Session, text: str) -> None:
+        """Push ``text``, which a command has written before its end."""
         self._push("printed", text=text)
 
     def resumed(self, session: Session, how: str, text: str) -> None:
+        """Push ``text`` and how the rank was resumed (``how``: continue, step, quit)."""
         self._push("resumed", text=text, how=how)
 
     def ended(self, session: Session, why: str) -> None:
+        """Push "gone" if ``why`` says how the process ended, else "ended"."""
         self._push("gone" if why else "ended", text=why)
 
     def replaced(self, session: Session, pid: int) -> None:
+        """Push "stolen": the terminal of process ``pid`` has attached to the session."""
         self._push("stolen", text=f"process {pid} has taken it over")
 
     def _push(self, kind: str, **facts: object) -> None:
@@ -211,7 +221,7 @@ class Attachment:
 
 
 class Jobs:
-    """All jobs that are under way, by number."""
+    """All jobs that are not finished, by number. On the root's loop."""
 
     def __init__(self, services: RootServices) -> None:
         self._services = services
@@ -219,7 +229,7 @@ class Jobs:
         self._number = 0
 
     def new(self, client: ToolClient, count: int) -> Job:
-        """Begin a job for a terminal: a request to ``count`` ranks, which share the text that there may be."""
+        """Return a new job for a terminal: a request to ``count`` ranks, which share `ALL_CHARACTERS` of text."""
         self._number += 1
         job = self._jobs[self._number] = Job(self._number, client, count, self._services, self._forget)
         return job
@@ -228,13 +238,13 @@ class Jobs:
         self._jobs.pop(job.number, None)
 
     def leave(self, client: ToolClient, number: int) -> None:
-        """The terminal does not wait for this job any more; a number that is not its own is passed over."""
+        """Drop job ``number`` of a terminal, which no longer waits for it; a number of another terminal is ignored."""
         job = self._jobs.get(number)
         if job is not None and job.client.id == client.id:
             job.leave()
             del self._jobs[number]
 
     def client_gone(self, client: ToolClient) -> None:
-        """Leave all jobs of a terminal."""
+        """Drop all jobs of a terminal that has closed."""
         for number in list(self._jobs):
             self.leave(client, number)

@@ -1,4 +1,4 @@
-"""Root side: lines on their way to sessions, one at a time to each."""
+"""Root side: sends lines to sessions, one at a time to each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from meshrt.program.words import silence
 
 __all__ = ["Lines", "checked"]
 
-#: Characters; a control message is at most 1 MiB.
+#: Characters of a line at most; a control message is at most 1 MiB.
 _LONGEST_LINE = 100_000
 
 
 def checked(line: str) -> str:
-    """Return ``line`` if it can be sent; UsageError for one that is too long."""
+    """Return ``line``. Raises UsageError: it is longer than `_LONGEST_LINE` characters."""
     if len(line) > _LONGEST_LINE:
         raise UsageError(f"a line has at most {_LONGEST_LINE} characters, this one has {len(line)}")
     return line
@@ -30,7 +30,7 @@ class Lines:
 
     Args:
         silent: Ranks that do not answer, by (mesh id, base rank): "stopped" (by a signal) or "busy" (in C).
-        lost: called with a session that turns out to be gone, and why.
+        lost: Called with a session whose rank cannot be reached any more, and why.
     """
 
     def __init__(
@@ -46,21 +46,27 @@ class Lines:
         self._lost = lost
 
     def send(self, session: Session, waiter: Waiter, **what: Any) -> None:
-        """Send a line (or an action) to a session that is at a prompt; ``waiter`` is told what becomes of it."""
+        """Send a line (or an action) to a session that is at a prompt; ``waiter`` gets the events that follow.
+
+        Args:
+            what: ``line`` or ``action``, and the other arguments of the rank's operation `INPUT`.
+        """
         key = session.key
         seq = session.seq
         self._table.asked(session, str(what.get("line") or what.get("action") or ""), waiter)
         body = {"actor": key.actor, "thread": key.thread, "seq": seq, **what}
         try:
             self._services.send_rank(key.mesh_id, key.rank, INPUT, body)
-        except MeshError as error:  # its end is being reported already
+        except MeshError as error:  # the rank has just ended
             self._lost(session, str(error))
 
     def cast(self, job: Job, sessions: Iterable[tuple[Session, str]], *, pdb_only: bool = False, **what: Any) -> None:
-        """Send one line to many sessions (each with how its actor is written), as far as they can take one.
+        """Send one line to many sessions; those that cannot take one are reported to ``job`` with the reason.
 
         Args:
-            pdb_only: Leave out those where something else than pdb reads, such as ``interact``.
+            sessions: Each with the label of its actor.
+            pdb_only: Leave out sessions where something other than pdb reads, such as ``interact``.
+            what: As in `send`.
         """
         send = []
         for session, label in sessions:

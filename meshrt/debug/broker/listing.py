@@ -1,4 +1,4 @@
-"""Root side: what a terminal is told of the session that it attaches to, as plain data."""
+"""Root side: the snapshot of a session, as plain data, that a terminal gets when it attaches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["snapshot_of"]
 
 
 def snapshot_of(session: Session, actor: Actor, targets: Targets) -> Body:
-    """Return what a terminal needs to begin where ``session`` is stopped, what was written last included."""
+    """Return the answer to attach: where ``session`` is stopped, its prompt, and what it has written last."""
     rank = session.key.rank
     return {
         **row_of(targets, actor, rank, targets.states(actor)[rank]),
@@ -28,6 +28,6 @@ def snapshot_of(session: Session, actor: Actor, targets: Targets) -> Body:
 
 
 def _code(place: Place) -> str:
-    """Return the source line of a place, "" where there is none."""
+    """Return the source line of a place; "" where there is none."""
     lines = (source_text(place.file) or "").splitlines() if place.file else []
     return lines[place.line - 1].strip() if 0 < place.line <= len(lines) else ""

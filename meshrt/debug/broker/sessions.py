@@ -1,4 +1,4 @@
-"""Root side: the table of sessions, kept by the ranks' events alone. Nothing here waits for a rank."""
+"""Root side: the table of sessions. Only events of ranks change it; nothing here waits for a rank."""
 
 from __future__ import annotations
 
@@ -19,29 +19,33 @@ from meshrt.selection import Shape
 
 __all__ = ["Session", "SessionTable", "Waiter", "key_of", "label_of", "session_key"]
 
-#: Characters of a line that are told.
+#: Characters of a line that are shown.
 _SHORT = 80
 
 
 class Waiter(Protocol):
-    """Who wants to know how a session goes on: an attached terminal, or a cast."""
+    """Receives the events of a session: an attached terminal, or a job. On the root's loop."""
 
     client: ToolClient
 
     def stopped(self, session: Session, text: str) -> bool:
-        """It is at a prompt again; ``text`` was written since the last event. Returns whether a person sees it."""
+        """Take in that it is at a prompt again. Returns whether a terminal shows the stop.
+
+        Args:
+            text: Written since the last event.
+        """
 
     def printed(self, session: Session, text: str) -> None:
-        """Its command goes on, and has written ``text``."""
+        """Take in that its command has written ``text`` and goes on."""
 
     def resumed(self, session: Session, how: str, text: str) -> None:
-        """It runs (``how``: continue, step, quit)."""
+        """Take in that it runs (``how``: continue, step, quit)."""
 
     def ended(self, session: Session, why: str) -> None:
-        """Its endpoint has ended, or (``why`` says how) its process."""
+        """Take in that its endpoint has ended, or its process (``why`` says how; "": the endpoint)."""
 
     def replaced(self, session: Session, pid: int) -> None:
-        """The terminal of process ``pid`` has attached to it, and is told from now on."""
+        """Take in that the terminal of process ``pid`` has attached to it, and gets the events from now on."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,41 +60,43 @@ class Session:
     since: float = 0.0
     seq: int = 0
     prompt: str = ""
-    #: Written since the last input: replayed to whoever attaches.
+    #: Written since the last input: shown to a terminal that attaches.
     text: str = ""
     state: str = STOPPED
-    #: When it was resumed last (epoch seconds).
+    #: When it was resumed last (epoch seconds); 0: never.
     resumed_at: float = 0.0
-    #: What the last command printed, as plain data, where that is known.
+    #: The output of the last command as plain data; None: not known.
     facts: Any = None
-    #: What was wrong with it, as pdb says that; "": nothing.
+    #: The error of the last command, in pdb's words; "": none.
     error: str = ""
-    #: The number of the breakpoint that has stopped it; 0: none that was set here.
+    #: The number of the breakpoint that has stopped it; 0: no breakpoint of the broker's table.
     breakpoint: int = 0
-    #: What was wrong with its condition; "": nothing.
+    #: The error of that breakpoint's condition; "": none.
     breakpoint_error: str = ""
-    #: After an exception: its stack, ``[file, line, function]`` outermost first, and its one line.
+    #: After an exception: its stack, ``[file, line, function]`` outermost first, and its headline.
     stack: list[Any] = field(default_factory=list)
     headline: str = ""
-    #: The last line that was sent, and who may send the next one.
+    #: The last line that was sent.
     line: str = ""
+    #: The attached terminal: only it may send a line; None: any terminal may.
     holder: ToolClient | None = None
+    #: Receives the events of the session.
     waiter: Waiter | None = None
-    #: The terminal that is attached: it is the waiter whenever no job is.
+    #: The attached terminal as a waiter: it is `waiter` whenever no job is.
     attachment: Waiter | None = None
 
     def shape_in(self, whole: Shape) -> Shape:
-        """Return the shape in whose dims this rank is named, of a mesh whose shape is ``whole``."""
+        """Return the shape whose dims name this rank; ``whole`` is the shape of its mesh."""
         return shape_in(self.view, whole)
 
     @property
     def name(self) -> str:
-        """Actor and thread as a person names them."""
+        """Actor and thread, as a person writes them: ``actor`` or ``actor/thread``."""
         return address(self.key.actor, self.key.thread)
 
     @property
     def stop(self) -> State | None:
-        """How it is stopped; None: it runs."""
+        """The state of a stopped session; None: it runs."""
         if self.state in (RUNNING, STEPPING):
             return None
         word = words.POST_MORTEM if self.reason == "post-mortem" else words.STOPPED
@@ -98,17 +104,20 @@ class Session:
         return State(word, self.since, self.place, note)
 
     def add_text(self, text: str) -> None:
-        """Keep ``text`` for the next one who attaches."""
+        """Keep ``text`` for the next terminal that attaches; a long text is shortened to `TEXT_LIMIT`."""
         self.text = cap(self.text + text, TEXT_LIMIT)
 
 
 class SessionTable:
-    """All sessions of a program, by key; the source of what is stopped (`meshrt.program.sources.StopSource`)."""
+    """All sessions of a program, by key. It is a `meshrt.program.sources.StopSource`.
+
+    On the root's loop, except where a method says otherwise.
+    """
 
     def __init__(self) -> None:
         self._sessions: dict[SessionKey, Session] = {}
         self._by_rank: dict[tuple[str, int], list[Session]] = {}
-        #: Since when actors run that had a session.
+        #: By the key of a session that ended: since when the actor runs (epoch seconds).
         self._left: dict[SessionKey, float] = {}
 
     def __iter__(self) -> Iterator[Session]:
@@ -118,7 +127,7 @@ class SessionTable:
         return len(self._sessions)
 
     def get(self, key: SessionKey) -> Session | None:
-        """Return the session of ``key``, if there is one."""
+        """Return the session of ``key``; None: there is none."""
         return self._sessions.get(key)
 
     def of_rank(self, mesh_id: str, rank: int) -> list[Session]:
@@ -140,15 +149,15 @@ class SessionTable:
         return {rank: sessions[rank] for rank in selected.ranks if rank in sessions}
 
     def threads(self) -> list[tuple[str, str, str]]:
-        """Return what has a session: mesh id, actor, thread."""
+        """Return (mesh id, actor, thread) of every session."""
         return [(session.key.mesh_id, session.key.actor, session.key.thread) for session in self]
 
     def views(self, mesh_id: str, actor: str, thread: str) -> Mapping[int, Shape | None]:
-        """Return the views through which it was called, by the base ranks where it has a session."""
+        """Return the views through which an actor (or thread) was called, by the base ranks that have a session."""
         return {rank: session.view for rank, session in self.of_actor(mesh_id, actor, thread).items()}
 
     def stop(self, mesh_id: str, rank: int, actor: str, thread: str) -> Stop:
-        """Return what is known of it on one rank."""
+        """Return what is known of the stop of one rank, also if it was resumed or its session has ended."""
         key = SessionKey(mesh_id, actor, rank, thread)
         session = self._sessions.get(key)
         left = self._left.get(key, 0.0)
@@ -166,7 +175,7 @@ class SessionTable:
         )
 
     def post_mortems(self) -> list[PostMortem]:
-        """Return what is stopped after an exception."""
+        """Return the sessions that are stopped after an exception."""
         return [
             PostMortem(
                 session.key.mesh_id,
@@ -185,7 +194,7 @@ class SessionTable:
         return sum(session.state in states for session in tuple(self._sessions.values()))
 
     def stopped(self, mesh_id: str, rank: int, body: Body) -> Session:
-        """Take in that a rank is at a prompt."""
+        """Take in that a rank is at a prompt. Returns its session, a new one if there was none."""
         key = key_of(mesh_id, rank, body)
         session = self._sessions.get(key)
         if session is None:
@@ -209,7 +218,7 @@ class SessionTable:
         return session
 
     def resumed(self, mesh_id: str, rank: int, body: Body) -> Session | None:
-        """Take in that a rank runs."""
+        """Take in that a rank runs. Returns its session; None: there is none."""
         session = self._sessions.get(key_of(mesh_id, rank, body))
         if session is not None:
             session.state = STEPPING if body.get("how") == "step" else RUNNING
@@ -218,7 +227,7 @@ class SessionTable:
         return session
 
     def asked(self, session: Session, line: str, waiter: Waiter) -> None:
-        """Take in that a line was sent to ``session``."""
+        """Take in that a line was sent to ``session``; ``waiter`` receives its events from now on."""
         session.state = BUSY
         session.line = line
         session.text = ""
@@ -226,7 +235,7 @@ class SessionTable:
         session.waiter = waiter
 
     def remove(self, session: Session) -> None:
-        """Forget a session that ended."""
+        """Remove a session that has ended."""
         session.state = ENDED
         self._left[session.key] = session.resumed_at or time.time_ns() / 1e9
         if self._sessions.pop(session.key, None) is not None:
@@ -236,7 +245,7 @@ class SessionTable:
                 del self._by_rank[address]
 
     def rank_gone(self, mesh_id: str, rank: int) -> None:
-        """Forget what is known of a rank that has ended."""
+        """Remove what is kept of the ended sessions of a rank whose process has ended."""
         for key in [key for key in self._left if (key.mesh_id, key.rank) == (mesh_id, rank)]:
             del self._left[key]
 
@@ -247,7 +256,7 @@ def session_key(actor: Actor, rank: int) -> SessionKey:
 
 
 def label_of(key: SessionKey, actors: Sequence[Actor]) -> str:
-    """Return how the actor of a session is written."""
+    """Return the label of a session's actor; the plain name if ``actors`` does not have it."""
     for actor in actors:
         if (actor.mesh.mesh_id, actor.name, actor.thread) == (key.mesh_id, key.actor, key.thread):
             return actor.label

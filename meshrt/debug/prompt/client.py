@@ -24,9 +24,13 @@ class Connection(Protocol):
 
     pid: int
 
-    def request(self, operation: str, body: Body, timeout: float = 10.0) -> Body: ...
+    def request(self, operation: str, body: Body, timeout: float = 10.0) -> Body:
+        """Return the broker's answer, within ``timeout`` seconds. Raises as `Client.ask`."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the connection."""
+        ...
 
 
 class Client:

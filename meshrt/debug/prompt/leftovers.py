@@ -1,4 +1,4 @@
-"""Terminal side: what a script of commands leaves in the program when it ends before its end."""
+"""Terminal side: the breakpoints and stopped ranks that a failed script of commands leaves in the program."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["left_behind"]
 
 
 def left_behind(client: Client, own: Collection[int]) -> str:
-    """Return one line about the breakpoints of a script and the ranks that stand, or "" if there are none.
+    """Return one line about the breakpoints of a script and the stopped ranks, or "" if there are none.
 
     Args:
-        own: The ids of the breakpoints that it has set: some may be gone.
+        own: The ids of the breakpoints that the script has set; some may be deleted already.
     """
     try:
         breaks = client.ask("debug.breaks")["breaks"] if own else []

@@ -1,4 +1,4 @@
-"""Terminal side: many ranks' numbers and arrays in one line, the odd ones named. Pure."""
+"""Terminal side: one line about the numbers or arrays of many ranks; outliers are named. Pure."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from meshrt.selection import fold_ranks, group_by_value
 
 __all__ = ["array_difference", "dict_difference", "number_in", "outliers", "summary"]
 
-#: How many times further from the median than half of the ranks are: then a rank is an outlier.
+#: A rank is an outlier if its distance to the median is more than this many times the median distance.
 _FAR = 5.0
-#: Ranks are never all alike to the last digit: what is this near, as a part of the median, is the same.
+#: The median distance that is assumed at least, as a part of the median: small differences are normal.
 _LEAST = 0.01
-#: So many different numbers are seen at a glance.
+#: Up to so many different numbers need no summary.
 _FEW = 8
-#: Outliers that are named one by one.
+#: Outliers that are named one by one, at most.
 _MOST_NAMED = 8
 
 
 def number_in(text: str, facts: Any) -> float | None:
-    """Return the number that an answer is, if it is one: from its facts, else from its text."""
+    """Return the value of an answer that is a number, from its facts or else from its text; None: not a number."""
     if isinstance(facts, Mapping):
         return float(facts["value"]) if facts.get("kind") == "number" else None
     try:
@@ -33,11 +33,17 @@ def number_in(text: str, facts: Any) -> float | None:
 
 
 def outliers(values: Mapping[int, float]) -> list[int]:
-    """Return the ranks whose value is no number, or much further from the median than half of the ranks are."""
+    """Return the ranks whose value is NaN, infinite or far from the median; none if no value is finite.
+
+    Args:
+        values: Value by rank.
+    Returns:
+        Ranks, ascending.
+    """
     finite = {rank: value for rank, value in values.items() if math.isfinite(value)}
     odd = [rank for rank in values if rank not in finite]
     if len(odd) == len(values):
-        return []  # all alike
+        return []  # no value is finite: none differs from the others
     if len(finite) >= 3:
         middle = statistics.median(finite.values())
         spread = statistics.median(abs(value - middle) for value in finite.values())
@@ -47,7 +53,7 @@ def outliers(values: Mapping[int, float]) -> list[int]:
 
 
 def summary(answers: Sequence[tuple[int, str, Any]]) -> str:
-    """Return one line about (rank, text, facts) of several ranks, or "" where that says nothing new.
+    """Return one line about (rank, text, facts) of several ranks, or "" where it would add nothing.
 
     Numbers: min, median and max with the ranks that have them, and the outliers. Arrays: whether shapes or types
     differ, and which ranks have NaN.
@@ -61,7 +67,7 @@ def summary(answers: Sequence[tuple[int, str, Any]]) -> str:
 
 
 def array_difference(facts: Any, other: Any) -> str:
-    """Return what differs between an array and another one, by their facts; "" where one is none."""
+    """Return what differs between two arrays, by their facts; "" if one of them is not an array."""
     if any(not isinstance(each, Mapping) or each.get("kind") != "array" for each in (facts, other)):
         return ""
     parts = [f"{name} {_short(other.get(name))} -> {_short(facts.get(name))}" for name in ("shape", "dtype", "device")
@@ -74,9 +80,12 @@ def array_difference(facts: Any, other: Any) -> str:
 
 
 def dict_difference(facts: Any, other: Any) -> list[str] | None:
-    """Return the items that differ between a dict and another one, by their facts; None where one is none.
+    """Return the items that differ between two dicts, by their facts.
 
-    Addresses of objects make no difference; where keys differ in them alone, it is not known which key is which.
+    Addresses of objects are ignored.
+
+    Returns:
+        One line for each item; None if one of them is not a dict, or if keys differ in addresses alone.
     """
     if any(not isinstance(each, Mapping) or each.get("kind") != "dict" for each in (facts, other)):
         return None
@@ -89,7 +98,7 @@ def dict_difference(facts: Any, other: Any) -> list[str] | None:
     lines = [f"{key}: {text}  (not there)" for key, text in items.items() if key not in before]
     lines += [f"{key}: {items[key]}  ({text})" for key, text in before.items() if items.get(key, text) != text]
     lines += [f"{key}: not there  ({text})" for key, text in before.items() if key not in items]
-    return [" ".join(line.split()) if "\n" in line else line for line in lines]  # of an array, say
+    return [" ".join(line.split()) if "\n" in line else line for line in lines]  # values of arrays have several lines
 
 
 def _short(value: Any) -> str:

@@ -259,13 +259,13 @@ class Repl:
     # -- what commands use ---------------------------------------------------------------------------------------------
 
     def attach(self, snapshot: Body) -> None:
-        """Give the prompt to a rank."""
+        """Attach the prompt to a rank; ``snapshot`` is the broker's answer to attach."""
         # A program that reads records gets whole values.
         most = LINES if self._record is None else None
         self._attached = Attached(self.client, self.terminal, snapshot, most=most)
 
     def leave(self) -> None:
-        """End the prompt."""
+        """End the prompt after the line that runs now."""
         self._leaving = True
 
     def collect(self, first: Body) -> Answers:

@@ -1,4 +1,4 @@
-"""The debugger as a script enters it. What it takes is loaded then: a script that never does has nothing of it."""
+"""The debugger as a script enters it. The prompt's modules are loaded only when the script opens it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ class _Entered:
     """What ``enter.call_one()`` returns: ``get()`` opens the prompt."""
 
     def get(self, timeout: float | None = None) -> None:
-        """Open the prompt in the calling thread, and return when nothing is stopped any more, or the person leaves.
+        """Open the prompt in the calling thread. Returns when no rank is stopped any more, or when the person leaves.
 
-        Waits for the first stop. Without a terminal no prompt is opened: it returns when ranks have stopped and all of
+        It waits for the first stop. Without a terminal no prompt opens: it returns when ranks have stopped and all of
         them were resumed from elsewhere.
 
         Args:
-            timeout: seconds to wait for the first stop; None waits for ever.
+            timeout: Seconds to wait for the first stop; None: no limit.
         Raises:
             UsageError: This program has no mesh.
             TimeoutError: No rank has stopped within ``timeout`` seconds.
@@ -29,7 +29,7 @@ class _Enter:
     """The callable part of `DebugClient.enter`."""
 
     def call_one(self) -> _Entered:
-        """Return what opens the prompt."""
+        """Return an object whose ``get()`` opens the prompt."""
         return _Entered()
 
     call = call_one
@@ -43,5 +43,5 @@ class DebugClient:
 
 
 def debug_client() -> DebugClient:
-    """Return the debugger of this program. It is not needed at a terminal: there the prompt opens by itself."""
+    """Return the debugger of this program. A script at a terminal does not need it: the prompt opens by itself."""
     return DebugClient()

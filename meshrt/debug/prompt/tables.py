@@ -20,13 +20,13 @@ __all__ = ["breakpoints", "by_actor", "listing", "status"]
 
 #: A listing with more rows than this shows equal stops as one row.
 FOLD_ABOVE = 32
-#: Places of one actor in one state, and ways of ending, that `status` tells: it is one screen.
+#: Places of one actor in one state, and ways of ending of a mesh, that `status` shows at most: it is one screen.
 _MOST_GROUPS = 6
-#: Durations of which the shorter one is more than this part of the longer one are told as one.
+#: Two durations are shown as one if the shorter is more than this part of the longer.
 _ALIKE = 0.8
 _HEADERS = ("Actor Name", "Rank", "Coords", "Hostname", "Function", "Line No.")
 _NUMBERS = ("Rank", "Line No.", "PID")
-#: What is left out on a narrow terminal, that which tells least first; and what is cut before, to so many characters.
+#: Columns that are left out on a narrow terminal, the least important first; before that, columns cut to a width.
 _DROPS = ("Hostname", "Coords", "PID", "RSS", "Since")
 _CUTS = {"Function": 20, "Place": 20, "State": 14, "Actor Name": 12}
 _STATE_HEADERS = ("Actor Name", "Rank", "Coords", "Hostname", "State", "Since", "Place")
@@ -35,10 +35,13 @@ _STATE_HEADERS = ("Actor Name", "Rank", "Coords", "Hostname", "State", "Since", 
 def listing(
     rows: Sequence[Body], *, state: str = "stopped", fold: bool = True, left_out: int = 0, width: int | None = None
 ) -> str:
-    """Return the table of ranks; above `FOLD_ABOVE` rows, equal ones become one row.
+    """Return the table of ranks.
 
     Args:
-        width: Characters of a line; None: as many as it takes.
+        state: The state that was asked for; "all": any.
+        fold: Above `FOLD_ABOVE` rows, show equal ones as one row.
+        left_out: Number of rows that are not in ``rows``.
+        width: Characters of a line; None: no limit.
     """
     if not rows:
         return "nothing is stopped" if state == "stopped" else f"no rank is {state}" if state != "all" else "no ranks"
@@ -83,7 +86,7 @@ def _cells(members: Sequence[Body], folded: bool, stops: bool) -> tuple[Any, ...
 
 
 def _process(members: Sequence[Body]) -> tuple[str, str]:
-    """The pid, where there is one, and the memory of processes."""
+    """Return the pid, if it is one process, and the resident memory, with unit; "" where it is not known."""
     used = [row["rss"] / (1 << 20) for row in members if row["rss"]]
     if not used:
         return "", ""
@@ -96,7 +99,7 @@ def _function(row: Body) -> str:
 
 
 def _remarks(rows: Iterable[Body]) -> Iterable[tuple[str, list[Body]]]:
-    """What the columns do not say: stops after an exception, ranks at work on a command, conditions that raise."""
+    """Return remarks on rows: stops after an exception, attached terminals, commands at work, errors of conditions."""
     remarks: dict[str, list[Body]] = {}
     for row in rows:
         if row["state"] == "post-mortem":
@@ -111,6 +114,7 @@ def _remarks(rows: Iterable[Body]) -> Iterable[tuple[str, list[Body]]]:
 
 
 def by_actor(rows: Iterable[Body]) -> str:
+    """Return the ranks of rows, folded, by actor: ``"debugee 0-3, other 5"``."""
     ranks: dict[str, list[int]] = {}
     for row in rows:
         ranks.setdefault(row["actor"], []).append(row["rank"])
@@ -118,7 +122,11 @@ def by_actor(rows: Iterable[Body]) -> str:
 
 
 def status(body: Body) -> str:
-    """Return one screen about everything that runs."""
+    """Return the state of the whole program, on one screen.
+
+    Args:
+        body: The broker's answer to ``debug.status``.
+    """
     lines = []
     now = time.time_ns() / 1e9
     for mesh in body["meshes"]:
@@ -157,9 +165,10 @@ def status(body: Body) -> str:
 
 
 def _lasting(first: float, last: float, now: float) -> str:
-    """Return for how long ranks have been in a state that the first and the last of them came to at these times.
+    """Return for how long ranks have been in a state: ``"2 min"``, or ``"11 s to 2 min"`` if they differ much.
 
-    That is ``"2 min"``, or ``"11 s to 2 min"`` where that tells more.
+    Args:
+        first, last: When the first and the last rank came to the state (epoch seconds).
     """
     longest, shortest = since(first, now), since(last, now)
     alike = longest == shortest or now - last > _ALIKE * (now - first)
@@ -170,7 +179,7 @@ def breakpoints(rows: Sequence[Body], meshes: Mapping[str, str]) -> str:
     """Return the table of breakpoints.
 
     Args:
-        meshes: Names of all meshes, by their id.
+        meshes: Names of all meshes, by mesh id.
     """
     if not rows:
         return "no breakpoints are set"
@@ -193,7 +202,7 @@ def breakpoints(rows: Sequence[Body], meshes: Mapping[str, str]) -> str:
 
 
 def _moved(row: Body, meshes: Mapping[str, str]) -> str:
-    """Say at which other line a breakpoint was set."""
+    """Return at which other lines a breakpoint was set; "" if at its own."""
     lines = row.get("lines", {})
     if not lines:
         return ""

@@ -1,7 +1,7 @@
-"""Terminal side: where lines come from and text goes to. prompt_toolkit at a terminal, plain lines everywhere else.
+"""Terminal side: input of lines and output of text. prompt_toolkit at a terminal, plain lines everywhere else.
 
-Another thread may `wake` a terminal: the `read` that is going on, or the next one, raises `Woken`, and the prompt looks
-at what has changed. It may also hand in a `notice`, which is printed above the line that is being typed.
+Another thread may `wake` a terminal: the present `read`, or the next one, raises `Woken`, and the prompt looks at what
+has changed. It may also pass a `notice`, which is printed above the line that is being typed.
 """
 
 from __future__ import annotations
@@ -28,45 +28,51 @@ Completer = Callable[[str], Iterable[str]]
 
 
 class Woken(Exception):
-    """`Terminal.wake` was called while a line was wanted."""
+    """Raised by `Terminal.read`: `Terminal.wake` was called, or Ctrl-C has dropped a text."""
 
 
 class Terminal(Protocol):
-    """What the prompt needs of a terminal."""
+    """What the prompt needs of a terminal. On the prompt's thread, except where a method says otherwise."""
 
-    #: A person is there, who can be asked.
+    #: A person is at the terminal, and can be asked.
     interactive: bool
 
     def read(self, prompt: str) -> str:
-        """Return a line without its end. Raises EOFError, KeyboardInterrupt, Woken (Ctrl-C has dropped a text)."""
+        """Return the next line, without its line end.
+
+        Raises:
+            EOFError: The input has ended, or Ctrl-D.
+            KeyboardInterrupt: Ctrl-C.
+            Woken: `wake` was called, or Ctrl-C has dropped a text that was typed.
+        """
         ...
 
     def write(self, text: str) -> None:
-        """Print ``text`` as it is; only the thread that reads."""
+        """Print ``text`` unchanged."""
         ...
 
     def notice(self, text: str) -> None:
-        """Print a line above the one that is being typed. Any thread."""
+        """Print a line above the one that is being typed; keep it until the next `read` if none is. Any thread."""
         ...
 
     def forget_typed(self) -> bool:
-        """Drop what a person has typed that was not read yet: it was meant for another prompt. Only who reads.
+        """Drop what a person has typed that was not read yet: it was meant for another prompt.
 
-        Returns whether there was a whole line of it.
+        Returns whether anything was dropped.
         """
         ...
 
     def wake(self) -> None:
-        """Make the reading thread look up. Any thread."""
+        """Make the present `read`, or the next one, raise `Woken`. Any thread."""
         ...
 
     def close(self) -> None:
-        """Let go of what the terminal holds open."""
+        """Close what the terminal has opened."""
         ...
 
 
 class _Notices:
-    """Lines that wait until nothing else is being printed."""
+    """Notices, kept until a line is being read. Any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -83,7 +89,7 @@ class _Notices:
 
     @contextlib.contextmanager
     def reading(self, show: Callable[[str], None]) -> Iterator[None]:
-        """Show what waits, and what comes while a line is read."""
+        """Context in which a line is read: show the notices that were kept, and later ones at once."""
         with self._lock:
             waiting, self._waiting = self._waiting, []
         for text in waiting:
@@ -100,7 +106,10 @@ class _Notices:
 class LineTerminal:
     """Plain lines from a file descriptor, text to a stream: pipes, files, scripts.
 
-    With ``person``: a terminal that cannot move its cursor. Only there a prompt is shown.
+    Args:
+        stdin: File descriptor to read.
+        stdout: Stream to write to.
+        person: It is a terminal that cannot move its cursor. Only then a prompt is shown.
     """
 
     def __init__(self, stdin: int, stdout: IO[str], *, person: bool = False) -> None:
@@ -114,6 +123,7 @@ class LineTerminal:
         self._notices = _Notices()
 
     def read(self, prompt: str) -> str:
+        """Return the next line; at the end of the input, also a last line without a line end."""
         self._heed_bell()
         with self._notices.reading(self._show_before):
             if self.interactive:
@@ -140,6 +150,7 @@ class LineTerminal:
         return line.decode("utf-8", "replace").rstrip("\r")
 
     def forget_typed(self) -> bool:
+        """Drop what a person has typed; lines of a script are kept."""
         if not self.interactive:
             return False
         buffered, self._buffer = self._buffer, b""
@@ -151,6 +162,7 @@ class LineTerminal:
             raise Woken
 
     def write(self, text: str) -> None:
+        """Write ``text`` to the stream, unchanged."""
         write_out(self._stdout, text)
 
     def _show_before(self, text: str) -> None:
@@ -160,20 +172,27 @@ class LineTerminal:
         self.write(f"\n{escaped(text)}\n{self._prompt}" if self.interactive else f"{escaped(text)}\n")
 
     def notice(self, text: str) -> None:
+        """Show ``text``, escaped, above the prompt; keep it while no line is read. Any thread."""
         self._notices.put(text, self._show_now)
 
     def wake(self) -> None:
+        """Ring the bell that `read` waits for. Any thread; no effect once it is closed."""
         with contextlib.suppress(OSError):  # closed
             os.eventfd_write(self._bell, 1)
 
     def close(self) -> None:
+        """Close the bell; the streams stay open."""
         bell, self._bell = self._bell, -1
         if bell >= 0:
             os.close(bell)
 
 
 class PromptTerminal:
-    """A person at a terminal: editing, history, completion, notices above the line."""
+    """A person at a terminal: editing, history, completion, notices above the line.
+
+    Args:
+        complete: Returns completions of the last word of a text.
+    """
 
     interactive = True
 
@@ -189,6 +208,7 @@ class PromptTerminal:
         self._active: Any = None
 
     def read(self, prompt: str) -> str:
+        """Return the next line, as `Terminal.read` says; notices are shown above it."""
         from prompt_toolkit.patch_stdout import patch_stdout  # start-up: only at a terminal
 
         with self._lock:
@@ -200,7 +220,7 @@ class PromptTerminal:
                 return str(self._session.prompt(prompt, pre_run=self._began))
         except KeyboardInterrupt:
             if self._session.default_buffer.text:
-                raise Woken from None  # as in a shell: what was typed is dropped, and nothing else
+                raise Woken from None  # as in a shell, Ctrl-C only drops what was typed
             raise
         finally:
             with self._lock:
@@ -208,6 +228,7 @@ class PromptTerminal:
                 self._woken = False
 
     def forget_typed(self) -> bool:
+        """Drop what a person has typed, also what prompt_toolkit has read ahead."""
         from prompt_toolkit.input import typeahead  # start-up: only at a terminal
 
         ahead = typeahead.get_typeahead(self._session.input)
@@ -220,13 +241,16 @@ class PromptTerminal:
                 self._active.exit(exception=Woken())
 
     def write(self, text: str) -> None:
+        """Write ``text`` to standard output, unchanged."""
         sys.stdout.write(text)
         sys.stdout.flush()
 
     def notice(self, text: str) -> None:
+        """Show ``text``, escaped, above the line that is typed; keep it while no line is read. Any thread."""
         self._notices.put(escaped(text), print)
 
     def wake(self) -> None:
+        """End the prompt that is open, or the next one, with `Woken`. Any thread."""
         with self._lock:
             if self._woken:
                 return
@@ -242,19 +266,23 @@ class PromptTerminal:
                 app.exit(exception=Woken())
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is open."""
 
 
 def _flush(descriptor: int) -> bool:
     waiting = array.array("i", [0])
-    with contextlib.suppress(OSError, termios.error):  # no terminal any more
+    with contextlib.suppress(OSError, termios.error):  # the terminal has closed
         fcntl.ioctl(descriptor, termios.FIONREAD, waiting)
         termios.tcflush(descriptor, termios.TCIFLUSH)
     return waiting[0] > 0
 
 
 def make_terminal(complete: Completer) -> Terminal:
-    """Return a terminal for this process's standard streams."""
+    """Return a terminal for this process's standard streams.
+
+    Args:
+        complete: Returns completions of the last word of a text.
+    """
     if sys.stdin is None or sys.stdout is None:
         return LineTerminal(os.open(os.devnull, os.O_RDONLY), sys.__stdout__ or open(os.devnull, "w"))
     person = sys.stdin.isatty() and sys.stdout.isatty()

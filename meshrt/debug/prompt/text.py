@@ -1,4 +1,4 @@
-"""Terminal side: small texts, safe to show. Pure text in, pure text out."""
+"""Terminal side: small texts, safe to show. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["count_ranks", "prompt_of"]
 
 
 def count_ranks(ranks: Sequence[int]) -> str:
-    """Return ``"rank 3"`` or ``"4 ranks: 0-3"``."""
+    """Return ranks, at least one, as text: ``"rank 3"`` or ``"4 ranks: 0-3"``."""
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} ranks: {fold_ranks(ranks)}"
 
 

@@ -1,4 +1,4 @@
-"""What ranks print from now on: their files, read as they grow. Equal lines of one look are one."""
+"""Follows what ranks print: reads their files as they grow. Equal lines found in one look become one line."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from meshrt.inspect.output import Tail, lines_in
 
 __all__ = ["Follower", "Line"]
 
-#: Bytes of one file that are read at one look.
+#: Bytes of one file that are read in one look, at most.
 _MOST = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line, and who has printed it."""
+    """A line, and the ranks (of the mesh or actor ``label``) that have printed it."""
 
     label: str
     ranks: tuple[int, ...]
@@ -36,24 +36,29 @@ class _File:
 
 
 class Follower:
-    """Follows files; each is written by whole lines, and may be replaced by a new one, and kept as ``.log.1``."""
+    """Follows files that are written in whole lines. A file may be replaced by a new one and kept as ``.log.1``."""
 
     def __init__(self) -> None:
         self._files: dict[Path, _File] = {}
 
     def add(self, label: str, files: Mapping[int, Path], read: Mapping[int, Tail]) -> None:
-        """Follow files, by rank, from where they were read up to; one that was not, from its begin."""
+        """Follow files, by rank; those that are followed already are ignored.
+
+        Args:
+            label: Names their mesh or actor.
+            read: How far each file was read already; one that is missing here is followed from its begin.
+        """
         for rank, path in files.items():
             tail = read.get(rank, Tail())
             self._files.setdefault(path, _File(label, rank, tail.inode, tail.end))
 
     @property
     def several(self) -> bool:
-        """Whether a line needs its label."""
+        """Whether there are several labels: then a line has to be shown with its own."""
         return len({file.label for file in self._files.values()}) > 1
 
     def look(self) -> list[Line]:
-        """Return the lines that are new. Ranks that have printed the same share it; each keeps its order."""
+        """Return the new lines. Ranks that have printed the same line share it; the order of each rank is kept."""
         new: dict[str, dict[int, deque[str]]] = {}
         for path, file in self._files.items():
             lines = _new_lines(path, file)
@@ -71,7 +76,7 @@ def _new_lines(path: Path, file: _File) -> list[str]:
                 lines += _rest_of_old(path, file)
                 file.inode, file.offset = inode, 0
             lines += _whole_lines(stream, file)
-    except OSError:  # nothing printed yet, or removed: there is nothing new
+    except OSError:  # not printed to yet, or removed: there are no new lines
         return lines
     return lines
 
@@ -100,7 +105,7 @@ def _merged(label: str, ranks: dict[int, deque[str]]) -> Iterable[Line]:
     while ranks:
         heads = {rank: ranks[rank][0] for rank in sorted(ranks)}
         reached = Counter(heads.values())
-        # A line waits until all that have it have come to it; where that is never so, the lowest rank goes on.
+        # A line waits until it is next for all ranks that have it. If no line is, that of the lowest rank comes next.
         text = next((head for head in heads.values() if reached[head] == having[head]), next(iter(heads.values())))
         same = [rank for rank, head in heads.items() if head == text]
         for rank in same:

@@ -35,26 +35,26 @@ the one that runs. ACTOR names whose ranks are meant (of a program that has ende
 _EPILOG = "Exit code: 0; 1 if something could not be read; 2: usage error; 130: Ctrl-C."
 
 _SCHEMA = Schema("meshrt logs", 2)
-#: Seconds between two looks at files that are followed, and between two questions whether there are further ranks.
+#: Seconds between two looks at files that are followed, and between two requests for new ranks.
 _LOOK = 0.2
 _ASK = 1.0
-#: Seconds that a program which has closed its connections may take to end.
+#: Seconds to wait for the end of a program that has closed its connections.
 _ENDING = 5.0
-#: Writes what follows as objects, or makes it safe to show.
+#: Writes new lines as JSON objects, or makes their text safe to show.
 _Teller = Recorder | Callable[[str], str]
 _NAME = re.compile(r"(.*)-([^-]+)\.(\d{1,9})\.log", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Printing:
-    """Ranks of one mesh, and their files."""
+    """The output files of ranks of one mesh, by base rank; ``label`` names the actor or the mesh."""
 
     label: str
     files: dict[int, Path]
 
 
 class _Running:
-    """A program that runs: it knows which ranks there are."""
+    """A running program: it is asked for its ranks."""
 
     def __init__(self, program: tools.Program) -> None:
         self.program = program
@@ -64,7 +64,15 @@ class _Running:
             self._connection = tools.connect(program, on_close=self.closed.set)
 
     def printing(self, actor: str, ranks: str) -> list[Printing]:
-        """Return whose output is meant. Raises MeshError: there is no such thing; ConnectionError: it has ended."""
+        """Return the ranks whose output is wanted, with their files.
+
+        Args:
+            actor: Its ranks; "": all of the program.
+            ranks: A selection; "": all.
+        Raises:
+            MeshError: No such actor or ranks.
+            ConnectionError: The program has ended.
+        """
         answer = self._connection.request("inspect.printing", {"actor": actor, "ranks": ranks})
         return [
             Printing(
@@ -75,17 +83,26 @@ class _Running:
         ]
 
     def close(self) -> None:
+        """Close the connection to the program."""
         self._connection.close()
 
 
 class _Ended:
-    """A program that has ended: its files are there."""
+    """A program that has ended: its ranks are known from their files."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def printing(self, mesh: str, ranks: str) -> list[Printing]:
-        """Return whose output is meant. Raises UsageError: there is no such thing."""
+        """Return the ranks whose output is wanted, with their files.
+
+        Args:
+            mesh: Name or id of a mesh; "": all.
+            ranks: A selection by rank number alone; "": all.
+        Raises:
+            UsageError: No such mesh, or no output.
+            SelectionError: No such ranks.
+        """
         found: dict[tuple[str, str], dict[int, Path]] = {}
         for path in self.directory.glob("*.log"):
             match = _NAME.fullmatch(path.name)
@@ -105,11 +122,11 @@ class _Ended:
         return chosen
 
     def close(self) -> None:
-        pass
+        """Do nothing: no file is open."""
 
 
 def _by_number(ranks: str, files: dict[int, Path]) -> Iterable[int]:
-    # The mesh is not known any more: ranks have numbers, and no dimensions but this one.
+    # The shape of an ended mesh is not known: its ranks have numbers only, here as one dimension.
     return resolve(parse(ranks), Shape.from_extent({"rank": max(files) + 1}))
 
 
@@ -162,7 +179,7 @@ def _show(given: argparse.Namespace) -> int:
 
 
 def _meant(words: list[str]) -> tuple[_Running | _Ended, str]:
-    """Return the program, and the actor, that ``[RUN] [ACTOR]`` mean."""
+    """Return the program and the actor that ``[RUN] [ACTOR]`` name; actor "": all."""
     run, actor = meant(words)
     if run:
         running = named(run, tools.programs())
@@ -193,7 +210,7 @@ def _follow(source: _Running, follower: Follower, actor: str, ranks: str, teller
         if time.monotonic() >= ask:
             ask = time.monotonic() + _ASK
             _look_for_more(source, follower, actor, ranks)
-    # What its ranks have printed last may be on its way to the files.
+    # The last lines of its ranks may not be in the files yet.
     deadline = time.monotonic() + _ENDING
     while in_use(source.directory) and time.monotonic() < deadline:
         time.sleep(_LOOK)
@@ -207,11 +224,11 @@ def _look_for_more(source: _Running, follower: Follower, actor: str, ranks: str)
         for each in source.printing(actor, ranks):
             follower.add(each.label, each.files, {})
     except (MeshError, OSError):
-        return  # its mesh, or all of it, has ended: what is followed already is all there is
+        return  # the mesh, or the program, has ended: there are no further ranks
 
 
 def _tell(follower: Follower, teller: _Teller) -> bool:
-    """Show what is new. Returns whether there was anything."""
+    """Show the new lines. Returns whether there were any."""
     lines = follower.look()
     if isinstance(teller, Recorder):
         for line in lines:

@@ -41,11 +41,11 @@ meshrt postmortem shows why. Nobody is stopped, or changed, by being looked at."
 _EPILOG = "Exit code: 0; 1 if a program does not answer, or none has such ranks; 2: usage error."
 
 _SCHEMA = Schema("meshrt ps", 2)
-#: So many programs that have ended with a failure are named, of the last day.
+#: Programs that have left a failure within the last day and are named, at most.
 _FAILED = 3
 _DAY = 86400
 _COMMAND = 60
-#: What is said of a program by its last failure (`meshrt.failure.incident.Incident.outcome`).
+#: Text about a program by the outcome of its failure (`meshrt.failure.incident.Incident.outcome`).
 _HOW = {
     FAILED: "failed {} ago",
     HANDLED: "ended {} ago, after a failure that it had handled",
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
 
 def _show(given: argparse.Namespace) -> int:
     if given.ranks:
-        parse(given.ranks)  # what is no selection is no program's fault
+        parse(given.ranks)  # an invalid selection fails here, not in each program
 
     def ask(connection: ToolConnection) -> Body:
         body = connection.request("inspect.status", {"hosts": True})
@@ -84,7 +84,7 @@ def _show(given: argparse.Namespace) -> int:
 
     wanted = [choose(given.run, how="meshrt ps RUN")] if given.run else programs()
     found = survey(wanted, ask, given.seconds)
-    # Which programs have such ranks? Those that have none are left out, unless that is all there is to say.
+    # Programs without such ranks are left out, unless no program has any.
     having = [each for each in found if not each.refused and (each.why or not given.ranks or each.body["rows"])]
     found = having or found
     failed, more = ([], 0) if given.run else _failed_runs()
@@ -97,7 +97,11 @@ def _show(given: argparse.Namespace) -> int:
 
 
 def states_of(body: Body) -> dict[str, Counter[str]]:
-    """Return how many ranks of each mesh are in which state, by mesh id."""
+    """Return the number of ranks in each state, by mesh id; a rank with several states counts in the worst one.
+
+    Args:
+        body: Answer of ``inspect.status``; with ``selected``, also of ``inspect.list``: then only its rows count.
+    """
     words: dict[tuple[str, int], str] = {}
 
     def note(mesh: str, ranks: Iterable[int], state: str) -> None:
@@ -119,7 +123,7 @@ def states_of(body: Body) -> dict[str, Counter[str]]:
     for (mesh_id, _), word in words.items():
         counts.setdefault(mesh_id, Counter())[word] += 1
     if not body.get("selected"):
-        for mesh in body["meshes"]:  # one without actors: its ranks live, and wait for one
+        for mesh in body["meshes"]:  # ranks without an actor are in no group: they are alive, and wait for one
             known = counts.setdefault(mesh["mesh"], Counter())
             idle = mesh["alive"] - (known.total() - known[DEAD])
             if idle > 0:
@@ -128,7 +132,7 @@ def states_of(body: Body) -> dict[str, Counter[str]]:
 
 
 def _silent(mesh: Body) -> dict[str, list[int]]:
-    """Return the ranks that do not answer, by why; of a program that an earlier version has begun nothing is known."""
+    """Return the ranks that do not answer, by reason; a program of an earlier version does not report them."""
     silent: dict[str, list[int]] = mesh.get("silent", {})
     return silent
 
@@ -169,7 +173,7 @@ def _overview(found: list[Found], width: int | None) -> list[str]:
         rows.append((program.run_id, program.pid, since(program.started), ranks, meshes, command_of(program, _COMMAND)))
     headers = ("PROGRAM", "PID", "AGE", "RANKS", "MESHES", "COMMAND")
     if any(each.why for each in found):
-        width = None  # why one does not answer is not to be cut
+        width = None  # the reason why a program does not answer must not be cut
     return table(headers, rows, Room(width, ("AGE", "COMMAND"), {"MESHES": 16, "COMMAND": 12}), right=("PID",))
 
 
@@ -179,13 +183,13 @@ def _ranks_and_meshes(found: Found) -> tuple[str, str]:
     counts = states_of(found.body)
     total: Counter[str] = sum(counts.values(), Counter())
     meshes = [mesh for mesh in found.body["meshes"] if mesh["mesh"] in counts]
-    # Of a rank that does not answer itself, the word says it; of those whose host does not, nothing is known.
+    # The state says that a rank does not answer. If its host does not answer, the rank may run: that is added.
     hosts = f" ({silence('host')}: they may run)" if any(silence("host") in _silent(mesh) for mesh in meshes) else ""
     return _counted(total) + hosts, "; ".join(map(_mesh, meshes)) or "none"
 
 
 def _counted(states: Mapping[str, int]) -> str:
-    """``"16: 15 running, 1 stopped"``."""
+    """Return a summary of states: ``"16: 15 running, 1 stopped"``."""
     each = ", ".join(f"{states[word]} {word}" for word in reversed(WORST_FIRST) if states.get(word))
     return f"{sum(states.values())}: {each}" if each else "0"
 
@@ -216,7 +220,7 @@ def _more(count: int) -> str:
 
 
 def _failed_runs() -> tuple[list[dict[str, Any]], int]:
-    """The programs that have ended within a day and left a failure, the latest first; and how many there are beyond."""
+    """Return at most `_FAILED` programs that have left a failure within a day, the latest first; and how many more."""
     ended = [entry for entry in runs() if files.files_of(entry) and not in_use(entry)]
     found = [(path.stat().st_mtime, path) for entry in ended for path in files.files_of(entry)[-1:]]
     latest = sorted((each for each in found if each[0] > time.time_ns() / 1e9 - _DAY), reverse=True)
@@ -224,7 +228,7 @@ def _failed_runs() -> tuple[list[dict[str, Any]], int]:
 
 
 def _failure(when: float, run: Path) -> dict[str, Any]:
-    """Return what has ended a program, or else the last failure that it had."""
+    """Return the failure that has ended a program, or else the last one that it had."""
     facts = {"program": run.name.rpartition("-")[2], "time": when}
     found = []
     for path in files.files_of(run):

@@ -1,4 +1,4 @@
-"""All running programs at once, each asked on a thread of its own: one that is silent keeps nobody waiting."""
+"""All running programs at once, each asked on a thread of its own: a silent program does not delay the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from meshrt.transport.tools import Program, ToolConnection, connect
 
 __all__ = ["Found", "survey"]
 
-#: Seconds between two looks at whether those that are silent were stopped by a signal.
+#: Seconds between two checks whether the silent programs were stopped by a signal.
 _LOOK = 0.1
 
 
@@ -24,9 +24,9 @@ class Found:
     """What is known of one program.
 
     Attributes:
-        body: What it has answered.
-        why: In words, why it has not; "" if it has.
-        refused: It was asked for something that it does not have.
+        body: Its answer.
+        why: Text: why it has not answered; "" if it has.
+        refused: It has refused the request.
     """
 
     program: Program
@@ -36,11 +36,11 @@ class Found:
 
 
 def survey(programs: Sequence[Program], ask: Callable[[ToolConnection], Body], seconds: float) -> list[Found]:
-    """Ask every program; those that have ended meanwhile are left out.
+    """Ask every program. Returns one `Found` for each, in order, without those that have ended meanwhile.
 
     Args:
-        ask: Puts the questions, on any thread. What it raises of meshrt is a refusal.
-        seconds: So long those that do not answer are waited for. One that a signal has stopped is not.
+        ask: Makes the requests, on a thread of its own for each program. A MeshError from it counts as a refusal.
+        seconds: Limit of the wait for silent programs. If only programs stopped by a signal are left, it ends at once.
     """
     changed = threading.Condition()
     answered: dict[str, Found] = {}

@@ -1,3 +1,3 @@
-"""The commands of the prompt: `table` has them all, the other modules what each group does."""
+"""The commands of the prompt: `table` lists all of them; each other module implements one group."""
 
 __all__: list[str] = []

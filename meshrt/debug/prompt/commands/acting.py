@@ -1,4 +1,4 @@
-"""Terminal side: commands that stop ranks, let them go, or go to one of them."""
+"""Terminal side: commands that stop ranks, resume them, or attach to one of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Terminal side: what a command of the prompt is, and what it has to do with."""
+"""Terminal side: what a command of the prompt is, what it may use, and what it returns."""
 
 from __future__ import annotations
 
@@ -14,35 +14,39 @@ from meshrt.hooks.facts import Body
 
 __all__ = ["Arguments", "Command", "Outcome", "Prompt"]
 
-#: What a line said, by the names that the command gives them.
+#: The parsed arguments of a line, by name.
 Arguments = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a command came to: text for a person, and the same as plain data for a program."""
+    """The result of a command: text for a person, and the same as plain data for a program."""
 
     text: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
-    #: False: it could not be obeyed, wholly or in part.
+    #: False: the command failed, wholly or in part.
     ok: bool = True
 
 
 class Prompt(Protocol):
-    """What a command may use."""
+    """What a command may use. On the prompt's thread."""
 
     @property
-    def client(self) -> Client: ...
+    def client(self) -> Client:
+        """The connection to the broker."""
+        ...
 
     @property
-    def terminal(self) -> Terminal: ...
+    def terminal(self) -> Terminal:
+        """Where questions to the person are asked."""
+        ...
 
     def collect(self, first: Body) -> Answers:
-        """Gather what becomes of a job, within limits."""
+        """Gather the answers of a job, for a limited time; ``first`` is the broker's first report."""
         ...
 
     def attach(self, snapshot: Body) -> None:
-        """Give the prompt to a rank."""
+        """Attach the prompt to a rank; ``snapshot`` is the broker's answer to attach."""
         ...
 
     def leave(self) -> None:
@@ -61,5 +65,5 @@ class Command:
     run: Callable[[Prompt, Arguments], Outcome]
     aliases: tuple[str, ...] = ()
     details: str = ""
-    #: What may stand behind it, in this order, for completion: actor, ranks, command, state, mode, rank.
+    #: Kinds of arguments, in this order, for completion: actor, ranks, command, state, mode, rank.
     takes: tuple[str, ...] = ()

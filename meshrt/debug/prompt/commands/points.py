@@ -40,14 +40,17 @@ def _parse_break(words: Words) -> Arguments:
 
 
 def _head(text: str) -> tuple[str, str]:
-    """Return the first word, which a comma ends as well as a blank does, and the rest."""
+    """Return the first word, which a blank or a comma ends, and the rest; a quoted word may have blanks."""
     match = re.match(r'\s*("[^"]*"(?::\d+)?|[^\s,]*)\s*', text)
     word = match[1].replace('"', "") if match is not None else ""
     return word, text[match.end() :] if match is not None else text
 
 
 def _condition_and_ranks(text: str) -> tuple[str, str]:
-    """Split off a ``ranks(...)`` that ends ``text``; conditions may have parentheses, and the word ranks, too."""
+    """Return the condition in ``text`` and the ``ranks(...)`` at its end, or "".
+
+    Conditions may have parentheses and the word ranks, too. Raises SelectionError: invalid ranks.
+    """
     problem: SelectionError | None = None
     for match in _RANKS.finditer(text):
         start = match.start(1)

@@ -1,4 +1,4 @@
-"""Terminal side: one line, read from left to right. Complaints say what was expected."""
+"""Terminal side: one line, read from left to right. Errors say what was expected."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _BLANKS = re.compile(r"\s*")
 
 
 class Words:
-    """What stands behind the word of a command.
+    """The arguments of a command. Each method reads the next ones; all raise UsageError if they are not valid.
 
     Args:
         line: The whole line; carets point into it.
-        start: Where the arguments begin.
-        usage: How the command is written, for complaints.
+        start: Index in ``line`` where the arguments begin.
+        usage: The command's synopsis, for error messages.
     """
 
     def __init__(self, line: str, start: int, usage: str) -> None:
@@ -36,7 +36,13 @@ class Words:
         self._at = match.end() if match is not None else self._at
 
     def options(self, known: Mapping[str, str]) -> dict[str, str]:
-        """Read the options that stand here; ``known``: option -> name of its value, or "" if it takes none."""
+        """Read the options that come next.
+
+        Args:
+            known: Option -> description of its value, or "" if it takes none.
+        Returns:
+            The options found, with their values; "yes" for an option without a value.
+        """
         found: dict[str, str] = {}
         while self._peek().startswith("-") and len(self._peek()) > 1:
             option = self._take()
@@ -49,7 +55,7 @@ class Words:
         return found
 
     def actor(self, *, optional: bool = False) -> str:
-        """Read the name of an actor. Without one: "" if that is allowed."""
+        """Read the name of an actor; "" if ``optional`` and there is none."""
         if optional and (not self._peek() or self.at_ranks()):
             return ""
         match = _ACTOR.match(self._line, self._at)
@@ -65,7 +71,7 @@ class Words:
         return re.match(r"ranks\s*\(", self._line[self._at :]) is not None
 
     def ranks(self, *, optional: bool = False) -> str:
-        """Read ``ranks(...)``; "" if it is not there and need not be. Raises SelectionError with a caret."""
+        """Read ``ranks(...)``; "" if ``optional`` and it does not come next. Raises SelectionError with a caret."""
         if optional and not self.at_ranks():
             return ""
         _, end = parse_prefix(self._line, self._at)
@@ -76,7 +82,7 @@ class Words:
         return text
 
     def variable(self) -> str:
-        """Read the name of a variable, which has a dot in it, and perhaps blanks; "" if none comes next."""
+        """Read the name of a variable, which has a dot in it and may have blanks; "" if none comes next."""
         match = re.match(r"[\w-]+\..*?(?=\s+ranks\s*\(|$)", self._line[self._at :])
         if match is None:
             return ""
@@ -85,7 +91,7 @@ class Words:
         return match[0]
 
     def word(self) -> str:
-        """Read one word, or ""."""
+        """Read one word; "" at the end of the line."""
         return self._take()
 
     def rest(self) -> str:
@@ -95,14 +101,14 @@ class Words:
         return text
 
     def blame(self, problem: SelectionError) -> SelectionError:
-        """Return a problem with a text that ends the line as one that points into the line."""
+        """Return ``problem``, whose text is the end of the line, with a span that points into the whole line."""
         before = len(self._line) - len(problem.text)
         start, end = problem.span
         span = (start + before, end + before)
         return SelectionError(problem.problem, text=self._line, span=span, expected=problem.expected)
 
     def end(self) -> None:
-        """Nothing may be left."""
+        """Raise UsageError unless the whole line has been read."""
         if self._at < len(self._line):
             rest = self._line[self._at :]
             numbers = re.fullmatch(r"[\d:,]+", rest) and "ranks(" in self._usage and not self._has_ranks
@@ -111,11 +117,11 @@ class Words:
             raise UsageError(f"{rest!r} does not belong there; {self.usage()}")
 
     def usage(self) -> str:
-        """Return how the command is written."""
+        """Return the command's synopsis for an error message: ``"usage: ..."``."""
         return f"usage: {self._usage}"
 
     def number(self, text: str, what: str) -> int:
-        """Return ``text`` as a number of ``what``, 0 or more."""
+        """Return ``text`` as an integer of at most 9 digits, 0 or more; ``what`` names it in the error."""
         if not re.fullmatch(r"\d{1,9}", text):
             raise UsageError(f"{text!r} is no number of {what}; {self.usage()}")
         return int(text)
