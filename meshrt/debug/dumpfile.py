@@ -27,7 +27,7 @@ __all__ = ["SCHEMA", "read_dump", "write_dump"]
 
 #: Bytes of a file that is read; files that ranks write are far smaller.
 _LARGEST = 64 << 20
-#: Seconds since the epoch that can be shown as a date.
+#: Times of a file, in seconds since the epoch, are below this: they can be shown as a date.
 _LATEST = 1e11
 
 SCHEMA = Schema("meshrt post-mortem", 1)

@@ -61,7 +61,7 @@ STEPPING = "stepping"  # resumed by a stepping command: expected back
 RUNNING = "running"  # resumed by continue: may never stop again
 ENDED = "ended"
 
-#: pdb's words that abort an endpoint: a person is asked before they are sent.
+#: pdb's commands that abort an endpoint: a person has to confirm them.
 QUITS = ("q", "quit", "exit")
 
 ABORTED = "a person aborted this endpoint from the debugger (q)"

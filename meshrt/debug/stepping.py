@@ -62,7 +62,7 @@ def _is_users_file(filename: str) -> bool:
 
 
 def is_users(frame: FrameType) -> bool:
-    """Whether ``frame`` runs code of the user's own, or of a package that they installed."""
+    """Whether ``frame`` runs the user's own code, or code of a package that the user has installed."""
     return _is_users_file(frame.f_code.co_filename) and not is_generated(frame)
 
 

@@ -337,7 +337,7 @@ class Breaks:
             self._services.send_rank(mesh_id, rank, POST_MORTEM, {"modes": modes})
 
     def _states(self, groups: Sequence[Group], added: _Break) -> tuple[dict[str, _Sets], str, dict[str, _Sets]]:
-        """Return the states of a breakpoint (state -> ranks), a text about its cost, and the other lines it is set at."""
+        """Return the states of a breakpoint (state -> ranks), a text about its cost, and other lines it is set at."""
         states: dict[str, list[tuple[str, int]]] = {}
         lines: dict[str, list[tuple[str, int]]] = {}
         price = ""
@@ -383,5 +383,5 @@ def _check_condition(text: str) -> None:
     except SyntaxError as error:
         caret = " " * max(0, (error.offset or 1) - 1) + "^"
         raise UsageError(f"the condition is no expression: {error.msg}\n  {text}\n  {caret}") from None
-    except (ValueError, MemoryError, RecursionError) as error:  # the latter: nested too deeply
+    except (ValueError, MemoryError, RecursionError) as error:  # the last two: nested too deeply
         raise UsageError(f"the condition is no expression that can be read: {error}") from None

@@ -6,7 +6,7 @@ the table or send something to ranks, and return at once; results are pushed lat
     stopped --line sent--> busy --stopped--> stopped
                              |--resumed(step)--> stepping --stopped--> stopped
                              |--resumed(continue)--> running --stopped--> stopped (a new stop: announced)
-    any --ended, or the process is gone--> forgotten
+    any --ended, or the process has ended--> removed
 
 One terminal at a time may be attached to a session. When a terminal closes, nothing changes for the ranks, except that
 breakpoints which were set for its lifetime are deleted.
@@ -84,7 +84,7 @@ class Broker:
         self._terminals: dict[int, _Terminal] = {}
         self._attached: dict[int, Attachment] = {}
         self._jobs = Jobs(services)
-        #: Ranks that do not answer, and why.
+        #: Ranks that do not answer, with the kind of silence, by (mesh id, base rank).
         self._silent = {
             (mesh.mesh_id, rank): silent.state for mesh in services.meshes() for rank, silent in mesh.silent.items()
         }
@@ -106,7 +106,7 @@ class Broker:
         )
 
     def serve(self) -> None:
-        """Register with the runtime."""
+        """Register the operations, events and callbacks with the runtime."""
         services = self._services
         self._program.sources.stops = self._table
         services.rank_events.update(
@@ -391,7 +391,16 @@ class Broker:
     # -- waiting -------------------------------------------------------------------------------------------------------
 
     async def _wait(self, client: ToolClient, body: Body) -> Body:
-        """Wait until all ranks of a selection are stopped; the actor may be spawned later."""
+        """Wait until all ranks of a selection are stopped; the actor may be spawned later.
+
+        Args:
+            body: ``seconds``: the limit, at most `_LONGEST_WAIT`.
+        Returns:
+            ``stopped``, and ``missing``: ranks that are not stopped at the end of the wait; both ascending.
+        Raises:
+            UsageError: A rank has ended, or no such actor at the end of the wait.
+            SelectionError: No such ranks at the end of the wait.
+        """
         name, text = str(body["actor"]), str(body.get("ranks", ""))
         deadline = time.monotonic() + min(float(body.get("seconds", 0)), _LONGEST_WAIT)
         loop = asyncio.get_running_loop()
@@ -458,5 +467,5 @@ def _without_session(job: Job, selected: Selected, others: Collection[int]) -> N
 
 
 def load(services: RootServices) -> None:
-    """Start the broker: called once, by the first stop or by the first terminal of the debugger."""
+    """Start the broker. Called once, on the root's loop, by the first stop or the first terminal of the debugger."""
     Broker(services).serve()

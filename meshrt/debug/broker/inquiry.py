@@ -95,7 +95,10 @@ class Inquiry:
     # -- values --------------------------------------------------------------------------------------------------------
 
     async def print(self, client: ToolClient, body: Body) -> Body:
-        """Evaluate ``expression`` on ranks: in the frame where a rank is stopped, else in the actor's namespace."""
+        """Evaluate ``expression`` on ranks: in the frame where a rank is stopped, else in the actor's namespace.
+
+        Returns the first report of a job. Raises UsageError, SelectionError: no such actor or ranks.
+        """
         selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")))
         command, expression = str(body["command"]), str(body["expression"])
         label = selected.actor.label
@@ -173,7 +176,10 @@ class Inquiry:
     # -- stopping ------------------------------------------------------------------------------------------------------
 
     async def interrupt(self, client: ToolClient, body: Body) -> Body:
-        """Ask running ranks to stop where they are. Reports those that stop, and why the others cannot."""
+        """Ask running ranks to stop where they are. Reports those that stop, and why the others cannot.
+
+        Returns the first report of a job. Raises UsageError, SelectionError: no such actor or ranks.
+        """
         selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")), any_thread=True)
         actor = selected.actor
         job = self._jobs.new(client, len(selected.ranks))
@@ -239,7 +245,7 @@ class Inquiry:
             in_c = "" if state == "running" else "in C code: "  # a running rank may be in Python code
             job.answer(key, "blocked", f"{in_c}{place}{duration}{silent}")
         elif group.kind == "answered":
-            job.answer(key, "idle", "")  # its endpoint ended first
+            job.answer(key, "idle", "")  # its endpoint ended before the interrupt
             self._late.discard(key)
         else:
             job.answer(key, "silent", why)
@@ -247,7 +253,10 @@ class Inquiry:
     # -- output --------------------------------------------------------------------------------------------------------
 
     async def logs(self, client: ToolClient, body: Body) -> Body:
-        """Return the last ``lines`` lines that each rank has printed."""
+        """Return the last ``lines`` lines that each rank has printed, as the first report of a job.
+
+        Raises UsageError, SelectionError: no such actor or ranks, or an invalid number of lines.
+        """
         selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")))
         count = line_count(body.get("lines"))
         actor = selected.actor

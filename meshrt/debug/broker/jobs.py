@@ -64,7 +64,7 @@ class Job:
 
     @property
     def limit(self) -> int:
-        """How many characters the answer of one rank may have."""
+        """Characters that the answer of one rank may have, at most."""
         return self._limit
 
     def pending(self) -> tuple[SessionKey, ...]:

@@ -29,7 +29,7 @@ class Lines:
     """Sends lines. On the root's loop.
 
     Args:
-        silent: Ranks that do not answer, by (mesh id, base rank): "stopped" (by a signal) or "busy" (in C).
+        silent: Ranks that do not answer, by (mesh id, base rank): "stopped" (by a signal) or "busy" (in C code).
         lost: Called with a session whose rank cannot be reached any more, and why.
     """
 

@@ -26,7 +26,7 @@ QUIET_SECONDS = 0.1
 LONGEST_TICKS = 16
 FIRST_REMINDER_SECONDS = 30.0
 LONGEST_REMINDER_SECONDS = 600.0
-#: Characters of user code's own words in one line.
+#: Characters of an error's text in one line, at most.
 _WORDS_MAX = 200
 
 

@@ -19,7 +19,7 @@ __all__ = ["Attached"]
 #: Seconds until the mesh's prompt comes back if the rank does not stop: after a command, and after ``continue``.
 COMMAND_SECONDS = 10.0
 CONTINUE_SECONDS = 1.5
-#: Seconds after which a person is told that the rank is at work.
+#: Seconds after which a message says that the rank is still at work.
 HINT_SECONDS = 1.0
 
 
@@ -48,7 +48,7 @@ class Attached:
         #: It came back without a request of the person: what was typed meanwhile was meant for the rank.
         self.pushed_out = False
         self._said = ""
-        #: Something was wrong with the last line.
+        #: The last line failed.
         self._failed = False
         self._how = ""
         host = f" ({snapshot['host']})" if snapshot["host"] else ""
@@ -156,7 +156,7 @@ class Attached:
         }
 
     def _follow(self, seconds: float) -> None:
-        """Wait for the rank's next prompt, within limits."""
+        """Wait for the rank's next prompt; after ``seconds``, or Ctrl-C, go back to the mesh's prompt."""
         start = time.monotonic()
         limit = start + seconds
         hinted = not self._terminal.interactive
@@ -189,7 +189,7 @@ class Attached:
         self.leave(f"left {self.name} as it is")
 
     def _take(self, body: Body | None) -> str:
-        """Take in one event; returns its kind."""
+        """Take in one event. Returns its kind; "closed" for None."""
         if body is None:
             self.here = False
             return "closed"

@@ -34,7 +34,7 @@ class Connection(Protocol):
 
 
 class Client:
-    """The debugger's requests, and the queues of what comes back later.
+    """The debugger's requests, and the queues of the events that come back later.
 
     Args:
         connect: Makes the connection from (on_event, on_close).
@@ -102,7 +102,7 @@ class Client:
             return reports
 
     def forget(self, job: int) -> None:
-        """Drop the queue of a job."""
+        """Drop the queue of a job; later reports of it are dropped too."""
         with self._lock:
             self._jobs.pop(job, None)
             self._forgotten = max(self._forgotten, job)

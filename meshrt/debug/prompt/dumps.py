@@ -1,4 +1,4 @@
-"""Terminal side: a prompt on a post-mortem file. Like pdb, but the program is gone: values are texts."""
+"""Terminal side: a prompt on a post-mortem file. Like pdb, but the program has ended: values are texts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _AROUND = 5
 
 
 class DumpPrompt:
-    """Looks into one file.
+    """The prompt of one file: its stack frames, their source and variables, and the exception.
 
     Args:
         document: As `read_dump` returned it.

@@ -1,4 +1,4 @@
-"""Ways into the debugger: from another terminal, from the script, and by itself on the script's terminal."""
+"""Ways to open the debugger: from another terminal, from the script, and by itself on the script's terminal."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ _MEMORY_LINE = re.compile(
 
 
 class Repl:
-    """One person, or one script, at the debugger's prompt.
+    """The debugger's prompt, for one person or one script. On one thread, except where a method says otherwise.
 
     Args:
         may_leave: Called after each change, on any thread; True ends the prompt by itself.

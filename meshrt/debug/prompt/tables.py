@@ -176,7 +176,7 @@ def _lasting(first: float, last: float, now: float) -> str:
 
 
 def breakpoints(rows: Sequence[Body], meshes: Mapping[str, str]) -> str:
-    """Return the table of breakpoints.
+    """Return the table of breakpoints, as the broker describes them.
 
     Args:
         meshes: Names of all meshes, by mesh id.

@@ -257,7 +257,7 @@ class PromptTerminal:
             self._woken = True
             app = self._active
             if app is not None and app.loop is not None:
-                with contextlib.suppress(RuntimeError):  # its loop is closed: the line has just been read
+                with contextlib.suppress(RuntimeError):  # the loop is closed: the line has just been read
                     app.loop.call_soon_threadsafe(self._exit, app)
 
     def _exit(self, app: Any) -> None:

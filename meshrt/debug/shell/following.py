@@ -100,7 +100,7 @@ def _whole_lines(stream: IO[bytes], file: _File) -> list[str]:
 
 def _merged(label: str, ranks: dict[int, deque[str]]) -> Iterable[Line]:
     left = {rank: Counter(lines) for rank, lines in ranks.items()}
-    #: How many ranks still have a line.
+    #: Number of ranks that still have a line, by its text.
     having = Counter(text for lines in left.values() for text in lines)
     while ranks:
         heads = {rank: ranks[rank][0] for rank in sorted(ranks)}

@@ -131,7 +131,7 @@ def _by_number(ranks: str, files: dict[int, Path]) -> Iterable[int]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command. Returns the exit code."""
+    """Run ``meshrt logs``. Returns the exit code; ``arguments``: without the command's name."""
     parser = argparse.ArgumentParser(
         prog="meshrt logs", description=_ABOUT, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )

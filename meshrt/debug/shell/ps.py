@@ -55,7 +55,7 @@ _HOW = {
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command. Returns the exit code."""
+    """Run ``meshrt ps``. Returns the exit code; ``arguments``: without the command's name."""
     parser = argparse.ArgumentParser(
         prog="meshrt ps", description=_ABOUT, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )

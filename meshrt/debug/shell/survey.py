@@ -21,7 +21,7 @@ _LOOK = 0.1
 
 @dataclass
 class Found:
-    """What is known of one program.
+    """The result of asking one program.
 
     Attributes:
         body: Its answer.

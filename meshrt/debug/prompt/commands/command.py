@@ -50,13 +50,13 @@ class Prompt(Protocol):
         ...
 
     def leave(self) -> None:
-        """End the prompt."""
+        """End the prompt after this command."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One word of the prompt."""
+    """One command of the prompt: how a line is parsed, what it runs, and its help."""
 
     name: str
     usage: str

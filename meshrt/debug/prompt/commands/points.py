@@ -1,4 +1,4 @@
-"""Terminal side: breakpoints on ranks that run, and what ranks do after an exception."""
+"""Terminal side: commands for breakpoints on running ranks, and for what ranks do after an exception."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _post_mortem(prompt: Prompt, arguments: Arguments) -> Outcome:
     body = prompt.client.ask("debug.postmortem", **arguments)
     modes = body["modes"]
     lines = [f"{actor or 'all actors'}: {mode}" for actor, mode in modes.items()]
-    if modes.get("", "default") == "default":  # what the program has set holds
+    if modes.get("", "default") == "default":  # the program's own setting is in effect
         own, others = body["own"], "others: " if any(modes) else ""
         told = [(mode, fold_meshes(ranks, body["meshes"])) for mode, ranks in own.items()]
         lines += [f"[{ranks}] {others}{mode}: {_MEANING[mode]}" for mode, ranks in told] or [_MEANING["default"]]

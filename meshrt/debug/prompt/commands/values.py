@@ -1,4 +1,4 @@
-"""Terminal side: commands that ask many ranks for values, or give them a line of pdb."""
+"""Terminal side: commands that ask many ranks for values, or send them a line of pdb."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _slip(expression: str, usage: str, *, ranks: bool) -> str:
 def _is_expression(text: str) -> bool:
     try:
         ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError, MemoryError, RecursionError):  # the latter: nested too deeply
+    except (SyntaxError, ValueError, MemoryError, RecursionError):  # the last two: nested too deeply
         return False
     return True
 

@@ -95,7 +95,7 @@ class Words:
         return self._take()
 
     def rest(self) -> str:
-        """Read all that is left."""
+        """Read the rest of the line, without blanks around it."""
         text = self._line[self._at :].strip()
         self._at = len(self._line)
         return text
@@ -146,6 +146,6 @@ def _is_selection(text: str) -> bool:
 
 
 def parse_nothing(words: Words) -> dict[str, Any]:
-    """Read the arguments of a command that takes none."""
+    """Read the arguments of a command that takes none. Raises UsageError if there are any."""
     words.end()
     return {}
