@@ -1,12 +1,12 @@
-"""Values that look like secrets, by their names or by their form: they are not written into files.
+"""Values that look like secrets, by their names or by their form. They are not written into files.
 
 Two questions: whether a *name* is that of a secret (`masked`), and which parts of a *text* are secrets
-(`without_secrets`: what stands behind such a name, and what has the form of a token, a private key or a password in an
-address). Both are heuristics: they keep secrets out of files that are passed on, and are no protection against a
+(`without_secrets`: the value after such a name, and text with the form of a token, a private key or a password in an
+address). Both are heuristics. They keep secrets out of files that are passed on; they do not protect against a
 program that writes its secrets in another form.
 
-Texts are as long and as hostile as a program makes them, so the work is linear in their length: a pattern begins only
-where a word begins, its repetitions are possessive, and the end of a value is looked for by scanning forward once.
+Texts may be long and hostile, so the work is linear in their length: a pattern begins only where a word begins, its
+repetitions are possessive, and the end of a value is found by scanning forward once.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from itertools import pairwise
 
 __all__ = ["MASK", "masked", "without_secrets", "without_secrets_in_command", "without_tokens"]
 
-#: What stands for a value that looks like a secret.
+#: Replaces a value that looks like a secret.
 MASK = "<masked>"
 
 # ---- names -----------------------------------------------------------------------------------------------------------
 
-#: Words of a name: ``db_password``, ``dbPassword`` and ``DB-PASSWORD`` have the same. A final ``s`` is no part of one.
+#: Words of a name: the same in ``db_password``, ``dbPassword`` and ``DB-PASSWORD``.
 _WORDS = re.compile(r"[A-Z]?[a-z]++|(?<![A-Z])[A-Z]++(?![a-z])|[A-Z]|[^\W_a-zA-Z]++")
-#: Parts of a name that say it wherever they stand in it, also run together: ``mypassword``, ``OPENAIAPIKEY``.
+#: Parts that make a name secret at any place in it, also run together: ``mypassword``, ``OPENAIAPIKEY``.
 _PARTS = re.compile(
     r"password|passwd|passphrase|secret(?!ar)|credential|cookie|authorization|connectionstring|connstr"
     r"|(?:api|private|access|secret|ssh|auth|account|signing|encryption)key(?!w)|(?:auth|access|refresh|api|bearer)token"
@@ -35,24 +35,24 @@ def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-#: Words that say it alone.
+#: Words that make a name secret without another word.
 _ALONE = _set("pwd cred creds dsn jwt jwts passwort pem bearer")
-#: A key is a secret if one of these words stands before it. ``key`` alone is mostly that of a dict.
+#: A key is a secret if one of these words precedes it. ``key`` alone is mostly that of a dict.
 _KEYS = _set(
     """api private access secret ssh rsa dsa ecdsa gpg pgp encryption signing master deploy account auth hmac aes fernet
     shared service storage subscription license host openai anthropic aws azure gcp google stripe wandb huggingface hf
     github gitlab"""
 )
-#: A token is one that a model reads, if one of these stands before it; and several are, unless one of the others does.
+#: A token is a model's token if one of these precedes it. ``tokens`` are, unless an access word is in the name.
 _MODEL_TOKENS = _set(
     """pad padding eos bos unk unknown cls sep mask masked next prev previous last first current special new image audio
     video start end stop begin per each one no n num total max min input output generated target predicted sampled
     text by of is unexpected invalid control prompt draft vocab"""
 )
 _ACCESS_TOKENS = _set("auth access refresh api bearer session secret hf github gitlab slack bot service")
-#: What may stand behind ``token`` without making it something else, as ``token_count`` is.
+#: Words that may follow ``token`` in the name of a secret; others change its meaning, as in ``token_count``.
 _OF_TOKEN = _set("value secret str string text bytes header env key")
-#: A pass is a password if it stands alone, or behind one of these: ``forward_pass`` is none.
+#: A pass is a password if it is alone, or follows one of these: ``forward_pass`` is not.
 _PASSES = _set(
     """db database user admin root smtp imap ftp ssh http proxy mysql pg postgres redis mongo rabbitmq mq ldap login
     mail email server service account sudo my"""
@@ -96,12 +96,12 @@ def _is_token(words: Sequence[str]) -> bool:
 
 # ---- texts -----------------------------------------------------------------------------------------------------------
 
-#: A name with a value behind it, in the text of a dict, a call, a header, a query or a command line.
+#: A name followed by a value, in the text of a dict, a call, a header, a query or a command line.
 _PAIR = re.compile(
     r"(?<![\w.-])(?P<option>--)?(?P<name>[\w.-]++)(?P<quote>\\*+['\"])?+"
     r"(?P<sign>\s*+(?:=>|:=|:(?!:)|=(?!=))\s*+|(?(option),?+\s++|(?!)))"
 )
-#: ... as one of two in brackets, as in a list of headers; and under a key of its own, as that of a variable of YAML.
+#: ... as one of two texts in brackets, as in a list of headers; and under its own key, as a YAML variable.
 _LISTED = re.compile(
     r"(?P<bracket>[(\[])[bB]?(?P<quote>\\*+['\"])(?P<name>[\w.-]++)(?P=quote)\s*+,\s*+(?=[bB]?\\*+['\"])"
 )
@@ -110,24 +110,24 @@ _NAMED = re.compile(
     r"(?:\\*+['\"])?+\s*+,?+\s*+(?:\\*+['\"])?+value(?:\\*+['\"])?+\s*+(?P<sign>[:=])\s*+",
     re.I,
 )
-#: The text between a type annotation and the value, behind a name.
+#: The text from a type annotation after a name to the value.
 _TYPED = re.compile(r"(?:\s*+\|\s*+[\w.]++(?:\[[^\[\]\n]{0,80}+\])?+){0,9}+\s++=(?!=)\s*+")
 #: A further part of the value of a header, up to its own value if it has one.
 _PART = re.compile(r";[^\S\n]*+[^\s:=;,'\"()\[\]{}]++(?P<sign>=(?![=>])|(?=[^\S\n]*+(?:$|[;'\"])))", re.M)
-#: Characters that the second one of two in brackets has at most, or it is masked whatever follows it.
+#: Longest second text of two in brackets, in characters; a longer one is masked whatever follows it.
 _LISTED_MAX = 1000
-#: What the value of a header begins with, and of a text.
+#: How the value of a header begins, and that of a text.
 _SCHEME = re.compile(r"(?:bearer|basic|digest|token)\s++", re.I)
 _PREFIX = re.compile(r"[bBuUrRfF]{0,2}(?P<slashes>\\*+)(?P<quote>'''|\"\"\"|'|\")")
 _PLAIN = re.compile(r"[^\s,;\[\](){}'\"]++")
 _OPENING = re.compile(r"[\w.]*+[\[({]")
-#: What counts while the end of a bracket is looked for; and the quote that ends a text, with the slashes before it.
+#: What is counted to find the end of a bracket; and the quote that ends a text, with the slashes before it.
 _BRACKET = re.compile(r"(?<!\\)\\*+['\"]|[\[\](){}]")
 _QUOTES = {quote: re.compile(r"(?<!\\)(\\*+)" + quote) for quote in ("'", '"', "'''", '"""')}
 
-#: What is a secret by its form, wherever it stands. In front of what is named ``key`` stays readable.
+#: What is a secret by its form, at any place. The group ``key`` before it stays readable.
 _FORMS = (
-    # Keys and tokens of services, whose beginnings are fixed.
+    # Keys and tokens of services, which begin with fixed prefixes.
     re.compile(
         r"(?<![\w-])(?:(?:sk|rk)-(?=[\w-]*\d)[\w-]{16,}+|[sr]k_(?:live|test)_\w{10,}+|whsec_\w{16,}+"
         r"|gh[pousr]_[A-Za-z0-9]{16,}+|github_pat_\w{16,}+|glpat-[\w-]{16,}+|hf_[A-Za-z0-9]{16,}+"
@@ -139,11 +139,11 @@ _FORMS = (
         r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?:(?!-----END )[\s\S])*+(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?+"
     ),
     re.compile(r"(?<![A-Za-z0-9+/=\\\s])[A-Za-z0-9+/=\\\s]++-----END [A-Z ]{0,40}PRIVATE KEY-----"),
-    # The password in an address, but no place for one; what a header shows by itself.
+    # The password in an address, unless it is a placeholder; the value of an authorization header.
     re.compile(
         r"(?P<key>(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{1,30}+://[^\s/:@'\"]*+:)(?![{$<]|%[(s])[^\s/'\"]+(?=@)", re.I
     ),
-    # ... and a token in the place of a user, which no name of one is as long as.
+    # ... and a token in the place of a user, longer than a user's name.
     re.compile(
         r"(?P<key>(?<![a-z0-9.-])https?://)(?![{$<]|%[(s])"
         r"(?:(?=[^\s/:@?#'\"]{20})|(?=[^\s/:@?#'\"]{12})(?=[^\s/:@?#'\"\d]*+\d))[^\s/:@?#'\"]++(?=@)",
@@ -154,24 +154,24 @@ _FORMS = (
 
 
 def without_secrets(text: str, *, prose: bool = False) -> str:
-    """Return a text without what stands behind names of secrets, or has the form of one.
+    """Return a text with masked secrets: values after secret names, and text with the form of a secret.
 
     Args:
-        prose: It is a message for people: of names, only those count that stand as a key of a dict
-            (``'token': ...``), as in ``password=...``, or as an option; ``unexpected token: ')'`` stays as it is.
+        prose: The text is a message for people. Only names written as a key of a dict (``'token': ...``), as in
+            ``password=...`` or as an option count; ``unexpected token: ')'`` is unchanged.
     """
     return without_tokens(_without_values(text, prose))
 
 
 def without_tokens(text: str) -> str:
-    """Return a text without what has the form of a secret; for source code, where names have no values behind them."""
+    """Return a text without secrets by form alone; for source code, where names are not followed by values."""
     for form in _FORMS:
         text = form.sub(_mask_of, text)
     return text
 
 
 def _mask_of(found: re.Match[str]) -> str:
-    # As many lines as before: what stands below has the number that it had.
+    # Keep the number of lines: the numbers of the lines below must not change.
     return (found.groupdict().get("key") or "") + MASK + "\n" * found[0].count("\n")
 
 
@@ -215,7 +215,7 @@ def _says_secret(pair: re.Match[str], prose: bool) -> bool:
 
 
 def _end_of_listed(text: str, pair: re.Match[str]) -> int:
-    """Return where the second one of two in brackets ends; where it begins if there are more: these are no pair."""
+    """Return where the second of two texts in brackets ends; its beginning if more follow: these are not a pair."""
     near = text[pair.end() : pair.end() + _LISTED_MAX]
     prefix = _PREFIX.match(near)
     if prefix is None:
@@ -227,12 +227,12 @@ def _end_of_listed(text: str, pair: re.Match[str]) -> int:
 
 
 def _end_of_value(text: str, start: int, pair: re.Match[str]) -> int:
-    """Return where the value of a pair ends, with what belongs to it."""
+    """Return where the value of a pair ends, with everything that belongs to it."""
     end = _end_of_one(text, start)
     if end == start:
         return start
     typed = _TYPED.match(text, end)
-    if typed is not None:  # the first value was a type
+    if typed is not None:  # the first value is a type
         return max(_end_of_one(text, typed.end()), end)
     if pair["sign"].strip() == ":" and pair["name"].lower().endswith("cookie"):
         while (part := _PART.match(text, end)) is not None:
@@ -241,7 +241,7 @@ def _end_of_value(text: str, start: int, pair: re.Match[str]) -> int:
 
 
 def _end_of_one(text: str, start: int) -> int:
-    """Return where a value ends: a text at its quote, brackets at theirs; what is cut off, at the end of all."""
+    """Return where a value ends: a text at its quote, brackets at theirs; an incomplete one at the end of ``text``."""
     scheme = _SCHEME.match(text, start)
     place = scheme.end() if scheme is not None else start
     prefix = _PREFIX.match(text, place)
@@ -255,7 +255,7 @@ def _end_of_one(text: str, start: int) -> int:
 
 
 def _end_of_text(text: str, place: int, quote: str, slashes: int) -> int:
-    """Return where a text ends: an escaped quote has more slashes before it than the one that has begun it."""
+    """Return where a quoted text ends: an escaped quote has more slashes before it than the opening quote."""
     for end in _QUOTES[quote].finditer(text, place):
         if len(end[1]) <= slashes:
             return end.end()
@@ -277,7 +277,7 @@ def _end_of_brackets(text: str, place: int) -> int:
 
 
 def without_secrets_in_command(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments of a command without what an option such as ``--password`` is given."""
+    """Return the arguments of a command with masked secrets: also the value after an option such as ``--password``."""
     shown = []
     hide = False
     for argument in arguments:

@@ -1,14 +1,14 @@
-"""The rank's side of inspection: answers where its threads are, and tells when an endpoint stands still.
+"""The rank's side of inspection: reports where its threads are, and tells the root when an endpoint is blocked.
 
-* operation ``inspect.stacks`` {actor, verbose}: the records of `meshrt.inspect.sampling`. What did not stand already
-  at the last pulse is looked at twice, `GAP` seconds apart; at once where a first look after `BREATH` sees it run.
-* event ``inspect.progress`` {actor, endpoint, state, since, place, waits, beside}: when an actor's endpoint has stood
-  at one instruction between two pulses, when it waits for fewer ranks than it did, and when it goes on, or is no more.
-  Nothing is sent for one that runs as it should.
-* event ``inspect.placed`` {actors}: ``[ident, name]`` of every actor that is not on the main thread, whenever that has
-  changed. All of them: the ident of a thread that has ended is given to another one.
+* operation ``inspect.stacks`` {actor, verbose}: the records of `meshrt.inspect.sampling`. A thread that was not blocked
+  at the last pulse is looked at again after `BREATH` seconds and, if it has not used its processor, after `GAP` more.
+* event ``inspect.progress`` {actor, endpoint, state, since, place, waits, beside}: sent when an actor's endpoint has
+  been at one instruction at two pulses, when it waits for fewer ranks than before, and when it goes on or has ended.
+  Nothing is sent for an endpoint that runs normally.
+* event ``inspect.placed`` {actors}: ``[ident, name]`` of every actor that is not on the main thread, sent at each
+  change. Always the whole list: the ident of a thread that has ended is reused.
 
-On the control thread, but for `RankInspector._exited`.
+Everything runs on the control thread except `RankInspector._exited`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ __all__ = ["RankInspector", "load"]
 
 #: Seconds between two looks: a thread that waits for the GIL wakes (and uses its processor) every 5 ms.
 GAP = 0.008
-#: Seconds without the GIL in which a thread that wants it uses its processor. Whoever comes back to the event loop has
-#: to wait for the GIL several times, 5 ms each and more where many ranks share few processors.
+#: Seconds without the GIL in which a thread that wants it uses its processor. A thread that returns to the event loop
+#: waits for the GIL several times: 5 ms each, and more where many ranks share few processors.
 BREATH = 0.001
 
 
 class _Seen(NamedTuple):
-    """What is told of an endpoint that stands still."""
+    """What the root is told of a blocked endpoint."""
 
     state: str
     place: list[Any]
@@ -52,19 +52,24 @@ _NOWHERE = _Seen(BLOCKED, ["", 0, ""], (), False)
 
 
 class RankInspector:
-    """Looks at the threads of this rank."""
+    """Looks at the threads of this rank. On the control thread."""
 
     def __init__(self, services: RankServices) -> None:
         self._services = services
         self._sampler = Sampler(services)
-        #: What the root was told last of each actor: state, the mark it was told of, and for whom it waits.
+        #: What the root was told last of each actor: state, place, since when, and which calls it waits for.
         self._told: dict[str, tuple[str, Any, float, tuple[Wait, ...]]] = {}
         self._placed: dict[str, int] = {}
-        #: The calls that the root was told to stand.
+        #: The calls that were reported to the root as blocked.
         self._standing: dict[str, EndpointCall] = {}
 
     def stacks(self, body: Body, answer: Answer) -> None:
-        """Answer with the stacks of this rank."""
+        """Answer with the stacks of this rank.
+
+        Args:
+            body: ``actor``: the records of this actor only, "" for all; ``verbose``: also the runtime's own frames.
+            answer: Called once, here or on the control thread `GAP` seconds later.
+        """
         actor, verbose = str(body.get("actor", "")), bool(body.get("verbose"))
 
         def look() -> list[Record]:
@@ -74,20 +79,20 @@ class RankInspector:
             try:
                 answer(_answer(look()), "")
             except Exception as error:
-                answer(None, f"{type(error).__name__}: {error}")  # who asked waits for it
+                answer(None, f"{type(error).__name__}: {error}")  # the caller waits for an answer
 
         records = look()
         if any(record.state == RUNNING for record in records):
             time.sleep(BREATH)
             records = look()
-        # Whatever used its processor meanwhile runs. What used none may only just have come to where it stands.
+        # A thread that used its processor meanwhile runs. One that used none may have become blocked just now.
         if any(record.state == RUNNING and record.mark.load <= 0 for record in records):
             self._services.call_later(GAP, again)
         else:
             answer(_answer(records), "")
 
     def pulse(self) -> None:
-        """Note where everything stands, and tell the root what has changed."""
+        """Note where every thread and task is, and tell the root what has changed."""
         actors = self._services.actors()
         self._tell_places(actors)
         marks = self._sampler.pulse(actors)
@@ -103,33 +108,33 @@ class RankInspector:
             told = self._told.get(actor.name, ("", None, 0.0, ()))
             since = mark.since if mark is not None and where is not None else 0.0
             seen = _NOWHERE
-            # One that a person has let go waits where it waited before, and who waits for many soon waits for fewer.
+            # A resumed actor waits where it waited before; one that waits for many ranks soon waits for fewer.
             if state == BLOCKED and (told[:3] != (state, where, since) or told[3]):
                 seen = self._look_at(actor)
                 state = seen.state
             now = (state, where, since, seen.waits)
-            # Of the other states only that one of these is over.
+            # Other states are told only as the end of one of these.
             if now != told and (state in STANDING or told[0] in STANDING):
                 self._tell(actor.name, call, state, mark, seen)
             self._told[actor.name] = now
         self._mind_exits()
 
     def _mind_exits(self) -> None:
-        """Be told of the ends of endpoints only while one stands: every call would pay for it."""
+        """Listen for the ends of endpoints only while one is blocked: each call would cost time otherwise."""
         if self._standing and self._exited not in hooks.endpoint_exit:
             hooks.endpoint_exit.append(self._exited)
         elif not self._standing and self._exited in hooks.endpoint_exit:
             hooks.endpoint_exit.remove(self._exited)
 
     def _exited(self, call: EndpointCall) -> None:
-        """A call has ended: if it was told to stand, that is over, and nobody waits for the next pulse. Its thread."""
+        """A call has ended: if it was reported as blocked, tell the root now, before the next pulse. On its thread."""
         if self._standing.get(call.actor) is call:
             del self._standing[call.actor]
             self._told.pop(call.actor, None)
             self._notify(call.actor, "", RUNNING, 0.0)
 
     def _look_at(self, actor: ActorState) -> _Seen:
-        """Return whether an actor that stands is blocked, or was stopped in the debugger, where, and for what."""
+        """Return whether an actor is blocked or stopped in the debugger, where, and which calls it waits for."""
         record = next(iter(self._sampler.records([actor], actor=actor.name)), None)
         if record is None or not record.stack:
             return _NOWHERE
@@ -170,7 +175,7 @@ def _answer(records: list[Record]) -> Body:
 
 
 def load(services: RankServices) -> None:
-    """Serve inspection: called once, at the first pulse or by the first question."""
+    """Serve inspection. Called once, at the first pulse or the first request."""
     inspector = RankInspector(services)
     services.deferred_operations["inspect.stacks"] = inspector.stacks
     hooks.pulse.append(inspector.pulse)

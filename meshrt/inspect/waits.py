@@ -1,13 +1,13 @@
-"""Who waits for whom: ranks, and the script, that wait for answers of ranks. Pure.
+"""The graph of waits: which ranks, and whether the script, wait for answers of which ranks. Pure.
 
-A node is an actor of a rank (or the script), an edge a call that it waits for. Where edges lead back, nobody in that
-cycle goes on: an actor serves one message at a time. Left out of cycles are what is no such wait: that of a concurrent
-endpoint, beside which others run, and one that any of several ranks can end. A chain ends at the former, too: nothing
-says that it is what the others wait for.
+A node is an actor of a rank, or the script; an edge is a call that it waits for. If edges form a cycle, no member of it
+can go on: an actor serves one message at a time. Two kinds of waits are left out of cycles: those of a concurrent
+endpoint, beside which others run, and those that any of several ranks can end. A chain ends at a concurrent endpoint
+too, because it is not known whether the others wait for that wait.
 
-Ranks are looked at one after the other. Whoever has waited for longer than that takes waits at the same time as the
-others, and only then a cycle is one: `Chain.seconds` tells for how long all of it stands. What counts is how long each
-wait lasts, not for how long its thread has been seen at one place: a person who stops a rank does not end its wait.
+Ranks are looked at one after the other. Only waits that have lasted longer than this takes were there at the same time,
+and only then a cycle is real: `Chain.seconds` is how long all of it has lasted. What counts is the duration of each
+wait, not how long its thread has been seen at one place: stopping a rank in the debugger does not end its wait.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ __all__ = [
 
 #: Mesh id, base rank, actor.
 Key = tuple[str, int, str]
-#: In the place of a rank.
+#: The key of the script.
 SCRIPT: Key = ("", -1, "")
-#: Seconds from which on a cycle cannot be several looks at a program that goes on.
+#: Seconds from which a cycle is real, and not an artefact of several looks at a running program.
 STANDS = 1.0
 
 
@@ -48,7 +48,7 @@ def waits_to_wire(waits: Iterable[Wait]) -> list[Any]:
 
 
 def waits_from_wire(plain: Iterable[Sequence[Any]]) -> list[Wait]:
-    """Return what `waits_to_wire` was given."""
+    """Return waits from plain data: the reverse of `waits_to_wire`."""
     return [Wait(mesh, actor, name, tuple(ranks), *rest) for mesh, actor, name, ranks, *rest in plain]
 
 
@@ -57,11 +57,11 @@ class Waiter:
     """An actor of a rank, or the script.
 
     Attributes:
-        state: As of a class in `where` (docs/json.md); "" for the script. Of ranks that are gone or silent
-            `WaitGraph.ranks` knows it.
+        state: As of a class in `where` (docs/json.md); "" for the script. `WaitGraph.ranks` has the state of ranks that
+            have ended or are silent.
         doing: The same in words that follow "of rank 3, ".
-        waits: For what; all of it.
-        beside: It waits in a concurrent endpoint: it serves others meanwhile.
+        waits: All calls that it waits for.
+        beside: It waits in a concurrent endpoint, and serves others meanwhile.
     """
 
     state: str
@@ -72,17 +72,17 @@ class Waiter:
 
 @dataclass(slots=True)
 class Chain:
-    """Who waits for whom, one after the other.
+    """A path through the graph: each step waits for the next.
 
     Attributes:
-        heads: Who waits, all for the same.
-        steps: For what the heads wait, for what those wait that they wait for, and so on: the waits of each step.
-        cycle: The last ones wait for the first one.
-        ends: What the last ones do: words -> ranks.
-        state: The state of the last ones, if they are all in the same; "waiting" if they wait themselves.
-        alike: Further heads, that wait for others of the same actor in the same way.
-        seconds: So long it stands.
-        left: Seconds until the first time-out in it ends it; None: none is known.
+        heads: The nodes at its start, which all wait for the same.
+        steps: The waits of each step: of the heads, of the nodes that those wait for, and so on.
+        cycle: The last nodes wait for the first one.
+        ends: What the last nodes do: words -> ranks.
+        state: The state of the last nodes if it is the same for all, or ""; "waiting" if they wait themselves.
+        alike: Further heads, which wait for others of the same actor in the same way.
+        seconds: How long all of it has lasted.
+        left: Seconds until the first time-out in it ends it; None: no time-out is known.
     """
 
     heads: list[Key]
@@ -96,11 +96,11 @@ class Chain:
 
 
 class WaitGraph:
-    """All that is known of who waits for whom."""
+    """All known waits."""
 
     def __init__(self) -> None:
         self.nodes: dict[Key, Waiter] = {}
-        #: Of ranks that are gone or silent: state and words.
+        #: Ranks that have ended or are silent: state and words.
         self.ranks: dict[tuple[str, int], tuple[str, str]] = {}
 
     def script(self, waits: Sequence[Wait]) -> None:
@@ -109,12 +109,12 @@ class WaitGraph:
             self.nodes[SCRIPT] = Waiter("", waits=list(waits), beside=True)
 
     def chains(self, shown: Callable[[Key], bool] = lambda key: True) -> list[Chain]:
-        """Return the cycles, and then what else leads somewhere, each node in one of them at least.
+        """Return the cycles, then the other chains; each waiting node is in at least one of them.
 
-        Nothing where the script alone waits: that it waits for its ranks is no news.
+        Empty if only the script waits: that the script waits for its ranks is not worth a line.
 
         Args:
-            shown: Whether it is to be told for what somebody waits.
+            shown: Whether the waits of a node are reported.
         """
         waiting = {key: node for key, node in sorted(self.nodes.items()) if node.waits and key[:2] not in self.ranks}
         if not waiting.keys() - {SCRIPT}:
@@ -131,7 +131,7 @@ class WaitGraph:
     ) -> Iterator[Chain]:
         wanted = {target for node in waiting.values() for wait in node.waits for target in targets_of(wait)}
         covered = set(inside)
-        # Those first for whom nobody waits: the others are told of on the way.
+        # Nodes that are not waited for come first: their chains cover the others.
         for key in sorted(waiting, key=lambda key: key in wanted):
             if key not in covered and shown(key):
                 yield self._chain(key, waiting, inside, covered)
@@ -180,13 +180,13 @@ class WaitGraph:
 
 
 def targets_of(wait: Wait) -> Iterator[Key]:
-    """Return whose answers a wait is for."""
+    """Return the nodes whose answers a wait is for."""
     for rank in wait.ranks:
         yield wait.mesh_id, rank, wait.actor
 
 
 def _holding(node: Waiter) -> list[Wait]:
-    """Return the waits in which a node keeps others waiting, as long as any one of those does that it waits for."""
+    """Return the waits in which a node blocks others, as long as any one node that it waits for does."""
     return [] if node.beside else [wait for wait in node.waits if not wait.any or wait.count == 1]
 
 
@@ -199,7 +199,7 @@ def _first_end(waits: Iterable[Wait]) -> float | None:
 
 
 def _together(waits: Iterable[Wait]) -> list[Wait]:
-    """Return what is gathered with one wait for each endpoint."""
+    """Return the waits of a gather merged: one wait for each endpoint."""
     found: dict[tuple[str, str, str, bool], set[int]] = {}
     counts: dict[tuple[str, str, str, bool], int] = {}
     for wait in waits:
@@ -213,7 +213,7 @@ def _together(waits: Iterable[Wait]) -> list[Wait]:
 
 
 def _cycles(edges: Mapping[Key, Sequence[Key]]) -> list[list[Key]]:
-    """Return cycles that share no node, at least one wherever there are any."""
+    """Return cycles without a common node; at least one if the graph has any."""
     found: list[list[Key]] = []
     done: set[Key] = set()
     for start in edges:
@@ -243,7 +243,7 @@ def _cycles(edges: Mapping[Key, Sequence[Key]]) -> list[list[Key]]:
 
 
 def _merged(chains: Iterable[Chain]) -> list[Chain]:
-    """Return the chains, those with other heads that wait for the same made one."""
+    """Return the chains, with those that differ only in their heads merged into one."""
     found: dict[Any, Chain] = {}
     for chain in chains:
         head = chain.heads[0]
@@ -257,7 +257,7 @@ def _merged(chains: Iterable[Chain]) -> list[Chain]:
 
 
 def _folded(chains: Iterable[Chain]) -> list[Chain]:
-    """Return the chains; of those that are alike but for the numbers of ranks the first one stands for the others."""
+    """Return the chains; where several differ only in the numbers of ranks, the first one stands for the others."""
     found: dict[Any, Chain] = {}
     for chain in chains:
         names = tuple(
@@ -274,7 +274,7 @@ def _folded(chains: Iterable[Chain]) -> list[Chain]:
 
 
 def members_of(chain: Chain) -> list[Key]:
-    """Return who waits for each other, of a cycle; of another chain, its heads."""
+    """Return all nodes of a cycle; of another chain, its heads."""
     if not chain.cycle:
         return chain.heads
     return [target for step in chain.steps for wait in step for target in targets_of(wait)]

@@ -1,9 +1,9 @@
-"""Rank side: one at a time has the threads of a rank, the debugger's prompts or an IDE.
+"""Rank side: either the debugger's prompts or an IDE controls the threads of a rank, never both.
 
 ::
 
-    prompts --an IDE comes, nothing stands--> IDE --it leaves--> prompts
-       '------ an IDE comes, something stands or steps --> leaving --it runs on--> IDE
+    prompts --an IDE attaches, nothing is stopped--> IDE --it detaches--> prompts
+       '------ an IDE attaches, something is stopped or steps --> leaving --it runs on--> IDE
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ class Taker(Protocol):
     """An IDE, as the debugger of the rank sees it."""
 
     def take(self) -> None:
-        """The threads are free: they are the taker's from now on. Any thread; must not wait."""
+        """Take control of the threads, which are free from now on. Any thread; must not wait."""
 
     def breakpoint(self, frame: FrameType) -> bool:
-        """Stop the calling thread, which runs ``frame``; False: it cannot."""
+        """Stop the calling thread, which runs ``frame``; False: the taker cannot."""
 
     def forked(self) -> None:
-        """In a forked child of user code: trace nothing there; the threads that would let it go on are the parent's."""
+        """In a forked child of user code: trace nothing; the threads that would resume it are the parent's."""
 
 
 class Handover:
-    """Who has the threads. Any thread.
+    """Keeps who controls the threads: the debugger, or an IDE. Any thread.
 
     Args:
-        rest: Called with True when the debugger's own breakpoints are to stop nothing, and with False afterwards, and
-            with the sessions of IDEs that have the threads, or had them.
+        rest: Called with True when the debugger's own breakpoints are suspended, with False afterwards; and with the
+            sessions of the IDEs that control the threads, or did.
     """
 
     def __init__(self, sessions: RankSessions, rest: Callable[[bool, Collection[str]], None]) -> None:
@@ -46,22 +46,25 @@ class Handover:
         self._rest = rest
         self._taker: Taker | None = None
         self._taken = False
-        #: Who has them, in words: ``the IDE of process 123``; "": the debugger.
+        #: Who controls them, in words: ``the IDE of process 123``; "": the debugger.
         self.holder = ""
-        #: That one is gone, and what stands stays so.
+        #: That IDE has ended; the threads that it stopped stay stopped.
         self._orphaned = False
-        #: Sessions of IDEs that have them, or had them since the taker has.
+        #: Sessions of the IDEs that have used the present taker, in order.
         self._with: list[str] = []
-        #: Threads that are about to stand, or do: none of them is to be taken. Reentrant: a signal's handler may stop.
+        #: Guards `_entering`: threads that are about to stop; none may be taken. Reentrant: a signal handler may stop.
         self._lock = threading.RLock()
         self._entering = 0
         sessions.left = self._look
 
     def give(self, holder: str, taker: Taker, session: str = "") -> str:
-        """Let ``taker`` have the threads once nothing stands or steps. Returns where something does, or "".
+        """Give the threads to ``taker`` once nothing is stopped or steps.
 
         Args:
-            session: The IDE's, as breakpoints name it that go with it.
+            holder: The IDE in words, for messages.
+            session: The IDE's, as named by breakpoints that belong to it.
+        Returns:
+            Where something is stopped or steps, if the threads could not be given at once; or "".
         """
         self._taken = False
         self._taker = taker
@@ -72,30 +75,30 @@ class Handover:
         return str(standing.place()) if standing is not None and not self._taken else ""
 
     def take_back(self) -> None:
-        """The taker has left."""
+        """Return the threads to the debugger: the taker has detached."""
         self._taker = None
         self.holder, self._orphaned = "", False
         self._rest(False, self._with)
 
     def orphan(self) -> None:
-        """The one who has them is gone, and what stands stays so until another one comes, or a person lets it go on."""
+        """The IDE has ended: what it stopped stays stopped until another IDE attaches or the user resumes it."""
         self.holder, self._orphaned = "an IDE that is gone", True
 
     def pass_on(self, holder: str, session: str = "") -> None:
-        """Another one has what was left standing, with the same taker."""
+        """Give the threads to another IDE that uses the same taker; what is stopped stays stopped."""
         self.holder, self._orphaned = holder, False
         self._with.append(session)
         self._rest(True, self._with)
 
     def resting(self) -> str:
-        """Return what a person who sets a breakpoint has to know; "": the debugger has the threads."""
+        """Return a note for a user who sets a breakpoint; "": the debugger controls the threads."""
         if not self.holder:
             return ""
         rest = f"{self.holder} has ranks here: breakpoints of the debugger rest there until"
         return f"{rest} " + ("continue lets those go on" if self._orphaned else "it leaves")
 
     def check(self) -> None:
-        """Raise MeshError if the threads are somebody else's."""
+        """Raise MeshError if the debugger does not control the threads."""
         if self._orphaned:
             raise MeshError("it stands where an IDE that is gone has left it; continue lets it go on")
         if self.holder:
@@ -103,7 +106,7 @@ class Handover:
 
     @contextlib.contextmanager
     def entering(self) -> Iterator[None]:
-        """The calling thread is about to stand: who has it meanwhile goes on having it."""
+        """Mark the calling thread as about to stop: in this block, the threads are not given to a taker."""
         with self._lock:
             self._entering += 1
         try:
@@ -114,13 +117,13 @@ class Handover:
             self._look()
 
     def breakpoint(self, frame: FrameType) -> bool:
-        """Stop the calling thread for the one who has it; False: the debugger has it."""
+        """Stop the calling thread for the taker; False: the debugger controls the threads."""
         taker = self._taker
         return taker is not None and self._taken and taker.breakpoint(frame)
 
     def forked(self) -> None:
-        """In a forked child of user code: nobody has its threads."""
-        self._lock, self._entering = threading.RLock(), 0  # of threads that are not there
+        """In a forked child of user code: forget the taker."""
+        self._lock, self._entering = threading.RLock(), 0  # held by threads that do not exist here
         taker, self._taker = self._taker, None
         self.holder, self._orphaned = "", False
         if taker is not None:

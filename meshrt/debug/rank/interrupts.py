@@ -1,17 +1,17 @@
-"""Stopping an actor where it runs, or waits, on a person's request.
+"""Stopping an actor where it runs or waits, on a user's request.
 
 ::
 
-    asked --on the thread, in code of the user's--> stopped --the person resumes--> (nothing)
+    asked --on the thread, in user code--> stopped --the user resumes--> (nothing)
       '-- the endpoint, or the thread, ends first --> missed: the root is told
 
 How the actor's thread is reached:
 
-* **main thread**: a signal. Its handler runs in the middle of a blocked system call, opens the prompt right there, and
-  the call goes on afterwards. If the runtime itself is at work, the thread stops where the user's code goes on; in a
-  ``get()`` that waits, at once, through the driver.
-* **a further actor's thread, or one of the user's own**: ``sys.monitoring``; a call that blocks has to return first.
-  Not before Python 3.12.
+* **main thread**: a signal. Its handler interrupts a blocked system call, opens the prompt there, and the call goes on
+  afterwards. If the runtime itself is at work, the thread stops where the user's code goes on; in a ``get()`` that
+  waits, at once, through the driver.
+* **a further actor's thread, or a thread of the user's**: ``sys.monitoring``; a call that blocks has to return first.
+  From Python 3.12.
 * **an event loop that waits**: a callback on it, which shows where the endpoint's coroutine is suspended.
 """
 
@@ -39,10 +39,10 @@ from meshrt.inspect.names import names_thread, typed_name
 __all__ = ["Interrupts", "Sessions"]
 
 
-#: How long after a signal that came while the runtime was at work the next one follows, at first and at most.
+#: Pause before the next signal, after one that came while the runtime was at work: the first and the longest, seconds.
 _RETRY_SECONDS = 0.02
 _RETRY_MAX_SECONDS = 0.5
-#: How often a signal is sent again that nobody has seen: each may cut short a C library's own wait.
+#: How often a signal without effect is sent again: each may cut short a C library's own wait.
 _SENT_AGAIN = 3
 
 
@@ -50,35 +50,35 @@ class Sessions(Protocol):
     """The sessions of this rank."""
 
     def of_thread(self, ident: int) -> RankSession | None:
-        """Return the session of a thread, if it has one. Any thread."""
+        """Return the session of a thread; None: it has none. Any thread."""
 
     def open(self, call: EndpointCall | None = None) -> RankSession:
-        """Return the session of the calling thread, which works for ``call``; a new one if need be."""
+        """Return the session of the calling thread, which works for ``call``; create one if necessary."""
 
     def adopt(self, users_trace: UsersTrace) -> None:
-        """What the user traces the calling thread with was put aside for a request."""
+        """Take over the user's own trace of the calling thread, which was put aside for a request."""
 
 
 class _Ask:
-    """One request that has not been obeyed yet."""
+    """One request that has not been carried out yet."""
 
     def __init__(self, actor: ActorState, thread: str = "") -> None:
         self.actor = actor.name
-        #: A thread of the user's own; "": that of the actor.
+        #: A thread of the user's own; "": the thread of the actor.
         self.thread = thread
         self.call = None if thread else actor.serves
-        #: Whose session it becomes.
+        #: The call that the session belongs to.
         self.owner = self.call
-        #: The actor has an event loop: if that has nothing to do, `Interrupts._on_loop` obeys.
+        #: The actor has an event loop: if that is idle, `Interrupts._on_loop` carries out the request.
         self.on_loop = actor.loop is not None and not thread
-        #: The thread stops for it just now.
+        #: The thread is stopping for it now.
         self.taken = False
-        #: The handler of the signal has run; how often it was sent again because it had not.
+        #: The signal handler has run; how often the signal was sent again because it had not.
         self.seen = False
         self.again = 0
-        #: What the thread was traced with, if it is traced for this request instead.
+        #: The user's trace of the thread, if the thread is traced for this request instead.
         self.users_trace = UsersTrace()
-        #: The signal has come while the runtime was at work.
+        #: The signal came while the runtime was at work.
         self.missed = False
 
 
@@ -95,9 +95,9 @@ class Interrupts:
         self._tracer = tracer
         self._monitor = monitor
         self._asked: dict[int, _Ask] = {}
-        #: Lines that are to be broken on the main thread.
+        #: Lines that are to be interrupted on the main thread.
         self._lines: dict[int, int] = {}
-        #: Endpoints that a person aborted while they were suspended, by thread.
+        #: Endpoints that the user aborted while they were suspended, by thread.
         self._cancelled: dict[int, tuple[EndpointCall, Any]] = {}
 
     @property
@@ -108,10 +108,14 @@ class Interrupts:
     # -- on the control thread
 
     def ask(self, body: Body) -> Body:
-        """Have an actor stopped. Returns at once; the stop, if it comes to one, is told as every stop is.
+        """Request that an actor stops. Returns at once; the stop itself is announced like every stop.
 
-        If it cannot come to one, that is an event as well: nobody hears an answer that comes late.
+        If the actor cannot be stopped, an event says so as well: the answer may come too late to be read.
 
+        Args:
+            body: ``actor``: its name; ``thread``: a thread of the user's own, "" for the actor's.
+        Returns:
+            ``state``: "asked", "stopped" or "idle"; ``text``: where it is, in words.
         Raises:
             MeshError: No such actor, or its thread cannot be reached.
         """
@@ -155,8 +159,8 @@ class Interrupts:
 
     @staticmethod
     def _ident(name: str) -> int:
-        """Return the ident of a thread of the user's own by the name that a person types."""
-        # Not `threading.enumerate`: a thread that stands at a breakpoint may hold its lock.
+        """Return the ident of a thread of the user's own, by the name that a user types."""
+        # Not `threading.enumerate`: a thread that is stopped at a breakpoint may hold its lock.
         known = dict(getattr(threading, "_active", {}))
         found = [ident for ident, thread in known.items() if names_thread(name, thread.name)]
         if len(found) == 1:
@@ -200,7 +204,7 @@ class Interrupts:
             raise
 
     def _break_line(self, session: RankSession, ident: int, line: int, pause: float) -> None:
-        """End a line that is being obeyed; again and again, until it is broken or has ended. On the control thread."""
+        """Interrupt a line that is running, repeatedly, until it is broken or has ended. On the control thread."""
         on_main = ident == threading.main_thread().ident
         if on_main:
             if session.running != line or self._lines.get(ident) != line:
@@ -214,10 +218,10 @@ class Interrupts:
         self._services.call_later(pause, lambda: self._break_line(session, ident, line, again))
 
     def _retry(self, ident: int, ask: _Ask, pause: float) -> None:
-        """Signal again if the runtime was at work: what the user's code does next may be a call that blocks."""
+        """Signal again if the runtime was at work: the user's code may enter a call that blocks next."""
         if self._asked.get(ident) is not ask:
             return
-        # A signal that comes in the moment before a call blocks does not wake it: then no handler has run.
+        # A signal that comes just before a call blocks does not wake the call; then no handler has run.
         lost = not ask.seen and ask.again < _SENT_AGAIN
         if ask.missed or lost:
             ask.missed = False
@@ -225,12 +229,12 @@ class Interrupts:
             try:
                 self._services.signal_main()
             except MeshError:
-                return  # user code has taken the signal meanwhile; the next line of its own stops it
+                return  # user code has taken over the signal; its next line stops it
         pause = min(2 * pause, _RETRY_MAX_SECONDS)
         self._services.call_later(pause, lambda: self._retry(ident, ask, pause))
 
     def _mind_thread(self, ident: int, ask: _Ask) -> None:
-        """Drop a request for a thread that has ended: nothing else says that it has."""
+        """Drop a request for a thread that has ended: no other event reports this."""
         if self._asked.get(ident) is not ask:
             return
         if ident in sys._current_frames():
@@ -241,7 +245,7 @@ class Interrupts:
     # -- on the actor's thread
 
     def on_signal(self, frame: FrameType | None) -> None:
-        """Obey a request for the main thread, in the signal handler that interrupted ``frame``."""
+        """Carry out a request for the main thread, in the signal handler that interrupted ``frame``."""
         if self._lines:
             self._break_here(frame)
         asked = self._asked.get(get_ident())
@@ -269,10 +273,10 @@ class Interrupts:
             self._services.interject(lambda _waited: self.on_line(sys._getframe(1)))
 
     def _break_here(self, frame: FrameType | None) -> None:
-        """Raise KeyboardInterrupt if that is to break a line on the calling thread.
+        """Raise KeyboardInterrupt if a line on the calling thread is to be interrupted.
 
         Args:
-            frame: What the thread is at; None: it waits in a ``get()``.
+            frame: Where the thread is; None: it waits in a ``get()``.
         """
         line = self._lines.get(get_ident())
         session = self._sessions.of_thread(get_ident())
@@ -281,7 +285,7 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def on_line(self, frame: FrameType) -> None:
-        """The thread of a request goes on in ``frame``, or waits in a ``get()`` there."""
+        """Stop for a request: its thread goes on in ``frame``, or waits in a ``get()`` there."""
         self._tracer.disarm(get_ident())
         ask = self._current(get_ident())
         where, _ = user_frame(frame)
@@ -291,7 +295,12 @@ class Interrupts:
             self._monitor.spare_thread(get_ident())
 
     def ended(self, ident: int, call: EndpointCall) -> None:
-        """An endpoint of the calling thread has ended: so has what was asked of it."""
+        """Drop the requests of an endpoint of the calling thread that has ended.
+
+        Args:
+            ident: The calling thread.
+            call: The endpoint's.
+        """
         ask = self._asked.get(ident)
         if ask is not None and not ask.taken and (ask.call is None or ask.call is call):
             self._miss_call(ident, ask, call)
@@ -301,7 +310,7 @@ class Interrupts:
             cancelled[1].uncancel()
 
     def _on_loop(self, ask: _Ask) -> None:
-        """The actor's event loop has nothing to do: whatever its endpoint awaits is not done."""
+        """Stop where the endpoint is suspended: the event loop is idle, so what the endpoint awaits is not done."""
         ident = get_ident()
         call = ask.call
         if self._current(ident) is not ask or call is None:
@@ -337,7 +346,7 @@ class Interrupts:
             ask.users_trace.put_back()
             say_unavailable(error)
             return
-        # Until the prompt is there, the same request again is this one; from then on the thread is known to stand.
+        # Until the prompt is open, the same request again is this one; from then on the thread is known to be stopped.
         session.when_stopped = lambda: self._obeyed(ident, ask)
         try:
             stop(session)
@@ -352,7 +361,7 @@ class Interrupts:
             del self._asked[ident]
 
     def _current(self, ident: int) -> _Ask | None:
-        """Return the request for a thread, unless it is being obeyed or has come too late."""
+        """Return the request for a thread, unless it is being carried out or has come too late."""
         ask = self._asked.get(ident)
         if ask is None or ask.taken:
             return None
@@ -367,7 +376,7 @@ class Interrupts:
         return next((actor for actor in self._services.actors() if actor.name == ask.actor), None)
 
     def _miss_call(self, ident: int, ask: _Ask, ended: EndpointCall) -> None:
-        """The call that was to be stopped has ended; if the actor is at work on another one, that is meant as well."""
+        """Move a request whose call has ended to another call of the actor; drop it if there is none."""
         state = self._state(ask)
         others = (state.call, *state.concurrent.values()) if state is not None else ()
         other = next((call for call in others if call is not None and call is not ended), None)
