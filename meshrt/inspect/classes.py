@@ -16,28 +16,33 @@ from meshrt.selection import Shape
 
 __all__ = ["Leaf", "MeshStacks", "Node", "Tree"]
 
-#: An actor's class is an outlier where it is so many times smaller than the largest one.
+#: An actor's class is an outlier if it is at least so many times smaller than the largest one.
 _OUTLIER = 3
 
 
 @dataclass(slots=True)
 class Leaf:
-    """Ranks that stand (or run) at the same place."""
+    """Ranks that are (or run) at the same place."""
 
     state: str
     holder: str = ""
     source: str = ""
     ranks: set[int] = field(default_factory=set)
-    #: Seconds that they have stood there: least and most.
+    #: Seconds that they have been there: least and most.
     since: tuple[float, float] | None = None
-    #: Share of a processor: least and most.
+    #: Share of a processor, 0.0 to 1.0: least and most.
     cpu: tuple[float, float] | None = None
     #: Names of the threads or tasks.
     names: set[str] = field(default_factory=set)
     endpoints: set[str] = field(default_factory=set)
 
     def add(self, ranks: Iterable[int], since: Iterable[float], cpu: Iterable[float]) -> None:
-        """Count ranks in."""
+        """Add ranks.
+
+        Args:
+            since: For how many seconds each has been there.
+            cpu: The share of a processor that each uses, 0.0 to 1.0.
+        """
         self.ranks.update(ranks)
         self.since = _span(self.since, since)
         self.cpu = _span(self.cpu, cpu)
@@ -45,7 +50,7 @@ class Leaf:
 
 @dataclass(slots=True)
 class Node:
-    """A frame, and who is in it."""
+    """A frame, and the ranks that are in it."""
 
     file: str = ""
     function: str = ""
@@ -65,23 +70,23 @@ class Node:
         return sorted(self.leaves.values(), key=lambda leaf: (-len(leaf.ranks), min(leaf.ranks), leaf.state))
 
     def chain(self) -> list[Node]:
-        """Return this node and those below it as far as the way down is one, and with it the ranks are the same."""
+        """Return this node and the nodes below it, down to the first branch or leaf: all have the same ranks."""
         found = [self]
         while not found[-1].leaves and len(found[-1].children) == 1:
             found += found[-1].children.values()
         return found
 
     def together(self, leaf: Leaf) -> int:
-        """Return how many ranks a leaf of this node has, with those that a person has stopped at the same place."""
+        """Return how many ranks a leaf of this node has, with those that the user has stopped at the same place."""
         stopped = [each for each in self.leaves.values() if each.state == STOPPED and not each.holder]
         return len(leaf.ranks.union(*(each.ranks for each in stopped)))
 
     def places(self) -> int:
-        """Return how many leaves there are below."""
+        """Return the number of leaves here and below."""
         return len(self.leaves) + sum(child.places() for child in self.children.values())
 
     def classes(self) -> list[tuple[Node, Leaf]]:
-        """Return all leaves below, with the node of each."""
+        """Return all leaves here and below, with the node of each."""
         found = [(self, leaf) for leaf in self.leaves.values()]
         for child in self.children.values():
             found += child.classes()
@@ -102,8 +107,8 @@ class Tree:
         if self.kind != "actor" or not classes:
             return []
         _, most = max(classes, key=lambda each: len(each[1].ranks))
-        # Whoever stands in the debugger, as most do not, was stopped there by a person; an exception is another matter.
-        # That says nothing of the others either: where they stood together before, they count together.
+        # Ranks in the debugger, while most are not, were stopped there by the user; an exception is another matter.
+        # This says nothing of the other ranks: those that were at one place with them count together with them.
         suspects = [
             (node, leaf) for node, leaf in classes if leaf.state != STOPPED or leaf.holder or most.state == STOPPED
         ]
@@ -122,7 +127,7 @@ class MeshStacks:
     trees: dict[tuple[str, str], Tree] = field(default_factory=dict)
     #: Why ranks have no stack: kind ("gone", "silent", "refused") and text -> ranks.
     without: dict[tuple[str, str], set[int]] = field(default_factory=dict)
-    #: The actor of the main thread, as far as any rank has told.
+    #: The actor of the main thread, as told by any rank; "": not known yet.
     first_actor: str = ""
 
     def waiting(self) -> set[int]:

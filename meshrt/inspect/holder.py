@@ -1,7 +1,7 @@
-"""What a frame that stands still is waiting in: the call in its source, as ``self.lock.acquire`` or ``time.sleep``.
+"""The call that a blocked frame waits in, from its source, as ``self.lock.acquire`` or ``time.sleep``.
 
-Read from the byte code: the loads that begin where the call begins make up the name of what is called. Where the
-interpreter keeps no columns (``-X no_debug_ranges``) nothing is known.
+Read from the byte code: the loads that begin where the call begins make up the name of what is called. Nothing is known
+if the interpreter keeps no columns (``-X no_debug_ranges``).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _LONGEST = 60
 
 @lru_cache(maxsize=512)
 def holder(code: CodeType, lasti: int) -> str:
-    """Return the dotted name of what the instruction at ``lasti`` calls or enters, or ""."""
+    """Return the dotted name of what the instruction at ``lasti`` calls or enters; "": not known, or neither."""
     if lasti < 0:
         return ""
-    # A frame that has called a Python function stands behind its call instruction, in the caches of that one.
+    # In a frame that has called a Python function, ``lasti`` is after the call instruction, in that one's caches.
     instructions = [instruction for instruction in dis.get_instructions(code) if instruction.offset <= lasti]
     here = instructions.pop() if instructions else None
     position = here.positions if here is not None else None
@@ -29,7 +29,7 @@ def holder(code: CodeType, lasti: int) -> str:
     if here.opname in ("SEND", "YIELD_VALUE", "RESUME", "GET_AWAITABLE"):
         return ""
     if here.opname.startswith(("BEFORE_WITH", "BEFORE_ASYNC_WITH")):
-        # Its own columns are those of the statement; what is entered was loaded just before.
+        # Its own columns are those of the statement; the context manager was loaded just before.
         position = (instructions[-1].positions if instructions else None) or position
     begin = (position.lineno, position.col_offset)
     names: list[str] = []

@@ -1,4 +1,4 @@
-"""Root side: what ranks have told by themselves of who waits for whom, and of their threads. Nobody is asked."""
+"""Root side: the waits and the threads that ranks have reported by themselves. No rank is asked."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from meshrt.inspect.waits import WaitGraph
 
 __all__ = ["ACTIVITY", "actors_known", "waits_known"]
 
-#: Where `RootServices.tables` has `meshrt.inspect.root.Activity`, once a rank has told something.
+#: The key of `meshrt.inspect.root.Activity` in `RootServices.tables`, once a rank has reported something.
 ACTIVITY = "inspect.activity"
 
 
 def waits_known(services: RootServices) -> WaitGraph:
-    """Return who waits for whom, of the ranks that are known to stand still."""
+    """Return the waits of the ranks that are known to be blocked or stopped."""
     activity = services.tables.get(ACTIVITY)
     known: WaitGraph = WaitGraph() if activity is None else activity.waits()
     return known

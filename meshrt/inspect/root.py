@@ -1,4 +1,4 @@
-"""The root's side of inspection: what every actor was doing when it was last heard of. On the root's loop."""
+"""The root's side of inspection: what every actor was doing at its last report. On the root's loop."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class ActivityRow:
     Attributes:
         state: ``"running"``, ``"blocked"``, ``"idle"``, ``"stopped"`` (in the debugger); or, when its process does not
             answer, ``"stopped by a signal"`` or ``"busy"``.
-        since: Since when, seconds since the epoch.
-        place: File, line and function of the user's; ``("", 0, "")`` where it is not known.
-        endpoint: What it runs.
-        waits: For whom, as it was when it told that.
-        told: When it told that, on the monotonic clock and on that of deadlines, seconds.
+        since: Start of this state, seconds since the epoch.
+        place: File, line and function in user code; ``("", 0, "")``: not known.
+        endpoint: The endpoint that it runs.
+        waits: The calls that it waited for at the time of its report.
+        told: Time of its report, on the monotonic clock and on the clock of deadlines, seconds.
         beside: It waits in a concurrent endpoint.
     """
 
@@ -45,7 +45,7 @@ class ActivityRow:
     told: tuple[float, float] = (0.0, 0.0)
 
     def waits_at(self, now: float, clock: float) -> list[Wait]:
-        """Return for whom it waits, at a later time of both clocks."""
+        """Return the calls that it waits for, at a later time of both clocks (seconds)."""
         passed, counted = now - self.told[0], clock - self.told[1]
         return [
             replace(
@@ -58,13 +58,13 @@ class ActivityRow:
 
 
 class Activity:
-    """Kept from what ranks and host agents tell by themselves; nobody is asked. `RootServices.tables` has it."""
+    """A table of what ranks and host agents report by themselves; no rank is asked. It is in `RootServices.tables`."""
 
     def __init__(self, services: RootServices) -> None:
         self._services = services
         self._rows: dict[tuple[str, int, str], ActivityRow] = {}
         self._silent: dict[tuple[str, int], tuple[str, float]] = {}
-        #: When ranks have answered again.
+        #: When silent ranks answered again, seconds since the epoch.
         self._back: dict[tuple[str, int], float] = {}
         self._actors: dict[tuple[str, int], dict[int, str]] = {}
         for mesh in services.meshes():
@@ -72,7 +72,7 @@ class Activity:
                 self._silent[mesh.mesh_id, rank] = silent
 
     def get(self, mesh_id: str, rank: int, actor: str) -> ActivityRow | None:
-        """Return what an actor does; None when it was never seen to stand still."""
+        """Return what an actor does; None: it was never reported as blocked or stopped."""
         row = self._rows.get((mesh_id, rank, actor))
         silent = self._silent.get((mesh_id, rank))
         if silent is None:
@@ -85,7 +85,7 @@ class Activity:
         return ActivityRow("stopped by a signal" if state == "stopped" else state, since, place, endpoint)
 
     def state(self, mesh_id: str, rank: int, actor: str) -> State | None:
-        """Return what an actor was doing when it was last heard of; None when it was never seen to stand still."""
+        """Return the last reported state of an actor; None: it was never reported as blocked or stopped."""
         row = self.get(mesh_id, rank, actor)
         if row is None:
             return None
@@ -93,7 +93,7 @@ class Activity:
         return State(word, row.since, Place.from_wire(row.place))
 
     def progress(self, mesh_id: str, rank: int, body: Body) -> None:
-        """A rank tells that an endpoint stands still, or goes on."""
+        """Take in a report of a rank: an endpoint is blocked or stopped, or goes on."""
         file, line, function = body["place"]
         waits = tuple(waits_from_wire(body["waits"]))
         place = (file, line, function)
@@ -102,7 +102,7 @@ class Activity:
         self._rows[mesh_id, rank, body["actor"]] = row
 
     def waits(self) -> WaitGraph:
-        """Return who waits for whom, of those that are known to stand still. Any thread."""
+        """Return the waits of all actors that are known to be blocked or stopped. Any thread."""
         graph = WaitGraph()
         now, clock = time.monotonic(), self._services.clock()
         for key, row in tuple(self._rows.items()):
@@ -116,11 +116,11 @@ class Activity:
         return graph
 
     def wait_lines(self, most: int) -> list[str]:
-        """Return the same as lines for a person, so many at most and one that counts the others. Any thread."""
+        """Return the waits as lines for a user: at most ``most``, and one that counts the others. Any thread."""
         return wait_lines(waits_of(self.waits(), self._names()), most)
 
     def standstill(self, keys: Iterable[tuple[str, int, str]]) -> str:
-        """Say what keeps actors of ranks that do not answer; "" where nothing tells it. Any thread."""
+        """Say what blocks actors of ranks that do not answer; "": the known waits do not show it. Any thread."""
         found = standstill(self.waits(), self._names(), keys)
         return found.text if found is not None else ""
 
@@ -132,18 +132,18 @@ class Activity:
         return self._actors.get((mesh_id, rank), {})
 
     def placed(self, mesh_id: str, rank: int, body: Body) -> None:
-        """A rank tells the threads of all its actors that are not on its main thread."""
+        """Take in a report of a rank: the threads of all its actors that are not on its main thread."""
         self._actors[mesh_id, rank] = dict(body["actors"])
 
     def silent(self, mesh_id: str, rank: int, state: str) -> None:
-        """A rank does not answer, or answers again."""
+        """Take in that a rank does not answer, or (``state`` is "") answers again."""
         if state:
             self._silent[mesh_id, rank] = (state, time.time_ns() / 1e9)
         elif self._silent.pop((mesh_id, rank), None) is not None:
             self._back[mesh_id, rank] = time.time_ns() / 1e9
 
     def gone(self, mesh_id: str, rank: int, _how: str) -> None:
-        """A rank has ended."""
+        """Forget a rank that has ended."""
         self._silent.pop((mesh_id, rank), None)
         self._actors.pop((mesh_id, rank), None)
         self._back.pop((mesh_id, rank), None)
@@ -152,7 +152,7 @@ class Activity:
 
 
 def load(services: RootServices) -> None:
-    """Keep the table, and serve terminals: called once, by the first event or the first question."""
+    """Keep the table, and serve terminals. Called once, at the first event or the first request."""
     activity = services.tables[ACTIVITY] = Activity(services)
     program_of(services).sources.activity = activity
     Looking(services).serve()

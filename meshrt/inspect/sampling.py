@@ -1,7 +1,7 @@
-"""The threads and tasks of a rank as a person wants to read them: one record each.
+"""The threads and tasks of a rank as a user reads them: one record each.
 
-A thread ``runs``, is ``blocked`` (it has stood at one instruction and used no processor), ``idle`` (an actor that waits
-for messages) or ``stopped`` (in the debugger). A task that waits for something is blocked.
+A thread is ``running``, ``blocked`` (at one instruction since a while, without processor time), ``idle`` (an actor
+that waits for messages) or ``stopped`` (in the debugger). A task that waits for something is blocked.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from meshrt.program.words import BLOCKED, IDLE, RUNNING, STANDING, STOPPED
 
 __all__ = ["Record", "Sampler"]
 
-#: Records of one rank that are told.
+#: Most records of one rank in an answer.
 _MOST = 100
-#: Two looks closer than this may both fall into a time in which a thread got no processor.
+#: Seconds. Two looks closer than this may both fall into a time in which a thread got no processor.
 _CLOSE = 0.5
 
 
@@ -39,11 +39,11 @@ class Record:
     waits: str = ""
     #: The calls whose answers it waits for.
     calls: Sequence[Wait] = ()
-    #: It runs beside what the actor serves else: what it waits for keeps nobody waiting.
+    #: It runs beside other work of the actor, so what it waits for blocks no other call.
     beside: bool = False
 
     def to_wire(self) -> dict[str, Any]:
-        """Return what may be the same on many ranks."""
+        """Return the part of the record that may be the same on many ranks."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -56,12 +56,12 @@ class Record:
         }
 
     def since(self) -> float:
-        """Seconds for which it is known to stand where it stands."""
+        """Return for how many seconds it is known to be at the same place; 0.0 for a running or idle one."""
         return round(self.mark.seen - self.mark.since, 3) if self.state in STANDING else 0.0
 
 
 class Sampler:
-    """Looks at this process; keeps no more than since when each thread and task has stood where it stands.
+    """Looks at this process; keeps only since when each thread and task has been where it is.
 
     Args:
         process: As in `meshrt.inspect.stacks.Threads`.
@@ -73,7 +73,7 @@ class Sampler:
         self._tasks = Tasks()
 
     def pulse(self, actors: Sequence[ActorState]) -> dict[str, tuple[EndpointCall, Mark]]:
-        """Note where everything stands; returns call and mark of each actor that runs a message."""
+        """Note where every thread and task is. Return call and mark of each actor that runs a message, by its name."""
         looks = self._threads.look(stacks=False)
         marks = {}
         for actor in actors:
@@ -86,11 +86,11 @@ class Sampler:
         return marks
 
     def records(self, actors: Sequence[ActorState], *, actor: str = "", verbose: bool = False) -> list[Record]:
-        """Return a record of every thread and task that is in user code, and of every actor.
+        """Return a record of every thread and task that is in user code, and of every actor; at most `_MOST`.
 
         Args:
-            actor: Those of this actor only; "" for all.
-            verbose: Also what is in the runtime's own code.
+            actor: Records of this actor only; "" for all.
+            verbose: Also threads that are in the runtime's own code.
         """
         looks = self._threads.look(stacks=True)
         records = []
@@ -144,9 +144,9 @@ def _lives(loop: Any) -> bool:
 
 
 def _serving(actor: ActorState, tasks: Sequence[TaskLook]) -> tuple[EndpointCall | None, TaskLook | None]:
-    """Return the call that stands for the actor, and the task of its event loop that is awaited in.
+    """Return the call that stands for the actor, and the task of its event loop in which that call is awaited.
 
-    Of concurrent ones alone, that is the one that runs, or else the oldest.
+    If all calls are concurrent, it is the one that runs, or else the oldest.
     """
     looks = {look.task: look for look in tasks}
     if actor.call is not None or not actor.concurrent:

@@ -1,8 +1,8 @@
-"""Where the threads of this process are: their stacks, and which of them stand still.
+"""Where the threads of this process are: their stacks, and which of them are blocked.
 
-Runs on the control thread, beside threads that hold locks or stand at a breakpoint anywhere: nothing here takes a lock,
-calls user code or keeps a frame. Between two looks a thread has stood still if it is in the same frame at the same
-instruction and has used no processor time at all.
+Runs on the control thread, beside threads that hold locks or are stopped at a breakpoint anywhere. So nothing here
+takes a lock, calls user code or keeps a frame. A thread is blocked between two looks if it is in the same frame at the
+same instruction and has used no processor time.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from meshrt.inspect.visibility import cut, debugger_index, is_hidden_file
 
 __all__ = ["Entry", "Mark", "Process", "Stack", "ThreadLook", "Threads", "entries_of", "frames_of", "kernel_runs"]
 
-#: Frames of a stack that are told: so many outermost ones, and so many innermost ones.
+#: Most frames of a stack in an answer: outermost ones, and innermost ones.
 _OUTER, _INNER = 40, 120
 #: Linux: the clock of one thread's processor time, see MAKE_THREAD_CPUCLOCK in the kernel. Unlike
 #: `time.pthread_getcpuclockid` it is safe for a thread that has just ended.
 _CPU_CLOCK = 6
-#: Processor time that handling one signal takes, at most; usually a tenth of that.
+#: Processor time that handling one signal takes at most, in ns; usually a tenth of that.
 _SIGNAL_NS = 1_000_000
 _MAIN = type(threading.main_thread())
-#: Where threads wait for answers.
+#: The folder of the code in which threads wait for answers.
 _WAITS = os.path.join(RUNTIME_FILES, "transport", "")
 
 Stack = list["Entry"]
 
 
 class Entry(NamedTuple):
-    """One frame of a stack as it stood. Holds nothing of the user's but code."""
+    """One frame of a stack at the time of the look. Keeps no object of the user's except code."""
 
     code: CodeType
     line: int
@@ -50,29 +50,29 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Mark:
-    """The instruction at which something stood when it was looked at, and since when (monotonic) it is known there."""
+    """The instruction where a thread or task was at the last look, and since when (monotonic) it is known there."""
 
     where: Any
     since: float
-    #: When it was looked at last.
+    #: Time of the last look (monotonic).
     seen: float
     cpu: int = -1
-    #: Share of one processor that it used between the last two looks.
+    #: Share of one processor that it used between the last two looks, from 0.0.
     load: float = 0.0
-    #: What signals had taken of its processor time until then, ns.
+    #: Processor time that signals had taken from it until then, ns.
     signals: int = 0
-    #: Signals that are on their way, or were when it was looked at before, have not taken all of that yet.
+    #: Signals are pending, or were at the look before: they have not taken all of that time yet.
     unhandled: bool = False
 
     def stands(self) -> bool:
-        """Whether it was there at two looks at least."""
+        """Whether it was there in at least two looks."""
         return self.seen > self.since
 
 
 class Process(Protocol):
-    """What has to be known of this process to tell what its threads do from what is done to them. Any thread.
+    """What this process knows of signals and waits, to tell a thread's own work from theirs. Any thread.
 
-    To handle a signal takes processor time, and the call that it interrupts stands all the same; so does a ``get()``
+    Handling a signal takes processor time, but the call that it interrupts stays blocked. So does a ``get()``
     that is woken for others. See `meshrt.hooks.services.RankServices`.
     """
 
@@ -95,7 +95,7 @@ class ThreadLook(NamedTuple):
     name: str
     native_id: int
     mark: Mark
-    #: Outermost first; empty in a look that asked for positions only.
+    #: Outermost first; empty in a look without stacks.
     stack: Stack
 
 
@@ -103,7 +103,7 @@ class Threads:
     """All threads but the calling one, look by look.
 
     Args:
-        process: None: no signal is sent, and nobody waits for calls.
+        process: None: no signals are sent, and no thread waits for calls.
     """
 
     def __init__(self, process: Process | None = None) -> None:
@@ -111,8 +111,8 @@ class Threads:
         self._marks: dict[int, Mark] = {}
 
     def look(self, *, stacks: bool) -> dict[int, ThreadLook]:
-        """Look at every thread, by ident; with ``stacks`` the whole way down."""
-        # In one go, without a call that lets go of the GIL: the frames are let go of before they can end.
+        """Return a look at every thread, by ident; with ``stacks`` including all frames."""
+        # Without a call that releases the GIL: the references to the frames are dropped before the frames can end.
         frames = sys._current_frames()
         frames.pop(threading.get_ident(), None)
         found = {
@@ -120,7 +120,7 @@ class Threads:
             for ident, frame in frames.items()
         }
         del frames
-        # Not `threading.enumerate`: a thread that stands at a breakpoint may hold its lock.
+        # Not `threading.enumerate`: a thread that is stopped at a breakpoint may hold its lock.
         known = dict(getattr(threading, "_active", {}))
         now = time.monotonic()
         looks = {}
@@ -129,14 +129,14 @@ class Threads:
             facts = vars(thread) if thread is not None else {}
             if facts.get("is_pydev_daemon_thread"):
                 continue  # of the engine of an IDE
-            # The main thread of a fork keeps the number of its parent's; the kernel calls it as the process.
+            # The main thread of a fork keeps the native id of its parent's; the kernel calls it as the process.
             is_main = isinstance(thread, _MAIN)
             native = os.getpid() if is_main else facts.get("_native_id") or 0
             before = self._marks.get(ident)
             mark = self._mark(before, (frame_id, lasti), _cpu_time(native), now, is_main=is_main)
             since = self._process.waits_since(ident) if self._process is not None and file.startswith(_WAITS) else None
             if since is not None and before is not None and since <= before.seen:
-                mark.since = since  # in the same `get()` as at the last look, whatever has woken it
+                mark.since = since  # in the same `get()` as at the last look, even if it was woken meanwhile
             looks[ident] = ThreadLook(ident, str(facts.get("_name") or f"thread-{ident}"), native, mark, stack)
         self._marks = {ident: look.mark for ident, look in looks.items()}
         return looks
@@ -145,7 +145,7 @@ class Threads:
         process = self._process if is_main else None
         if process is not None and process.in_signal and before is not None:
             return replace(before, seen=now)  # it goes on there once the handler has ended
-        # Not by the thread for itself.
+        # Processor time that the thread did not use for itself.
         signals = 0 if process is None else process.signals_sent * _SIGNAL_NS + process.signalled_ns
         unhandled = process is not None and process.signals_sent > process.signals_handled
         if before is None:
@@ -177,7 +177,7 @@ def _cpu_time(native_id: int) -> int:
 
 
 def kernel_runs(native_id: int) -> bool:
-    """Whether the kernel would run this thread now: it waits for nothing but a processor."""
+    """Whether this thread is ready to run: it waits only for a processor."""
     try:
         state = Path(f"/proc/self/task/{native_id}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -186,10 +186,10 @@ def kernel_runs(native_id: int) -> bool:
 
 
 def entries_of(stack: Stack, *, verbose: bool) -> tuple[Stack, bool]:
-    """Return what a person wants to see of a stack, and whether it stands in the debugger.
+    """Return the frames of a stack that a user wants to see, and whether it is in the debugger.
 
     Args:
-        verbose: Everything, the runtime's frames too (but not the debugger's below a prompt).
+        verbose: All frames, also the runtime's (but not the debugger's below a prompt).
     """
     files = [entry.file for entry in stack]
     stop = debugger_index(files)
@@ -198,7 +198,7 @@ def entries_of(stack: Stack, *, verbose: bool) -> tuple[Stack, bool]:
 
 
 def frames_of(stack: Stack) -> list[list[Any]]:
-    """Return a stack as plain data: ``[file, line, function, hidden]``; a very long one without its middle."""
+    """Return a stack as plain data: ``[file, line, function, hidden]``; the middle of a very long one is left out."""
     left_out = len(stack) - _OUTER - _INNER
     kept = stack if left_out <= 1 else [*stack[:_OUTER], *stack[-_INNER:]]
     frames = [[entry.file, entry.line, entry.code.co_name, is_hidden_file(entry.file)] for entry in kept]

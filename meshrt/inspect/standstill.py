@@ -1,9 +1,9 @@
-"""What keeps ranks that do not answer: where the waits of those lead to. Pure.
+"""What blocks ranks that do not answer: the end of their waits. Pure.
 
-Waits lead from a rank to those that it waits for, from these to those that they wait for, and so on. Where that ends in
-ranks that wait for each other, and have done so for longer than it takes to look at them, nothing else keeps the first
-one; nor where it ends in ranks that a person has stopped. Of what else there is at the end (a rank that computes, a
-lock, a collective of a library) the waits do not tell.
+Waits lead from a rank to those that it waits for, from these to those that they wait for, and so on. If the last ranks
+wait for each other, and have done so for longer than looking at them takes, this cycle is what blocks the first one.
+The same holds if the last ranks were stopped by the user. Other causes (a rank that computes, a lock, a collective of a
+library) do not show in the waits.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ __all__ = ["CYCLE", "STOPPED", "Standstill", "reached", "standstill"]
 
 #: Kinds of a standstill.
 CYCLE, STOPPED = "cycle", "stopped"
-#: Ranks that are named one by one.
+#: Most ranks that are named one by one.
 _NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Standstill:
-    """What keeps some ranks.
+    """What blocks some ranks.
 
     Attributes:
-        kind: `CYCLE`: ranks wait for each other. `STOPPED`: a person has stopped ranks in the debugger.
+        kind: `CYCLE`: ranks wait for each other. `STOPPED`: the user has stopped ranks in the debugger.
         text: The same in words, with the ranks: "worker ranks 4, 7 and 10 wait for each other, for 6 s".
-        ranks: Those ranks, by mesh id.
-        reached: All ranks that the waits lead to, with those that they lead from, by mesh id.
+        ranks: The ranks in the cycle, or the stopped ones, by mesh id.
+        reached: All ranks that the waits lead from and to, by mesh id.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class Standstill:
 
 
 def reached(graph: WaitGraph, keys: Iterable[Key]) -> set[Key]:
-    """Return all that waits lead to from ``keys``, and these themselves."""
+    """Return all nodes that waits lead to from ``keys``, and ``keys`` themselves."""
     found = set(keys)
     waiting = list(found)
     while waiting:
@@ -53,11 +53,11 @@ def reached(graph: WaitGraph, keys: Iterable[Key]) -> set[Key]:
 
 
 def standstill(graph: WaitGraph, names: Mapping[str, str], keys: Iterable[Key]) -> Standstill | None:
-    """Return what keeps actors of ranks that do not answer; None where their waits do not tell it.
+    """Return what blocks actors of ranks that do not answer; None: their waits do not show it.
 
     Args:
         names: The names of meshes, by id.
-        keys: Who does not answer.
+        keys: The actors that do not answer.
     """
     found = reached(graph, keys)
     words = _Words(graph, names)
@@ -89,7 +89,7 @@ class _Words:
         return node is not None and node.state == "stopped" and key[:2] not in self._graph.ranks
 
     def cycles(self, cycles: list[Chain]) -> str:
-        """Say who waits for whom in the first one, and who else in others."""
+        """Describe the first cycle, and name the members of the others."""
         first = cycles[0]
         members = members_of(first)
         text = f"{self._who(members)} {'wait for each other' if len(members) > 1 else 'waits for itself'}"
@@ -100,7 +100,7 @@ class _Words:
         return f"{text}; in other cycles: {self._who(others)}" if others else text
 
     def stopped(self, keys: list[Key]) -> str:
-        """Say who is stopped, and where, if that is one place."""
+        """Name the stopped actors, and where they are if that is one place."""
         places = {self._graph.nodes[key].doing for key in keys}
         doing = places.pop() if len(places) == 1 else "stopped in the debugger"
         return f"{self._who(keys)} {'is' if len(keys) == 1 else 'are'} {doing}"

@@ -32,10 +32,10 @@ class Stacks:
     """Merges the answers to ``inspect.stacks``, in any order.
 
     Args:
-        verbose: Take the runtime's own frames too, where the answers have them.
-        thread: The name of a thread; others are passed over.
+        verbose: Include the runtime's own frames, if the answers have them.
+        thread: The name of a thread: only its records are merged; "": all.
         actors: As `meshrt.inspect.root.Activity.actors`.
-        waits: Who waits for whom, as far as that is known of ranks that are not asked.
+        waits: The known waits of ranks that are not asked.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Stacks:
         self._instead: dict[tuple[str, int, str], Mapping[str, Any]] = {}
 
     def expect(self, mesh_id: str, name: str, shape: Shape, ranks: Iterable[int]) -> None:
-        """Say which ranks of a mesh are asked; answers of others are passed over."""
+        """Set which ranks of a mesh are asked; answers of others are ignored."""
         self.meshes[mesh_id] = MeshStacks(name, shape, set(ranks))
 
     def gone(self, mesh_id: str, rank: int, how: str) -> None:
@@ -62,11 +62,11 @@ class Stacks:
         self.add(Group(mesh_id, (rank,), "gone", how, {}))
 
     def instead(self, mesh_id: str, rank: int, actor: str, record: Mapping[str, Any]) -> None:
-        """Say what is known of an actor of a rank better than by its answer, as a part of its record. Before `add`."""
+        """Set fields that replace those in the record of an actor of a rank. Before `add`."""
         self._instead[mesh_id, rank, actor] = record
 
     def add(self, group: Group) -> None:
-        """Take in one group of a report; of ranks that were not asked, for whom they wait."""
+        """Take in one group of a report; of ranks that were not asked, only their waits."""
         self._note(group)
         mesh = self.meshes.get(group.mesh_id)
         ranks = set(group.ranks) & mesh.asked if mesh is not None else set()
@@ -96,7 +96,7 @@ class Stacks:
             mesh.without.setdefault((group.kind, str(group.same)), set()).update(ranks)
 
     def _note(self, group: Group) -> None:
-        """Take in for whom ranks wait."""
+        """Take in the waits of ranks."""
         if group.kind in ("gone", "silent"):
             why = f"gone: {group.same}" if group.kind == "gone" else f"not answering: {silence(group.same['state'])}"
             self.waits.ranks.update({(group.mesh_id, rank): (group.kind, why) for rank in group.ranks})
@@ -106,7 +106,7 @@ class Stacks:
             words = doing(record)
             for rank in group.ranks:
                 per = group.per.get(rank, {})
-                # Who runs is about to do something else than to wait for whom it was noted to wait.
+                # The waits noted for a running actor are over.
                 waits = per["waits"][index] if record["state"] in STANDING and "waits" in per else ()
                 self.waits.nodes[group.mesh_id, rank, record["actor"]] = Waiter(
                     record["state"], words, waits_from_wire(waits), record.get("beside", False)
@@ -154,13 +154,13 @@ class Stacks:
         """Return everything as plain data for JSON or msgpack: `meshrt.inspect.plain`, `meshrt.inspect.waittext`."""
         names = {mesh_id: mesh.name for mesh_id, mesh in self.meshes.items()}
 
-        # Of ranks that are not asked too, where what those wait for leads to them: what keeps them may be there.
+        # Include ranks that are not asked, if waits lead to them: what blocks the others may be there.
         shown = reached(self.waits, filter(self._is_asked, self.waits.nodes)) | {SCRIPT}
         waits = {} if self._thread else waits_of(self.waits, names, shown.__contains__)
         return to_wire(self.meshes, waits)
 
     def standstill(self, keys: Iterable[Key]) -> Standstill | None:
-        """Return what keeps actors of ranks that do not answer, as far as the answers tell it."""
+        """Return what blocks actors of ranks that do not answer, as far as the answers show it."""
         return standstill(self.waits, {mesh_id: mesh.name for mesh_id, mesh in self.meshes.items()}, keys)
 
     def _is_asked(self, key: Key) -> bool:
@@ -178,20 +178,20 @@ def _without_number(name: str) -> str:
 
 
 def _is_thread(record: Mapping[str, Any], name: str) -> bool:
-    """Whether a record is that of the thread that a person calls ``name``."""
+    """Whether a record is that of the thread that a user calls ``name``."""
     return record["kind"] == "thread" and names_thread(name, record["name"])
 
 
 def innermost(
     group: Group, rank: int, actor: str, thread: str = "", actors: Mapping[int, str] = MappingProxyType({})
 ) -> tuple[str, float, str]:
-    """Return where an actor of a rank is, by one group of answers, for how many seconds, and its state.
+    """Return where an actor of a rank is by one group of answers, for how many seconds, and its state.
 
-    The text says in which call it stands, if that is known: ``"sock.recv at receive chan.py:77"``. It is empty where it
-    is in no user code, or nothing is known.
+    The text names the call that it is in, if that is known: ``"sock.recv at receive chan.py:77"``. It is "" if the
+    actor is not in user code, or nothing is known.
 
     Args:
-        thread: The name of another thread of that rank, which is meant then.
+        thread: The name of another thread of that rank, which is looked up instead.
         actors: The names of further actors of the rank, by the ident of their thread.
     """
     records: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Local variables of a stack frame as text, whatever they are."""
+"""Local variables of a stack frame as text, for values of any kind."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from meshrt.inspect.values import class_name, describe, is_array, module_name, s
 
 __all__ = ["Variables", "attributes", "local_variables"]
 
-#: Characters of one value.
+#: Most characters of one value.
 _VALUE_MAX = 2000
 _MOST_ATTRIBUTES = 100
 
 
 def local_variables(actor: str, frame: FrameType, line: int, names: Mapping[str, Any]) -> Iterator[Variable]:
-    """Go through the local variables of a stack frame of an actor, as the memory view knows them.
+    """Iterate over the local variables of a stack frame of an actor, in the form of the memory view.
 
     Args:
-        line: Where it stands.
-        names: What they hold.
+        line: The line that the frame is at.
+        names: The variables and their values.
     """
     code = frame.f_code
     place = f"{code.co_filename.rpartition('/')[2]}:{line} {code.co_name}()"
@@ -32,7 +32,11 @@ def local_variables(actor: str, frame: FrameType, line: int, names: Mapping[str,
 
 
 class Variables(reprlib.Repr):
-    """Texts of local variables: bounded in depth and length, one by one and together."""
+    """Texts of local variables: bounded in depth and length, each and in total.
+
+    Args:
+        total: Most characters of all texts together.
+    """
 
     def __init__(self, total: int) -> None:
         super().__init__()
@@ -43,11 +47,11 @@ class Variables(reprlib.Repr):
         self._left = total
 
     def of(self, frame: FrameType, hidden: Container[str] = (), first: Container[str] = ()) -> Body:
-        """Return the local variables of ``frame``, by name: those in ``first``, the others, attributes of objects.
+        """Return the texts of the local variables of ``frame`` by name: ``first``, others, attributes of objects.
 
         Args:
-            hidden: They are named, without what they hold.
-            first: Names, also those of attributes (``"self.store"``).
+            hidden: Names that are listed without their values.
+            first: Names to begin with, also of attributes (``"self.store"``).
         """
         variables = {str(name): value for name, value in list(frame.f_locals.items())}
         inside = {
@@ -58,7 +62,7 @@ class Variables(reprlib.Repr):
         }
         found = variables | inside
         texts: Body = {}
-        # If something has to be left out, it is what somebody else is less likely to look for.
+        # The least important names come last: they are left out if the total is reached.
         for name in sorted(found, key=lambda name: (name not in first, name in inside)):
             if name in hidden:
                 texts[name] = ""
@@ -67,7 +71,7 @@ class Variables(reprlib.Repr):
         return texts
 
     def opens(self, value: Any) -> bool:
-        """Whether the attributes of an object are told as well: its default repr says nothing."""
+        """Whether the attributes of an object are listed as well: its default repr says nothing."""
         return stored(type(value), "__repr__") is object.__repr__
 
     def _add(self, texts: Body, name: str, value: Any) -> None:
@@ -80,11 +84,11 @@ class Variables(reprlib.Repr):
     def _text(self, value: Any) -> str:
         try:
             return cap(self.repr(value), _VALUE_MAX)
-        except BaseException as error:  # whatever a __repr__ does must not change what the program raised
+        except BaseException as error:  # a failing __repr__ must not change what the program raised
             return f"*** {class_name(value)}.__repr__ raised {class_name(error)}"
 
     def repr1(self, x: Any, level: int) -> str:
-        # reprlib goes by the name of the class: a user's own `list` is not ours to look into.
+        # reprlib goes by the name of the class: a user's own class `list` must not be iterated over.
         if is_array(x):
             return describe(x)[0]
         if module_name(type(x)) not in ("builtins", "collections", "array"):
@@ -96,7 +100,7 @@ class Variables(reprlib.Repr):
 
 
 def attributes(value: Any) -> list[tuple[str, Any]]:
-    """Return the instance variables of ``value``, without asking its class for them."""
+    """Return the instance variables of ``value``, bypassing ``__getattribute__`` of its class."""
     try:
         found = object.__getattribute__(value, "__dict__")
         return [(str(name), inner) for name, inner in list(found.items())]

@@ -1,11 +1,11 @@
-"""Who waits for whom (`meshrt.inspect.waits`) as plain data, and each as the line that a person reads.
+"""The waits (`meshrt.inspect.waits`) as plain data, and each as a line for a user.
 
 ::
 
     WAIT: {"text", "cycle", "since": seconds, "waiting": PARTY, "alike": [PARTY], "path": [[CALL]],
            "path_left_out": count of further steps, "state", "ends": [{"doing", "ranks"}], "left": seconds or None}
     PARTY: {"mesh_id", "actor", "ranks": [0, 1, 2, 3], "count"}; the script: "", "", [], 1
-    CALL: PARTY, and {"endpoint", "any"}; "count" is larger than "ranks" say where there are too many to name
+    CALL: PARTY, and {"endpoint", "any"}; "count" is larger than the number of "ranks" if there are too many to name
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from meshrt.selection import fold_ranks
 
 __all__ = ["doing", "wait_lines", "waits_of"]
 
-#: Chains that are told, and steps of one: a ring may be as long as a mesh is large, and a message has a limit.
+#: Most chains in an answer, and most steps of one: a ring may be as long as a mesh is large, and a message has a limit.
 _MOST = 20
 _PATH = 32
-#: Steps of one that a person reads.
+#: Most steps of one chain in a line.
 _STEPS = 4
-#: Ends of one chain that a person reads.
+#: Most ends of one chain in a line.
 _ENDS = 3
 
 
@@ -57,7 +57,7 @@ def doing(record: Mapping[str, Any]) -> str:
 def waits_of(
     graph: WaitGraph, names: Mapping[str, str], shown: Callable[[Key], bool] = lambda key: True
 ) -> dict[str, Any]:
-    """Return who waits for whom: ``{"waits": [WAIT], "waits_left_out": how many there are beyond}``.
+    """Return the waits: ``{"waits": [WAIT], "waits_left_out": count of further ones}``.
 
     Args:
         names: The names of meshes, by id.
@@ -84,10 +84,10 @@ def waits_of(
 
 
 def wait_lines(wire: Mapping[str, Any], most: int = _MOST) -> list[str]:
-    """Return what `waits_of` has made as lines; of a program (or a file) of an earlier version nothing is known.
+    """Return the lines of what `waits_of` returned; none for a program (or a file) of an earlier version.
 
     Args:
-        most: How many of them; how many more there are is one further line.
+        most: Most lines; one further line counts the others.
     """
     lines = [str(wait["text"]) for wait in wire.get("waits", ())]
     more = wire.get("waits_left_out", 0) + len(lines[most:])
@@ -134,7 +134,7 @@ class _Words:
         self._actors = {*((wait.mesh_id, wait.actor) for wait in waits), *heads} - {(SCRIPT[0], SCRIPT[2])}
 
     def line(self, chain: Chain) -> str:
-        """Return what is told of a chain."""
+        """Return the line of a chain."""
         words = [
             f"{self._who(chain.heads)} {'waits' if len(chain.heads) == 1 else 'wait'} for {self._of(chain.steps[0])}"
         ]

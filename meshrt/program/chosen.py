@@ -1,4 +1,4 @@
-"""Ranks that are looked at all together, whichever of their actors does something, and what is known of each.
+"""Ranks whose actors are looked at together, and the state of each rank.
 
 For tools that show ranks and not actors. On the root's loop.
 """
@@ -15,20 +15,20 @@ from meshrt.program.words import RUNNING, WORST_FIRST
 
 __all__ = ["Chosen", "choose"]
 
-#: Rows of one answer: a control message holds 1 MiB.
+#: Most rows of one answer: a control message holds 1 MiB.
 _MOST = 4000
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Ranks.
+    """Ranks, and what they do.
 
     Attributes:
         targets: Base ranks, by mesh id.
-        doing: What is known of a rank that nobody has asked, by mesh id and base rank.
+        doing: Returns the known state of a rank, by mesh id and base rank; it asks no rank.
 
     Raises:
-        UsageError: They are more than one answer holds.
+        UsageError: There are more ranks than one answer holds.
     """
 
     targets: Mapping[str, Sequence[int]]
@@ -40,7 +40,7 @@ class Chosen:
             raise UsageError(f"{count} ranks are too many for one answer; choose up to {_MOST} with ranks(...)")
 
     def answering(self) -> dict[str, list[int]]:
-        """Return those of which nothing is known that would keep them from answering."""
+        """Return the ranks that are not known to be dead or silent, by mesh id."""
         found = {
             mesh_id: [rank for rank in ranks if not self.doing(mesh_id, rank).silent]
             for mesh_id, ranks in self.targets.items()
@@ -49,7 +49,7 @@ class Chosen:
 
 
 def choose(targets: Targets, actor: str, ranks: str) -> Chosen:
-    """Return the ranks that an actor and a selection mean ("": all), and what they do.
+    """Return the ranks that an actor and a selection denote ("": all), and what they do.
 
     Raises:
         UsageError: There is no such actor.

@@ -1,7 +1,7 @@
-"""Which host agents do not answer, asked when a person looks. On the root's loop.
+"""Which host agents do not answer. They are asked when the user looks. On the root's loop.
 
-What ranks do comes from their host agents: of one that does not answer itself, all that was known last is still there,
-and a rank that ran then seems to run. Whether it does, nobody knows; most often it does.
+The state of ranks comes from their host agents. If an agent does not answer, the last known state is still there, and a
+rank that ran then seems to run. It is not known whether it does; most often it does.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from meshrt.program.groups import by_mesh
 
 __all__ = ["Hosts"]
 
-#: Seconds for an agent to answer: it reads what the kernel knows of one rank.
+#: Seconds that an agent has to answer: it reads what the kernel knows of one rank.
 _SECONDS = 0.5
-#: ... and for which one that has not is taken for silent, without being waited for again.
+#: Seconds for which an agent that did not answer counts as silent and is not asked again.
 _KNOWN = 1.0
 
 
@@ -24,12 +24,12 @@ class Hosts:
 
     def __init__(self, services: RootServices) -> None:
         self._services = services
-        #: Since when they are known not to answer (epoch seconds), by host.
+        #: Since when agents are known not to answer (epoch seconds), by host.
         self._silent: dict[str, float] = {}
         self._looked = 0.0
 
     async def silent(self) -> dict[str, float]:
-        """Return the hosts whose agent does not answer, and since when that is known (epoch seconds)."""
+        """Return the hosts whose agents do not answer, and since when that is known (epoch seconds)."""
         if not self._silent or time.monotonic() - self._looked > _KNOWN:
             measured = await self._services.measure(self._one_of_each(), _SECONDS, work=True)
             now = time.time_ns() / 1e9

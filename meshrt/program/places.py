@@ -1,4 +1,4 @@
-"""Lines of code, and which of them a person means."""
+"""Lines of code, and which of them a user means."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["NOWHERE", "Place", "names_file"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line of code; ``line`` is 0 where it is not known."""
+    """A line of code; ``line`` is 0 if it is not known."""
 
     file: str = ""
     line: int = 0
@@ -27,21 +27,25 @@ class Place:
         return f"{self.file.rpartition('/')[2]}:{self.line} ({self.function})"
 
     def to_wire(self) -> list[Any]:
-        """Return a form that msgpack can carry."""
+        """Return the place as plain data."""
         return [self.file, self.line, self.function]
 
     @classmethod
     def from_wire(cls, wire: Any) -> Place:
-        """Return the place that `to_wire` wrote."""
+        """Return the place from plain data: the reverse of `to_wire`."""
         return cls(str(wire[0]), int(wire[1]), str(wire[2])) if wire else cls()
 
 
 NOWHERE = Place()
-"""The place that is not known."""
+"""An unknown place."""
 
 
 def names_file(wanted: str, filename: str) -> bool:
-    """Whether a person who writes ``wanted`` (``train.py``, ``pkg/train.py``, a whole path) means ``filename``."""
+    """Whether ``wanted``, as the user writes it, is ``filename``.
+
+    Args:
+        wanted: A name (``train.py``), the end of a path (``pkg/train.py``) or an absolute path.
+    """
     wanted = wanted.removeprefix("./")
     if os.path.isabs(wanted):
         return filename == wanted or os.path.realpath(filename) == os.path.realpath(wanted)

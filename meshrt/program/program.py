@@ -1,4 +1,4 @@
-"""What the root knows of its program's ranks: one object for each root, which every plug-in of it shares."""
+"""What the root knows of its program's ranks: one object for each root, shared by its plug-ins."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from meshrt.program.targets import Targets
 
 __all__ = ["Program", "program_of"]
 
-#: Where `RootServices.tables` has it.
+#: Its key in `RootServices.tables`.
 _TABLE = "program"
 
 
 class Program:
-    """On the root's loop.
+    """The states of a program's ranks, and their sources. On the root's loop.
 
     Attributes:
         sources: What plug-ins know; each registers its own.
-        targets: Which ranks a person means, and their states.
+        targets: Which ranks a user means, and their states.
     """
 
     def __init__(self, services: RootServices) -> None:
@@ -27,12 +27,12 @@ class Program:
         self._hosts = Hosts(services)
 
     async def looked(self) -> Targets:
-        """Return the targets as they are now, after the agents of the hosts were asked whether they answer."""
+        """Return the targets after asking the agents of the hosts whether they answer."""
         return self.targets.without(await self._hosts.silent())
 
 
 def program_of(services: RootServices) -> Program:
-    """Return what the root knows of its ranks; the first one that asks makes it."""
+    """Return what the root knows of its ranks; the first call creates it."""
     found: Program | None = services.tables.get(_TABLE)
     if found is None:
         found = services.tables[_TABLE] = Program(services)

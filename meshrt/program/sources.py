@@ -1,7 +1,7 @@
-"""What plug-ins know of ranks that the runtime does not: each registers a source when it is loaded.
+"""What plug-ins know of ranks and the runtime does not: each plug-in registers a source when it is loaded.
 
-Until then nothing is known: the first stop loads the debugger, an IDE its own side, and the first rank that has
-something to tell the inspection.
+Until then nothing is known. The first stop loads the debugger; an IDE loads its own side; the first report of a rank
+loads the inspection.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ class StopSource(Protocol):
     """
 
     def threads(self) -> Iterable[tuple[str, str, str]]:
-        """Return what has ever been stopped and can be named: mesh id, actor, thread. May repeat itself."""
+        """Return all threads that were ever stopped and can be named: mesh id, actor, thread. May repeat entries."""
 
     def views(self, mesh_id: str, actor: str, thread: str) -> Mapping[int, Shape | None]:
-        """Return the base ranks where it was stopped, with the view through which it was called there, if known."""
+        """Return the base ranks where a thread was stopped, with the view of the call that ran there, if known."""
 
     def stop(self, mesh_id: str, rank: int, actor: str, thread: str) -> Stop:
-        """Return what is known of it on one rank."""
+        """Return what is known of a thread on one rank."""
 
     def post_mortems(self) -> Iterable[PostMortem]:
-        """Return what is stopped after an exception."""
+        """Return the actors that are stopped after an exception."""
 
 
 class HoldSource(Protocol):
     """What an IDE has stopped. On the root's loop."""
 
     def stopped(self, mesh_id: str, rank: int, actor: str) -> State | None:
-        """Return how an actor of a rank is stopped; None: it is not."""
+        """Return how an actor of a rank is stopped; None: it is not stopped."""
 
 
 class ActivitySource(Protocol):
-    """What ranks and host agents have told by themselves. On the root's loop."""
+    """What ranks and host agents have reported by themselves. On the root's loop."""
 
     def state(self, mesh_id: str, rank: int, actor: str) -> State | None:
-        """Return what an actor of a rank was doing when it was last heard of; None: it has told nothing."""
+        """Return the last reported state of an actor of a rank; None: there was no report."""
 
 
 class _Nothing:
-    """Every source, before its plug-in is loaded."""
+    """The source in place of each plug-in that is not loaded."""
 
     def threads(self) -> Iterable[tuple[str, str, str]]:
         return ()
@@ -73,7 +73,7 @@ class _Nothing:
 
 @dataclass(slots=True)
 class Sources:
-    """The sources of one program. A plug-in that is loaded puts its own in the place of the one that knows nothing."""
+    """The sources of one program. A plug-in that is loaded replaces the one that knows nothing."""
 
     stops: StopSource = field(default_factory=_Nothing)
     holds: HoldSource = field(default_factory=_Nothing)

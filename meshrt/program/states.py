@@ -1,11 +1,11 @@
-"""The state of every rank, with since when, from what is known already. Asks nobody, waits for nobody.
+"""The state of every rank, and since when, from what is known already. Asks no rank, waits for none.
 
-Where several things are known of a rank, the first of these is its state::
+If several things are known of a rank, the first of these is its state::
 
     dead           its process has ended
     not answering  its control thread is silent
     stopped        by the debugger (`meshrt.program.sources.StopSource`), then by an IDE (`HoldSource`)
-    blocked        as the ranks have told (`ActivitySource`)
+    blocked        as the ranks have reported (`ActivitySource`)
     running        anything else
 """
 
@@ -23,7 +23,7 @@ from meshrt.selection import Shape
 
 __all__ = ["NOT_STOPPED", "PostMortem", "RankStates", "State", "Stop", "state_of"]
 
-#: Which states a person means by a word, where these are several.
+#: Which states a word of the user's means, if there are several.
 _MEANT = {STOPPED: (STOPPED, POST_MORTEM), RUNNING: (RUNNING, BLOCKED)}
 
 
@@ -34,8 +34,8 @@ class State:
     Attributes:
         word: One of `meshrt.program.words`.
         since: Epoch seconds; 0: not known.
-        place: Where it is, if that is known.
-        note: What else is known, for a person.
+        place: Where it is, if that is known, or `NOWHERE`.
+        note: Further facts, for the user.
     """
 
     word: str
@@ -44,24 +44,26 @@ class State:
     note: str = ""
 
     def is_in(self, word: str) -> bool:
-        """Whether a person means it by ``word``: after an exception it is stopped too, and blocked is running too."""
+        """Whether ``word`` includes this state: "stopped" includes post-mortem, "running" includes blocked."""
         return self.word in _MEANT.get(word, (word,))
 
     @property
     def where(self) -> str:
-        """The place in words; "" where it is not known."""
+        """The place in words; "": it is not known."""
         return str(self.place) if self.place.line else ""
 
     @property
     def silent(self) -> bool:
-        """Whether no answer will come."""
+        """Whether the rank will not answer."""
         return self.word in (DEAD, NOT_ANSWERING)
 
     def measured(self, facts: Mapping[str, Any], host: str, measured: Measured) -> State:
-        """Return the same, as it is if the agent of its host has not answered: nobody knows what the rank does.
+        """Return the state, or "not answering" if the agent of its host has not answered: then it is not known.
 
         Args:
-            facts: What that agent has told of the rank.
+            facts: The agent's answer about the rank; empty: there was none.
+            host: The rank's host.
+            measured: Which hosts have not answered.
         """
         if facts or host not in measured.silent or self.word == DEAD:
             return self
@@ -76,11 +78,11 @@ class Stop:
         state: How it is stopped; None: it runs.
         place: Where it was stopped last.
         resumed: When it was resumed last (epoch seconds); 0: never.
-        endpoint: What it ran there.
+        endpoint: The endpoint that it ran there.
         view: The view through which that was called, if it is known.
-        breakpoint: The number of the breakpoint that has stopped it; 0: none.
-        breakpoint_error: What was wrong with the condition of that; "": nothing.
-        holder: The pid of the terminal that is attached to it; 0: none is.
+        breakpoint: The number of the breakpoint that stopped it; 0: none.
+        breakpoint_error: The error of that breakpoint's condition; "": none.
+        holder: The pid of the terminal that is attached to it; 0: none.
     """
 
     state: State | None = None
@@ -102,7 +104,7 @@ class PostMortem:
     """An actor of a rank that is stopped after an exception.
 
     Attributes:
-        stack: Of the exception, outermost first.
+        stack: Stack of the exception, outermost first.
         headline: The exception in one line.
     """
 
@@ -122,7 +124,7 @@ def state_of(
     Args:
         stop: What the debugger knows of it.
         held: How it is stopped in an IDE.
-        activity: What it was doing when it was last heard of.
+        activity: Its last reported state.
     """
     if rank in mesh.ended:
         ended = mesh.ended[rank]
@@ -142,7 +144,7 @@ def state_of(
 
 
 class RankStates:
-    """What the grammar's states and places mean here (`meshrt.selection.RankFacts`). Base ranks of one actor."""
+    """What the states and places of the grammar denote (`meshrt.selection.RankFacts`). Base ranks of one actor."""
 
     def __init__(self, states: Mapping[int, State]) -> None:
         self._states = states

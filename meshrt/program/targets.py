@@ -1,8 +1,8 @@
-"""Which ranks a person means by an actor's name and a selection.
+"""Which ranks a user means by an actor's name and a selection.
 
-Selections are evaluated by `meshrt.selection`: numbers are base ranks, dims are those of the whole mesh, whatever has
-stopped. Dims that it does not have (``pp`` of a reshaped mesh) are those of the views through which the ranks that
-are stopped were called.
+Selections are evaluated by `meshrt.selection`: numbers are base ranks, dims are those of the whole mesh, no matter what
+has stopped. Dims that the mesh does not have (``pp`` of a reshaped mesh) are those of the views through which the ranks
+that are stopped were called.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _NAME = re.compile(r"([\w-]+)(?:@([\w.-]+))?(?:/([\w.-]+))?")
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """One actor of one mesh, and the thread of it that is meant ("": where its endpoints run)."""
+    """One actor of one mesh, and one of its threads ("": the thread that runs its endpoints)."""
 
     mesh: MeshFacts
     name: str
     thread: str
-    #: How it is written where that is needed to tell it from others: ``debugee``, ``debugee@k3f``.
+    #: Its name, with its mesh where several have this name: ``debugee``, ``debugee@k3f``.
     label: str
 
 
@@ -45,17 +45,17 @@ class Selected:
 
     @property
     def gone(self) -> dict[int, str]:
-        """The ranks that have ended, and how."""
+        """The ranks that have ended, and how each has ended."""
         ended = self.actor.mesh.ended
         return {rank: ended[rank].how for rank in self.ranks if rank in ended}
 
 
 class Targets:
-    """Names, selections and states, against what runs now. On the root's loop.
+    """Evaluates names, selections and states for what runs now. On the root's loop.
 
     Args:
         sources: What plug-ins know.
-        silent_hosts: Hosts whose agent does not answer, and since when (epoch seconds).
+        silent_hosts: Hosts whose agents do not answer, and since when (epoch seconds).
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class Targets:
         self._silent_hosts = silent_hosts
 
     def without(self, silent_hosts: Mapping[str, float]) -> Targets:
-        """Return the same, as it is while the agents of some hosts do not answer, since when (epoch seconds)."""
+        """Return targets for the time in which the agents of some hosts do not answer, since when (epoch seconds)."""
         return Targets(self._services, self._sources, silent_hosts) if silent_hosts else self
 
     def meshes(self) -> list[MeshFacts]:
-        """Return what runs."""
+        """Return the meshes that run."""
         meshes = self._services.meshes()
         return [self._with_silent_hosts(mesh) for mesh in meshes] if self._silent_hosts else list(meshes)
 
@@ -80,14 +80,14 @@ class Targets:
         return replace(mesh, silent={**silent, **mesh.silent})
 
     def silent_for(self, mesh_id: str, rank: int) -> float:
-        """Return for how many seconds a rank is known not to answer; 0: it is not known yet."""
+        """Return for how many seconds a rank is known not to answer; 0.0: it is not known to be silent."""
         for mesh in self.meshes():
             if mesh.mesh_id == mesh_id and rank in mesh.silent:
                 return time.time_ns() / 1e9 - mesh.silent[rank].since
         return 0.0
 
     def actors(self) -> list[Actor]:
-        """Return every actor that can be named, those with a stopped thread of their own included."""
+        """Return every actor that can be named, including stopped threads of their own."""
         known: dict[tuple[str, str, str], MeshFacts] = {}
         meshes = self.meshes()
         by_id = {mesh.mesh_id: mesh for mesh in meshes}
@@ -105,7 +105,7 @@ class Targets:
         ]
 
     def name_of_rank(self, mesh_id: str) -> str:
-        """Return what the ranks of a mesh are called where no actor of theirs is meant; "" if it is being stopped."""
+        """Return the name of a mesh's ranks where no actor is meant; "": no such mesh, or it is being stopped."""
         for mesh in self.meshes():
             if mesh.mesh_id == mesh_id and not mesh.stopping:
                 labels = [actor.label for actor in self.actors() if actor.mesh.mesh_id == mesh_id and not actor.thread]
@@ -120,13 +120,16 @@ class Targets:
         return actors[0]
 
     def actor(self, text: str, *, any_thread: bool = False, words: Sequence[str] = ()) -> Actor:
-        """Return the actor that ``text`` names, or the only one of the mesh that it names; UsageError: what there is.
+        """Return the actor that ``text`` names: by its own name, or by that of a mesh with only one actor.
 
-        Without a name it is the only one that there is.
+        If several meshes have such an actor, it is the only one of these that was stopped.
 
         Args:
-            any_thread: The thread that it names need not have stopped: the ranks know which they have.
-            words: What else may have been meant.
+            text: As in `address`; "": the only actor that there is.
+            any_thread: The named thread need not have stopped: only the ranks know which threads they have.
+            words: Other words that may have been meant, for the message.
+        Raises:
+            UsageError: There is no such actor, or several; the message lists what there is.
         """
         if not text:
             return self._only()
@@ -157,7 +160,7 @@ class Targets:
         return found[0]
 
     def bare_name(self, text: str) -> str:
-        """Return the name without its mesh in ``text``, of an actor that is there; UsageError otherwise."""
+        """Return the name of an existing actor without its mesh; UsageError if there is none."""
         if any(actor.name == text for actor in self.actors()):
             return text
         return self.actor(text).name
@@ -182,7 +185,7 @@ class Targets:
         return self._sources.stops.stop(actor.mesh.mesh_id, rank, actor.name, actor.thread)
 
     def _views(self, actor: Actor) -> Mapping[int, Shape | None]:
-        """Return the ranks where it was stopped."""
+        """Return the ranks where the actor, or its thread, was stopped."""
         return self._sources.stops.views(actor.mesh.mesh_id, actor.name, actor.thread)
 
     def select(self, name: str, text: str, *, any_thread: bool = False) -> Selected:
@@ -193,7 +196,7 @@ class Targets:
         """Return the ranks of ``actor`` that the selection ``text`` ("": all ranks) denotes.
 
         Args:
-            any_thread: As in `actor`; all ranks are all, not those on which the thread has stopped.
+            any_thread: As in `actor`; then "" denotes all ranks, not only those on which the thread has stopped.
 
         Raises:
             SelectionError: The text is not in the grammar, or what it names does not exist.
@@ -229,13 +232,13 @@ class Targets:
     def everywhere(
         self, name: str, text: str, *, any_thread: bool = False, words: Sequence[str] = ()
     ) -> list[Selected]:
-        """Return what ``text`` denotes on actor ``name``, or ("") on every actor that has such ranks.
+        """Return the ranks that ``text`` denotes on actor ``name``, or ("") on every actor that has such ranks.
 
         Args:
             any_thread, words: As in `actor`.
 
         Raises:
-            UsageError: There is no such actor, or none at all.
+            UsageError: There is no such actor, or no actor at all.
             SelectionError: No actor has such ranks.
         """
         if name:
@@ -254,7 +257,7 @@ class Targets:
 
 
 def _of_mesh(name: str, actors: Sequence[Actor], meshes: Sequence[MeshFacts]) -> list[Actor]:
-    """Return the actor of the mesh that a person names; none if there is no such mesh. UsageError: it has several."""
+    """Return the actor of the mesh that a user names; none if there is no such mesh. UsageError: it has several."""
     named = [mesh.mesh_id for mesh in meshes if name in (mesh.mesh_id, mesh.name)]
     found = [actor for actor in actors if actor.mesh.mesh_id in named and not actor.thread]
     if named and len(found) != 1:
@@ -272,16 +275,16 @@ def _unknown(text: str, actors: Sequence[Actor], words: Sequence[str] = ()) -> s
 
 
 def mesh_name(mesh: MeshFacts, meshes: Sequence[MeshFacts]) -> str:
-    """Return how a mesh is written: its name if that is its alone and can be typed, else its id."""
+    """Return how a mesh is written: its name if that is unique and can be typed, else its id."""
     named = [other for other in meshes if other.name == mesh.name]
     return mesh.name if mesh.name and len(named) == 1 and _NAME.fullmatch(mesh.name) else mesh.mesh_id
 
 
 def address(actor: str, thread: str = "", mesh: str = "") -> str:
-    """Return how a person names an actor: ``debugee``, ``debugee@mesh`` or ``debugee/thread``."""
+    """Return how a user names an actor: ``debugee``, ``debugee@mesh`` or ``debugee/thread``."""
     return actor + (f"@{mesh}" if mesh else "") + (f"/{thread}" if thread else "")
 
 
 def shape_in(view: Shape | None, whole: Shape) -> Shape:
-    """Return the shape in whose dims a rank is named: ``whole``, but for a view that has dims of its own."""
+    """Return the shape whose dims name a rank: ``whole``, unless the view has dims of its own."""
     return whole if view is None or set(view.labels) <= set(whole.labels) else view

@@ -1,4 +1,4 @@
-"""The words for what ranks do; those that a person types are the words of the grammar of selections."""
+"""The words for what ranks do; the words that a user types are those of the grammar of selections."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ NOT_ANSWERING = "not-answering"
 POST_MORTEM = "post-mortem"
 #: It is at a prompt, at work on a line typed there, or stopped in an IDE.
 STOPPED = "stopped"
-#: Its endpoint has been at the same instruction, using no CPU, since some time.
+#: Its endpoint has been at the same instruction for some time, without using processor time.
 BLOCKED = "blocked"
-#: Anything else, waiting for messages included.
+#: Anything else, including waiting for messages.
 RUNNING = "running"
-#: It waits for messages. Ranks tell it of a thread; as the state of a rank that is `RUNNING`.
+#: It waits for messages. Used in reports of threads; as the state of a rank, this is `RUNNING`.
 IDLE = "idle"
-#: Its process is not born yet; told apart from `RUNNING` only where memory is shown.
+#: Its process does not exist yet; distinct from `RUNNING` only where memory is shown.
 STARTING = "starting"
 
-#: The words of the grammar. Of several actors of a rank, the one in the first of these states tells what the rank does.
+#: The words of the grammar, in order: of several actors of a rank, the first one of these is the rank's state.
 WORST_FIRST = (DEAD, NOT_ANSWERING, POST_MORTEM, STOPPED, BLOCKED, RUNNING)
-#: Those of a rank that answers, and whose endpoint does not go on.
+#: The states of a rank that answers but whose endpoint does not go on.
 STANDING = (BLOCKED, STOPPED)
 
 _SILENCE = {
@@ -49,6 +49,6 @@ def silence(state: str) -> str:
     """Return why a rank does not answer, in words.
 
     Args:
-        state: As in `meshrt.hooks.snapshot.Silent`; "" where nothing is known.
+        state: As in `meshrt.hooks.snapshot.Silent`; "": not known.
     """
     return _SILENCE.get(state, "no answer in time")

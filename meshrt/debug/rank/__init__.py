@@ -1,3 +1,3 @@
-"""The debugger in a rank: what stops there, the prompt of a stopped thread, and what is asked of running ones."""
+"""The debugger in a rank: what stops there, the prompt of a stopped thread, and requests to running ranks."""
 
 __all__: list[str] = []

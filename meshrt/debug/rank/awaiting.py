@@ -1,4 +1,4 @@
-"""``await`` at the prompt: it runs on an event loop of its own, while the actor's stands still."""
+"""``await`` at the prompt: it runs on an event loop of its own, while the actor's is stopped."""
 
 from __future__ import annotations
 
@@ -21,24 +21,28 @@ _ELSEWHERE = (
 
 
 def compiled(source: str, mode: str) -> CodeType | None:
-    """Return ``source`` as code that makes a coroutine when evaluated, if it has an ``await`` of its own; else None."""
+    """Return ``source`` as code that evaluates to a coroutine, if it has an ``await`` of its own; else None.
+
+    Args:
+        mode: "eval", "exec" or "single", as for ``compile()``.
+    """
     if "await" not in source and "async" not in source:
         return None
     try:
         code = compile(source, "<stdin>", mode, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     except (SyntaxError, ValueError):
-        return None  # whoever compiles it next says what is wrong
+        return None  # the caller compiles it again, and that reports the error
     return code if code.co_flags & inspect.CO_COROUTINE else None
 
 
 def run(coroutine: Coroutine[Any, Any, Any], console: Console) -> Any:
-    """Run ``coroutine`` to its end on the calling thread, whatever loop runs there already.
+    """Run ``coroutine`` to its end on the calling thread, even if an event loop runs there already.
 
     Raises:
-        RuntimeError: It waits for something of the actor's own loop.
-        CancelledError: The person let the rank go meanwhile.
+        RuntimeError: It waits for something that belongs to the actor's own loop.
+        CancelledError: The user resumed the rank meanwhile.
     """
-    import asyncio  # start-up: who awaits needs it, a breakpoint does not
+    import asyncio  # start-up: needed only for an `await`, not for a breakpoint
 
     outer = asyncio._get_running_loop()
     hooks = sys.get_asyncgen_hooks()
@@ -74,7 +78,7 @@ def _begin() -> Any:
 
 @never_broken
 def _end(loop: Any, outer: Any, hooks: Any) -> None:
-    """Close ``loop``, and have what ran on this thread before run there again, wherever it has been broken."""
+    """Close ``loop``, and restore the loop that ran on this thread before, wherever the coroutine was interrupted."""
     import asyncio  # start-up: as above
 
     asyncio._set_running_loop(None)
@@ -89,7 +93,7 @@ def _cancel(loop: Any, task: Any) -> None:
     try:
         loop.call_soon_threadsafe(task.cancel)
     except RuntimeError:
-        pass  # it has come to its end just now, and the loop is closed
+        pass  # the coroutine has just ended, and the loop is closed
 
 
 async def _end_tasks() -> None:

@@ -1,10 +1,10 @@
 """bdb as the debugger uses it: stepping on one thread, and breakpoints that belong to one session.
 
-This module and `meshrt.debug.rank.pdb_adapter` are the only ones that subclass bdb or pdb, and that know names which
-Python's documentation does not have. Those are in a table, `NAMES`; each has a test in
-``tests/unit/debug/test_pdb_names.py``, so that a new version of Python shows what has moved.
+Only this module and `meshrt.debug.rank.pdb_adapter` subclass bdb or pdb, and use names that Python's documentation does
+not have. Those names are in a table, `NAMES`. Each has a test in ``tests/unit/debug/test_pdb_names.py``, so that a new
+version of Python shows what has moved.
 
-bdb takes every wait of a coroutine for a return. Here only true returns are returns.
+bdb treats every wait of a coroutine as a return. Here only true returns are returns.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Stack = list[tuple[FrameType, int]]
 
 
 class Name(NamedTuple):
-    """A name of the standard library that begins with an underscore, or is not documented."""
+    """A name of the standard library that begins with an underscore, or is not documented, and what it is used for."""
 
     owner: type
     name: str
     use: str
-    #: The first supported version of Python that has it, and the first one that does not have it any more.
+    #: The first supported version of Python that has it, and the first one without it (None: all later ones have it).
     since: tuple[int, int] = (3, 11)
     until: tuple[int, int] | None = None
 
@@ -54,28 +54,28 @@ class Stepping(Protocol):
     """Decides what is traced and shown. On the traced thread."""
 
     def trace(self, frame: FrameType, event: str, arg: object) -> TraceFunction | None:
-        """Handle an event of the thread; returns the local trace function of ``frame``."""
+        """Handle an event of the thread. Return the local trace function of ``frame``."""
 
     def line_begins(self, frame: FrameType) -> None:
-        """A line of ``frame`` is about to begin, whether it stops or not."""
+        """Note that a line of ``frame`` is about to begin, whether it stops or not."""
 
     def watches(self, frame: FrameType) -> bool:
         """Whether breakpoints that bdb does not know may be in the code of ``frame``."""
 
     def breaks(self) -> bool:
-        """Whether one of them is on the line that has begun."""
+        """Whether such a breakpoint is on the line that has begun."""
 
     def failed(self, text: str) -> None:
         """Show an error."""
 
     def stops(self, frame: FrameType, event: str) -> None:
-        """It is about to stop for a "call", "line", "breakpoint", "return" or "exception"."""
+        """Note that the thread is about to stop for a "call", "line", "breakpoint", "return" or "exception"."""
 
     def left(self) -> None:
-        """The outermost frame that is traced has ended."""
+        """Note that the outermost traced frame has ended."""
 
     def stack(self, stack: Stack, index: int) -> tuple[Stack, int]:
-        """Return what a person sees of ``stack``, and the index of the frame that they see first."""
+        """Return the part of ``stack`` that the user sees, and the index of the frame that is shown first."""
 
 
 class BdbAdapter(bdb.Bdb):
@@ -90,23 +90,23 @@ class BdbAdapter(bdb.Bdb):
         def _set_stopinfo(self, stopframe: FrameType | None, returnframe: FrameType | None, line: int = 0) -> None: ...
 
     def trace_by(self, stepping: Stepping) -> None:
-        """Say who decides what stops; before the first stop."""
+        """Set the object that decides what stops. Call it before the first stop."""
         self.stepping = stepping
         #: Handles an event as bdb does.
         self.dispatch: TraceFunction = super().trace_dispatch
-        # No method: each line that is traced would pass through one more function.
+        # An attribute, not a method: a method would add one more function call to each traced line.
         self.trace_dispatch = stepping.trace  # type: ignore[assignment, method-assign]  # None ends it, as in bdb
 
     # -- what the last command was -------------------------------------------------------------------------------------
 
     def begin(self, bottom: FrameType | None) -> None:
-        """Forget the stop before. ``bottom`` is the outermost frame that is traced."""
+        """Forget the previous stop. ``bottom`` is the outermost frame that is traced."""
         self.reset()
         self.botframe = bottom
 
     @property
     def bottom(self) -> FrameType | None:
-        """The outermost frame of the user's; None: it has not stopped yet, or stepped out of it."""
+        """The outermost frame of the user's; None: there was no stop yet, or it was stepped out of."""
         return self.botframe
 
     @property
@@ -116,16 +116,16 @@ class BdbAdapter(bdb.Bdb):
 
     @property
     def runs_free(self) -> bool:
-        """Whether nothing stops by itself: it was ``continue``, and this session has no breakpoints."""
+        """Whether nothing stops by itself: the last command was ``continue``, and this session has no breakpoints."""
         return self.goes_on and not self.breaks
 
     @property
     def stops_everywhere(self) -> bool:
-        """Whether the next event stops, wherever it is."""
+        """Whether the next event stops, in any frame."""
         return self.stopframe is None
 
     def jump(self, frame: FrameType, line: int) -> None:
-        """Go on in ``frame``, whose line has begun: jump to ``line`` when the next one is about to."""
+        """Resume in ``frame``, whose line has already begun; jump to ``line`` when its next line is about to begin."""
         self._jump_to = line
         self.set_next(frame)
 
@@ -176,8 +176,8 @@ class BdbAdapter(bdb.Bdb):
             caller.f_trace = self.trace_dispatch
 
     def dispatch_exception(self, frame: FrameType, arg: ExcInfo) -> TraceFunction:
-        # bdb shows the StopIteration with which a generator that is stepped ends, in whatever frame asked it. Of
-        # coroutines, which `dispatch_return` sees end, that is any other one on the event loop.
+        # bdb shows the StopIteration that ends a stepped generator, in the frame that called it. For coroutines, whose
+        # end `dispatch_return` sees, that may be any other coroutine of the event loop.
         stepped, kind = self.stopframe, arg[0]
         if stepped is not None and frame is not stepped and is_awaitable(stepped) and issubclass(kind, StopIteration):
             return self.trace_dispatch
@@ -215,7 +215,7 @@ class BdbAdapter(bdb.Bdb):
         self._own: list[bdb.Breakpoint] = []
 
     def canonic(self, filename: str) -> str:
-        # Typed code may be called "<stdin>-3"; that is no file of the current directory.
+        # Typed code may have the name "<stdin>-3", which is not a file of the current directory.
         return filename if filename.startswith("<") else super().canonic(filename)
 
     def set_break(
@@ -227,7 +227,7 @@ class BdbAdapter(bdb.Bdb):
         return problem
 
     def _own_breaks(self) -> list[bdb.Breakpoint]:
-        """Return those that were set here and are there; the others on the same lines are of other sessions."""
+        """Return the breakpoints of this session that still exist; others on the same lines are of other sessions."""
         self._own = [bp for bp in self._own if bp in bdb.Breakpoint.bpbynumber]
         return list(self._own)
 
@@ -238,14 +238,14 @@ class BdbAdapter(bdb.Bdb):
                 del self.breaks[filename]
 
     def delete_breaks(self) -> list[str]:
-        """Delete the breakpoints that were set here; returns what they were."""
+        """Delete the breakpoints of this session. Return their descriptions."""
         mine = self._own_breaks()
         for bp in mine:
             self.clear_bpbynumber(bp.number)
         return [str(bp) for bp in mine]
 
     def forget_breaks(self) -> None:
-        """Delete what a session has set: its breakpoints end with it."""
+        """Delete all breakpoints of this session at its end."""
         for bp in self._own_breaks():
             bp.deleteMe()
         self.breaks.clear()

@@ -1,12 +1,12 @@
-"""The breakpoints that a person set for running ranks: which lines they are on, and whether one stops now.
+"""The breakpoints that the user set for running ranks: which lines they are on, and whether one stops now.
 
 ::
 
-    pending --its file or actor is loaded--> bound --reached, condition true--> hit (once: and then never again)
-       '-- what is loaded has no such line or endpoint --> refused: it is not looked for any more
+    pending --its file or actor is loaded--> bound --reached, condition true--> hit (with ``once``: never again)
+       '-- the loaded code has no such line or endpoint --> refused: it is not looked for any more
 
-Pure bookkeeping: who looks at the lines is `meshrt.debug.rank.monitoring` (3.12 and newer) or
-`meshrt.debug.rank.tracing`. The table is replaced on the control thread and read on every other one.
+Pure bookkeeping: `meshrt.debug.rank.monitoring` (3.12 and newer) or `meshrt.debug.rank.tracing` watches the lines. The
+table is replaced on the control thread and read on every other one.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ from meshrt.program.places import names_file
 __all__ = ["BreakTable", "Hit", "MeshBreaks"]
 
 _NOWHERE: Mapping[int, list[Any]] = {}
-#: Characters of what a condition has raised that are told.
+#: Most characters of an error of a condition in a report.
 _WORDS_MAX = 200
 
 
 class Hit(NamedTuple):
-    """A breakpoint that stops, and what was wrong with its condition."""
+    """A breakpoint that stops; ``error``: that of its condition, "" if there is none."""
 
     id: int
     error: str
 
 
 class MeshBreaks(Protocol):
-    """The breakpoints that hold for every thread of this rank, as a session sees them. On the session's thread."""
+    """The breakpoints for all threads of this rank, as a session uses them. On the session's thread."""
 
     def watched(self, frame: FrameType) -> bool:
-        """Whether trace functions have to look for them in the code of ``frame``."""
+        """Whether trace functions have to look for breakpoints in the code of ``frame``."""
 
     def traced(self, frame: FrameType) -> bool:
-        """Whether one of them, found by a trace function, stops here; says so to the session if it has to."""
+        """Whether a breakpoint that a trace function has found stops here; then the session is told of the hit."""
 
     def marks(self, frame: FrameType) -> bool:
-        """Whether the line of ``frame`` is looked at once more, by other means than a trace function."""
+        """Whether the line of ``frame`` is going to be reported once more, by other means than a trace function."""
 
     def local(self, frame: FrameType) -> TraceFunction | None:
-        """Return the local trace function that looks for them in ``frame``, which is of another call; or None."""
+        """Return the trace function that looks for breakpoints in ``frame``, which is of another call; or None."""
 
     def follow(self, frame: FrameType | None) -> TraceFunction | None:
-        """Give the thread back after a session has traced it: to a call that steps, the user, or what looks for them.
+        """Return the thread after a session has traced it: to a call that steps, the user's trace, or breakpoints.
 
         Returns the local trace function for ``frame``.
         """
@@ -78,18 +78,18 @@ class _Breakpoint:
         self.actor = str(spec.get("actor") or "")
         self.condition = str(spec.get("condition") or "").strip()
         self.once = bool(spec.get("once"))
-        #: The session of an IDE that it goes with; "": none.
+        #: The session of the IDE that it belongs to; "": none.
         self.goes = str(spec.get("goes") or "")
-        #: That IDE has had this rank, and has left it.
+        #: That IDE was attached to this rank, and has detached.
         self.left = False
         self.hits = 0
         self.done = False
-        #: Whoever set it was told what is wrong with it.
+        #: Its problem was reported to the user who set it.
         self.refused = False
-        #: By file name; None: there is no such line in it. Never changed, only replaced: other threads go through it.
+        #: By file name; None: the file has no such line. Never changed, only replaced: other threads iterate over it.
         self.targets: dict[str, Target | None] = {}
         self.problem = ""
-        #: What its condition has raised last.
+        #: The last error of its condition; "": none.
         self.raised = ""
         self.code: CodeType | None = None
         if self.condition:
@@ -113,11 +113,11 @@ class _Breakpoint:
         return not (self.done or self.refused or self.left)
 
     def judge(self) -> None:
-        """See whether there is any hope for it, after everything that is loaded was looked at."""
+        """Refuse it if it has a problem and no target, after all loaded code was searched."""
         self.refused = bool(self.problem) and not any(self.targets.values())
 
     def bind(self, filename: str, roots: Sequence[CodeType], *, ran: bool) -> None:
-        """Look for the line in a file's code."""
+        """Look for the line in a file's code; ``ran``: as in `find`."""
         target = None
         try:
             target = find(roots, self.line, ran=ran)
@@ -146,13 +146,13 @@ def _is_runtime(file: str) -> bool:
 
 
 class _Version:
-    """The rows as they were set together, and what was found out about them: a late finding stays with its rows."""
+    """The rows that were set together, and what was found out about them: a late finding stays with its rows."""
 
     def __init__(self, rows: Mapping[int, _Breakpoint]) -> None:
         self.rows = rows
-        #: By the id of a code object, which is kept alive: its lines with the breakpoints on them.
+        #: By the id of a code object, which is kept alive: its lines with their breakpoints.
         self.codes: dict[int, tuple[CodeType, Mapping[int, list[_Breakpoint]]]] = {}
-        #: Whether a file, by its name, has something to look for at all.
+        #: Whether a file, by its name, has breakpoints at all.
         self.files: dict[str, bool] = {}
 
 
@@ -161,17 +161,17 @@ class BreakTable:
 
     def __init__(self) -> None:
         self._now = _Version({})
-        # Taken again by a thread that has it: a signal, or an event of code that is called here, leads to `lines_in`.
+        # Reentrant: a signal, or an event of code that is called here, leads to `lines_in` on the same thread.
         self._lock = threading.RLock()
-        #: Whether a file, by its name, has something to look for at all, as far as that is known.
+        #: Whether a file, by its name, has breakpoints at all, as far as that is known.
         self.files: Mapping[str, bool] = self._now.files
-        #: Whether there is something to look for.
+        #: Whether any breakpoint has to be looked for.
         self.active = False
         self._resting = False
 
     @property
     def version(self) -> object:
-        """Another object after every change: what was found out before may be wrong."""
+        """A new object after every change: earlier findings may be wrong then."""
         return self._now
 
     @property
@@ -181,11 +181,15 @@ class BreakTable:
 
     @property
     def left(self) -> list[int]:
-        """Those that stop nothing here, as the IDE that they go with has left this rank."""
+        """The breakpoints that stop nothing here, because the IDE that they belong to has detached from this rank."""
         return [row.id for row in self._now.rows.values() if row.left]
 
     def replace(self, specs: Iterable[Body], actors: Sequence[ActorState]) -> dict[int, str]:
-        """Take a new table; rows that were there keep their hits. Returns by id "bound", "pending" or what is wrong."""
+        """Replace the table; rows that stay keep their hits. On the control thread.
+
+        Returns:
+            By id: "bound", "pending" or the problem.
+        """
         rows = {row.id: row for row in map(_Breakpoint, specs)}
         for row in rows.values():
             if row.file and not row.problem:
@@ -204,7 +208,7 @@ class BreakTable:
         return {row.id: row.state for row in rows.values()}
 
     def _change(self, rows: Mapping[int, _Breakpoint]) -> None:
-        # In this order: who sees the new version sees what belongs to it.
+        # In this order: a thread that sees the new version sees what belongs to it.
         self.active = self._is_active(rows)
         self._now = _Version(rows)
         self.files = self._now.files
@@ -213,12 +217,12 @@ class BreakTable:
         return not self._resting and any(row.wanted for row in rows.values())
 
     def rest(self, resting: bool, sessions: Collection[str]) -> None:
-        """Look for nothing until this is called again: somebody else has the threads of this process.
+        """Suspend all breakpoints until the next call, or (``resting`` is False) resume them.
 
-        What goes with an IDE stops nothing that this IDE has left, however late it is taken away.
+        A breakpoint that belongs to an IDE stops nothing once this IDE has detached, even before it is removed.
 
         Args:
-            sessions: Of IDEs, which have this rank from now on, or have left it.
+            sessions: The sessions of the IDEs that control this rank from now on, or have detached from it.
         """
         with self._lock:
             self._resting = resting
@@ -228,12 +232,12 @@ class BreakTable:
             self._change(self._now.rows)
 
     def clear_in_child(self) -> None:
-        """Forget everything in a forked child, where the lock may be held by a thread that is not there."""
+        """Forget everything in a forked child, where the lock may be held by a thread that does not exist."""
         self._lock = threading.RLock()
         self.replace((), ())
 
     def lines(self) -> dict[int, int]:
-        """Return the line on which each breakpoint of a file is, if that is not the one that was asked for."""
+        """Return the actual line of each breakpoint of a file that is not on the line that was requested."""
         moved = {}
         for row in self._now.rows.values():
             found = {target.line for target in row.targets.values() if target is not None}
@@ -242,7 +246,7 @@ class BreakTable:
         return moved
 
     def problems(self) -> dict[int, str]:
-        """Return what is wrong with breakpoints that were set: no such line in what came later, a condition raises."""
+        """Return the problems of breakpoints by id: code loaded later has no such line, or a condition raises."""
         found = {}
         for row in self._now.rows.values():
             if row.raised:
@@ -252,7 +256,7 @@ class BreakTable:
         return found
 
     def near(self) -> dict[int, str]:
-        """Return the user's file whose name is like that of a breakpoint for which no file is loaded."""
+        """Return, by id of each breakpoint whose file is not loaded, a user's file with a similar name."""
         pending = [row for row in self._now.rows.values() if row.file and row.state == "pending"]
         if not pending:
             return {}
@@ -262,7 +266,7 @@ class BreakTable:
         return {number: close[0] for number, close in found.items() if close}
 
     def bind_endpoints(self, actors: Sequence[ActorState]) -> bool:
-        """Look again for endpoints of actors that were not there; returns whether something is new."""
+        """Look again for endpoints of actors that were not there before. Return whether anything has changed."""
         while True:
             now = self._now
             rows = [row for row in now.rows.values() if row.endpoint and row.wanted and not any(row.targets.values())]
@@ -270,7 +274,7 @@ class BreakTable:
                 return False
             self._bind_endpoints(rows, actors)
             for row in rows:
-                if row.actor:  # or else the next actor may have it
+                if row.actor:  # otherwise the next actor may have the endpoint
                     row.judge()
             with self._lock:
                 if self._now is not now:
@@ -288,7 +292,7 @@ class BreakTable:
                     row.bind_endpoint(type(actor.instance))
 
     def lines_in(self, code: CodeType) -> Mapping[int, list[Any]]:
-        """Return the lines of ``code`` that have breakpoints. Fast when there are none in its file."""
+        """Return the lines of ``code`` that have breakpoints. Fast if its file has none. Any thread."""
         now = self._now
         if self._resting:
             return _NOWHERE
@@ -331,10 +335,10 @@ class BreakTable:
                 row.bind(filename, [code], ran=True)
 
     def reached(self, frame: FrameType, actor: Callable[[], str]) -> Hit | None:
-        """Return the breakpoint that stops ``frame`` on its line, if there is one.
+        """Return the breakpoint that stops ``frame`` on its line, or None. Counts the hit.
 
         Args:
-            actor: Says which actor the calling thread works for.
+            actor: Returns the name of the actor that the calling thread works for.
         """
         hit = None
         for row in self.lines_in(frame.f_code).get(frame.f_lineno, ()):
@@ -345,14 +349,14 @@ class BreakTable:
                 try:
                     if not eval(row.code, frame.f_globals, frame.f_locals):
                         continue
-                except BaseException as problem:  # whatever the expression does must not change the program
+                except BaseException as problem:  # a failing expression must not change the program
                     said = safe_text(problem, str).partition("\n")[0][:_WORDS_MAX]
                     row.raised = f"{class_name(problem)}: {said}"
                     error = f"condition {row.condition!r} of breakpoint {row.id} raised {row.raised}"
             with self._lock:
                 now = self._now.rows.get(row.id)
                 if now is None or now.spec != row.spec or now.done or now.left:
-                    continue  # taken away meanwhile, or hit by another thread
+                    continue  # removed meanwhile, or hit by another thread
                 now.hits += 1
                 now.done = now.once
                 self.active = self._is_active(self._now.rows)

@@ -1,8 +1,8 @@
 """Which lines have code, and which function a line belongs to.
 
 A breakpoint is set on a line of text. What runs are code objects, and one line may belong to several: ``def`` runs in
-the code around the function, a comprehension has (before 3.12) a code object of its own. The outermost function whose
-body has the line is meant.
+the code around the function; a comprehension has (before 3.12) a code object of its own. A breakpoint applies to the
+outermost function whose body has the line.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Target(NamedTuple):
     name: str
 
     def is_in(self, code: CodeType) -> bool:
-        """Whether ``code``, which is of the right file, is meant."""
+        """Whether ``code``, of the right file, is the code object of this line."""
         return code.co_firstlineno == self.first and code.co_qualname == self.name
 
 
 class NoCodeError(LookupError):
-    """No code can be stopped at on the line, and the text says why."""
+    """No code can be stopped at on the line; the text says why."""
 
 
 def nested(code: CodeType) -> Iterator[CodeType]:
@@ -45,7 +45,7 @@ def is_module(code: CodeType) -> bool:
 
 
 def body_of(code: CodeType) -> list[int]:
-    """Return the lines of ``code``, ascending; of a function without those that only define it."""
+    """Return the lines of ``code``, ascending; of a function without the lines that only define it."""
     lines = {line for _, _, line in code.co_lines() if line}
     if not is_module(code) and len(lines) > 1:
         lines.discard(code.co_firstlineno)
@@ -53,15 +53,15 @@ def body_of(code: CodeType) -> list[int]:
 
 
 def find(roots: Iterable[CodeType], line: int, *, ran: bool) -> Target:
-    """Return where code of one file is stopped at for ``line``: there, or on the next line of its function with code.
+    """Return where a breakpoint on ``line`` stops: there, or on the next line of the same function with code.
 
-    Nothing is set beyond the end of that function: what is next there runs at other times, or never again.
+    It is never moved beyond the end of that function: the code after it runs at other times, or never again.
 
     Args:
-        roots: The code of the module, or of all its functions that are known.
-        ran: The module's own code has run; only its functions will run again.
+        roots: The code of the module, or of all known functions of the file.
+        ran: The module's own code has run already; only its functions will run again.
     Raises:
-        NoCodeError: No such line.
+        NoCodeError: There is no code to stop at.
     """
     lines: dict[int, CodeType] = {}
     over: set[int] = set()
@@ -78,7 +78,7 @@ def find(roots: Iterable[CodeType], line: int, *, ran: bool) -> Target:
                 lines.setdefault(number, code)
     header = [code for start, code in headers if start <= line < body_of(code)[0]]
     if not header and line not in lines:
-        # A function that is known by itself: its first lines are no code of it.
+        # A function without its module: its first lines have no code of it.
         header = [code for code in lines.values() if code.co_firstlineno <= line < body_of(code)[0]]
     if header:
         return Target(body_of(header[-1])[0], header[-1].co_firstlineno, header[-1].co_qualname)
@@ -103,7 +103,7 @@ def find(roots: Iterable[CodeType], line: int, *, ran: bool) -> Target:
 
 
 def _between(line: int, above: tuple[int, CodeType | None], below: tuple[int, CodeType]) -> str:
-    """Say what a line without code lies between: the lines with code around it, and whose they are."""
+    """Say what a line without code is between: the nearest lines with code, and their functions."""
     last, before = above
     following, after = below
     ends = f"{before.co_qualname} ends at line {last}, " if before is not None and not is_module(before) else ""
@@ -113,6 +113,6 @@ def _between(line: int, above: tuple[int, CodeType | None], below: tuple[int, Co
 
 
 def _headers(module: CodeType) -> list[tuple[int, CodeType]]:
-    """The functions that a module or a class defines, with the line where their definition starts."""
+    """Return the functions that a module or a class defines, with the line where each definition starts."""
     functions = [code for code in module.co_consts if isinstance(code, CodeType) and not is_module(code)]
     return [(code.co_firstlineno, code) for code in functions if body_of(code)[:1] > [code.co_firstlineno]]

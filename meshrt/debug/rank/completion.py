@@ -1,7 +1,7 @@
-"""Names for the last word of a line, found without running code of the user's.
+"""Completions of the last word of a line, found without running user code.
 
-An attribute is looked up where it is stored: in the instance, its slots and its classes. What a property or a
-``__getattr__`` would make up is not there, so a chain through one offers nothing.
+An attribute is looked up where it is stored: in the instance, its slots and its classes. Values of a property or of
+``__getattr__`` are not stored, so a chain through one has no completions.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from meshrt.inspect.values import stored
 __all__ = ["complete"]
 
 _CHAIN = re.compile(r"(?:[^\W\d]\w*\s*\.\s*)*(?:[^\W\d]\w*)?$")
-#: More names than these are no help.
+#: Most names in an answer.
 _MOST = 500
 
 
 def complete(text: str, *namespaces: Mapping[str, Any]) -> list[str]:
-    """Return what the last word of ``text`` may become, sorted: ``p len(self.mo`` -> ``["len(self.model", ...]``.
+    """Return the completions of the last word of ``text``, sorted: ``p len(self.mo`` -> ``["len(self.model", ...]``.
 
     Args:
-        namespaces: Where names are looked up, the nearest first; the built-in ones come last.
+        namespaces: Where names are looked up, the nearest first; built-in names come last.
     """
     match = _CHAIN.search(text)
     if match is None or text[: match.start()].rstrip().endswith("."):
-        return []  # an attribute of what only running code would tell
+        return []  # an attribute of a value that only running code would give
     chain = "".join(match[0].split())
     *path, last = chain.split(".")
     before = text[text.rfind(" ", 0, match.start()) + 1 : match.start()]
@@ -56,7 +56,7 @@ def _matching(names: set[str], start: str, prefix: str) -> list[str]:
 
 def _stored(value: Any, name: str) -> Any:
     found = inspect.getattr_static(value, name)
-    kind = type(found)  # isinstance would ask the value for its class, which may run any code
+    kind = type(found)  # isinstance reads the value's `__class__`, which may run any code
     if kind is MemberDescriptorType:  # a slot: reading it runs no code of the user's
         return found.__get__(value)
     if issubclass(kind, staticmethod | classmethod) or stored(kind, "__set__") or stored(kind, "__delete__"):

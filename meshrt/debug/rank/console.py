@@ -1,9 +1,9 @@
-"""The standard streams of a session: what is printed at its prompt is gathered, a read waits for a person's line.
+"""The standard streams of a session: what is printed at its prompt is collected, a read waits for the user's line.
 
 ``sys.stdout``, ``sys.stderr`` and ``sys.stdin`` belong to the whole process, and several threads of a rank can be
-stopped at once. So what is put there while a person works at a prompt are stand-ins, which look up the thread that
-prints: a thread at a prompt gets its own console, every other one the stream of before, with all that this one can do.
-Nothing else swaps these streams in and out (pdb does, of itself): a thread of the user's may do so at the same time.
+stopped at once. So while a user works at a prompt, they are stand-ins that look up the thread that prints. A thread at
+a prompt gets its own console. Every other thread gets the stream that was there before, with all its features. Nothing
+else replaces these streams (pdb does, on its own): a thread of the user's may do so at the same time.
 """
 
 from __future__ import annotations
@@ -46,38 +46,38 @@ class Stream(Protocol):
 
 _active: dict[int, Stream] = {}
 _lock = threading.Lock()
-#: What was put there since the first of these threads came.
+#: The stand-ins in use since the first of these threads came.
 _stand_ins: list[StandIn] = []
 _hooks: dict[int, Callable[[Any], None]] = {}
 _hook_before: Callable[[Any], None] = sys.displayhook
 
 
 class Released(BaseException):
-    """Ends whatever runs at a prompt: the person let the rank go, or the mesh is being stopped (``closing``)."""
+    """Ends everything that runs at a prompt: the user resumed the rank, or the mesh is being stopped (``closing``)."""
 
     def __init__(self, *, closing: bool) -> None:
         super().__init__("the mesh is stopped" if closing else "resumed")
         self.closing = closing
 
 
-#: What may leave a prompt; whatever else is raised there is shown.
+#: Exceptions that may leave a prompt; all others are shown there.
 DEBUGGERS_OWN = (Released, bdb.BdbQuit)
 PASSED_ON.extend(DEBUGGERS_OWN)
 
 
 class Console:
-    """The text that goes out, and the lines that come in, of one stopped thread.
+    """The output and the input lines of one stopped thread.
 
     Args:
-        prompted: called on the stopped thread with (text, prompt) when a line is wanted.
-        printed: called on the stopped thread with a part of a long-running command's text.
+        prompted: Called on the stopped thread with (text, prompt) when a line is wanted.
+        printed: Called on the stopped thread with a part of a long-running command's text.
     """
 
-    #: Text of a command that goes on printing is sent after this many seconds.
+    #: Text of a command that goes on printing is sent after this many seconds,
     FLUSH_SECONDS = 0.2
-    #: ... and no more of it than this is kept before.
+    #: ... or when it is longer than this many characters.
     FLUSH_CHARACTERS = 100_000
-    #: A command that prints more than this is not followed any more; only its last text is kept.
+    #: The output of a command that prints more than this is not sent any more; only its last text is kept.
     FOLLOW_CHARACTERS = 500_000
 
     def __init__(self, prompted: Callable[[str, str], None], printed: Callable[[str], None]) -> None:
@@ -90,13 +90,13 @@ class Console:
         self._last_flush = time.monotonic()
         self._lines: queue.SimpleQueue[str | Released | None] = queue.SimpleQueue()
         self._released: Released | None = None
-        #: The prompt is to end, as soon as what runs at it lets it.
+        #: The prompt has to end as soon as the code that runs at it can be ended.
         self.released = False
-        #: Ends what runs at the prompt without reading, as far as that is possible; called by any thread.
+        #: Ends code that runs at the prompt without reading, as far as possible; called by any thread.
         self.cancel: Callable[[], None] | None = None
 
     def write(self, text: str) -> int:
-        """Keep ``text`` until the next prompt; of a command that goes on for long, send it from time to time."""
+        """Keep ``text`` until the next prompt; the text of a long-running command is sent from time to time."""
         self._parts.append(text)
         self._size += len(text)
         if self._followed > self.FOLLOW_CHARACTERS:
@@ -111,7 +111,7 @@ class Console:
         return len(text)
 
     def take(self) -> str:
-        """Return what was written since the last time."""
+        """Return the text that was written since the last call, with a note of what was left out."""
         text = (left_out(self._dropped) if self._dropped else "") + "".join(self._parts)
         self._parts.clear()
         self._size = self._dropped = 0
@@ -119,7 +119,11 @@ class Console:
         return text
 
     def readline(self) -> str:
-        """Say that a line is wanted, and wait for it. An empty text means: end of the input."""
+        """Announce that a line is wanted, and wait for it. "": end of the input.
+
+        Raises:
+            Released: The prompt has to end.
+        """
         if self._released is None:
             text, newline, prompt = self.take().rpartition("\n")
             self._prompted(text + newline, prompt)
@@ -133,11 +137,11 @@ class Console:
         raise self._released
 
     def feed(self, line: str | None) -> None:
-        """Hand in a line (None: end of the input). Any thread."""
+        """Supply a line (None: end of the input). Any thread."""
         self._lines.put(line)
 
     def release(self, *, closing: bool) -> None:
-        """End the prompt and what runs in it, however deep. Any thread."""
+        """End the prompt and everything that runs in it, at any depth. Any thread."""
         self.released = True
         self._lines.put(Released(closing=closing))
         cancel = self.cancel
@@ -145,14 +149,14 @@ class Console:
             cancel()
 
     def rearm(self) -> None:
-        """Be ready for the next stop, after a release was obeyed."""
+        """Prepare for the next stop, after a release was carried out."""
         self.released = False
         self._released = None
 
 
 @contextlib.contextmanager
 def routed(stream: Stream) -> Iterator[None]:
-    """Lead the standard streams of this thread to ``stream``."""
+    """Connect the standard streams of this thread to ``stream``."""
     ident = threading.get_ident()
     with _lock:
         outer = _active.get(ident)
@@ -171,7 +175,7 @@ def routed(stream: Stream) -> Iterator[None]:
 
 
 def catch_streams() -> None:
-    """See to it that the standard streams of this thread lead where they are to, whoever has replaced them."""
+    """Connect the standard streams of this thread again, even if user code has replaced them."""
     with _lock:
         for name, here in _STREAMS:
             current = getattr(sys, name, None)
@@ -183,7 +187,7 @@ def catch_streams() -> None:
 
 def _put_back() -> None:
     global _active
-    _active = {}  # the old one stays empty: what stood in and is still somewhere leads to the streams of before
+    _active = {}  # the old one stays empty: a stand-in that is still in use leads to the streams of before
     _stand_ins.clear()
     for name, _ in _STREAMS:
         current = getattr(sys, name, None)
@@ -193,7 +197,7 @@ def _put_back() -> None:
 
 @contextlib.contextmanager
 def displayed(hook: Callable[[Any], None]) -> Iterator[None]:
-    """Let ``hook`` show the values of the expression statements that this thread runs."""
+    """Show the values of the expression statements that this thread runs with ``hook``."""
     global _hook_before
     ident = threading.get_ident()
     with _lock:
@@ -234,10 +238,10 @@ class _Standard(io.TextIOBase):
         self.name = f"<{name}>"
 
     def reconfigure(self, **options: object) -> None:
-        """Take note: there is nothing to set."""
+        """Accept all options; there is nothing to set."""
 
     def close(self) -> None:
-        """Stay open, whatever ``exit()`` at an ``interact`` prompt does: the process has only one of this."""
+        """Stay open, also after ``exit()`` at an ``interact`` prompt: the process has only one of these streams."""
 
 
 class _StandardOut(_Standard):

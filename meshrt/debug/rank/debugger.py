@@ -1,4 +1,4 @@
-"""The debugger in a rank: what stops there, and what it serves.
+"""The debugger in a rank: what stops there, and the operations that it serves.
 
 Loaded by the first ``breakpoint()`` of the process, or by the first operation of its name.
 """
@@ -46,7 +46,7 @@ _PRICE = (
 
 
 class RankDebugger:
-    """All sessions of this process, and whatever may begin one.
+    """All sessions of this process, and everything that may begin one.
 
     It is the `Sessions` of interrupts, and the `MeshBreaks` of sessions.
     """
@@ -54,12 +54,12 @@ class RankDebugger:
     def __init__(self, services: RankServices) -> None:
         self._services = services
         self._sessions = RankSessions(services, self._new_session)
-        #: Of prompts: a line that was meant for one is not taken by another.
+        #: Numbers of prompts: a line for one prompt is not taken by another.
         self._numbers = itertools.count(1)
         self._sources = SourceFetcher(services)
         self._exit_lock = threading.Lock()
         self._closing = False
-        #: Threads in which breakpoints are passed over.
+        #: Threads in which breakpoints are ignored.
         self._quiet: set[int] = set()
         self._table = BreakTable()
         by_monitoring = sys.version_info >= (3, 12)
@@ -68,13 +68,13 @@ class RankDebugger:
         self._interrupts = Interrupts(services, self, self._tracer, self._monitor)
         self._post_mortem = PostMortem(services, self._sources)
         self._evaluator = Evaluator(services, self._sources, self._quiet)
-        #: Who has the threads of this rank.
+        #: Keeps who controls the threads of this rank.
         self.handover = Handover(self._sessions, self._rest)
 
     # -- on the thread that runs user code -----------------------------------------------------------------------------
 
     def breakpointhook(self, *args: Any, **kwargs: Any) -> None:
-        """Stop the calling thread. Of the arguments only ``header`` means something: a line to show first."""
+        """Stop the calling thread. Only the argument ``header`` is used: a line to show first."""
         frame = caller_frame(sys._getframe(1))
         if frame is None or os.environ.get("PYTHONBREAKPOINT") == "0" or switched_off() or get_ident() in self._quiet:
             return
@@ -90,7 +90,7 @@ class RankDebugger:
                 say_unavailable(error)
 
     def endpoint_enter(self, call: EndpointCall) -> None:
-        """Look for breakpoints in the endpoint that begins, and on it. Called while there are any."""
+        """Look for breakpoints in the endpoint that begins, and on it. Called while any are set."""
         if self._table.bind_endpoints(self._services.actors()):
             if not self._table.active:
                 self._services.call_later(0, self._watch_no_more)
@@ -107,10 +107,10 @@ class RankDebugger:
         self._mind_exits()
 
     def _mind_exits(self, *, coming: bool = False) -> None:
-        """Be told of the ends of endpoints only while that concerns anything: every call would pay for it. Any thread.
+        """Listen for the ends of endpoints only while they matter: each call would cost time otherwise. Any thread.
 
         Args:
-            coming: Something is about to begin.
+            coming: A request or a session is about to begin.
         """
         exits = hooks.endpoint_exit
         with self._exit_lock:
@@ -121,20 +121,20 @@ class RankDebugger:
                 exits.remove(self.endpoint_exit)
 
     def endpoint_error(self, call: EndpointCall, exception: BaseException) -> None:
-        """Show where it failed, or write it down, before the caller gets the exception."""
+        """Stop where an endpoint failed, or write a file about it, before the caller gets the exception."""
         if self._closing or self.handover.holder:
             return
         if self._post_mortem.stops(call, exception, self._sessions.exactly(call)):
             self.open(call).failed(exception)
 
     def signalled(self, frame: FrameType | None) -> None:
-        """On the main thread, in the handler of the rank's signal."""
+        """Handle the rank's signal. On the main thread, in the signal handler."""
         self._interrupts.on_signal(frame)
-        # Also where an event loop waits, which is in no call's context: the calls that it goes on with are followed.
+        # Also where an event loop waits, outside the context of any call: the calls that it goes on with are followed.
         self._tracer.follow(frame)
 
     def open(self, call: EndpointCall | None = None) -> RankSession:
-        """Return the session of what the calling thread runs; a new one if need be."""
+        """Return the session of what the calling thread runs; create one if necessary."""
         session, new = self._sessions.open(call)
         if new:
             self._sources.new_session()
@@ -182,10 +182,10 @@ class RankDebugger:
         self._sessions.adopt(users_trace)
 
     def _reached(self, frame: FrameType) -> None:
-        """A line with a breakpoint is about to run."""
+        """Stop at a line with a breakpoint that is about to run."""
         session = self._sessions.of_thread(get_ident())
         if session is not None and session.stopped:
-            return  # a command that is being obeyed leads here
+            return  # a command that is running leads here
         session = self._sessions.current()
         just_stopped = session is not None and session.take_mark(frame)
         hit = self._hit(frame)
@@ -215,11 +215,11 @@ class RankDebugger:
     # -- on the control thread -----------------------------------------------------------------------------------------
 
     def of_thread(self, ident: int) -> RankSession | None:
-        """Return the session of a thread, if it has one."""
+        """Return the session of a thread; None: it has none."""
         return self._sessions.of_thread(ident)
 
     def input(self, body: Body) -> Body:
-        """Hand a person's line, or an action, to the session that it is meant for."""
+        """Pass a line of the user's, or an action, to the session that it is for."""
         session = self._sessions.named(str(body["actor"]), str(body.get("thread", "")))
         if session is None:
             return {"accepted": False}
@@ -231,7 +231,7 @@ class RankDebugger:
         return {"accepted": session.feed(seq, body.get("line"), brief=bool(body.get("brief")), limit=limit, lines=most)}
 
     def interrupt(self, body: Body) -> Body:
-        """Have an actor stopped where it is."""
+        """Request that an actor stops where it is."""
         self._mind_exits(coming=True)
         try:
             self.handover.check()
@@ -253,7 +253,7 @@ class RankDebugger:
         }
 
     def _watch(self) -> str:
-        """Look for what is in the table; returns what that costs."""
+        """Start or stop looking for the breakpoints of the table. Return a note on the cost, or ""."""
         active = self._table.active
         if active and self.endpoint_enter not in hooks.endpoint_enter:
             hooks.endpoint_enter.append(self.endpoint_enter)
@@ -267,7 +267,7 @@ class RankDebugger:
         if not active:
             return self.handover.resting()
         try:
-            self._services.signal_main()  # code that runs already is followed from there
+            self._services.signal_main()  # the handler follows code that runs already
         except MeshError as error:
             return f"{_PRICE}; {error}"
         return _PRICE
@@ -277,14 +277,11 @@ class RankDebugger:
         self._services.call_later(0, self._watch_no_more)
 
     def _watch_no_more(self) -> None:
-        """Whether there is something to look for has changed by itself, not by a new table."""
+        """Update what is looked for after a change that is not a new table."""
         self._watch()
 
     def hits(self, body: Body) -> Body:
-        """Return how often each breakpoint has stopped something, where it was moved to, and what is wrong with it.
-
-        And which stop nothing any more.
-        """
+        """Return the hits of each breakpoint, its actual line, its problem, and which ones stop nothing any more."""
         return {
             "same": {
                 "hits": {str(number): count for number, count in self._table.hits.items()},
@@ -295,12 +292,12 @@ class RankDebugger:
         }
 
     def set_post_mortem(self, body: Body) -> Body:
-        """Replace what is done when an endpoint raises."""
+        """Replace the modes for endpoints that raise."""
         self._post_mortem.set(body["modes"])
         return {"same": {"own": self._post_mortem.own}}
 
     def complete(self, body: Body) -> Body:
-        """Return what the last word of a line may become."""
+        """Return the completions of the last word of a line."""
         session = self._sessions.named(str(body["actor"]), str(body.get("thread", "")))
         frame = session.prompt.pdb.frame if session is not None and session.stopped else None
         if session is not None and frame is not None:
@@ -317,7 +314,7 @@ class RankDebugger:
             session.close()
 
     def serve(self) -> None:
-        """Offer all this to the runtime."""
+        """Register the operations and hooks with the runtime."""
         operations = self._services.operations
         operations[protocol.INPUT] = self.input
         operations[protocol.INTERRUPT] = self.interrupt
@@ -332,8 +329,8 @@ class RankDebugger:
         hooks.proc_closing.append(self.proc_closing)
 
     def forked(self) -> None:
-        """In a forked child of user code: nothing stops there, and nothing is traced."""
-        self.handover.forked()  # before `sys.settrace`, of which the engine of an IDE would complain
+        """In a forked child of user code: stop nothing and trace nothing."""
+        self.handover.forked()  # before `sys.settrace`: the engine of an IDE would warn about it
         sys.settrace(None)
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
@@ -352,12 +349,12 @@ _debuggers: dict[int, RankDebugger] = {}
 
 
 def debugger_of(services: RankServices) -> RankDebugger:
-    """Return the debugger of this rank, which is loaded."""
+    """Return the debugger of this rank, which must be loaded."""
     return _debuggers[id(services)]
 
 
 def load(services: RankServices) -> None:
-    """Make this process debuggable: called once, by whatever needs it first."""
+    """Make this process debuggable. Called once, by the first part that needs it."""
     debugger = _debuggers[id(services)] = RankDebugger(services)
     debugger.serve()
     headroom.call_later = services.call_later

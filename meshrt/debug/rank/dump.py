@@ -1,7 +1,7 @@
-"""The file about an endpoint that failed: what a person would look at, written before the exception goes on its way.
+"""The file about a failed endpoint: what a user would look at, written before the exception is passed on.
 
-What is in it: `meshrt.debug.dumpfile`. Writing it never changes what happens to the exception: what cannot be shown or
-written is left out, and said once.
+Its content: `meshrt.debug.dumpfile`. Writing it never changes the exception: what cannot be shown or written is left
+out, and reported once.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from meshrt.show.records import to_text
 
 __all__ = ["Dumper"]
 
-#: Files that one rank writes: a rank that fails all the time must not fill the disk.
+#: Most files that one rank writes: a rank that fails all the time must not fill the disk.
 _MOST_FILES = 20
-#: Characters of all values of a file, and of the traceback as text.
+#: Most characters of all values of a file, and of the traceback as text.
 _VALUES_MAX = 1_000_000
 _TRACEBACK_MAX = 200_000
 _MESSAGE_MAX = 10_000
@@ -53,7 +53,7 @@ class Dumper:
         self._failed = False
 
     def dump(self, call: EndpointCall, exception: BaseException) -> Path | None:
-        """Write the file about ``exception``; returns it, or None. Never raises."""
+        """Write the file about ``exception``. Return its path, or None if it was not written. Never raises."""
         with self._lock:
             self._written += 1
             number = self._written
@@ -66,7 +66,7 @@ class Dumper:
         try:
             text = to_text(self._document(call, exception), default=safe_text)
             write_dump(path, text)
-        except BaseException as error:  # whatever goes wrong here, the program's own exception is what counts
+        except BaseException as error:  # an error here must not replace the program's own exception
             self._say_failed(error)
             return None
         if not self._told:
@@ -101,7 +101,7 @@ class Dumper:
     def _frames(self, exception: BaseException) -> list[Body]:
         entries = frames_of(exception, _MOST_FRAMES)
         values = Variables(_VALUES_MAX)
-        # The innermost ones first: if something has to be left out, it is not theirs.
+        # Innermost frames first: if something has to be left out, it is of outer ones.
         frames = [self._frame(frame, line, values) for frame, line in reversed(entries)]
         return frames[::-1]
 
@@ -145,7 +145,7 @@ def _named(exception: BaseException) -> Body:
 
 
 def _shown(text: str, limit: int) -> str:
-    # What is cut off may hold the name of a secret whose end is kept: most of it is looked at first.
+    # The part that is cut off may hold the name of a secret whose end is kept, so mask before the final cut.
     return cap(without_secrets(cap(text, 4 * limit), prose=True), limit)
 
 
@@ -162,7 +162,7 @@ def _source(code: CodeType, line: int) -> tuple[int, list[str]]:
     first = code.co_firstlineno
     block = lines[max(0, first - 1) :]
     if code.co_flags & inspect.CO_OPTIMIZED:
-        with contextlib.suppress(Exception):  # a text that is no Python any more
+        with contextlib.suppress(Exception):  # the text is not Python any more
             block = inspect.getblock(block)
     if len(block) > _SOURCE_LINES_MAX:
         skipped = max(0, line - first - _SOURCE_LINES_MAX // 2)

@@ -1,6 +1,6 @@
-"""Expressions in an actor that runs: evaluated beside it, while nothing is stopped.
+"""Expressions in a running actor: evaluated beside it, while nothing is stopped.
 
-Each one gets a thread of its own, so that one that hangs keeps nobody else waiting. It sees the actor as it changes.
+Each expression gets a thread of its own, so that one that hangs blocks no other. It sees the actor while it changes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from meshrt.transport.threads import RuntimeThread
 
 __all__ = ["Evaluator", "limit_of", "namespace_of"]
 
-#: Expressions that hang: a rank in which so many do takes no more.
+#: Most expressions that run or hang in a rank; further ones are refused.
 _HANGING_MAX = 64
 
 
@@ -34,7 +34,7 @@ class Evaluator:
     """Serves ``debug.eval``.
 
     Args:
-        quiet: Idents of threads in which breakpoints are passed over.
+        quiet: Idents of threads in which breakpoints are ignored.
     """
 
     def __init__(self, services: RankServices, sources: SourceFetcher, quiet: set[int]) -> None:
@@ -45,10 +45,14 @@ class Evaluator:
         self._lock = threading.Lock()
 
     def evaluate(self, body: Body, answer: Answer) -> None:
-        """Evaluate ``body["expression"]`` in ``body["actor"]``; ``command`` says how to show the value, ``limit``
-        how many characters of it are sent, ``named`` how the person has named these ranks.
+        """Evaluate ``body["expression"]`` in ``body["actor"]``. On the control thread.
 
-        On the control thread; raises MeshError for an unknown actor or command.
+        Args:
+            body: Also ``command``: how to show the value; ``limit``: how many characters of it are sent; ``named``: how
+                the user has named these ranks.
+            answer: Called once, on the thread of the expression.
+        Raises:
+            MeshError: Unknown actor or command, too many expressions, or no thread can be started.
         """
         name, command = str(body["actor"]), str(body.get("command") or "p")
         actor = next((actor for actor in self._services.actors() if actor.name == name), None)
@@ -93,7 +97,7 @@ class Evaluator:
             self._ended()
         if actor.loop is not None:
             with contextlib.suppress(RuntimeError):  # closed meanwhile
-                # What it waits for may be there now; nothing that another thread does wakes it.
+                # What the loop waits for may be there now; a change by another thread does not wake it.
                 actor.loop.call_soon_threadsafe(_nothing)
         answer({"same": {"text": cap(output.text + text, limit), "error": error}, "per": within(facts, limit)}, "")
 
@@ -115,7 +119,7 @@ def _nothing() -> None:
 
 
 class _Output(io.StringIO):
-    """What an expression prints; it has nobody to ask."""
+    """The output of an expression; it has no input."""
 
     @property
     def text(self) -> str:
@@ -127,7 +131,7 @@ class _Output(io.StringIO):
 
 
 def limit_of(body: Body) -> int:
-    """Return how many characters of the answer a request wants (``limit``); never more than `TEXT_LIMIT`."""
+    """Return how many characters of the answer a request wants (``limit``): 0 to `TEXT_LIMIT`, which is the default."""
     limit = body.get("limit")
     return TEXT_LIMIT if limit is None else max(0, min(int(limit), TEXT_LIMIT))
 
@@ -140,7 +144,7 @@ def namespace_of(actor: ActorState) -> dict[str, Any]:
     if module is not None and module.__dict__.get(cls.__name__) is cls:
         names = module.__dict__
     else:
-        # Code that came by value is in no module: its functions know their globals.
+        # Code that came by value is in no module: its functions have their globals.
         for value in list(cls.__dict__.values()):
             if isinstance(value, types.FunctionType):
                 names = value.__globals__
@@ -149,7 +153,7 @@ def namespace_of(actor: ActorState) -> dict[str, Any]:
 
 
 def _what_is(value: Any) -> tuple[str, Body | None]:
-    """Say what pdb's ``whatis`` says."""
+    """Return the text of pdb's ``whatis``."""
     function = getattr(value, "__func__", value)
     code = None
     with contextlib.suppress(Exception):

@@ -1,4 +1,4 @@
-"""Rank side: the local variables of stack frames that stand in the debugger, for the memory view. Any thread."""
+"""Rank side: the local variables of stack frames that are stopped, for the memory view. Any thread."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["variables_of"]
 
 
 def variables_of(sessions: Iterable[RankSession]) -> Iterator[Variable]:
-    """Go through the variables of the frames of every session that is at a prompt, those of the innermost frame first.
+    """Iterate over the variables of the frames of every session at a prompt, those of the innermost frame first.
 
-    A frame of a module has its globals, which are told elsewhere.
+    The frame of a module is left out: its variables are globals, which are listed elsewhere.
     """
     for session in sessions:
         pdb = session.prompt.pdb
@@ -29,7 +29,7 @@ def variables_of(sessions: Iterable[RankSession]) -> Iterator[Variable]:
 
 def _names(pdb: PdbAdapter, frame: FrameType) -> Mapping[str, Any]:
     if frame is pdb.frame:
-        return pdb.names  # as the person sees them; the frame's own may be about to be assigned to
+        return pdb.names  # as the user sees them; an assignment to the frame's own may be pending
     names = frame.f_locals
     if names is frame.f_globals:
         return {}

@@ -16,7 +16,7 @@ __all__ = ["loaded_code"]
 
 
 def loaded_code(file: str, actors: Sequence[ActorState]) -> list[tuple[str, list[CodeType]]]:
-    """Return the code of each loaded file that is meant by ``file``, with its name."""
+    """Return the code of each loaded file that ``file`` names, with its full name."""
     found: dict[str, list[CodeType]] = {}
     for module in list(sys.modules.values()):
         filename = getattr(module, "__dict__", {}).get("__file__")  # the module's own __getattr__ is user code
@@ -46,11 +46,11 @@ def _compile(filename: str, text: str) -> CodeType | None:
     try:
         return compile(text, filename, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
-        return None  # changed since it was loaded, or no Python: its functions are looked at one by one
+        return None  # changed since it was loaded, or not Python: its functions are used one by one
 
 
 def _shipped_functions(actors: Sequence[ActorState]) -> Iterable[FunctionType]:
-    """The functions of actors' classes, and those that they can name: code that came by value is in no module."""
+    """Return the functions of actors' classes, and those that these can name: shipped code is in no module."""
     namespaces: dict[int, Mapping[str, Any]] = {}
     classes: dict[type, None] = {}
     for actor in actors:
@@ -72,7 +72,7 @@ def _shipped_functions(actors: Sequence[ActorState]) -> Iterable[FunctionType]:
 
 def _add_functions(values: Iterable[Any], functions: dict[FunctionType, None]) -> None:
     for value in list(values):
-        kind = type(value)  # isinstance would ask the value
+        kind = type(value)  # isinstance would call code of the value
         if kind in (staticmethod, classmethod):
             value = value.__func__
         elif kind is property:

@@ -1,9 +1,9 @@
 """Watching running code with ``sys.monitoring`` (Python 3.12 and newer).
 
-Only code objects in which something is looked for are instrumented, and every other line of those is switched off
-when it is first reached: code without breakpoints runs at full speed, and with none of them the tool is given back.
+Only code objects with breakpoints are instrumented, and each of their other lines is switched off when it is first
+reached. So code without breakpoints runs at full speed. The tool is released when there are no breakpoints.
 
-Also how the thread of a second actor is stopped: each code object on its stack reports its next line or jump.
+It also stops the thread of a further actor: each code object on its stack reports its next line or jump.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from meshrt.errors import MeshError
 
 __all__ = ["Monitor", "loops_in_a_line"]
 
-#: The number that is meant for debuggers is left to the engine of an IDE, which takes no other.
+#: Tool numbers, in order of preference. The number for debuggers is left to the engine of an IDE, which needs it.
 _TOOLS = (4, 3, 5, 2, 1, 0)
 
 
 def loops_in_a_line(code: CodeType, lines: Container[int]) -> frozenset[int]:
-    """Return the offsets of the jumps back that stay within one of ``lines``: ``while going: pass``."""
+    """Return the offsets of the backward jumps that stay within one of ``lines``: ``while going: pass``."""
     instructions = list(dis.get_instructions(code))
     line_of = {each.offset: each.positions.lineno for each in instructions if each.positions is not None}
     return frozenset(
@@ -38,12 +38,12 @@ def loops_in_a_line(code: CodeType, lines: Container[int]) -> frozenset[int]:
 
 
 class Monitor:
-    """The tool of this process.
+    """The ``sys.monitoring`` tool of this process.
 
     Args:
-        table: What to look for.
+        table: The breakpoints.
         reached: Called with the stack frame whose line has a breakpoint.
-        interrupted: Called with a stack frame of a thread that is to be stopped.
+        interrupted: Called with a stack frame of a thread that has to stop.
     """
 
     def __init__(
@@ -54,12 +54,11 @@ class Monitor:
         self._interrupted = interrupted
         self._lock = threading.RLock()
         self._tool: int | None = None
-        #: Code objects that report lines; by id, as equal ones may be of different files.
+        #: Code objects that report lines, by id: equal ones may be of different files.
         self._watched: dict[int, CodeType] = {}
-        #: Of these, where the jumps are that go round a loop within one line with a breakpoint: such a line does not
-        #: begin anew.
+        #: Of these, the offsets of jumps that loop within one line with a breakpoint: such a line does not begin again.
         self._loops: dict[int, frozenset[int]] = {}
-        #: Threads to be stopped: the code objects that report everything.
+        #: Threads that have to stop, with their code objects that report everything.
         self._threads: dict[int, dict[int, CodeType]] = {}
         self._monitoring: Any = getattr(sys, "monitoring", None)
 
@@ -69,10 +68,10 @@ class Monitor:
         return self._tool
 
     def refresh(self) -> None:
-        """Take in a change of the table. Not from a callback.
+        """Take in a change of the table. Must not be called from a callback.
 
         Raises:
-            MeshError: Others have all tools of this process.
+            MeshError: Other tools use all tool numbers of this process.
         """
         with self._lock:
             if self._table.active:
@@ -93,7 +92,7 @@ class Monitor:
                 self._end_if_idle()
 
     def stop_thread(self, ident: int) -> None:
-        """Stop a thread where it is, or where it goes on. Raises MeshError as `refresh` does."""
+        """Stop a thread where it is, or where it goes on. Raises MeshError as `refresh` does. Any thread."""
         with self._lock:
             self._begin()
             events = self._monitoring.events
@@ -110,7 +109,7 @@ class Monitor:
             self._monitoring.restart_events()
 
     def spare_thread(self, ident: int) -> None:
-        """Forget that a thread was to be stopped."""
+        """Cancel `stop_thread`. Any thread."""
         with self._lock:
             codes = self._threads.pop(ident, None)
             if codes is None or self._tool is None:
@@ -121,7 +120,7 @@ class Monitor:
             self._end_if_idle()
 
     def close(self) -> None:
-        """Give everything back: this process is a forked child, and its table is empty."""
+        """Release everything: this process is a forked child, and its table is empty."""
         self._lock = threading.RLock()
         self._threads.clear()
         self.refresh()
@@ -175,7 +174,7 @@ class Monitor:
         self._monitoring.set_local_events(self._tool, code, events)
 
     def _events_of(self, code: CodeType) -> int:
-        """Return what a code object reports because of breakpoints."""
+        """Return the events that a code object reports because of breakpoints."""
         events = self._monitoring.events
         if id(code) not in self._watched:
             return 0
@@ -197,7 +196,7 @@ class Monitor:
         return self._no_more(version)
 
     def _no_more(self, version: object) -> Any:
-        # Not after a change: events have been restarted, and what is switched off now stays off.
+        # Not after a change: events were restarted, and an event that is disabled now stays disabled.
         return self._monitoring.DISABLE if self._table.version is version else None
 
     def _on_line(self, code: CodeType, line: int) -> Any:

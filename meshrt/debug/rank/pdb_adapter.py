@@ -1,11 +1,11 @@
-"""pdb as the debugger uses it: its commands and its texts, on the console of a session.
+"""pdb as the debugger uses it: its commands and its texts on the console of a session.
 
-What is decided elsewhere: which lines stop (`Stepping`), when lines are read (`Reading`), and what an expression or a
+Other objects decide which lines stop (`Stepping`), when lines are read (`Reading`), and what an expression or a
 statement does (`Showing`). Names that Python's documentation does not have are in `NAMES`, see
 `meshrt.debug.rank.bdb_adapter`.
 
-A ``__repr__`` or an ``__eq__`` of the user's may raise SystemExit. Nothing of that kind leaves the prompt: what is
-looked at must not decide how the rank goes on.
+A ``__repr__`` or an ``__eq__`` of the user's may raise SystemExit. Such an exception never leaves the prompt: looking
+at a value must not change how the rank goes on.
 """
 
 from __future__ import annotations
@@ -58,32 +58,32 @@ class Reading(Protocol):
     """Decides when lines are read. On the stopped thread."""
 
     def read(self, loop: Callable[[], None]) -> None:
-        """Call ``loop``, which reads lines and has them run until one resumes the thread."""
+        """Call ``loop``, which reads and runs lines until one resumes the thread."""
 
     def run_line(self, line: str, run: Callable[[str], bool]) -> bool:
-        """Have ``run`` run a line; returns whether it resumes the thread."""
+        """Run a line with ``run``. Return whether it resumes the thread."""
 
 
 class Showing(Protocol):
     """Decides what expressions and statements do, and how their values are shown. On the stopped thread."""
 
     def run(self, statement: str) -> None:
-        """Run what is no command."""
+        """Run a line that is not a command."""
 
     def value_of(self, expression: str) -> object:
-        """Evaluate an expression of a command. What it raises has been shown."""
+        """Evaluate an expression of a command. An error is shown, and then raised."""
 
     def shown(self, text: str, expression: str) -> str:
-        """Return as much of the text of a value as is shown."""
+        """Return the part of the text of a value that is shown."""
 
     def remark(self, problem: BaseException | None) -> str:
-        """Return what is said behind the text of an error; or ""."""
+        """Return a hint to append to the text of an error, or ""."""
 
 
 if TYPE_CHECKING:
 
     class _Pdb(pdb.Pdb):
-        """With the parts of pdb that typeshed leaves out."""
+        """pdb with the parts that typeshed leaves out."""
 
         def _cmdloop(self) -> None: ...
 
@@ -106,7 +106,7 @@ class PdbAdapter(BdbAdapter, _Pdb):
 
     def __init__(self, shared: Shared, *, readrc: bool) -> None:
         self._shared = shared
-        #: What is said behind the next error.
+        #: A hint to append to the next error.
         self._remark = ""
         streams = cast(IO[str], standard_in), cast(IO[str], standard_out)
         super().__init__(stdin=streams[0], stdout=streams[1], nosigint=True, readrc=readrc)
@@ -118,37 +118,37 @@ class PdbAdapter(BdbAdapter, _Pdb):
         showing: Showing,
         commands: Mapping[str, Callable[[str], object]],
     ) -> None:
-        """Say who decides; before the first stop.
+        """Set the objects that decide. Call it before the first stop.
 
         Args:
-            commands: By their words, commands that replace those of pdb. Their ``help`` is pdb's.
+            commands: Commands that replace those of pdb, by their words. Their ``help`` is pdb's.
         """
         self.trace_by(stepping)
         self.reading, self.showing = reading, showing
         for word, function in commands.items():
-            # Also the name is pdb's: in the commands of a breakpoint it tells which of them resume.
+            # The name is pdb's, too: pdb uses it to know which commands of a breakpoint resume.
             setattr(self, f"do_{word}", update_wrapper(function, getattr(pdb.Pdb, f"do_{word}")))
 
     # -- for the prompt ------------------------------------------------------------------------------------------------
 
     @property
     def frames(self) -> Stack:
-        """The stack that a person sees; empty while the thread runs."""
+        """The stack that the user sees; empty while the thread runs."""
         return getattr(self, "stack", [])
 
     @property
     def index(self) -> int:
-        """The index of `frame` in it."""
+        """The index of `frame` in `frames`."""
         return self.curindex
 
     @property
     def frame(self) -> FrameType | None:
-        """The frame that a person looks at. Any thread."""
+        """The frame that the user looks at; None before the first stop. Any thread."""
         return getattr(self, "curframe", None)
 
     @property
     def names(self) -> MutableMapping[str, object]:
-        """The variables that expressions and statements see there."""
+        """The variables that expressions and statements see in `frame`."""
         return cast(MutableMapping[str, object], self.curframe_locals)
 
     @names.setter
@@ -165,21 +165,21 @@ class PdbAdapter(BdbAdapter, _Pdb):
         self.interaction(None, exception if sys.version_info >= (3, 13) else exception.__traceback__)
 
     def own(self, word: str, argument: str) -> object:
-        """Run a command as pdb does; returns whether it resumes the thread."""
+        """Run a command as pdb does. Return whether it resumes the thread."""
         command: Callable[[pdb.Pdb, str], object] = getattr(pdb.Pdb, f"do_{word}")
         return command(self, argument)
 
     def own_value(self, expression: str) -> object:
-        """Evaluate an expression as pdb does. What it raises has been shown."""
+        """Evaluate an expression as pdb does. An error is shown, and then raised."""
         return super()._getval(expression)
 
     def run_in_closure(self, source: str, namespace: dict[str, object], names: MutableMapping[str, object]) -> bool:
-        """Run a statement so that what is nested in it sees ``names``; returns whether it has run. From 3.13 on."""
+        """Run a statement so that functions in it see ``names``. Return whether it has run. From 3.13 on."""
         before = dict(names)
         after = dict(before)
         done = self._exec_in_closure(source, namespace, after)
         if done:
-            names.update(changed(before, after))  # pdb writes all of them, also those that other threads have changed
+            names.update(changed(before, after))  # pdb writes all variables, also those that other threads changed
         return done
 
     def debug(self, statement: str, frame: FrameType, names: Mapping[str, object]) -> None:
@@ -191,11 +191,11 @@ class PdbAdapter(BdbAdapter, _Pdb):
         self._error_exc()
 
     def adopt(self, before: PdbAdapter) -> None:
-        """Take over what a person has set at the prompts of ``before``."""
+        """Take over the aliases that the user has set at the prompts of ``before``."""
         self.aliases.update(before.aliases)
 
     def leave_line(self) -> None:
-        """Leave what a line has begun: what is behind it, and the definition of the commands of a breakpoint."""
+        """Drop what a line has begun: its remaining commands, and a definition of breakpoint commands."""
         self.cmdqueue.clear()
         self.commands_defining = False
         self.prompt = PDB_PROMPT
@@ -246,7 +246,7 @@ class PdbAdapter(BdbAdapter, _Pdb):
         super().forget()
 
     def lookupmodule(self, filename: str) -> str | None:
-        # The user's own files first: a file that exists only in the program has no place on sys.path.
+        # The user's own files first: a file that exists only in the program is not on sys.path.
         return self._shared.sources.find(filename, self.stack) or super().lookupmodule(filename)
 
     # -- texts

@@ -1,4 +1,4 @@
-"""What happens when an endpoint raises: nothing, a stop with the live stack frames, or a file about them."""
+"""Handling of an endpoint that raises: nothing, a stop with the live stack frames, or a file about them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from meshrt.inspect.values import safe_text
 
 __all__ = ["PostMortem", "aborted", "exception_facts", "exception_text"]
 
-#: Of the exception that a thread stopped for: stack frames, and characters of its one line.
+#: Most stack frames, and most characters of the headline, of the exception that a thread stopped for.
 _MOST_FRAMES = 60
 _LONGEST = 300
 
@@ -32,7 +32,7 @@ class PostMortem:
     """The modes of this rank: one for all actors (the name ""), and exceptions from it.
 
     Attributes:
-        own: The mode that the program has given this rank; "default" stops only after a stop in the same call.
+        own: The mode that the program has set for this rank; "default" stops only after a stop in the same call.
     """
 
     def __init__(self, services: RankServices, sources: SourceFetcher) -> None:
@@ -41,27 +41,27 @@ class PostMortem:
         self._dumper = Dumper(services, sources)
 
     def set(self, modes: Mapping[str, str]) -> None:
-        """Replace the modes, by actor. Any thread; raises MeshError for an unknown one."""
+        """Replace the modes, by actor ("": all). Any thread; raises MeshError for an unknown mode."""
         unknown = [mode for mode in modes.values() if mode not in MODES]
         if unknown:
             raise MeshError(f"{unknown[0]!r} is no mode for exceptions; expected one of {', '.join(MODES)}")
         self._modes = dict(modes)
 
     def mode(self, actor: str) -> str:
-        """Return the mode of an actor."""
+        """Return the mode of an actor, one of `MODES`."""
         modes = self._modes
         mode = modes.get(actor) or modes.get("") or "default"
         mode = self.own if mode == "default" else mode
         return "off" if mode == "on" and switched_off() else mode
 
     def stops(self, call: EndpointCall, exception: BaseException, session: object | None) -> bool:
-        """Whether the thread is to be stopped for ``exception``; writes the file about it if that is wanted instead.
+        """Whether the thread has to stop for ``exception``. In mode "dump", write a file about it instead.
 
         Args:
-            session: That of the endpoint call, if it has one.
+            session: The session of the endpoint call, if it has one.
         """
-        # What ends an endpoint on purpose is no failure: SystemExit and cancellations are no Exception. (isinstance
-        # would ask the exception itself.)
+        # SystemExit and cancellations end an endpoint on purpose: they are not failures, and not of class Exception.
+        # (isinstance would call code of the exception.)
         if not issubclass(type(exception), Exception) or aborted(exception) or exception.__traceback__ is None:
             return False
         mode = self.mode(call.actor)
@@ -71,16 +71,16 @@ class PostMortem:
 
 
 def exception_text(exception: BaseException) -> str:
-    """Return what Python writes last about ``exception``; what can be shown of it, if it cannot be shown."""
+    """Return the last lines of Python's report of ``exception``; if it cannot be shown, the part that can."""
     try:
         return "".join(traceback.format_exception_only(exception))
-    except BaseException as error:  # wrong fields of a SyntaxError, notes that are none: whatever it has in it
+    except BaseException as error:  # wrong fields of a SyntaxError, invalid notes, and the like
         why = type(error).__name__
         return f"{type_name(exception)}: {_arguments(exception)}\n(it cannot be shown as usual: {why})\n"
 
 
 def exception_facts(exception: BaseException) -> Body:
-    """Return the stack of ``exception``, outermost first, and its one line."""
+    """Return ``{"stack", "headline"}``: the stack of ``exception``, outermost first, and the exception in one line."""
     entries = frames_of(exception, _MOST_FRAMES)
     entries = visible(entries) if entries else []
     stack = [[frame.f_code.co_filename, line, frame.f_code.co_name] for frame, line in entries]
@@ -101,6 +101,6 @@ def _arguments(exception: BaseException) -> str:
 
 
 def aborted(exception: BaseException) -> bool:
-    """Whether ``exception`` is, or comes from, the debugger's own way to end an endpoint."""
+    """Whether ``exception`` is, or was caused by, the one with which the debugger ends an endpoint."""
     chain = (linked.exception for linked in chain_of(exception, suppressed=True))
     return any(issubclass(type(each), bdb.BdbQuit) for each in (exception, *chain))

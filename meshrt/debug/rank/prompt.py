@@ -1,11 +1,11 @@
-"""The prompt of a session: lines, and the commands that differ from those of pdb (`COMMANDS`).
+"""The prompt of a session: its lines, and the commands that differ from those of pdb (`COMMANDS`).
 
 ::
 
     RankSession --holds--> Prompt --holds--> Stepper, Statements --hold--> PdbAdapter (pdb)
          ^------ Events ------'                       ^-- Stepping, Reading, Showing --'
 
-A ``debug`` command makes a further prompt, which the one where it was typed holds until it ends.
+A ``debug`` command makes a further prompt. The prompt where it was typed holds it until it ends.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Prompt:
     def __init__(self, shared: Shared, outer: Prompt | None = None) -> None:
         self._shared = shared
         self._outer = outer
-        #: That of a ``debug`` command which runs.
+        #: The prompt of a running ``debug`` command.
         self.inner: Prompt | None = None
-        #: Lines are read here, or run. False while the debugged code runs.
+        #: Lines are read or run here. False while the debugged code runs.
         self.is_open = False
         self.pdb = PdbAdapter(shared, readrc=outer is None)
         self.steps = Stepper(self.pdb, shared)
@@ -45,7 +45,7 @@ class Prompt:
 
     @property
     def wants_trace(self) -> bool:
-        """Whether the debugged code runs, and is to stop again by itself. Any thread."""
+        """Whether the debugged code runs and will stop again by itself. Any thread."""
         return not self.is_open and self.steps.wants_trace
 
     @contextlib.contextmanager
@@ -80,7 +80,7 @@ class Prompt:
     @runs_lines
     def run_line(self, line: str, run: Callable[[str], bool]) -> bool:
         """See `Reading`."""
-        # A KeyboardInterrupt that a person has asked for ends this line, and nothing else; so does whatever fails.
+        # A KeyboardInterrupt that the user requested ends this line, and nothing else; so does any failure.
         resumes = False
         try:
             self._shared.line.begins()
@@ -157,8 +157,8 @@ class Prompt:
         self.pdb.error("a rank cannot be restarted from here")
 
 
-#: The commands that differ from those of pdb, by their words: what is called with the prompt, the word and the rest of
-#: the line, and returns whether the thread is resumed. All others are pdb's own.
+#: The commands that differ from those of pdb, by their words. The function gets the prompt, the word and the rest of
+#: the line, and returns whether the thread is resumed. All other commands are pdb's own.
 COMMANDS: Mapping[tuple[str, ...], Callable[[Prompt, str, str], object]] = {
     ("next", "n", "step", "s", "return", "r", "until", "unt", "jump", "j"): Prompt._step,
     ("quit", "q", "exit"): Prompt._quit,

@@ -1,6 +1,6 @@
 """Rank side: one session, from the first stop of an endpoint's thread to the end of that endpoint.
 
-It holds the prompt of its thread, and tells the root what happens there. The prompt tells it that by `Events`.
+It holds the prompt of its thread, which reports by `Events`, and reports these events to the root.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ __all__ = ["RankSession"]
 
 
 class Siblings(Protocol):
-    """The sessions of this rank, as one of them sees the others."""
+    """The other sessions of this rank, as one session uses them."""
 
     def forget(self, session: RankSession) -> None:
-        """``session`` has ended."""
+        """Remove a session that has ended."""
 
     def named(self, actor: str, thread: str) -> RankSession | None:
-        """Return the session that a person names so, if there is one."""
+        """Return the session that the user names so, if there is one."""
 
     def turn_of(self, session: RankSession) -> str:
-        """Return the name of the call that ``session`` is of, if other calls of its thread have sessions too; or ""."""
+        """Return the name of the session's call if other calls of its thread have sessions too, or ""."""
 
     def exactly(self, call: EndpointCall | None) -> RankSession | None:
         """Return the session of a call on the calling thread; None: of the thread itself."""
 
     def users_trace(self, ident: int) -> UsersTrace:
-        """Return what the user traces a thread with, as it was put aside."""
+        """Return the user's own trace of a thread, as it was put aside."""
 
     def left(self) -> None:
-        """A prompt was left: the thread goes on."""
+        """Report that a prompt was left: the thread goes on."""
 
 
 class RankSession:
@@ -86,12 +86,12 @@ class RankSession:
             self, self.console, sources, self._line, mesh_breaks, lambda: siblings.users_trace(self.ident)
         )
         self._prompt = Prompt(self._shared)
-        #: While the thread is stopped after an exception: its prompt, and what is told of the exception.
+        #: While the thread is stopped after an exception: its prompt, and the reported facts about the exception.
         self._post_mortem: Prompt | None = None
         self._raised: Body = {}
-        self._open = 0  # the prompt that waits for a line, or 0
+        self._open = 0  # the number of the prompt that waits for a line, or 0
         self._closed = False
-        #: The breakpoint of the mesh that stopped it.
+        #: The breakpoint of the mesh that stopped the thread.
         self._hit = Hit(0, "")
 
     @property
@@ -100,7 +100,7 @@ class RankSession:
         return self._prompts()[-1]
 
     def _prompts(self) -> list[Prompt]:
-        """Return the prompts of the thread, each but the first one inside of the one before."""
+        """Return the prompts of the thread; each except the first is inside the previous one."""
         post_mortem = self._post_mortem
         prompts = [self._prompt] if post_mortem is None else [self._prompt, post_mortem]
         while (inner := prompts[-1].inner) is not None:
@@ -109,32 +109,32 @@ class RankSession:
 
     @property
     def stopped(self) -> bool:
-        """Whether a person works at a prompt of it, or a line of theirs runs. Any thread."""
+        """Whether the user works at a prompt of it, or a line of the user's runs. Any thread."""
         return any(prompt.is_open for prompt in self._prompts())
 
     @property
     def wants_trace(self) -> bool:
-        """Whether its thread runs, and is to stop again by itself. Any thread."""
+        """Whether its thread runs and will stop again by itself. Any thread."""
         return self.prompt.wants_trace
 
     @property
     def trace_function(self) -> TraceFunction:
-        """What traces its thread for it."""
+        """The trace function of its prompt."""
         return self.prompt.pdb.trace_dispatch
 
     @property
     def traces(self) -> bool:
-        """Whether the calling thread is traced for it."""
+        """Whether the calling thread is traced by this session."""
         return sys.gettrace() == self.trace_function
 
     def place(self) -> Place:
-        """Return where its thread is stopped, whatever frame the person looks at. Any thread."""
+        """Return where its thread is stopped, regardless of the frame that the user looks at. Any thread."""
         return self.prompt.steps.place()
 
     # -- from the rank's code ------------------------------------------------------------------------------------------
 
     def breakpoint(self, frame: FrameType) -> None:
-        """Stop here, unless a line that runs led here."""
+        """Stop here, unless a line that was typed has called ``breakpoint()``."""
         if self.prompt.is_open:
             self.console.write(
                 f"breakpoint() at {frame.f_code.co_filename}:{frame.f_lineno} passed over: this rank is at a prompt "
@@ -152,12 +152,12 @@ class RankSession:
         self.prompt.steps.stop_suspended(stack, abort)
 
     def stop_soon(self, frame: FrameType) -> None:
-        """Stop at the next line of the user's, in ``frame`` or elsewhere: this session traces its thread anyway."""
+        """Stop at the next line of user code, in ``frame`` or elsewhere: this session traces its thread already."""
         self.prompt.steps.stop_soon(frame, "interrupt")
 
     def failed(self, exception: BaseException) -> None:
         """Stop where ``exception`` was raised, before it unwinds."""
-        # The prompt that has stepped here still holds frames that have ended.
+        # The prompt that was used for stepping still holds frames that have ended.
         post_mortem = Prompt(self._shared)
         post_mortem.pdb.adopt(self._prompt.pdb)
         self._raised = exception_facts(exception)
@@ -183,14 +183,14 @@ class RankSession:
             self._services.notify("debug.ended", self._key())
 
     def hit(self, hit: Hit) -> None:
-        """A breakpoint of the mesh is about to stop it."""
+        """Note the breakpoint of the mesh that is about to stop the thread."""
         self._hit = hit
         if hit.error:
             self._line.error = hit.error
             self.console.write(f"{hit.error}\n")
 
     def take_mark(self, frame: FrameType) -> bool:
-        """Whether a trace function has stopped at this very line just now."""
+        """Whether a trace function has just stopped at this very line."""
         return self.prompt.steps.take_mark(frame)
 
     # -- from the control thread ---------------------------------------------------------------------------------------
@@ -198,7 +198,16 @@ class RankSession:
     def feed(
         self, seq: int, line: str | None, *, brief: bool = False, limit: int = TEXT_LIMIT, lines: int | None = None
     ) -> bool:
-        """Hand in the answer to prompt ``seq``; returns False when that prompt is gone."""
+        """Supply the answer to prompt ``seq``.
+
+        Args:
+            line: The line; None: end of the input.
+            brief: Show values in one line each.
+            limit: Most characters of the answer.
+            lines: Most lines of a value; None: all.
+        Returns:
+            False if that prompt does not wait any more.
+        """
         if seq != self._open:
             return False
         self._line.came(line is not None)
@@ -208,7 +217,7 @@ class RankSession:
         return True
 
     def resume(self, seq: int) -> bool:
-        """Let the rank go on from prompt ``seq``, whatever kind of prompt it is."""
+        """Resume the rank from prompt ``seq``, of any kind. Return False if that prompt does not wait any more."""
         if seq != self._open:
             return False
         self._open = 0
@@ -221,13 +230,13 @@ class RankSession:
 
     @property
     def running(self) -> int:
-        """Which line runs, or is about to, by its number; 0: none, or it reads. Any thread."""
+        """The number of the line that runs or is about to; 0: none, or it reads. Any thread."""
         return self._seq if self._line.runs and self.stopped and not self._open else 0
 
     def break_line(self, ident: int) -> bool:
-        """Raise KeyboardInterrupt in the line that this session's thread runs, once C code returns; on another thread.
+        """Raise KeyboardInterrupt in the line that this session's thread runs, once C code returns. On another thread.
 
-        Returns False if it is not the moment for that.
+        Returns False if the line cannot be interrupted now.
         """
         return self._line.interrupt(ident, lambda: self.running != 0)
 
@@ -248,7 +257,7 @@ class RankSession:
     def opens(self) -> None:
         """See `Events`."""
         turn = self._siblings.turn_of(self)
-        if turn:  # its call takes turns with others that have been stopped too
+        if turn:  # its call takes turns with others that were stopped, too
             self.console.write(f"--{turn}--\n")
 
     @contextlib.contextmanager
@@ -268,7 +277,7 @@ class RankSession:
                 yield
         finally:
             self._hit = Hit(0, "")
-            self._line.error = ""  # of a line that is answered by this event
+            self._line.error = ""  # the error of a line that is answered by this event
             self._services.set_held(False)
             text = cap(self.console.take(), self._line.limit)
             self._services.notify("debug.resumed", {**self._key(), "how": prompt.steps.how, "text": text})
@@ -283,21 +292,21 @@ class RankSession:
 
     def over(self) -> None:
         """See `Events`."""
-        if self.thread:  # nothing else ends the session of a thread of the user's own
+        if self.thread:  # no other event ends the session of a thread of the user's own
             self.end()
 
     # -- what the console tells ----------------------------------------------------------------------------------------
 
     def _prompted(self, text: str, prompt: str) -> None:
         self._seq = next(self._numbers)
-        self._line.came(False)  # what came was no line for pdb
+        self._line.came(False)  # the answer was not a line for pdb
         self._open = self._seq
         facts, error = self._line.take()
         self._services.notify(
             "debug.stopped",
             {
                 **self._key(),
-                # The view through which the call came; none: the whole mesh is meant.
+                # The view through which the call came; empty: the whole mesh.
                 "view": [] if self.call.endpoint == "__cleanup__" else self.call.view,
                 "endpoint": self.call.endpoint,
                 "place": self.place().to_wire(),

@@ -1,7 +1,7 @@
-"""The sessions of one rank, by what they are of: an endpoint call on its actor's thread, or a thread of the user's own.
+"""The sessions of one rank. Each belongs to an endpoint call on its actor's thread, or to a thread of the user's own.
 
-On the thread of an actor with concurrent endpoints several calls take turns. One of them at a time stands at a prompt,
-as a stop is a stop of the thread; a person names them all by the actor.
+On the thread of an actor with concurrent endpoints, several calls take turns. Only one of them is at a prompt at a
+time, because a stop stops the thread. The user names them all by the actor.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ __all__ = ["RankSessions"]
 
 
 class RankSessions:
-    """Any thread may look; a thread opens and ends its own sessions only.
+    """Any thread may look up a session; a thread opens and ends only its own sessions.
 
     Args:
-        make: ``make(call, name of the thread)`` returns a new session; "" is the thread of the call's actor.
+        make: ``make(call, name of the thread)`` returns a new session; the name is "": the thread of the call's actor.
     """
 
     def __init__(self, services: RankServices, make: Callable[[EndpointCall, str], RankSession]) -> None:
         self._services = services
         self._make = make
         self._last_call: EndpointCall | None = None
-        #: By thread, and the call's identity: equal calls are not the same call. No call: 0.
+        #: By thread, and the call's identity (equal calls are not the same call); 0: no call.
         self._table: dict[tuple[int, int], RankSession] = {}
-        #: By thread: its sessions come and go, and the user's trace function belongs to none of them.
+        #: By thread: its sessions come and go, and the user's trace function belongs to the thread.
         self._users_traces: dict[int, UsersTrace] = {}
-        #: Called when one of them ends, or leaves its prompt; on its thread.
+        #: Called when a session ends or leaves its prompt; on its thread.
         self.left: Callable[[], None] = lambda: None
 
     def __iter__(self) -> Iterator[RankSession]:
@@ -49,13 +49,13 @@ class RankSessions:
         """Return the session of what the calling thread runs, and whether it is new.
 
         Args:
-            call: What it runs, where the thread itself does not know.
+            call: What it runs, if the thread itself does not know.
         """
         ident = get_ident()
         for session in self:
             ended = session.ident == ident and not session.thread and not self._runs(session.call)
             if ended and not session.wants_trace:
-                session.end()  # of something that ended without being an endpoint, such as the loading of a class
+                session.end()  # what it belonged to has ended and was no endpoint: the loading of a class
         current = self._services.current_call()
         if current is not None and (call is None or self._runs(current)):
             call = current
@@ -73,11 +73,11 @@ class RankSessions:
         return self._table.get(self._key(get_ident(), call))
 
     def users_trace(self, ident: int) -> UsersTrace:
-        """Return what the user traces a thread with, as it was put aside."""
+        """Return the user's own trace of a thread, as it was put aside."""
         return self._users_traces.setdefault(ident, UsersTrace())
 
     def adopt(self, users_trace: UsersTrace) -> None:
-        """What the user traces the calling thread with was put aside by somebody else."""
+        """Take over the user's trace of the calling thread, which was put aside elsewhere."""
         self._users_traces[get_ident()] = users_trace
 
     def current(self) -> RankSession | None:
@@ -92,7 +92,7 @@ class RankSessions:
             session.end()
 
     def forget(self, session: RankSession) -> None:
-        """``session`` has ended."""
+        """Remove a session that has ended."""
         for key, known in list(self._table.items()):
             if known is session:
                 del self._table[key]
@@ -101,7 +101,7 @@ class RankSessions:
         self.left()
 
     def turn_of(self, session: RankSession) -> str:
-        """Return the name of the call that ``session`` is of, if other calls of its thread have sessions too; or ""."""
+        """Return the name of the session's call if other calls of its thread have sessions too, or ""."""
         if session.thread or all(other is session or other.ident != session.ident for other in self):
             return ""
         for actor in self._services.actors():
@@ -111,18 +111,18 @@ class RankSessions:
         return session.call.endpoint
 
     def tracing(self) -> RankSession | None:
-        """Return a session of the calling thread that has to trace it: it steps, or has breakpoints of its own."""
+        """Return a session of the calling thread that traces it, because it steps or has breakpoints of its own."""
         ident = get_ident()
         return next((session for session in self if session.ident == ident and session.wants_trace), None)
 
     def alone(self, call: EndpointCall) -> bool:
-        """Whether the calling thread runs nothing beside ``call``."""
+        """Whether the calling thread runs no other call beside ``call``."""
         ident = get_ident()
         actor = next((actor for actor in self._services.actors() if actor.thread == ident), None)
         return actor is None or all(other is call for other in actor.concurrent.values())
 
     def call_of_thread(self) -> EndpointCall:
-        """Say to which endpoint call a thread of the user's own belongs: the one that runs, or the last one."""
+        """Return the endpoint call that a thread of the user's own belongs to: the one that runs, or the last one."""
         calls = list(self._services.current_calls())
         if calls:
             return calls[-1]
@@ -131,7 +131,7 @@ class RankSessions:
         return EndpointCall(self._services.mesh_id, "thread", self._services.rank, "", [])
 
     def _key(self, ident: int, call: EndpointCall | None) -> tuple[int, int]:
-        """A call that has been handed to another thread (``asyncio.to_thread``) does not run on its actor's."""
+        """Return the key; a call on another thread than its actor's (``asyncio.to_thread``) counts as no call."""
         known = call is not None and any(
             actor.name == call.actor and actor.thread == ident for actor in self._services.actors()
         )
@@ -149,7 +149,7 @@ class RankSessions:
     # -- any thread
 
     def of_thread(self, ident: int) -> RankSession | None:
-        """Return the session of a thread: the one that stands, or works on a line, or else traces it."""
+        """Return the session of a thread: the one at a prompt or at work on a line, or else the one that traces it."""
         sessions = [session for session in self if session.ident == ident]
         for session in sessions:
             if session.stopped:
@@ -157,11 +157,11 @@ class RankSessions:
         return next((session for session in sessions if session.wants_trace), next(iter(sessions), None))
 
     def busy(self) -> RankSession | None:
-        """Return a session that stands, or steps: its thread is somebody's. Any thread."""
+        """Return a session that is stopped or steps: its thread is not free. Any thread."""
         return next((session for session in self if session.stopped or session.wants_trace), None)
 
     def named(self, actor: str, thread: str) -> RankSession | None:
-        """Return the session that a person means, who names an actor, or a thread beside it."""
+        """Return the session that a user names by an actor, or by a thread beside it."""
         sessions = [session for session in self if session.call.actor == actor and session.thread == thread]
         return next((session for session in sessions if session.stopped), next(iter(sessions), None))
 

@@ -1,4 +1,4 @@
-"""What the prompts of one session share: its console, the line that was typed last, and whom they tell.
+"""What the prompts of one session share: its console, the line that was typed last, and the receiver of their events.
 
 A session has one prompt, and a further one for each ``debug`` command that runs in the one before.
 """
@@ -24,44 +24,44 @@ __all__ = ["Events", "Line", "Shared"]
 
 
 class Events(Protocol):
-    """What the prompts tell their session, and the one thing that they ask it. On the session's thread."""
+    """The events that the prompts report to their session, and one request. On the session's thread."""
 
     def elsewhere(self) -> TraceFunction | None:
-        """Return what traces the code that the thread runs now, if that is not of this session."""
+        """Return the trace function for the code that the thread runs now, if another session's; else None."""
 
     def opens(self) -> None:
-        """A stop is about to be shown."""
+        """Report that a stop is about to be shown."""
 
     def reads(self, reason: str) -> AbstractContextManager[None]:
-        """Lines are read, from the stop for ``reason`` until the thread is resumed."""
+        """Return a context in which lines are read: from the stop for ``reason`` until the thread is resumed."""
 
     def printed(self) -> None:
-        """Something was printed that no prompt follows."""
+        """Report that output was printed that no prompt follows."""
 
     def over(self) -> None:
-        """Nothing will stop here any more by itself."""
+        """Report that the session will not stop again by itself."""
 
 
 class Line:
-    """The line that was typed last: how its answer is wanted, what is told beside its text, and whether it still runs.
+    """The line that was typed last: how its answer is wanted, the facts beside its text, and whether it still runs.
 
-    On the session's thread, but for `came` and `interrupt`.
+    On the session's thread, except `came` and `interrupt`.
     """
 
     def __init__(self) -> None:
-        #: Values are shown in one line each, as somebody compares them with those of other ranks.
+        #: Values are shown in one line each, because the user compares them with those of other ranks.
         self.brief = False
         #: How many lines of a value are shown; None: all.
         self.lines: int | None = None
-        #: How many characters of an answer are sent.
+        #: Most characters of an answer that are sent.
         self.limit = TEXT_LIMIT
-        #: Of a value that was printed.
+        #: Facts about a value that was printed.
         self.facts: Body | None = None
-        #: What went wrong.
+        #: The error of the line; "": none.
         self.error = ""
-        #: How many run: a line may run others, as the commands of a breakpoint.
+        #: Number of running lines: a line may run others, as the commands of a breakpoint.
         self._running = 0
-        #: It has come, and does not run yet.
+        #: It has arrived, and does not run yet.
         self._waiting = False
         #: It was interrupted by another thread.
         self._interrupted = False
@@ -73,30 +73,30 @@ class Line:
         return bool(self._running or self._waiting)
 
     def came(self, waits: bool) -> None:
-        """The answer to a prompt has come; ``waits``: it is a line, which is going to run."""
+        """Note that the answer to a prompt has come; ``waits``: it is a line, which is going to run."""
         self._waiting = waits
 
     def begins(self) -> None:
-        """It is about to run."""
+        """Note that the line is about to run."""
         self._running += 1
         self._waiting = False
 
     def ends(self) -> None:
-        """It has run: nothing interrupts it any more."""
+        """Note that the line has run, and withdraw an interrupt that has not arrived yet."""
         with self._lock:
             self._running = max(0, self._running - 1)
-            self._waiting = False  # it has read more than itself
+            self._waiting = False  # it has read further lines itself
             if self._interrupted:
                 self._interrupted = False
                 take_back()
 
     def interrupt(self, ident: int, wanted: Callable[[], bool]) -> bool:
-        """Raise KeyboardInterrupt in what it runs on the thread ``ident``, once C code returns; on another thread.
+        """Raise KeyboardInterrupt in what the line runs on the thread ``ident``, once C code returns. Another thread.
 
         Args:
-            wanted: Whether it still runs.
+            wanted: Returns whether the line still runs.
         Returns:
-            False if it is not the moment for that.
+            False if the line cannot be interrupted now.
         """
         with self._lock:
             if not wanted() or self._interrupted or not may_break(sys._current_frames().get(ident)):
@@ -106,7 +106,7 @@ class Line:
             return True
 
     def take(self) -> tuple[Body | None, str]:
-        """Return `facts` and `error`, once."""
+        """Return `facts` and `error`, and reset them."""
         facts, self.facts = self.facts, None
         error, self.error = self.error, ""
         return facts, error
@@ -114,12 +114,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Shared:
-    """See the module."""
+    """The parts that the prompts of one session share."""
 
     events: Events
     console: Console
     sources: SourceFetcher
     line: Line
     mesh_breaks: MeshBreaks
-    #: Returns what the user traces the thread with, as it was put aside.
+    #: Returns the user's own trace of the thread, as it was put aside.
     users_trace: Callable[[], UsersTrace]

@@ -1,7 +1,7 @@
 """Rank side: the source of code that exists only in the program.
 
-A class that was typed, piped, or shipped by value from the script has a file name that means nothing on this rank. Its
-text is fetched from the root once per session and put into `linecache`, where pdb, `inspect` and tracebacks look.
+A class that was typed, piped, or shipped by value from the script has a file name that does not exist on this rank. Its
+text is fetched from the root once per session and put into `linecache`, where pdb, `inspect` and tracebacks read it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from meshrt.program.places import names_file
 
 __all__ = ["SourceFetcher"]
 
-#: Seconds to wait for the root; the stop is shown without source when it is slower.
+#: Seconds to wait for the root; if it is slower, the stop is shown without source.
 _TIMEOUT = 5.0
 
 
 class SourceFetcher:
-    """Fetches source texts from the root. Call it on the stopped thread."""
+    """Fetches source texts from the root. On the stopped thread."""
 
     def __init__(self, services: RankServices) -> None:
         self._services = services
@@ -33,7 +33,7 @@ class SourceFetcher:
         self._fetched: set[str] = set()
 
     def new_session(self) -> None:
-        """Ask again for what was fetched: what is typed at a prompt can change under the same name."""
+        """Fetch again what was fetched: code typed at a prompt can change under the same name."""
         self._asked.clear()
 
     def ensure_stack(self, stack: Iterable[tuple[FrameType, int]]) -> None:
@@ -42,7 +42,7 @@ class SourceFetcher:
             self.ensure(filename)
 
     def ensure(self, filename: str) -> bool:
-        """Make the source of ``filename`` available; returns whether there is one."""
+        """Make the source of ``filename`` available. Return whether there is one."""
         if filename in self._asked or filename.startswith("<frozen "):
             return bool(linecache.getlines(filename))
         self._asked.add(filename)
@@ -74,7 +74,7 @@ class SourceFetcher:
         return inspect.getsource(value)
 
     def find(self, name: str, stack: Iterable[tuple[FrameType, int]]) -> str | None:
-        """Return the full file name that a person means by ``name`` (``"train.py"``, ``"pkg.train"``), or None."""
+        """Return the full file name that a user means by ``name`` (``"train.py"``, ``"pkg.train"``), or None."""
         wanted = name if name.endswith(".py") else name.replace(".", "/") + ".py"
         candidates = [frame.f_code.co_filename for frame, _ in stack]
         candidates += list(linecache.cache)

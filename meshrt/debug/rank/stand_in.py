@@ -1,4 +1,4 @@
-"""What stands in the place of a standard stream: another stream for some threads, for all others the one of before."""
+"""Replacements of the standard streams: they lead some threads to another stream, all others to the original one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["StandIn", "unwrapped"]
 
 
 class StandIn:
-    """Leads the threads in ``routed`` to ``stream``, and every other one to ``target``, whatever is asked of it.
+    """Leads the threads in ``routed`` to ``stream``, and every other one to ``target``, for every attribute.
 
-    Code of the user's may keep it for ever (a logging handler does). It always leads to the same target, and once
-    ``routed`` is empty it is nothing but that target.
+    User code may keep it for ever (a logging handler does). It always leads to the same target, and once ``routed`` is
+    empty it behaves like that target.
     """
 
     __slots__ = ("__weakref__", "_routed", "_stream", "_target")
@@ -25,7 +25,7 @@ class StandIn:
         object.__setattr__(self, "_target", target)
 
     def __getattribute__(self, name: str) -> Any:
-        # Also `__class__`: who asks isinstance(sys.stdout, io.TextIOBase) gets the answer of the stream.
+        # Also `__class__`: isinstance(sys.stdout, io.TextIOBase) gives the answer of the stream.
         return getattr(_here(self), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -34,7 +34,7 @@ class StandIn:
     def __delattr__(self, name: str) -> None:
         delattr(_target(self), name)
 
-    # What the interpreter looks up at the class.
+    # Special methods, which the interpreter looks up in the class.
 
     def __iter__(self) -> Iterator[str]:
         return iter(_here(self))
@@ -56,7 +56,7 @@ class StandIn:
 
 
 def unwrapped(stream: Any) -> Any:
-    """Return the stream that ``stream`` stands for, or ``stream`` itself."""
+    """Return the stream that a `StandIn` stands for, or ``stream`` itself."""
     while type(stream) is StandIn:
         stream = object.__getattribute__(stream, "_target")
     return stream
@@ -74,7 +74,7 @@ def _here(stand_in: StandIn) -> Any:
 
 
 class _Nowhere(io.StringIO):
-    """Where a process has no standard stream at all, ``print`` says nothing."""
+    """Discards output, as ``print`` does in a process without standard streams."""
 
     def write(self, text: str, /) -> int:
         return len(text)

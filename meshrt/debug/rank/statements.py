@@ -1,8 +1,8 @@
-"""What is typed at a prompt and is no command, and the expressions of commands.
+"""Statements that are typed at a prompt, and the expressions of commands.
 
 * A statement may take several lines; an empty one ends a block.
-* Assignments reach the variables of every frame of the stack, the innermost or not; ``await`` works in expressions.
-* Of a long value the first lines are shown, and how to see the rest.
+* Assignments reach the variables of every frame of the stack, not only the innermost; ``await`` works in expressions.
+* Of a long value the first lines are shown, and a hint how to see the rest.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ __all__ = ["Statements", "interact"]
 
 #: The prompt for a further line of a statement.
 CONTINUES = "...   "
-#: Characters of an expression that is named again.
+#: Longest expression, in characters, that a hint repeats.
 _SHORT = 60
 
 
 class Statements:
-    """Those of one prompt, in the frame that the person looks at. On the stopped thread."""
+    """Statements and expressions of one prompt, in the frame that the user looks at. On the stopped thread."""
 
     def __init__(self, pdb: PdbAdapter, shared: Shared) -> None:
         self._pdb = pdb
         self._shared = shared
-        #: An expression that is asked of many ranks, while it is evaluated.
+        #: An expression that was sent to many ranks, while it is evaluated.
         self._asked = ""
 
     # -- statements
 
     def run(self, statement: str) -> None:
-        """Run what was typed; an expression shows its value."""
+        """Run a statement that was typed; an expression shows its value. Errors are shown, not raised."""
         source = _whole(statement).removeprefix("!").strip()
         try:
             with self._assigning(), displayed(self._display):
@@ -56,7 +56,7 @@ class Statements:
                 if self._pdb.frame is None:
                     raise NameError("there is no stack frame")
                 names = self._pdb.frame.f_globals, self._pdb.names
-                # From 3.13 on: what is nested in the statement sees the local variables, too.
+                # From 3.13 on, functions nested in the statement see the local variables, too.
                 if sys.version_info < (3, 13) or not self._pdb.run_in_closure(source, *names):
                     exec(code, *names)
         except BaseException:
@@ -73,7 +73,7 @@ class Statements:
 
     @contextlib.contextmanager
     def _assigning(self) -> Iterator[None]:
-        """Let assignments of a command reach the variables of the current stack frame."""
+        """Make assignments of a command reach the variables of the current stack frame."""
         catch_streams()
         frame = self._pdb.frame
         if frame is None:
@@ -87,7 +87,7 @@ class Statements:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
-        """Let a command see the variables as they are now: other threads may have changed them."""
+        """Make a command see the variables as they are now: other threads may have changed them."""
         catch_streams()
         if self._pdb.frame is not None:
             self._pdb.names = self._pdb.frame.f_locals
@@ -96,7 +96,7 @@ class Statements:
     # -- expressions
 
     def value_of(self, expression: str) -> object:
-        """Evaluate an expression of a command. What it raises has been shown."""
+        """Evaluate an expression of a command. An error is shown, and then raised."""
         self._asked = expression if self._shared.line.brief else ""
         try:
             with self._assigning() if ":=" in expression else self._reading():
@@ -112,7 +112,7 @@ class Statements:
             self._asked = ""
 
     def describe(self, command: str, expression: str) -> None:
-        """Show the value for ``p``, ``pp`` or ``source`` in one line, and tell about it what can be compared."""
+        """Show the value for ``p``, ``pp`` or ``source``, and note the facts about it that can be compared."""
         how: dict[str, Callable[[object], tuple[str, Body | None]]] = {
             "p": describe,
             "pp": describe_pretty,
@@ -123,17 +123,17 @@ class Statements:
         except DEBUGGERS_OWN:
             raise
         except BaseException:
-            return  # it has shown the error
+            return  # the error has been shown
         text, self._shared.line.facts = how[command](value)
         self._pdb.message(text)
 
     def shown(self, text: str, expression: str) -> str:
-        """Return as much of a value's text as fits a screen, and how to see the rest; all of it, if that is wanted."""
+        """Return as much of a value's text as is wanted, and how to see the rest."""
         what = expression if 0 < len(expression) <= _SHORT else "..."
         return shortened(text, self._shared.line.lines, f"print({what}) shows all")
 
     def remark(self, problem: BaseException | None) -> str:
-        """Return what helps somebody who asks many ranks for a name that this one does not know where it is stopped."""
+        """Return a hint for a request to many ranks whose name is unknown where this rank is stopped, or ""."""
         frame = self._pdb.frame
         if frame is None or not isinstance(problem, NameError) or problem.name not in _names_in(self._asked):
             return ""
@@ -148,18 +148,18 @@ class Statements:
 
 
 def _whole(statement: str) -> str:
-    """Return the statement that begins with a line: further lines are read as at Python's own prompt."""
+    """Return the statement that begins with a line; further lines are read as at Python's own prompt."""
     source = statement.removeprefix("!").strip()
     try:
         compile(source + "\n", "<stdin>", "single")
         return statement
     except (SyntaxError, ValueError, OverflowError):
-        pass  # incomplete, or wrong: below
+        pass  # incomplete or wrong: see below
     while _is_incomplete(source):
         standard_out.write(CONTINUES)
         following = standard_in.readline()
         if not following:
-            break  # the end of the input: what there is, is said to be wrong
+            break  # the end of the input: the incomplete statement is an error
         source += "\n" + following.rstrip("\n")
     return source
 
@@ -175,7 +175,7 @@ def _names_in(expression: str) -> tuple[str, ...]:
     try:
         return compile(expression.strip(), "<expression>", "eval").co_names
     except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError):
-        return ()  # that is the error which was shown
+        return ()  # this error was shown already
 
 
 class _Interpreter(InteractiveConsole):
@@ -186,7 +186,7 @@ class _Interpreter(InteractiveConsole):
 
 
 def interact(names: Mapping[str, object]) -> None:
-    """Run Python's own prompt with ``names``, until the person leaves it."""
+    """Run Python's own prompt with ``names``, until the user leaves it."""
     with contextlib.suppress(SystemExit):
         console = _Interpreter({**names, "exit": sys.exit, "quit": sys.exit})
         console.interact(banner="*interactive* (exit() or Ctrl-D returns to pdb)", exitmsg="")

@@ -1,10 +1,10 @@
-"""What the thread of a session is stopped at, and when it stops again.
+"""Where the thread of a session is stopped, and when it stops again.
 
 * ``breakpoint()`` stops on its own line on every Python version: the prompt is opened inside the call, not by waiting
-  for the next trace event. So it also works as the last statement, and nothing is traced until a command asks for it.
+  for the next trace event. So it also works as the last statement, and nothing is traced until a command requires it.
 * The runtime's stack frames are not shown and not stepped into; stepping out of the endpoint resumes the rank.
-* A wait inside a coroutine is stepped over: ``n`` and ``s`` come back when the same coroutine goes on.
-* A rank that is interrupted while a coroutine waits shows what awaits what as its stack.
+* A wait inside a coroutine is stepped over: ``n`` and ``s`` stop again when the same coroutine goes on.
+* If a rank is interrupted while a coroutine waits, its stack is the chain of awaits.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ class Stepper:
         self._pdb = pdb
         self._shared = shared
         self._mesh_breaks = shared.mesh_breaks
-        #: The endpoint has raised: what is shown does not run any more.
+        #: The endpoint has raised: the frames that are shown have ended.
         self.post_mortem = False
         #: The prompt is open in a trace function.
         self.traced = False
-        #: Why it stops next, or did last.
+        #: The reason of the next stop, or of the last one.
         self.reason = ""
-        #: Why the next event stops, if not because of a command.
+        #: The reason for which the next event stops, if not a command; "": none.
         self._soon = ""
-        #: The index in the stack of the frame that the rank is said to be stopped in.
+        #: The index in the stack of the frame that is reported as the place of the stop.
         self._stopped_in = -1
         self._quit_because = ABORTED
-        #: The await chain at whose end a coroutine waits, while the prompt is open there.
+        #: The await chain at the end of which a coroutine waits, while the prompt is open there.
         self._suspended: Stack | None = None
-        #: A breakpoint of the mesh is on the line that is being looked at.
+        #: A breakpoint of the mesh is on the line that is handled now.
         self._mesh_break = False
-        #: The line at which it has just stopped, if that is going to be reported once more.
+        #: The line of the last stop, if that line is going to be reported once more.
         self._mark: tuple[int, int] | None = None
 
     # -- stops ---------------------------------------------------------------------------------------------------------
 
     def stop_at(self, frame: FrameType, reason: str, *, traced: bool = False) -> None:
-        """Open the prompt at ``frame``, which is on the calling thread's stack; returns when the person resumes.
+        """Open the prompt at ``frame``, which is on the calling thread's stack; returns when the user resumes.
 
         Args:
             traced: The line of ``frame`` is about to begin, and a trace function calls this.
@@ -81,11 +81,11 @@ class Stepper:
             self._trace_from(frame)
 
     def stop_suspended(self, stack: Stack, abort: Callable[[str], None]) -> None:
-        """Open the prompt where a coroutine of the calling thread's event loop waits; not on that coroutine's stack.
+        """Open the prompt where a coroutine of the calling thread's event loop waits, outside that coroutine's stack.
 
         Args:
-            stack: The chain of what awaits each other, outermost first; the frames of the user's.
-            abort: Called with the reason to end the endpoint, which cannot be done by raising here.
+            stack: The chain of awaits, outermost first; the user's frames.
+            abort: Called with the reason to end the endpoint; raising here would not end it.
         """
         self._shared.users_trace().put_aside(frame for frame, _ in stack)
         innermost = stack[-1][0]
@@ -105,13 +105,13 @@ class Stepper:
             self._mesh_breaks.follow(None)
         else:
             if self._pdb.stops_everywhere:
-                self._pdb.set_next(innermost)  # what the loop does meanwhile is not this coroutine's
+                self._pdb.set_next(innermost)  # not the other work that the loop does meanwhile
             for frame, _ in stack:
                 frame.f_trace = self._pdb.trace_dispatch
             sys.settrace(self._pdb.trace_dispatch)
 
     def stop_soon(self, frame: FrameType, reason: str) -> None:
-        """Stop when the user's code goes on in ``frame``, or elsewhere on this thread, which is traced anyway."""
+        """Stop when user code goes on in ``frame``, or elsewhere on this thread, which is traced already."""
         self._soon = reason
         self._pdb.set_step()
         self._trace_from(frame)
@@ -129,7 +129,7 @@ class Stepper:
             self._mesh_breaks.follow(None)
 
     def let_go(self, *, closing: bool) -> None:
-        """Resume without a command of a person's; ``closing``: by an abort of the endpoint."""
+        """Resume without a command of the user's; ``closing``: by an abort of the endpoint."""
         if not closing:
             self._pdb.set_continue()
             return
@@ -148,16 +148,16 @@ class Stepper:
 
     @property
     def over(self) -> bool:
-        """Whether it was resumed, and nothing stops here any more by itself."""
+        """Whether it was resumed and will not stop again by itself."""
         return self._pdb.quitting or self.post_mortem or self._pdb.runs_free
 
     @property
     def wants_trace(self) -> bool:
-        """Whether the thread is to stop again by itself, as soon as it runs. Any thread."""
+        """Whether the thread will stop again by itself as soon as it runs. Any thread."""
         return self._pdb.bottom is not None and not self.post_mortem and not self._pdb.runs_free
 
     def place(self) -> Place:
-        """Return where the thread is stopped, whatever frame the person looks at. Any thread."""
+        """Return where the thread is stopped, regardless of the frame that the user looks at. Any thread."""
         stack = self._pdb.frames
         if not stack:
             return Place()
@@ -165,7 +165,7 @@ class Stepper:
         return Place(frame.f_code.co_filename, line or 0, frame.f_code.co_name)
 
     def take_mark(self, frame: FrameType) -> bool:
-        """Whether it has stopped at this very line of ``frame`` just now."""
+        """Whether it has just stopped at this very line of ``frame``. Resets the mark."""
         mark, self._mark = self._mark, None
         return mark == (id(frame), frame.f_lasti)
 
@@ -174,7 +174,7 @@ class Stepper:
     def trace(self, frame: FrameType, event: str, arg: object) -> TraceFunction | None:
         """See `Stepping`."""
         if event == "call":
-            # On a thread whose calls take turns, this may be another one's.
+            # On a thread whose calls take turns, this may belong to another call.
             elsewhere = self._shared.events.elsewhere()
             if elsewhere is not None:
                 theirs: TraceFunction | None = elsewhere(frame, event, arg)
@@ -190,7 +190,7 @@ class Stepper:
             try:
                 local = self._pdb.dispatch(frame, event, arg)
             except RecursionError:
-                with headroom:  # the program has come close to its limit
+                with headroom:  # the program is close to its recursion limit
                     local = self._pdb.dispatch(frame, event, arg)
             return self._untrace(frame) if self._pdb.runs_free else local
         except bdb.BdbQuit:
@@ -240,15 +240,15 @@ class Stepper:
             stack = visible(stack)
             index = stack.index(current) if current in stack else max(0, len(stack) - 1)
         if self.reason == "interrupt":
-            # Somebody else's code may wait below: the user's own is what is looked for (`d` goes down).
+            # The innermost frames may be library code: show the user's own first (`d` goes down).
             index = own_index([frame.f_code.co_filename for frame, _ in stack])
         self._stopped_in = index
         return stack, index
 
     def _untrace(self, frame: FrameType | None) -> TraceFunction | None:
-        """Let the calling thread run at full speed, as far as this session is concerned.
+        """Stop tracing the calling thread for this session, so that it runs at full speed.
 
-        Returns the local trace function that ``frame`` has from now on, which is the innermost one of the user's.
+        Returns the local trace function that ``frame``, the innermost user frame, has from now on.
         """
         sys.settrace(None)
         for walker in above(frame):

@@ -1,4 +1,4 @@
-"""Where a thread or a coroutine stands: what awaits what, and whether a line that was typed may be broken there."""
+"""Where a thread or a coroutine waits: the chain of awaits, and whether a typed line may be interrupted there."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["await_chain", "may_break", "never_broken", "raise_in", "runs_lines",
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: More than this is no chain that a person reads.
+#: Longest chain that is followed.
 _LONGEST = 1000
 
 
 def await_chain(task: Any) -> list[tuple[FrameType, int]]:
     """Return the stack frames in which ``task`` waits, outermost first, with their lines; the user's code only.
 
-    A task that waits for another one goes on with that one's, a ``gather`` of which one is left too. On the thread of
-    the task's loop, while it is suspended.
+    If it waits for another task, or for a ``gather`` with one task left, the chain goes on with that one's frames. On
+    the thread of the task's loop, while the task is suspended.
     """
     chain: list[tuple[FrameType, int]] = []
     seen: set[int] = set()
@@ -56,32 +56,32 @@ def _next_task(waiter: Any) -> Any:
     return left[0] if len(left) == 1 and hasattr(left[0], "get_coro") else None
 
 
-#: What runs a line of a prompt, and catches the KeyboardInterrupt that ends it.
+#: Code that runs a line of a prompt, and catches the KeyboardInterrupt that ends it.
 _PROMPT: set[CodeType] = set()
 
-#: What is never cut short, as nobody could go on after half of it.
+#: Code that is never interrupted, because half of it would leave an invalid state.
 _WHOLE: set[CodeType] = set()
 
 
 def runs_lines(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a KeyboardInterrupt that a person asks for be raised in what ``function`` calls, which catches it."""
+    """Allow the user's KeyboardInterrupt in what ``function`` calls; ``function`` catches it. A decorator."""
     _PROMPT.add(function.__code__)
     return function
 
 
 def never_broken(function: Callable[P, R]) -> Callable[P, R]:
-    """Let no KeyboardInterrupt that a person asks for be raised in ``function``, or in what it calls."""
+    """Forbid the user's KeyboardInterrupt in ``function``, and in what it calls. A decorator."""
     _WHOLE.add(function.__code__)
     return function
 
 
 def may_break(frame: FrameType | None, within: Container[CodeType] = _PROMPT) -> bool:
-    """Whether ``frame`` is at work on what a person has asked for, in code that KeyboardInterrupt may be raised in.
+    """Whether ``frame`` runs a request of the user's, in code where KeyboardInterrupt may be raised.
 
-    That is the user's, or the standard library's; not the runtime's, or the debugger's own.
+    That is user code or the standard library's; not the runtime's, nor the debugger's own.
 
     Args:
-        within: The functions that catch it: of a line of the prompt, if they are not given.
+        within: The functions that catch the exception; by default, those that run a line of the prompt.
     """
     others = users = False
     while frame is not None:
@@ -99,20 +99,20 @@ def may_break(frame: FrameType | None, within: Container[CodeType] = _PROMPT) ->
 
 
 def raise_in(ident: int, kind: type[BaseException]) -> None:
-    """Raise ``kind`` on another thread, once C code returns there."""
-    import ctypes  # start-up: needed only for what does not end
+    """Raise ``kind`` on the thread ``ident``, once C code returns there. Any thread."""
+    import ctypes  # start-up: needed only to interrupt a line
 
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(kind))
 
 
 class _Instead(BaseException):
-    """Takes the place of what was to be raised in a thread."""
+    """Replaces an exception that was to be raised in a thread."""
 
 
 def take_back() -> None:
-    """What others have raised in the calling thread, and has not arrived there, never does."""
-    # To replace it by nothing would leave the interpreter looking for it for ever: each call of a function takes longer
-    # then, and where Python 3.11 traces calls it does not come back from the first one.
+    """Withdraw an exception that another thread has raised in the calling one, and that has not arrived yet."""
+    # To replace it by nothing would leave the interpreter looking for it for ever: each function call takes longer
+    # then, and where Python 3.11 traces calls, the first one does not return.
     try:
         raise_in(get_ident(), _Instead)
         while True:

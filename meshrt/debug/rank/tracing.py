@@ -1,7 +1,7 @@
 """Following threads with ``sys.settrace``: until an armed interrupt stops, and before 3.12 to find breakpoints.
 
-The trace function takes itself off a thread with the first event for which nothing is looked for any more. A debugger
-that steps has a trace function of its own; it looks for breakpoints by itself and gives the thread back with `follow`.
+The trace function removes itself from a thread at the first event for which there is nothing to look for any more. A
+debugger that steps has its own trace function; it looks for breakpoints itself and returns the thread with `follow`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Tracer:
     """The trace function of all threads that are followed.
 
     Args:
-        table: What to look for; looked at only if ``breaks``.
+        table: The breakpoints; used only if ``breaks``.
         reached: Called with the stack frame whose line has a breakpoint.
-        interrupted: Called with the first stack frame of the user's where an armed thread goes on.
+        interrupted: Called with the first stack frame of user code where an armed thread goes on.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Tracer:
         return self._breaks and self._table.active
 
     def arm(self, frame: FrameType | None) -> None:
-        """Stop the calling thread where code of the user's goes on, in ``frame`` or one above or below it."""
+        """Stop the calling thread where user code goes on, in ``frame`` or one above or below it."""
         self._armed.add(get_ident())
         while frame is not None:
             if is_users(frame):
@@ -58,14 +58,14 @@ class Tracer:
         sys.settrace(self._on_call)
 
     def disarm(self, ident: int) -> None:
-        """Forget that a thread was to be stopped. Any thread."""
+        """Cancel `arm` for a thread. Any thread."""
         self._armed.discard(ident)
 
     def follow(self, frame: FrameType | None) -> TraceFunction | None:
         """Look for breakpoints on the calling thread from now on, if there are any.
 
-        Returns the local trace function for ``frame``; those above it get theirs. A thread that is traced by somebody
-        else is left alone.
+        Returns the local trace function for ``frame``; the frames above it get theirs. A thread that is traced by
+        another tool is left alone.
         """
         if not self.wanted or sys.gettrace() not in (None, self._on_call):
             return None
@@ -82,13 +82,13 @@ class Tracer:
         return self._on_line if self.wanted and self._table.lines_in(frame.f_code) else None
 
     def leave(self) -> None:
-        """Follow the calling thread no more, unless there are breakpoints: a task may have outlived its call."""
+        """Stop following the calling thread, unless there are breakpoints: a task may have outlived its call."""
         self._armed.discard(get_ident())
         if not self.wanted and sys.gettrace() == self._on_call:
             sys.settrace(None)
 
     def follow_new_threads(self) -> None:
-        """Follow threads that user code starts from now on, or no longer; any thread. A trace hook of others stays."""
+        """Follow threads that user code starts from now on, or stop doing so. Any thread. Other trace hooks stay."""
         if self.wanted and threading.gettrace() is None:
             threading.settrace(self._on_call)
         elif not self.wanted and threading.gettrace() == self._on_call:
@@ -97,7 +97,7 @@ class Tracer:
     # -- trace functions
 
     def _make_on_call(self) -> TraceFunction:
-        # Runs with every call of the program: what it needs stands in its own variables.
+        # Runs with every call of the program, so everything it needs is in its own variables.
         armed, table, look = self._armed, self._table, self._look
 
         def on_call(frame: FrameType, event: str, arg: object) -> TraceFunction | None:
@@ -112,12 +112,12 @@ class Tracer:
             return self._on_line if is_users(frame) else None
         if not self.wanted:
             sys.settrace(None)
-            # A table that came in between has been heard of by a signal already, which did not see this happen.
+            # The signal of a table that came in between was handled already, before the trace was removed.
             return self.follow(frame)
         return self._on_line if self._table.lines_in(frame.f_code) else None
 
     def _on_line(self, frame: FrameType, event: str, arg: object) -> None:
-        # Returns None throughout: so the local trace function stays what it is now, which a stop may have changed.
+        # Always returns None: so the local trace function stays as it is now; a stop may have changed it.
         if event == "line":
             if self._armed and get_ident() in self._armed:
                 self._armed.discard(get_ident())

@@ -11,7 +11,7 @@ from meshrt.debug.stepping import is_hidden_code
 
 __all__ = ["TraceFunction", "UsersTrace", "above", "is_ours"]
 
-#: What ``sys.settrace`` takes; it returns such a function, or None.
+#: A trace function for ``sys.settrace``; it returns such a function, or None.
 TraceFunction = Callable[[FrameType, Any, Any], Any]
 
 
@@ -24,25 +24,25 @@ def is_ours(function: TraceFunction | None) -> bool:
 
 
 def above(frame: FrameType | None) -> Iterator[FrameType]:
-    """Go through ``frame`` and those that called it."""
+    """Iterate over ``frame`` and its callers, innermost first."""
     while frame is not None:
         yield frame
         frame = frame.f_back
 
 
 class UsersTrace:
-    """What the calling thread was traced with, once it was."""
+    """The user's own trace function of one thread, while it is put aside. On that thread."""
 
     def __init__(self) -> None:
         self._function: TraceFunction | None = None
-        #: The local trace functions of the stack frames that were there.
+        #: The local trace functions of the stack frames at that time.
         self._frames: dict[FrameType, TraceFunction | None] = {}
 
     def __bool__(self) -> bool:
         return self._function is not None
 
     def put_aside(self, frames: Iterable[FrameType]) -> None:
-        """Trace the calling thread no more; what the user traces it with is remembered, in ``frames`` too."""
+        """Stop tracing the calling thread, and keep the user's trace function, also those of ``frames``."""
         function = sys.gettrace()
         if function is not None and not is_ours(function):
             self._function = function
@@ -50,12 +50,12 @@ class UsersTrace:
         sys.settrace(None)
 
     def put_back(self) -> bool:
-        """Trace the calling thread as the user wants it, if they do."""
+        """Trace the calling thread with the user's function again. Return whether there was one."""
         function, self._function = self._function, None
         frames, self._frames = self._frames, {}
         now = sys.gettrace()
         if function is None or (now is not None and not is_ours(now)):
-            return False  # there is none, or the user has set another one meanwhile
+            return False  # none was kept, or the user has set another one meanwhile
         for frame, local in frames.items():
             if local is not None:
                 frame.f_trace = local

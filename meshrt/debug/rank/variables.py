@@ -1,8 +1,8 @@
-"""Assignments to the local variables of a frame that stands still, while other threads may change them too.
+"""Assignments to the local variables of a stopped frame, while other threads may change them too.
 
-From 3.13 on ``f_locals`` is the variables. Before, it is a copy: reading it takes the variables out, and CPython writes
-all of them back as soon as a trace function returns. What a closure on another thread has changed meanwhile would be
-set back. So only what a statement has changed is written here, and what was merely read is not written at all.
+From 3.13 on, ``f_locals`` is a view of the variables. Before, it is a copy: reading it copies the variables, and
+CPython writes all of them back as soon as a trace function returns. This would undo what a closure on another thread
+has changed meanwhile. So only what a statement has changed is written back, and what was only read is not.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _ABSENT = object()
 
 @contextlib.contextmanager
 def assigned(frame: FrameType) -> Iterator[MutableMapping[str, Any]]:
-    """Give the variables of ``frame`` for a statement to change; write back which of them are other objects then."""
+    """Yield the variables of ``frame`` for a statement to change; write back those that are other objects then."""
     if sys.version_info >= (3, 13) or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
         yield frame.f_locals  # a module's are its globals
         return
     before = dict(frame.f_locals)
     left_alone(frame)
-    names = dict(before)  # not the dict of the frame: whoever reads f_locals meanwhile would undo what was assigned
+    names = dict(before)  # not the frame's own dict: reading f_locals meanwhile would undo assignments
     try:
         yield names
     finally:
@@ -35,12 +35,12 @@ def assigned(frame: FrameType) -> Iterator[MutableMapping[str, Any]]:
 
 
 def changed(before: dict[str, Any], after: MutableMapping[str, Any]) -> dict[str, Any]:
-    """Return what is another object in ``after`` than in ``before``, or new."""
+    """Return the variables that are another object in ``after`` than in ``before``, or new."""
     return {name: value for name, value in after.items() if before.get(name, _ABSENT) is not value}
 
 
 def left_alone(frame: FrameType) -> None:
-    """Let nothing be written back of what was read from ``frame``."""
+    """Prevent that variables which were read from ``frame`` are written back."""
     if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
         _put(frame, {})
 
@@ -55,25 +55,25 @@ def _write(frame: FrameType, before: dict[str, Any], after: dict[str, Any]) -> N
         for name in deleted:
             current.pop(name, None)
         if deleted & variables:
-            _to_fast(frame, clear=1)  # there is no way to unbind one of them alone
+            _to_fast(frame, clear=1)  # a single variable cannot be unbound
     _put(frame, {name: value for name, value in changes.items() if name in variables})
-    # Names that are only the person's stay in the dict; the new values get there when it is read the next time.
+    # Names that are only the user's stay in the dict; variables get their new values there at the next read.
     frame.f_locals.update((name, value) for name, value in changes.items() if name not in variables)
     left_alone(frame)
 
 
 def _put(frame: FrameType, values: dict[str, Any]) -> None:
-    """Set these variables, and forget that the others were read."""
+    """Set these variables, and drop the copies of the others."""
     names = frame.f_locals
     kept = dict(names)
     names.clear()
     names.update(values)
-    _to_fast(frame, clear=0)  # what is missing is left as it is
+    _to_fast(frame, clear=0)  # missing names are left unchanged
     names.update(kept)
     names.update(values)
 
 
 def _to_fast(frame: FrameType, *, clear: int) -> None:
-    import ctypes  # start-up: needed only for a person at a prompt
+    import ctypes  # start-up: needed only at a prompt
 
     ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(clear))
