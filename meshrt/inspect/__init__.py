@@ -1,10 +1,10 @@
-"""Looking at a running program: where its ranks are, and which of them stand still.
+"""Inspection of a running program: where its ranks are, and which of them are blocked.
 
-A plug-in: `meshrt.inspect.rank` is loaded in ranks at their first pulse, `meshrt.inspect.root` in the root by the first
+A plug-in: ranks load `meshrt.inspect.rank` at their first pulse; the root loads `meshrt.inspect.root` at the first
 event. A tool asks ranks with ``services.gather(targets, STACKS, {"actor": "", "verbose": False}, seconds, report)``,
 puts the groups of each report into `Stacks`, and shows `Stacks.to_wire` with `render_stacks`.
 
-Nothing is imported before it is used: every rank has this package.
+Modules are imported at their first use, because every rank has this package.
 """
 
 from __future__ import annotations

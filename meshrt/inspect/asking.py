@@ -1,4 +1,4 @@
-"""Root side: questions to ranks whether they are stopped or not; the host agents gather the answers."""
+"""Root side: requests to stopped and running ranks; the host agents gather the answers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ async def gather_all(
     *,
     stack_suffices: bool = False,
 ) -> list[Group]:
-    """Ask ranks (base ranks by mesh id) and return all answers; those that do not come in time are ``silent``.
+    """Send a request to ranks and return all answers. On the root's loop.
 
     Args:
-        stack_suffices: Do not wait longer for a rank whose stack faulthandler has told.
+        targets: Base ranks by mesh id.
+        seconds: Time limit; ranks that do not answer in time are ``silent``.
+        stack_suffices: Do not wait longer for a rank whose stack is known from faulthandler.
     """
     if not targets:
         return []
@@ -47,7 +49,7 @@ async def gather_all(
 
 
 def texts_of(groups: Sequence[Group]) -> dict[str, list[tuple[str, int]]]:
-    """Return why ranks have not answered: text -> (mesh id, rank); nothing for those that have."""
+    """Return why ranks have not answered: text -> (mesh id, rank), without the ranks that have answered."""
     problems: dict[str, list[tuple[str, int]]] = {}
     for group in groups:
         if group.kind != "answered":
@@ -57,5 +59,9 @@ def texts_of(groups: Sequence[Group]) -> dict[str, list[tuple[str, int]]]:
 
 
 def why_silent(same: Any) -> str:
-    """Say in words why a rank has not answered."""
+    """Return in words why a rank has not answered.
+
+    Args:
+        same: `Group.same` of a silent rank.
+    """
     return silence(str(same.get("state", "")) if isinstance(same, dict) else "")

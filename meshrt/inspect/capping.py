@@ -1,4 +1,4 @@
-"""Text of user code, as much of it as can be sent."""
+"""Text of user code, limited to the size that can be sent."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ __all__ = ["TEXT_BYTES", "TEXT_LIMIT", "cap", "left_out"]
 
 #: The most text of one answer that crosses the control plane, in characters.
 TEXT_LIMIT = 200_000
-#: ... and in bytes, as a message is limited in bytes.
+#: ... and in bytes, because a message is limited in bytes.
 TEXT_BYTES = 600_000
 
 
 def cap(text: str, limit: int = TEXT_LIMIT) -> str:
-    """Return ``text`` as it can be sent: lone surrogates escaped, its middle left out above ``limit`` characters.
+    """Return ``text`` as it can be sent: lone surrogates escaped, the middle left out above ``limit`` characters.
 
-    It has at most `TEXT_BYTES` bytes, without the line that says what was left out.
+    It has at most `TEXT_BYTES` bytes, without the line that says how much was left out.
     """
-    gone = max(0, len(text) - 2 * limit)  # escaped, a text is longer: this much is not looked at
+    gone = max(0, len(text) - 2 * limit)  # escaping only lengthens a text: this part is skipped
     if gone:
         text = text[:limit] + text[len(text) - limit :]
     encoded = text.encode("utf-8", "backslashreplace")
@@ -30,5 +30,5 @@ def cap(text: str, limit: int = TEXT_LIMIT) -> str:
 
 
 def left_out(characters: int) -> str:
-    """Return the line that stands for text that is not there."""
+    """Return the line that replaces text that was left out."""
     return f"\n... {characters} characters left out ...\n"

@@ -1,4 +1,4 @@
-"""Exceptions of user code, looked at around their classes: none of their attributes or methods is asked."""
+"""Exceptions of user code, read without using the attributes or methods of their classes."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class Linked(NamedTuple):
     """An exception that led to another one."""
 
     exception: BaseException
-    #: Named by ``raise ... from``, or else only at work when the other one was raised.
+    #: Given by ``raise ... from``; False: it was being handled when the other one was raised.
     explicit: bool
 
 
 def chain_of(exception: BaseException, *, suppressed: bool = False) -> Iterator[Linked]:
-    """Go through what led to ``exception``, the nearest first.
+    """Iterate over the exceptions that led to ``exception``, the nearest first.
 
     Args:
-        suppressed: Also through what ``raise ... from None`` leaves out.
+        suppressed: Include those that ``raise ... from None`` leaves out.
     """
-    seen = {id(exception)}  # user code may have closed the chain to a ring
+    seen = {id(exception)}  # user code may have made the chain a cycle
     current = exception
     while True:
         cause = own_attribute(current, "__cause__")
@@ -41,10 +41,10 @@ def chain_of(exception: BaseException, *, suppressed: bool = False) -> Iterator[
 
 
 def frames_of(exception: BaseException, most: int) -> list[tuple[FrameType, int]]:
-    """Return where ``exception`` was raised, the outermost frame first, with lines; without the runtime's own.
+    """Return the frames and lines where ``exception`` was raised, outermost first, without the runtime's own.
 
     Args:
-        most: Frames that are wanted; of a longer stack the middle is left out.
+        most: Most frames; the middle of a longer stack is left out.
     """
     entries = []
     walker = own_attribute(exception, "__traceback__")

@@ -1,4 +1,4 @@
-"""What faulthandler writes, read into the records of `meshrt.inspect.sampling`: for ranks that do not answer."""
+"""The output of faulthandler as records of `meshrt.inspect.sampling`: for ranks that do not answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from meshrt.inspect.visibility import cut, debugger_index, is_hidden_file, is_pl
 
 __all__ = ["SOURCE", "FaultThread", "parse", "records_of"]
 
-#: Where such a record comes from.
+#: The source of such a record.
 SOURCE = "faulthandler: the GIL is held in C"
 
 _THREAD = re.compile(
@@ -32,7 +32,7 @@ class FaultThread:
 
 
 def parse(text: str) -> list[FaultThread]:
-    """Return the threads of the first dump in ``text``; what is not understood is passed over."""
+    """Return the threads of the first dump in ``text``; lines of other forms are ignored."""
     found: list[FaultThread] = []
     seen: set[str] = set()
     header: re.Match[str] | None = None
@@ -63,9 +63,9 @@ def parse(text: str) -> list[FaultThread]:
 def records_of(
     text: str, *, verbose: bool = False, actors: Mapping[int, str] = MappingProxyType({})
 ) -> list[dict[str, Any]]:
-    """Return records as `Record.to_wire` makes them, with ``"source"``: of the threads that are in user code.
+    """Return records in the form of `Record.to_wire`, with ``"source"``, of the threads that are in user code.
 
-    The main thread, which faulthandler writes last, is that of the first actor, whose name is not known here.
+    The main thread, which faulthandler writes last, is the first actor's. The name of that actor is not known here.
 
     Args:
         actors: The names of further actors, by the ident of their thread.

@@ -1,7 +1,7 @@
-"""What to type where an optional package is missing: a command that works for the way this meshrt was installed.
+"""The command that installs a missing optional package, for the way in which this meshrt was installed.
 
-The command names the interpreter and the requirements themselves, not the distribution that meshrt is part of: so it is
-the same for a wheel, a checkout and a directory on ``PYTHONPATH``, whatever has been published under whichever name.
+The command names the interpreter and the requirements themselves, not the distribution that meshrt is part of. So it is
+the same for a wheel, a checkout and a directory on ``PYTHONPATH``, and does not depend on a published name.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from urllib.parse import unquote, urlsplit
 
 __all__ = ["distribution", "install_command", "install_extra", "requirements"]
 
-#: The console script by which a distribution that has this package is known, and what it calls.
+#: The console script that identifies a distribution with this package, and the function that it calls.
 _SCRIPT, _CALLS = "meshrt", "meshrt.cli:main"
 _PACKAGE = Path(__file__).absolute().parents[1]
 _EXTRA = re.compile(r"""^(?P<what>[^;]+);\s*extra\s*==\s*["'](?P<extra>[\w-]+)["']\s*$""")
 
 
 def install_extra(extra: str, *packages: str) -> str:
-    """Return the command that installs what an extra of meshrt needs into this Python.
+    """Return the command that installs the requirements of an extra of meshrt into this Python.
 
     Args:
-        packages: What it needs, where nothing says which versions.
+        packages: Its requirements, if no metadata give their versions.
     """
     return install_command(*(requirements(extra) or packages))
 
@@ -48,7 +48,7 @@ def install_command(*wanted: str) -> str:
 
 
 def requirements(extra: str) -> list[str]:
-    """Return what an extra needs, as the checkout or the distribution of this meshrt says; []: neither is there."""
+    """Return the requirements of an extra, from this meshrt's checkout or distribution; []: neither was found."""
     checkout = _checkout()
     if checkout is not None:
         return list(checkout.get("optional-dependencies", {}).get(extra, []))
@@ -58,7 +58,7 @@ def requirements(extra: str) -> list[str]:
 
 
 def distribution() -> importlib.metadata.Distribution | None:
-    """Return the installed distribution that this package is part of; None: it was found in another way."""
+    """Return the installed distribution that this package is part of; None: it was imported from elsewhere."""
     for script in importlib.metadata.entry_points(group="console_scripts", name=_SCRIPT):
         if script.value == _CALLS and script.dist is not None:
             for package in _packages(script.dist):
@@ -68,7 +68,7 @@ def distribution() -> importlib.metadata.Distribution | None:
 
 
 def _packages(candidate: importlib.metadata.Distribution) -> Iterator[Path]:
-    """Yield where the package of a distribution may be: in it, or in the checkout that it was installed from."""
+    """Yield the possible folders of a distribution's package: in it, or in the checkout that it was installed from."""
     yield Path(str(candidate.locate_file(_PACKAGE.name)))
     origin = json.loads(candidate.read_text("direct_url.json") or "{}")
     if origin.get("dir_info", {}).get("editable"):
@@ -76,7 +76,7 @@ def _packages(candidate: importlib.metadata.Distribution) -> Iterator[Path]:
 
 
 def _checkout() -> dict[str, Any] | None:
-    """Return the table ``project`` of the checkout that this package is part of; None: it is in none."""
+    """Return the table ``project`` of the checkout that this package is part of; None: it is not in a checkout."""
     try:
         project: dict[str, Any] = tomllib.loads((_PACKAGE.parent / "pyproject.toml").read_text("utf-8"))["project"]
     except (OSError, ValueError, KeyError):

@@ -1,4 +1,4 @@
-"""Root side: what terminals are shown of states and meshes, as plain data."""
+"""Root side: states and meshes as plain data for terminals."""
 
 from __future__ import annotations
 
@@ -20,22 +20,26 @@ __all__ = ["add_memory", "row_of", "rows_of", "status_of"]
 
 K = TypeVar("K", bound=Hashable)
 
-#: Rows of one listing; arrays on the wire are limited to about as many.
+#: Most rows of one listing; arrays on the wire are limited to about as many.
 _MOST_ROWS = 2000
 _MOST_BYTES = 800_000
 
 
 def rows_of(targets: Targets, state: str, name: str, ranks: str) -> Body:
-    """Return one row for each rank of each actor (or of actor ``name``, of the selection ``ranks``) in ``state``.
+    """Return ``{"rows", "left_out", "state"}``: one row for each rank of each actor that is in ``state``.
 
+    Args:
+        state: A word of the grammar, or "all".
+        name: Only this actor; "" for all.
+        ranks: A selection; "" for all ranks.
     Raises:
-        UsageError: There is no such state, no such actor.
+        UsageError: There is no such state, or no such actor.
     """
     if state != "all" and state not in STATE_WORDS:
         known = ("all", *STATE_WORDS)
         raise UsageError(f"no state {state!r}{near_miss(state, known) or ';'} there are: {', '.join(known)}")
     rows: list[Body] = []
-    # `list bloked`: what is no state was taken for an actor.
+    # `list bloked`: a misspelt state was taken for an actor.
     for selected in targets.everywhere(name, ranks, words=STATE_WORDS if state == "all" else ()):
         actor = selected.actor
         states = targets.states(actor)
@@ -53,7 +57,7 @@ def rows_of(targets: Targets, state: str, name: str, ranks: str) -> Body:
 
 
 def add_memory(rows: Iterable[Body]) -> None:
-    """Add to rows how many bytes of the rank's process are in RAM (``rss``); 0 where it has ended. Any thread."""
+    """Add to each row ``rss``: the bytes of the rank's process in RAM; 0 if it has ended. Any thread."""
     for row in rows:
         row["rss"] = resident_bytes(row["pid"]) if row["state"] != DEAD and row["pid"] else 0
 
@@ -87,7 +91,7 @@ def row_of(targets: Targets, actor: Actor, rank: int, state: State) -> Body:
 
 
 def _coordinates(shape: Shape, whole: Shape, rank: int) -> dict[str, int]:
-    """Return the coordinates of a rank in a shape; in those of the whole mesh if it is not in that shape."""
+    """Return the coordinates of a rank in a shape, or in the whole mesh if the rank is not in that shape."""
     try:
         return shape.coordinates(rank)
     except ValueError:
@@ -95,7 +99,7 @@ def _coordinates(shape: Shape, whole: Shape, rank: int) -> dict[str, int]:
 
 
 def status_of(targets: Targets, services: RootServices) -> Body:
-    """Return the state of everything in few lines: meshes; of each actor its ranks by state and place; who waits."""
+    """Return a summary: meshes; the ranks of each actor by state and place; the waits."""
     meshes = [
         {
             "mesh": mesh.mesh_id,

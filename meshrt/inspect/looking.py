@@ -1,11 +1,11 @@
-"""Root side: what terminals ask of the ranks of a program, whether these are stopped or run. On the root's loop.
+"""Root side: requests of terminals about ranks that are stopped or run. On the root's loop.
 
 * ``inspect.list`` {state, actor, ranks, memory, hosts}: a row for each rank in a state.
-* ``inspect.status`` {hosts}: the state of everything in few lines.
+* ``inspect.status`` {hosts}: a summary of all states.
 * ``inspect.where`` {actor, ranks, verbose}: the merged stacks of ranks, which are asked.
-* ``inspect.printing`` {actor, ranks}: whose output there is.
+* ``inspect.printing`` {actor, ranks}: the meshes and ranks that have output.
 
-All is optional. With ``hosts`` the agents of hosts are asked first whether they answer.
+All fields are optional. With ``hosts``, the agents of hosts are asked first whether they answer.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _STACK_SECONDS = 1.0
 
 
 class Looking:
-    """The operations."""
+    """The operations of inspection that terminals call."""
 
     def __init__(self, services: RootServices) -> None:
         self._services = services
         self._program = program_of(services)
 
     def serve(self) -> None:
-        """Register with the runtime."""
+        """Register the operations with the runtime."""
         self._services.tool_operations.update(
             {
                 "inspect.list": self._list,
@@ -62,7 +62,7 @@ class Looking:
         return status_of(await self._targets(body), self._services)
 
     async def _where(self, client: ToolClient, body: Body) -> Body:
-        """Return the merged stacks of ranks: of an actor, of a selection, or of everything."""
+        """Return the merged stacks of ranks: of an actor, of a selection, or of all ranks."""
         actor, ranks = str(body.get("actor", "")), str(body.get("ranks", ""))
         known = self._program.targets
         named = known.actor(actor, any_thread=True) if "/" in actor else None
@@ -82,7 +82,7 @@ class Looking:
                 for rank in sorted(wanted & set(mesh.ended)):
                     stacks.gone(mesh.mesh_id, rank, mesh.ended[rank].how)
         name = known.bare_name(actor) if actor and not thread else ""
-        # The stack of an actor that is stopped after an exception is not that of its thread any more.
+        # For an actor that is stopped after an exception, the stack of the exception replaces that of its thread.
         for post_mortem in self._program.sources.stops.post_mortems():
             stacks.instead(post_mortem.mesh_id, post_mortem.rank, post_mortem.actor, _record(post_mortem))
         asked = {"actor": name, "verbose": verbose}
@@ -93,7 +93,7 @@ class Looking:
         return stacks.to_wire()
 
     async def _printing(self, client: ToolClient, body: Body) -> Body:
-        """Return whose output there is: of an actor, of a selection, or of every mesh; each mesh once."""
+        """Return the meshes and ranks with output: of an actor, of a selection, or of every mesh; each mesh once."""
         actor, ranks = str(body.get("actor", "")), str(body.get("ranks", ""))
         meshes = self._program.targets.meshes()
         found: dict[str, tuple[str, MeshFacts, set[int]]] = {}
@@ -112,7 +112,7 @@ class Looking:
 
 
 def _record(post_mortem: PostMortem) -> Body:
-    """Return what `inspect.stacks` would tell, had the thread not left the stack frames of the exception."""
+    """Return the fields of a record of `inspect.stacks` for the stack frames of the exception."""
     return {
         "endpoint": post_mortem.endpoint,
         "state": STOPPED,

@@ -1,4 +1,4 @@
-"""How threads are called: by Python, and by a person who has to type it."""
+"""Names of threads: in Python, and as a user types them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["names_thread", "typed_name"]
 
 
 def typed_name(name: str) -> str:
-    """Return the name of a thread as a person can type it: ``loader#0 (load)`` -> ``loader_0``."""
+    """Return the name of a thread as a user can type it: ``loader#0 (load)`` -> ``loader_0``."""
     return re.sub(r"[^\w.-]+", "_", name.split(" ")[0]).strip("_") or "thread"
 
 
 def names_thread(wanted: str, name: str) -> bool:
-    """Whether a person who writes ``wanted`` means the thread that Python calls ``name``."""
+    """Whether ``wanted``, as a user types it, is the thread with the Python name ``name``."""
     return wanted in (name, typed_name(name))

@@ -1,4 +1,4 @@
-"""A part of merged stacks: what they say of some ranks only. Pure, on plain data (`meshrt.inspect.plain`)."""
+"""Merged stacks reduced to some ranks. Pure, on plain data (`meshrt.inspect.plain`)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Plain = Mapping[str, Any]
 
 
 def narrowed(mesh: Plain, ranks: Collection[int], shape: Shape) -> dict[str, Any]:
-    """Return the stacks of one mesh without those that are of none of ``ranks``.
+    """Return the stacks of one mesh without those that belong to other ranks only.
 
-    What was merged stays so: the lines of ranks that ran, the times, the names of threads.
+    Merged facts stay merged: the lines of running ranks, the times, the names of threads.
 
     Args:
         mesh: One of ``meshes``.
-        ranks: Base ranks.
-        shape: That of the mesh.
+        ranks: Base ranks to keep.
+        shape: The mesh's.
     """
     return _Narrowing(frozenset(ranks), shape).mesh(mesh)
 
@@ -44,7 +44,7 @@ class _Narrowing:
         return {**node, "children": children, "classes": self._parts(node["classes"])}
 
     def _parts(self, parts: Iterable[Plain]) -> list[dict[str, Any]]:
-        """Return the parts that are about some of the ranks, with these only."""
+        """Return the parts that include some of the ranks, reduced to these."""
         narrow = [{**part, **self._set(part)} for part in parts]
         return [part for part in narrow if part["count"]]
 

@@ -1,4 +1,4 @@
-"""What ranks have printed, as the files of the run directory keep it."""
+"""The output of ranks, as stored in the run directory."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ from meshrt.escapes import latest_state
 
 __all__ = ["Tail", "line_count", "lines_in", "tails"]
 
-#: Lines that are shown of each rank, and the most bytes that are read for that.
+#: Lines shown of each rank: the usual and the largest number; and the most bytes that are read for them.
 _LINES = 10
 _MOST_LINES = 10_000
 _BYTES = 64 << 10
 
 
 def line_count(wanted: object) -> int:
-    """Return how many lines of each rank a person wants (None: the usual number). Raises UsageError."""
+    """Return how many lines of each rank the user wants: an int from 1 to `_MOST_LINES`.
+
+    Args:
+        wanted: None: the usual number.
+    Raises:
+        UsageError: Not such a number.
+    """
     count = _LINES if wanted is None else wanted
     if type(count) is not int or not 1 <= count <= _MOST_LINES:
         raise UsageError(f"the number of lines is from 1 to {_MOST_LINES}, not {count!r}")
@@ -31,9 +37,9 @@ class Tail:
     """The last lines of a rank.
 
     Attributes:
-        text: The lines; "" if it has printed nothing.
-        problem: Why they cannot be read; "" if they can.
-        inode, end: The file, and where the last whole line ends in it; 0 and 0 where there is none.
+        text: The lines; "" if there is no output.
+        problem: Why the file cannot be read; "" if it can.
+        inode, end: The file, and the offset of the end of its last whole line; 0 and 0 if there is no file.
     """
 
     text: str = ""
@@ -43,12 +49,12 @@ class Tail:
 
 
 def lines_in(data: bytes) -> list[str]:
-    """Return the lines of whole lines of output; one that was written over, as a progress bar is, in its last state."""
+    """Return the complete lines in ``data``; a line that was written over, as a progress bar is, in its last state."""
     return [latest_state(line) for line in data.decode("utf-8", "replace").split("\n")[:-1]]
 
 
 def tails(files: Mapping[int, Path], count: int) -> dict[int, Tail]:
-    """Return the last ``count`` lines of files, by rank. What has no end of line is being written, and left out."""
+    """Return the last ``count`` lines of files, by rank, without a last line whose end is not written yet."""
     found = {}
     for rank, path in files.items():
         try:
@@ -70,5 +76,5 @@ def _tail(path: Path, count: int) -> Tail:
     data = data[: data.rfind(b"\n") + 1]
     lines = lines_in(data)
     if start and len(lines) > 1:
-        del lines[0]  # the begin of it is missing
+        del lines[0]  # its beginning is missing
     return Tail("\n".join(lines[-count:]), inode=inode, end=start + len(data))

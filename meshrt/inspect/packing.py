@@ -1,4 +1,4 @@
-"""Rows of an answer as lists: the names of their columns travel once. Pure."""
+"""Rows of an answer as lists: the names of their columns are sent once. Pure."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ __all__ = ["packed"]
 
 
 def packed(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> dict[str, Any]:
-    """Return ``{"columns", "ranks"}``: rows as lists, null where something is not known. Names travel once."""
+    """Return ``{"columns", "ranks"}``: rows as lists, with null for a value that is not known."""
     return {"columns": list(columns), "ranks": [[row.get(name) for name in columns] for row in rows]}

@@ -1,8 +1,8 @@
-"""Merged stacks as plain data: what a terminal is sent, and what scripts read (docs/json.md says it to them).
+"""Merged stacks as plain data: for terminals, and for scripts (documented in docs/json.md).
 
 ::
 
-    {"meshes": [MESH], "left_out": count of further meshes, and what `meshrt.inspect.waittext` tells}
+    {"meshes": [MESH], "left_out": count of further meshes, and the fields of `meshrt.inspect.waittext`}
 
     MESH: {"mesh_id", "name", "asked": count, "answered": SET, "waiting": SET, "culprits": SET,
            "without": [{"kind": "gone" | "silent" | "refused", "why": text, **SET}],
@@ -10,11 +10,11 @@
     NODE: {"frames": [FRAME], **SET, "children": [NODE], "classes": [CLASS]}
     FRAME: {"file", "function", "lines": [low, high], "hidden"}
     CLASS: {"state", "holder", "source", **SET, "since": [least, most] or [], "cpu": the same, "names", "endpoints"}
-    SET: {"count", "ranks": [0, 1, 3], "text": "" or "all" or "hosts=*, gpus=3", what a person reads more easily}
+    SET: {"count", "ranks": [0, 1, 3], "text": "" or "all" or "hosts=*, gpus=3", which is easier to read}
 
-Frames with the same ranks are one node; the largest child comes first. Everything together takes `BUDGET` bytes at
-most. The meshes share them evenly, and one that needs less leaves its rest to the others; of a mesh, ranks without a
-stack come first, then the actors, then tasks and threads, the most ranks first.
+Frames with the same ranks are one node; the largest child comes first. Everything together takes at most `BUDGET`
+bytes. The meshes share them evenly; what one of them does not need is used by the others. In a mesh, ranks without a
+stack come first, then actors, then tasks and threads; within these, the parts with the most ranks first.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from meshrt.selection import Shape, fold_coordinates, fold_ranks
 
 __all__ = ["BUDGET", "to_wire"]
 
-#: Bytes of everything as msgpack. A control message holds 1 MiB.
+#: Most bytes of everything as msgpack. A control message holds 1 MiB.
 BUDGET = 700_000
-#: A list of more than 15 items takes so many more bytes than an empty one.
+#: A list of more than 15 items takes this many more bytes than an empty one.
 _LIST = 4
-#: Names of threads that a class tells.
+#: Most names of threads, and of endpoints, in a class.
 _NAMES = 5
-#: Characters of a reason.
+#: Most characters of a reason.
 _WHY = 2000
 _KINDS = ("actor", "task", "thread")
 
-#: A part that could be told, how many bytes it takes, and how to put it in its place.
+#: A part that may be included: its size in bytes, and a function that puts it in its place.
 _Offer = tuple[int, Callable[[], None]]
 
 
@@ -49,7 +49,7 @@ def to_wire(meshes: Mapping[str, MeshStacks], beside: Mapping[str, Any] = Mappin
     """Return the answers of all meshes.
 
     Args:
-        beside: What is told beside them, out of the same budget.
+        beside: Further fields, from the same budget.
     """
     wire: dict[str, Any] = {"meshes": [], "left_out": 0, **beside}
     left = BUDGET - _size(wire) - 2 * _LIST
@@ -63,7 +63,7 @@ def to_wire(meshes: Mapping[str, MeshStacks], beside: Mapping[str, Any] = Mappin
         left -= size
         wire["meshes"].append(writer.wire)
         writers.append(writer)
-    # Whoever has used least is next.
+    # The mesh that has used least comes next.
     turns = [(0, number) for number in range(len(writers))]
     offers = [writer.offers() for writer in writers]
     while turns:
@@ -80,7 +80,7 @@ def to_wire(meshes: Mapping[str, MeshStacks], beside: Mapping[str, Any] = Mappin
 
 
 class _Writer:
-    """One mesh, part by part."""
+    """Writes one mesh part by part."""
 
     def __init__(self, mesh_id: str, mesh: MeshStacks) -> None:
         self._mesh = mesh
@@ -101,16 +101,16 @@ class _Writer:
 
     @property
     def left_out(self) -> int:
-        """How many places are not told."""
+        """The number of places that are not included."""
         return self._places - self._told
 
     def offers(self) -> Iterator[_Offer]:
-        """Make the parts, those first that matter most. Each is put in its place before the next one is made."""
+        """Yield the parts, the most important first. Each must be put in its place before the next one is made."""
         entries = sorted(self._mesh.without.items(), key=lambda entry: -len(entry[1]))
         for (kind, why), ranks in entries:
             short = why if len(why) <= _WHY else why[:_WHY] + " ..."
             yield self._offer({"kind": kind, "why": short, **self._labels.set(ranks)}, self.wire["without"], 1)
-        # Above a part there are never fewer ranks, so it comes after the one that it is put into.
+        # A parent never has fewer ranks than a child, so it comes before it.
         waiting: list[tuple[int, int, int, Node, dict[str, Any], list[Any]]] = []
         number = 0
         for tree in self._mesh.trees.values():
@@ -156,7 +156,7 @@ class _Writer:
 
 
 class _Labels:
-    """Sets of ranks as text; the same ones come again and again."""
+    """Sets of ranks as plain data; kept, because the same sets occur again and again."""
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape

@@ -1,4 +1,4 @@
-"""The running programs of this user, as a person names them and reads of them. For commands, at their streams."""
+"""The running programs of this user: how they are named and described. For commands, on their standard streams."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ __all__ = [
     "telling_slow",
 ]
 
-#: Seconds without an answer after which a person is told what is waited for.
+#: Seconds without an answer after which the user is told what the command waits for.
 SLOW_SECONDS = 2.0
-#: Characters of a command line that are shown.
+#: Most characters of a command line that are shown.
 _COMMAND = 100
 
 
@@ -39,7 +39,7 @@ class NoProgram(CommandUsageError):
     """It is not clear which program is meant, or there is none.
 
     Attributes:
-        choices: Those that run.
+        choices: The programs that run.
     """
 
     def __init__(self, why: str, choices: Sequence[Program] = ()) -> None:
@@ -54,7 +54,7 @@ def command_of(program: Program, limit: int = _COMMAND) -> str:
 
 
 def describe(program: Program) -> str:
-    """Return one line about a program, from what its directory says."""
+    """Return one line about a program, from the data in its directory."""
     where = f"in {program.cwd}, since {since(program.started)}"
     return f"pid {program.pid}: {command_of(program)} ({where}, id {program.run_id})"
 
@@ -68,7 +68,7 @@ def named(wanted: str, found: Sequence[Program]) -> Program | None:
 
 
 def meant(words: Sequence[str]) -> tuple[str, str]:
-    """Return what ``[RUN] [ACTOR]`` name: a lone word that no program has, now or before, is an actor, or a mesh."""
+    """Return run and actor of ``[RUN] [ACTOR]``: a lone word that no program has, now or before, is an actor, or a mesh."""
     run, actor = (*words, "", "")[:2]
     if not run or actor or run.isdigit() or "/" in run:
         return run, actor
@@ -76,17 +76,17 @@ def meant(words: Sequence[str]) -> tuple[str, str]:
 
 
 def choose(wanted: str, *, how: str, asks: bool = True, ranks: bool = False) -> Program:
-    """Return the program that is meant: the one named ``wanted``, or the only one that runs, or that a person picks.
+    """Return the program named ``wanted``; without a name, the only running one, or the one that the user picks.
 
     Args:
-        wanted: As in `named`; "" where none was named.
-        how: How one is named on the command line, for complaints.
-        asks: Whether a person is there, who reads which there are.
-        ranks: Whether a number may have been meant for a rank, which is written ``--ranks``.
+        wanted: As in `named`; "": no name was given.
+        how: How to name a program on the command line, for messages.
+        asks: Whether a user is there to read the list of programs.
+        ranks: Whether a number may have been meant as a rank, which is written ``--ranks``.
     Raises:
-        NoProgram: There is none, or several and nobody to ask.
+        NoProgram: There is none, or there are several and no user to ask.
         UsageError: The directory of the programs is not safe.
-        EOFError, KeyboardInterrupt: The person leaves.
+        EOFError, KeyboardInterrupt: The user leaves.
     """
     found = sorted(programs(), key=lambda program: -program.started)
     if wanted:
@@ -129,7 +129,7 @@ def _no_such(wanted: str, found: Sequence[Program], *, ranks: bool) -> NoProgram
 
 
 def _afterwards(run: Path) -> str:
-    """Return what still tells of a program that has ended."""
+    """Return which commands show a program that has ended."""
     run_id = run.name.rpartition("-")[2]
     if failed(run):
         return f"meshrt postmortem {run_id} shows what failed there, and meshrt logs {run_id} what it has printed"
@@ -141,16 +141,16 @@ def stopped_by_signal(program: Program) -> bool:
     try:
         return psutil.Process(program.pid).status() == psutil.STATUS_STOPPED
     except psutil.Error:
-        return False  # it has ended: its connection says so
+        return False  # it has ended: its connection reports this
 
 
 @contextlib.contextmanager
 def telling_slow(program: Program) -> Iterator[None]:
-    """Tell a person what is waited for, if a program takes long to answer."""
+    """Tell the user what the command waits for, if a program takes more than `SLOW_SECONDS` to answer."""
 
     def tell() -> None:
         if not psutil.pid_exists(program.pid):
-            return  # the connection says so
+            return  # the connection reports this
         go_on = f"a signal has stopped it; kill -CONT {program.pid} lets it go on"
         why = go_on if stopped_by_signal(program) else "is the machine busy?"
         print(f"process {program.pid} does not answer yet ({why}); waiting, Ctrl-C ends this", file=sys.stderr)
@@ -165,7 +165,7 @@ def telling_slow(program: Program) -> Iterator[None]:
 
 
 def seconds_of(text: str) -> float:
-    """Read a number of seconds above 0, for argparse."""
+    """Return a number of seconds above 0 and up to one year, for argparse."""
     try:
         seconds = float(text)
     except ValueError:

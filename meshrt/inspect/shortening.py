@@ -1,4 +1,4 @@
-"""Text as much as fits a person's screen: its beginning, and a line that says how much more there is."""
+"""Text shortened to a screen: its beginning, and a line that says how much more there is."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ import os
 
 __all__ = ["LINES", "lines_of", "short_path", "shortened"]
 
-#: Lines of a value that are shown, unless all of them are asked for.
+#: Lines of a value that are shown by default.
 LINES = 40
-#: Columns that a line of a terminal has, roughly: a longer one fills several.
+#: Approximate columns of a terminal: a longer line fills several lines.
 _COLUMNS = 120
 
 
 def short_path(file: str) -> str:
-    """Return the last two parts of a path; the last one alone may be a package's ``__init__.py``."""
+    """Return the last two parts of a path: the last part alone may be a package's ``__init__.py``."""
     parts = file.split(os.sep)
     return os.sep.join(parts[-2:]) if len(parts) > 2 else file
 
 
 def lines_of(text: str) -> int:
-    """Return how many lines of a terminal ``text`` fills."""
+    """Return how many lines of a terminal ``text`` fills, at least 1."""
     return sum(map(_filled, text.split("\n")))
 
 
 def shortened(text: str, most: int | None, whole: str = "-v shows all") -> str:
-    """Return ``text``, or if it fills more than ``most`` lines their beginning and how much more there is.
+    """Return ``text``; if it fills more than ``most`` lines, their beginning and how much more there is.
 
     Args:
-        most: None: all of them.
-        whole: How somebody sees all of it.
+        most: Lines of a terminal; None: no limit.
+        whole: How the user can see all of it.
     """
-    if most is None or lines_of(text) <= most + 1:  # what says that there is one more line takes one itself
+    if most is None or lines_of(text) <= most + 1:  # the note takes a line itself
         return text
     lines = text.split("\n")
     shown: list[str] = []

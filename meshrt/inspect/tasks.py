@@ -1,7 +1,8 @@
 """Where the asyncio tasks of an event loop are, seen from another thread.
 
-A task that is suspended changes only while its loop's thread runs, and that thread needs the GIL: what is read in one
-go is consistent. Only the interpreter's own coroutine types are looked into; attributes of others may be user code.
+A suspended task changes only while its loop's thread runs, and that thread needs the GIL: what is read without a
+release of the GIL is consistent. Only the interpreter's own coroutine types are read; attributes of others may be user
+code.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from meshrt.inspect.stacks import Entry, Mark, Stack
 
 __all__ = ["TaskLook", "Tasks"]
 
-#: Tasks of one loop that are looked at.
+#: Most tasks of one loop that are looked at.
 _MOST = 200
 _DEEPEST = 200
-#: Wrap a coroutine or an async generator, and name it nowhere but among what the garbage collector sees.
+#: Types that wrap a coroutine or an async generator, and refer to it only in the garbage collector's view.
 _WRAPPERS = ("coroutine_wrapper", "async_generator_asend", "async_generator_athrow", "anext_awaitable")
-#: What a coroutine holds that awaits a future.
+#: Type of the object that a coroutine holds while it awaits a future.
 _FUTURE_ITERATOR = "FutureIter"
-#: What ``asyncio.gather`` returns.
+#: Type of the result of ``asyncio.gather``.
 _GATHERED = "_GatheringFuture"
 
 
@@ -37,12 +38,12 @@ class TaskLook:
     name: str
     #: Outermost first.
     stack: Stack
-    #: It is the one that its loop's thread runs now; its stack is that of the thread.
+    #: Its loop's thread runs it now; its stack is that of the thread.
     running: bool
-    #: Type of what it waits for.
+    #: Type of the object that it waits for; "": it does not wait.
     awaits: str
     mark: Mark
-    #: The tasks that it waits for, itself among them.
+    #: This task, and the tasks that it waits for.
     waiters: list[Any]
 
 
@@ -53,7 +54,7 @@ class Tasks:
         self._marks: weakref.WeakKeyDictionary[Any, Mark] = weakref.WeakKeyDictionary()
 
     def look(self, loop: Any) -> list[TaskLook]:
-        """Look at the tasks of ``loop`` that have not ended, the oldest first."""
+        """Return a look at the tasks of ``loop`` that have not ended, the oldest first."""
         asyncio = sys.modules["asyncio"]
         now = time.monotonic()
         found = [
@@ -74,7 +75,7 @@ class Tasks:
 
 
 def _waiters(task: Any, awaited: Any) -> list[Any]:
-    """Return a task, and those that it awaits: one, or the ones that it has gathered."""
+    """Return a task, and the tasks that it awaits: one, or those that it has gathered."""
     asyncio = sys.modules["asyncio"]
     if type(awaited) is asyncio.Task:
         return [task, awaited]
@@ -83,7 +84,7 @@ def _waiters(task: Any, awaited: Any) -> list[Any]:
 
 
 def _reference(awaited: Any) -> Any:
-    """A new future may lie where the last one lay: by a weak reference they differ."""
+    """Return a weak reference, if possible: a new future may have the id of an earlier one."""
     try:
         return weakref.ref(awaited)
     except TypeError:
@@ -95,8 +96,12 @@ def _is_same(reference: Any, awaited: Any) -> bool:
 
 
 def _chain(coroutine: Any) -> tuple[Stack, tuple[int, int], bool, Any]:
-    """Return the frames from a task's coroutine to what it waits for, the innermost one's id and instruction, whether
-    they run now, and what is waited for."""
+    """Return where a task's coroutine waits.
+
+    Returns:
+        The frames from the coroutine to what it waits for; id and instruction of the innermost frame; whether they run
+        now; and the object that is awaited, or None.
+    """
     stack: Stack = []
     where = (0, 0)
     for _ in range(_DEEPEST):
@@ -106,7 +111,7 @@ def _chain(coroutine: Any) -> tuple[Stack, tuple[int, int], bool, Any]:
             case GeneratorType():
                 frame, running, inner = coroutine.gi_frame, coroutine.gi_running, coroutine.gi_yieldfrom
             case AsyncGeneratorType():
-                # Its `ag_running` only says that somebody waits for it; whoever runs it is running as well.
+                # `ag_running` only says that the generator is awaited; if it runs, so does what awaits it.
                 frame, running, inner = coroutine.ag_frame, False, coroutine.ag_await
             case _ if type(coroutine).__name__ in _WRAPPERS:
                 kinds = (CoroutineType, AsyncGeneratorType)

@@ -13,7 +13,7 @@
                                         ...
       likely culprits: 17-18,42,51 (not where the other 60 are)
 
-Ranks are told where they change: a line without them belongs to those of the line above.
+Ranks are shown where they change: a line without them belongs to those of the line above.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from meshrt.selection import fold_ranks
 
 __all__ = ["render_stacks"]
 
-#: Columns that the ranks may take before the frames.
+#: Most columns of the ranks, before the frames.
 _RANKS = 34
 
 _STATES = {"idle": "waits for messages", "stopped": "stopped in the debugger", "busy": "in C code"}
@@ -98,7 +98,7 @@ class _Mesh:
             yield f"  {label:<{width}}  {text}".rstrip()
 
     def _below(self, node: Plain, indent: str) -> None:
-        """Add the rows of what is below ``node``: a branch where there are several."""
+        """Add the rows of everything below ``node``, with branches if there are several parts."""
         parts = sorted([*node["classes"], *node["children"]], key=lambda part: -part["count"])
         for index, part in enumerate(parts):
             last = index == len(parts) - 1
@@ -123,7 +123,7 @@ class _Mesh:
             if frame["file"]:
                 text += f"  {short_path(frame['file'])}:{lines}"
             if index == len(frames) - 1 and not children and len(classes) <= 1:
-                # What is below of which nothing is told was left out.
+                # Parts below that are not in the data were left out.
                 text += f"    {_about(classes[0])}" if alone else "    ..."
             self._row(node, (rest if index else first) + text)
         if not alone:

@@ -1,7 +1,7 @@
-"""What a value looks like in one line, and what is known about it as data: for comparing many ranks.
+"""A value as one line of text, and facts about it as data: for comparing many ranks.
 
-Arrays are known by their classes' names (``ndarray``, ``Tensor``) and asked through their own methods: neither numpy
-nor torch is imported, and what a tensor computes, it computes on its own device.
+Arrays are recognised by their classes' names (``ndarray``, ``Tensor``) and read through their own methods. Neither
+numpy nor torch is imported; what a tensor computes, it computes on its own device.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ __all__ = [
     "within",
 ]
 
-#: What a value's own code cannot have raised: the debugger ends it so, and adds here what it uses for that.
+#: Exceptions that a value's own code never raises, but the debugger does to end it; the debugger adds its own here.
 PASSED_ON: list[type[BaseException]] = []
-#: Elements of an array that is shown in full.
+#: Most elements of an array that is shown in full.
 _SMALL = 8
 _ARRAYS = ("ndarray", "Tensor")
-#: Kinds of numpy's types that have no place on a line: complex, text, bytes, times and durations.
+#: Kinds of numpy types that are not on the number line: complex, text, bytes, times and durations.
 _NOT_NUMBERS = ("c", "U", "S", "M", "m")
 _DTYPE_MAX = 200
-#: Items of a dict that are told one by one.
+#: Most items of a dict that are compared one by one.
 _MOST_ITEMS = 200
 _ITEM_MAX = 200
-#: Characters of a longer item that are told.
+#: Characters of a longer item that are kept.
 _ITEM_HEAD = 100
 
 
@@ -51,27 +51,27 @@ def describe(value: Any) -> tuple[str, Body | None]:
 
     A number: ``{"kind": "number", "value": float}``. An array: ``{"kind": "array", "type", "shape", "dtype", "device",
     "min", "max", "mean", "nan"}``; the statistics leave NaN out and are None where there are none. A masked array also
-    has ``"masked"``: so many elements count for nothing. A small dict: ``{"kind": "dict", "items": {key: text}}``,
+    has ``"masked"``: the number of masked elements. A small dict: ``{"kind": "dict", "items": {key: text}}``,
     every item in full or, if that is long, its beginning, its length and a checksum of it without addresses.
     """
     return _describe(value, repr)
 
 
 def describe_pretty(value: Any) -> tuple[str, Body | None]:
-    """Like `describe`; other values than numbers and arrays over several lines."""
+    """Return the same as `describe`, but values other than numbers and arrays over several lines."""
     return _describe(value, pprint.pformat)
 
 
 def _describe(value: Any, shown: Callable[[Any], str]) -> tuple[str, Body | None]:
     kind = _array_type(value)
     if kind:
-        with _PassedOver():  # what only looks like an array is shown as any other value
+        with _PassedOver():  # a value that only looks like an array is shown like any other
             return _describe_array(value, kind)
     return safe_text(value, shown), _number(value) or _items(value)
 
 
 def safe_text(value: Any, shown: Callable[[Any], str] = repr) -> str:
-    """Return ``shown(value)``, or what its ``__repr__`` raised, whatever that is."""
+    """Return ``shown(value)``, or which exception its ``__repr__`` raised."""
     return cap(_whole_text(value, shown))
 
 
@@ -90,7 +90,7 @@ def class_name(value: Any) -> str:
 
 
 def module_name(cls: type) -> str:
-    """Return the module of ``cls``, without asking its metaclass."""
+    """Return the module of ``cls``, without running code of its metaclass."""
     try:
         return str(type.__dict__["__module__"].__get__(cls))
     except BaseException:
@@ -98,7 +98,7 @@ def module_name(cls: type) -> str:
 
 
 def stored(cls: type, name: str) -> Any:
-    """Return what ``cls`` or one of its bases holds as ``name``, or None; as `class_name`, around the metaclass."""
+    """Return what ``cls`` or one of its bases stores as ``name``, or None, without running code of the metaclass."""
     for base in bases(cls):
         names = type.__dict__["__dict__"].__get__(base)
         if name in names:
@@ -107,7 +107,7 @@ def stored(cls: type, name: str) -> Any:
 
 
 def bases(cls: type) -> tuple[type, ...]:
-    """Return the classes that ``cls`` inherits from, itself first, without asking its metaclass."""
+    """Return ``cls`` and the classes that it inherits from, without running code of the metaclass."""
     return cast("tuple[type, ...]", type.__dict__["__mro__"].__get__(cls))
 
 
@@ -117,7 +117,7 @@ def is_array(value: Any) -> bool:
 
 
 class _PassedOver:
-    """Whatever is raised inside is passed over, like `contextlib.suppress`; what is the debugger's own is not."""
+    """Suppresses every exception, like `contextlib.suppress`, except those of the debugger (`PASSED_ON`)."""
 
     def __enter__(self) -> None: ...
 
@@ -143,14 +143,14 @@ def _items(value: Any) -> Body | None:
         return None
     texts = [(safe_text(key), _item_text(item)) for key, item in list(value.items())]
     items = dict(texts)
-    # Items under one name would say of what differs that it is equal.
+    # Items under one name would hide differences.
     if len(items) < len(texts) or any(len(key) > _ITEM_MAX for key in items):
         return None
     return {"kind": "dict", "items": items}
 
 
 def _item_text(value: Any) -> str:
-    """Return an item's text; of a long one its beginning, and what tells it from another one that begins alike."""
+    """Return an item's text; of a long one the beginning, its length and a checksum."""
     text = describe(value)[0] if is_array(value) else _whole_text(value)
     if len(text) <= _ITEM_MAX:
         return cap(text)
@@ -160,7 +160,7 @@ def _item_text(value: Any) -> str:
 
 
 def within(facts: Body | None, limit: int) -> Body | None:
-    """Return ``facts`` if they have no more characters than an answer may have."""
+    """Return ``facts``, or None if their items have more than ``limit`` characters."""
     items = facts.get("items") if facts is not None else None
     too_many = items is not None and sum(len(key) + len(text) for key, text in items.items()) > limit
     return None if too_many else facts
@@ -213,7 +213,7 @@ def _describe_array(value: Any, kind: str) -> tuple[str, Body | None]:
 
 def _masked_statistics(value: Any, size: int) -> Body:
     facts: Body = {"masked": 0}
-    with _PassedOver():  # of a structured array, every field has a mask
+    with _PassedOver():  # in a structured array, every field has a mask
         facts["masked"] = size - int(value.count())
         value = value.compressed()
         return {**facts, **_statistics(value, size - facts["masked"])}
@@ -224,7 +224,7 @@ def _statistics(value: Any, size: int) -> Body:
     facts: Body = {"min": None, "max": None, "mean": None, "nan": 0}
     if not size or getattr(value.dtype, "names", None):
         return facts
-    with _PassedOver(), _quietly():  # of text, objects, complex numbers there are none
+    with _PassedOver(), _quietly():  # text, objects and complex numbers have none
         absent = value != value
         facts["nan"] = int(absent.sum().item())
         if facts["nan"] == size or _dtype_kind(value) in _NOT_NUMBERS:
@@ -240,7 +240,7 @@ def _statistics(value: Any, size: int) -> Body:
 def _mean(value: Any) -> Any:
     try:
         return value.mean().item()
-    except RuntimeError:  # torch: only of floating point
+    except RuntimeError:  # torch: only for floating point
         return value.double().mean().item()
 
 

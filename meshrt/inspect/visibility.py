@@ -1,11 +1,11 @@
-"""Which stack frames a person wants to see: their own, not those of the runtime.
+"""Which stack frames a user wants to see: their own, not those of the runtime.
 
 Classes of files:
 
 * *hidden*: the meshrt package, its event loop, and debugpy's engine. Never shown, never stepped into.
-* *plumbing*: what carries a call without being the matter (event loops, threads' first functions). Not stepped into,
-  and cut off where the stack begins; in the middle of a stack it is shown.
-* *debugging*: the debugger's own, and the standard library's below it. A thread that stands in there was stopped.
+* *plumbing*: code that only carries a call (event loops, threads' first functions). Not stepped into, and cut off at
+  the outer end of the stack; in the middle of a stack it is shown.
+* *debugging*: the debugger's own, and the standard library's below it. A thread in there is stopped.
 * everything else is the user's.
 """
 
@@ -37,7 +37,7 @@ __all__ = [
 T = TypeVar("T")
 
 _DEBUGGERS = tuple(STDLIB_FILES + name for name in ("bdb.py", "pdb.py", "cmd.py"))
-#: The engine of an IDE, which is in a rank as the debugger is.
+#: The engine of an IDE, which runs in a rank like the debugger.
 _IDE_ENGINE = os.path.join("", "debugpy", "_vendored", "")
 _PLUMBING = (
     *(
@@ -51,13 +51,13 @@ _PLUMBING = (
 
 @lru_cache(maxsize=4096)
 def is_hidden_file(filename: str) -> bool:
-    """Whether ``filename`` is one of the runtime's, or of the engine that an IDE has brought along."""
+    """Whether ``filename`` belongs to the runtime, or to the engine of an IDE."""
     return filename.startswith((RUNTIME_FILES, EVENT_LOOP_FILES)) or _IDE_ENGINE in filename
 
 
 @lru_cache(maxsize=4096)
 def is_plumbing_file(filename: str) -> bool:
-    """Whether ``filename`` is the runtime's, or only carries a call."""
+    """Whether ``filename`` belongs to the runtime, or to code that only carries a call."""
     return (
         is_hidden_file(filename)
         or filename.startswith(_PLUMBING)
@@ -68,12 +68,12 @@ def is_plumbing_file(filename: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_debugging_file(filename: str) -> bool:
-    """Whether ``filename`` is the debugger's, or of the standard library's debugger below it."""
+    """Whether ``filename`` belongs to the debugger, or to the standard library's debugger below it."""
     return filename.startswith((os.path.join(RUNTIME_FILES, "debug", ""), *_DEBUGGERS)) or _IDE_ENGINE in filename
 
 
 def own_index(filenames: Sequence[str]) -> int:
-    """Return the index of the innermost file that the user wrote (the innermost of all, if none is); -1 for none."""
+    """Return the index of the innermost file that the user wrote; else of the innermost one; -1: no files."""
     own = (
         index
         for index in range(len(filenames) - 1, -1, -1)
@@ -88,22 +88,22 @@ def is_hidden(frame: FrameType) -> bool:
 
 
 def is_plumbing(frame: FrameType) -> bool:
-    """Whether ``frame`` belongs to the runtime or to what only carries a call."""
+    """Whether ``frame`` belongs to the runtime or to code that only carries a call."""
     return is_plumbing_file(frame.f_code.co_filename) or is_generated(frame)
 
 
 def is_generated(frame: FrameType) -> bool:
-    """Whether ``frame`` is of the runtime although no file says so: what ``dataclass`` or ``NamedTuple`` has made."""
+    """Whether ``frame`` is code of the runtime without a file, made by ``dataclass`` or ``NamedTuple``."""
     if frame.f_code.co_filename != "<string>":
         return False
     module, back = str(frame.f_globals.get("__name__")), frame.f_back
-    if module.startswith("namedtuple_"):  # globals of its own: whose it is can be told by who calls it
+    if module.startswith("namedtuple_"):  # it has its own globals: its caller shows whose it is
         return back is not None and is_plumbing_file(back.f_code.co_filename)
     return module.startswith("meshrt.")
 
 
 def caller_frame(frame: FrameType | None) -> FrameType | None:
-    """Return the innermost frame at or above ``frame`` that is not the runtime's."""
+    """Return the innermost frame at or above ``frame`` that is not the runtime's; None: there is none."""
     while frame is not None and is_hidden(frame):
         frame = frame.f_back
     return frame
@@ -121,7 +121,7 @@ def bottom_frame(frame: FrameType) -> FrameType:
 
 
 def cut(stack: list[T], filenames: list[str]) -> list[T]:
-    """Return the part of a stack (outermost first) that a person wants to see; empty if nothing is the user's.
+    """Return the part of a stack (outermost first) that a user wants to see; empty if nothing is the user's.
 
     Args:
         stack: The frames, in any form.
@@ -134,7 +134,7 @@ def cut(stack: list[T], filenames: list[str]) -> list[T]:
 
 
 def debugger_index(filenames: Sequence[str]) -> int | None:
-    """Return where the debugger begins in a stack (outermost first) that is stopped in it, or None."""
+    """Return the index where the debugger begins in a stack (outermost first) that is stopped in it, or None."""
     users = next((index for index, name in enumerate(filenames) if not is_plumbing_file(name)), 0)
     begin = next((index for index in range(users, len(filenames)) if is_debugging_file(filenames[index])), None)
     if begin is None or not all(map(is_plumbing_file, filenames[begin:])):
@@ -144,5 +144,5 @@ def debugger_index(filenames: Sequence[str]) -> int | None:
 
 
 def visible(stack: list[tuple[FrameType, int]]) -> list[tuple[FrameType, int]]:
-    """Like `cut` for a debugger's stack; never empty: at least the innermost frame is shown."""
+    """Return what `cut` does, for a debugger's stack; at least the innermost frame."""
     return cut(stack, [frame.f_code.co_filename for frame, _ in stack]) or stack[-1:]
