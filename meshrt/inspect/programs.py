@@ -68,7 +68,7 @@ def named(wanted: str, found: Sequence[Program]) -> Program | None:
 
 
 def meant(words: Sequence[str]) -> tuple[str, str]:
-    """Return run and actor of ``[RUN] [ACTOR]``: a lone word that no program has, now or before, is an actor, or a mesh."""
+    """Return run and actor of ``[RUN] [ACTOR]``: a lone word that no program has, now or before, is actor or mesh."""
     run, actor = (*words, "", "")[:2]
     if not run or actor or run.isdigit() or "/" in run:
         return run, actor

@@ -1,6 +1,6 @@
 """The threads and tasks of a rank as a user reads them: one record each.
 
-A thread is ``running``, ``blocked`` (at one instruction since a while, without processor time), ``idle`` (an actor
+A thread is ``running``, ``blocked`` (at one instruction, without processor time), ``idle`` (an actor
 that waits for messages) or ``stopped`` (in the debugger). A task that waits for something is blocked.
 """
 

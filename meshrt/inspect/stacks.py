@@ -45,6 +45,7 @@ class Entry(NamedTuple):
 
     @property
     def file(self) -> str:
+        """The full name of the source file."""
         return self.code.co_filename
 
 

@@ -88,6 +88,7 @@ class Variables(reprlib.Repr):
             return f"*** {class_name(value)}.__repr__ raised {class_name(error)}"
 
     def repr1(self, x: Any, level: int) -> str:
+        """Return the text of ``x``; only built-in containers are iterated over."""
         # reprlib goes by the name of the class: a user's own class `list` must not be iterated over.
         if is_array(x):
             return describe(x)[0]
@@ -96,6 +97,7 @@ class Variables(reprlib.Repr):
         return super().repr1(x, level)
 
     def repr_instance(self, x: Any, level: int) -> str:
+        """Return the capped text of ``x``, or which exception its ``__repr__`` raised."""
         return cap(safe_text(x), self.maxother)
 
 

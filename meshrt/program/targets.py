@@ -87,7 +87,7 @@ class Targets:
         return 0.0
 
     def actors(self) -> list[Actor]:
-        """Return every actor that can be named, including stopped threads of their own."""
+        """Return every actor that can be named, and each stopped thread of the user's own as a further one."""
         known: dict[tuple[str, str, str], MeshFacts] = {}
         meshes = self.meshes()
         by_id = {mesh.mesh_id: mesh for mesh in meshes}

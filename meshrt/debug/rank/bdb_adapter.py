@@ -132,6 +132,7 @@ class BdbAdapter(bdb.Bdb):
     # -- tracing -------------------------------------------------------------------------------------------------------
 
     def dispatch_line(self, frame: FrameType) -> TraceFunction:
+        """Carry out a pending jump, then handle the line as bdb does."""
         if self._jump_to is not None and frame is self.stopframe:
             line, self._jump_to = self._jump_to, None
             try:
@@ -142,12 +143,15 @@ class BdbAdapter(bdb.Bdb):
         return super().dispatch_line(frame)
 
     def break_here(self, frame: FrameType) -> bool:
+        """Whether a breakpoint of bdb or of the mesh is on the line of ``frame``."""
         return bool(super().break_here(frame)) or self.stepping.breaks()
 
     def break_anywhere(self, frame: FrameType) -> bool:
+        """Whether bdb or the mesh may have a breakpoint in the code of ``frame``."""
         return bool(super().break_anywhere(frame)) or self.stepping.watches(frame)
 
     def dispatch_return(self, frame: FrameType, arg: object) -> TraceFunction:
+        """Handle a return as bdb does; a wait of a coroutine is not a return."""
         if is_suspension(frame, arg):
             if self.stopframe is None:
                 self.set_next(frame)
@@ -176,6 +180,7 @@ class BdbAdapter(bdb.Bdb):
             caller.f_trace = self.trace_dispatch
 
     def dispatch_exception(self, frame: FrameType, arg: ExcInfo) -> TraceFunction:
+        """Handle an exception as bdb does, except the StopIteration of other coroutines."""
         # bdb shows the StopIteration that ends a stepped generator, in the frame that called it. For coroutines, whose
         # end `dispatch_return` sees, that may be any other coroutine of the event loop.
         stepped, kind = self.stopframe, arg[0]
@@ -184,6 +189,7 @@ class BdbAdapter(bdb.Bdb):
         return super().dispatch_exception(frame, arg)
 
     def set_return(self, frame: FrameType) -> None:
+        """Stop when ``frame`` returns; in a coroutine, not at its waits."""
         if is_awaitable(frame):
             self._set_stopinfo(self.botframe, frame, -1)
         else:
@@ -207,6 +213,7 @@ class BdbAdapter(bdb.Bdb):
         self.currentbp = 0
 
     def get_stack(self, f: FrameType | None, t: TracebackType | None) -> tuple[Stack, int]:
+        """Return the part of the stack that the user sees."""
         return self.stepping.stack(*super().get_stack(f, t))
 
     # -- breakpoints ---------------------------------------------------------------------------------------------------
@@ -215,6 +222,7 @@ class BdbAdapter(bdb.Bdb):
         self._own: list[bdb.Breakpoint] = []
 
     def canonic(self, filename: str) -> str:
+        """Return the full name of a file; names in angle brackets are kept."""
         # Typed code may have the name "<stdin>-3", which is not a file of the current directory.
         return filename if filename.startswith("<") else super().canonic(filename)
 

@@ -77,7 +77,7 @@ class Console:
     FLUSH_SECONDS = 0.2
     #: ... or when it is longer than this many characters.
     FLUSH_CHARACTERS = 100_000
-    #: The output of a command that prints more than this is not sent any more; only its last text is kept.
+    #: The output of a command that prints more than this is not sent while it runs; only its last text is kept.
     FOLLOW_CHARACTERS = 500_000
 
     def __init__(self, prompted: Callable[[str, str], None], printed: Callable[[str], None]) -> None:

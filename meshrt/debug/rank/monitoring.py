@@ -92,7 +92,7 @@ class Monitor:
                 self._end_if_idle()
 
     def stop_thread(self, ident: int) -> None:
-        """Stop a thread where it is, or where it goes on. Raises MeshError as `refresh` does. Any thread."""
+        """Stop a thread where it is, or where it goes on. On the control thread; raises MeshError as `refresh` does."""
         with self._lock:
             self._begin()
             events = self._monitoring.events

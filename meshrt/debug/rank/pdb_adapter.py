@@ -211,6 +211,7 @@ class PdbAdapter(BdbAdapter, _Pdb):
         self.reading.read(super()._cmdloop)
 
     def bp_commands(self, frame: FrameType) -> bool:
+        """Run the commands of a breakpoint on the console. Return whether a prompt follows."""
         with routed(self._shared.console):
             wants_prompt = super().bp_commands(frame)
         if not wants_prompt:
@@ -241,11 +242,13 @@ class PdbAdapter(BdbAdapter, _Pdb):
         return result
 
     def forget(self) -> None:
+        """Forget the stack; values that were read from its frames are not written back."""
         for frame, _ in self.frames:
             left_alone(frame)
         super().forget()
 
     def lookupmodule(self, filename: str) -> str | None:
+        """Return the full name of a file, also of one that exists only in the program; None: there is none."""
         # The user's own files first: a file that exists only in the program is not on sys.path.
         return self._shared.sources.find(filename, self.stack) or super().lookupmodule(filename)
 
@@ -271,6 +274,7 @@ class PdbAdapter(BdbAdapter, _Pdb):
             self._remark = ""
 
     def format_stack_entry(self, frame_lineno: tuple[FrameType, int], lprefix: str = ": ") -> str:
+        """Return a stack frame as text, also if the value that it returns cannot be shown."""
         try:
             return super().format_stack_entry(frame_lineno, lprefix)
         except DEBUGGERS_OWN:

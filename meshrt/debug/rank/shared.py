@@ -27,7 +27,7 @@ class Events(Protocol):
     """The events that the prompts report to their session, and one request. On the session's thread."""
 
     def elsewhere(self) -> TraceFunction | None:
-        """Return the trace function for the code that the thread runs now, if another session's; else None."""
+        """Return the trace function for the code that the thread runs now; None: that code is this session's."""
 
     def opens(self) -> None:
         """Report that a stop is about to be shown."""
@@ -91,7 +91,7 @@ class Line:
                 take_back()
 
     def interrupt(self, ident: int, wanted: Callable[[], bool]) -> bool:
-        """Raise KeyboardInterrupt in what the line runs on the thread ``ident``, once C code returns. Another thread.
+        """Raise KeyboardInterrupt in what the line runs on thread ``ident``, once C code returns. On another thread.
 
         Args:
             wanted: Returns whether the line still runs.
