@@ -68,7 +68,7 @@ class RankDebugger:
         self._interrupts = Interrupts(services, self, self._tracer, self._monitor)
         self._post_mortem = PostMortem(services, self._sources)
         self._evaluator = Evaluator(services, self._sources, self._quiet)
-        #: Keeps who controls the threads of this rank.
+        #: Knows what controls the threads of this rank.
         self.handover = Handover(self._sessions, self._rest)
 
     # -- on the thread that runs user code -----------------------------------------------------------------------------

@@ -34,7 +34,7 @@ class Taker(Protocol):
 
 
 class Handover:
-    """Keeps who controls the threads: the debugger, or an IDE. Any thread.
+    """Knows what controls the threads: the debugger, or an IDE. Any thread.
 
     Args:
         rest: Called with True when the debugger's own breakpoints are suspended, with False afterwards; and with the
@@ -46,7 +46,7 @@ class Handover:
         self._rest = rest
         self._taker: Taker | None = None
         self._taken = False
-        #: Who controls them, in words: ``the IDE of process 123``; "": the debugger.
+        #: What controls them, in words: ``the IDE of process 123``; "": the debugger.
         self.holder = ""
         #: That IDE has ended; the threads that it stopped stay stopped.
         self._orphaned = False

@@ -295,7 +295,7 @@ class Interrupts:
             self._monitor.spare_thread(get_ident())
 
     def ended(self, ident: int, call: EndpointCall) -> None:
-        """Drop the request of an endpoint of the calling thread that has ended, or move it to another call of the actor.
+        """Drop the request of an endpoint of the calling thread that has ended, or move it to another call.
 
         Args:
             ident: The calling thread.
