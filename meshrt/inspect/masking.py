@@ -164,7 +164,7 @@ def without_secrets(text: str, *, prose: bool = False) -> str:
 
 
 def without_tokens(text: str) -> str:
-    """Return a text without secrets by form alone; for source code, where names are not followed by values."""
+    """Return a text with masked secrets, by their form alone; for source code, where names precede no values."""
     for form in _FORMS:
         text = form.sub(_mask_of, text)
     return text

@@ -60,7 +60,7 @@ class MeshBreaks(Protocol):
         """Return the trace function that looks for breakpoints in ``frame``, which is of another call; or None."""
 
     def follow(self, frame: FrameType | None) -> TraceFunction | None:
-        """Return the thread after a session has traced it: to a call that steps, the user's trace, or breakpoints.
+        """Give the thread back after a session has traced it: to a call that steps, the user's trace, or breakpoints.
 
         Returns the local trace function for ``frame``.
         """

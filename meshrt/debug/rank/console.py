@@ -2,8 +2,8 @@
 
 ``sys.stdout``, ``sys.stderr`` and ``sys.stdin`` belong to the whole process, and several threads of a rank can be
 stopped at once. So while a user works at a prompt, they are stand-ins that look up the thread that prints. A thread at
-a prompt gets its own console. Every other thread gets the stream that was there before, with all its features. Nothing
-else replaces these streams (pdb does, on its own): a thread of the user's may do so at the same time.
+a prompt gets its own console. Every other thread gets the stream that was there before, with all its features. No other
+part of the debugger replaces these streams (pdb by itself would): a thread of the user's may do so at the same time.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Handover:
         return str(standing.place()) if standing is not None and not self._taken else ""
 
     def take_back(self) -> None:
-        """Return the threads to the debugger: the taker has detached."""
+        """Give the threads back to the debugger: the taker has detached."""
         self._taker = None
         self.holder, self._orphaned = "", False
         self._rest(False, self._with)

@@ -143,7 +143,7 @@ class PdbAdapter(BdbAdapter, _Pdb):
 
     @property
     def frame(self) -> FrameType | None:
-        """The frame that the user looks at; None before the first stop. Any thread."""
+        """The frame that the user looks at; None while the thread is not stopped. Any thread."""
         return getattr(self, "curframe", None)
 
     @property
