@@ -9,11 +9,11 @@
     afterwards ``meshrt postmortem``                                      (`meshrt.failure.postmortem`)
 
 An incident: ``(nothing) -> open`` with the first record, when it asks the other ranks for their stacks; ``open ->
-closed`` when nothing has come for a while. Its file is written as soon as the stacks are there, and again with what
-comes later.
+closed`` when no failure has come for a while. Its file is written as soon as the stacks have come, and again with later
+failures.
 
-`meshrt.failure.causes` decides what caused what, and is pure; so are the groups and the text of the report. This is a
-plug-in: the runtime loads it by name when something has failed.
+`meshrt.failure.causes` decides what caused what. It is pure; so are the groups and the text of the report. This package
+is a plug-in: the runtime loads it by name at the first failure.
 """
 
 __all__: list[str] = []

@@ -1,7 +1,7 @@
-"""An exception of user code as a record: its chain, its stack frames, and what their variables held.
+"""An exception of user code as a record: its chain, its stack frames, and the values of their variables.
 
-Nothing here asks an exception's own class for anything that user code may have overridden without being ready for
-whatever comes of it: the record is a courtesy, the exception goes on its way.
+Code here that may run an override of a user's exception class is ready for every result, also for another exception.
+A failure to record never changes the exception itself, which goes on.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ __all__ = ["capture", "reference", "references"]
 _MOST_FRAMES = 60
 _MOST_LINKED = 10
 _DEEPEST = 4
-#: Exceptions of a chain that are looked at for whom they are about.
+#: Exceptions of a chain that are searched for references to ranks and failures.
 _MOST_LOOKED_AT = 100
-#: Frames of the user's own whose variables are kept: the innermost ones; and characters of all of them.
+#: Frames of user code whose variables are kept: the innermost ones; and characters of all of them.
 _WITH_LOCALS = 4
 _LOCALS_MAX = 12_000
 _LOCAL_MAX = 400
 _MESSAGE_MAX = 8_000
 _NOTES = 10
 _LINE_MAX = 300
-#: Lines of one statement that are looked at.
+#: Lines of one statement that are searched for names.
 _STATEMENT = 20
 
-#: Values that hold no others, and those that reprlib shows item by item.
+#: Values that contain no others, and values that reprlib shows item by item.
 _LEAVES = (type(None), bool, int, float, complex, str, bytes, bytearray, range, type(...))
 _CONTAINERS = (list, tuple, collections.deque, array.array)
 _PLAIN_MODULES = ("pathlib", "datetime", "decimal", "fractions", "uuid", "ipaddress")
-#: What a frame has for its names, and nobody looks for.
+#: Classes of local values that are not shown: they do not explain an error.
 _NO_VALUES = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
 class _Untouched(Variables):
-    """Values as they lie there. No code of the user's is run for them: it might hang, on a device that is lost."""
+    """Shows values without running user code, which might block, for example on a device that is lost."""
 
     def opens(self, value: Any) -> bool:
         kind = type(value)
@@ -80,7 +80,7 @@ class _Untouched(Variables):
         return f"<{module_name(kind)}.{class_name(x)}>".replace("<__main__.", "<").replace("<builtins.", "<")
 
     def repr_dict(self, x: Any, level: int) -> str:
-        # Around the methods of subclasses, and in its own order: keys may not be comparable without code of theirs.
+        # Not through methods of subclasses, and not sorted: comparing keys may run user code.
         items = [
             f"{self.repr1(key, level - 1)}: {self.repr1(value, level - 1)}" if level > 0 else "..."
             for key, value in itertools.islice(dict.items(x), self.maxdict)
@@ -102,12 +102,12 @@ def _array(value: Any) -> str:
 
 
 def _is_of_python(kind: type) -> bool:
-    """Whether a class of the standard library shows its values, and holds nothing of the user's."""
+    """Whether a class of the standard library shows its values and contains no user objects."""
     return module_name(kind).partition(".")[0] in _PLAIN_MODULES
 
 
 def capture(error: BaseException) -> ExceptionFacts:
-    """Return what is known of ``error``. Never raises an Exception; at most about 100 kB as plain data."""
+    """Return the facts of ``error``. Never raises an Exception; at most about 100 kB as plain data."""
     return _facts(error, _Untouched(_LOCALS_MAX), "", 0, [_MOST_LINKED])
 
 
@@ -142,13 +142,13 @@ def _members(error: BaseException) -> tuple[BaseException, ...]:
 
 def _message(error: BaseException) -> str:
     if issubclass(type(error), MeshError):
-        # The first line says what happened; what follows is told by the record that this one refers to.
+        # The first line says what happened; the rest is in the record that this one refers to.
         return text_of(error).partition("\n")[0]
     return text_of(error)
 
 
 def _shown(text: str, limit: int) -> str:
-    # What is cut off may hold the name of a secret whose end is kept: most of it is looked at first.
+    # The part that is cut off may hold the name of a secret whose end is kept: most of it is searched first.
     return cap(without_secrets(cap(text, 4 * limit), prose=True), limit)
 
 
@@ -164,7 +164,7 @@ def _notes(error: BaseException) -> tuple[str, ...]:
 
 
 def _suppressed(error: BaseException) -> Reference | None:
-    """Return whom an exception is about that ``raise ... from None`` has left out: it is evidence all the same."""
+    """Return the subject of an exception that ``raise ... from None`` has left out: it is evidence all the same."""
     if own_attribute(error, "__cause__") is not None or not own_attribute(error, "__suppress_context__"):
         return None
     chain = itertools.islice(chain_of(error, suppressed=True), _MOST_LINKED)
@@ -172,7 +172,7 @@ def _suppressed(error: BaseException) -> Reference | None:
 
 
 def references(error: BaseException, depth: int = 0) -> Iterator[tuple[BaseException, Reference]]:
-    """Go through the errors of meshrt in a chain, and in groups, with whom they are about."""
+    """Yield the errors of meshrt in a chain, and in groups, with the failure or rank that each is about."""
     chain = (linked.exception for linked in chain_of(error, suppressed=True))
     for each in itertools.islice(itertools.chain((error,), chain), _MOST_LOOKED_AT):
         about = reference(each)
@@ -184,7 +184,7 @@ def references(error: BaseException, depth: int = 0) -> Iterator[tuple[BaseExcep
 
 
 def reference(error: BaseException) -> Reference | None:
-    """Return whom an exception of meshrt is about."""
+    """Return the failure or rank that an exception of meshrt is about; None for other exceptions."""
     if not issubclass(type(error), MeshError):
         return None
     facts: dict[str, Any] = own_attribute(error, "__dict__")
@@ -203,7 +203,7 @@ def _frames(error: BaseException, variables: Variables | None) -> tuple[Frame, .
     own = [index for index, (frame, _) in enumerate(entries) if not is_library_file(frame.f_code.co_filename)]
     kept = set(own[-_WITH_LOCALS:]) if variables is not None else set()
     frames = []
-    # The innermost ones first: if something has to be left out, it is not theirs.
+    # The innermost frames first: if variables must be left out, they are those of the outer frames.
     for index in range(len(entries) - 1, -1, -1):
         frame, line = entries[index]
         code = frame.f_code
@@ -215,7 +215,7 @@ def _frames(error: BaseException, variables: Variables | None) -> tuple[Frame, .
 
 def _locals(frame: FrameType, line: int, variables: Variables) -> dict[str, str]:
     if frame.f_locals is frame.f_globals:
-        return {}  # of a module: what it has imported and defined
+        return {}  # a module: its names are imports and definitions
     hidden = {
         name for name, value in frame.f_locals.items() if masked(str(name)) or issubclass(type(value), _NO_VALUES)
     }
@@ -232,10 +232,10 @@ _NAME = re.compile(r"(?<![\w.])([^\W\d]\w*)(\.[^\W\d]\w*)?")
 
 
 def _named_at(code: CodeType, line: int) -> frozenset[str]:
-    """Return the names in what stands at a line: who looks for a reason looks at these first."""
+    """Return the names in the code of a line: the values that probably explain an error there."""
     ends = (end for begin, end, *_ in code.co_positions() if begin == line and end is not None)
     last = min(max(ends, default=line), line + _STATEMENT)
     text = "".join(linecache.getline(code.co_filename, number) for number in range(line, last + 1))
     names = {name for found in _NAME.finditer(text) for name in (found[0], found[1])}
-    # The object of the method stands in nearly every line; what matters of it are the attributes that are named.
+    # Nearly every line of a method names its object; the attributes that the line names are what matters.
     return frozenset(names - {"self", "cls"})

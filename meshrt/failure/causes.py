@@ -1,4 +1,4 @@
-"""What caused what, and which failure is the root of all: pure.
+"""What caused what, and which failure is the root cause. Pure.
 
 A failure is a victim if there is evidence that another one came before it, the strongest first:
 
@@ -6,16 +6,16 @@ A failure is a victim if there is evidence that another one came before it, the 
 2. *asked*: it was raised by an owner that was asked about the other one, or by an ``__init__`` that was run again
    because of it;
 3. *own*: the process ended just after its own code had raised;
-4. *inferred*: what it raised is what a rank gets whose peer is gone (a closed connection, a time-out), and the other
-   one is no such thing.
+4. *inferred*: it is an error that a rank gets when its peer has ended (a closed connection, a time-out), and the other
+   one is not.
 
-What is left are roots. Those that are alike count as one. Several are put in order by time, where their times do not
-overlap: the first one is the root, and that nothing links the others to it is said. Where their times overlap, nobody
-knows: AMBIGUOUS, with all candidates.
+The other failures are roots. Roots that are alike count as one. Several roots are ordered by time, if their times do
+not overlap: the first one is the root, and the report says that nothing links the others to it. If their times overlap,
+the order is not known: AMBIGUOUS, with all candidates.
 
-Times: a process that ended, and an exception that passed clean-up code before anybody could note it, have happened
-within a span (`FailureRecord.low`, `high`). Source of the idea: cause before time, as in TorchElastic's reports the
-first of equal seconds wins, which names victims.
+Times: the end of a process, and an exception that passed clean-up code before it was recorded, have happened within a
+span (`FailureRecord.low`, `high`). Source of the idea: cause before time. TorchElastic's reports take the first of
+equal seconds, which names victims.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from meshrt.hooks.facts import UNRAISABLE
 
 __all__ = ["STOPPED", "Cause", "Verdict", "is_consequence", "is_meant", "judge"]
 
-#: What is raised about a rank that was stopped: it has not failed, and leaves no record.
+#: The error about a rank that was stopped: that rank has not failed, and leaves no record.
 STOPPED = "meshrt.errors.MeshStopped"
-#: Exceptions that a rank gets because another one is gone.
+#: Exceptions that a rank gets because another one has ended.
 _CONSEQUENCES = frozenset(
     {"ConnectionError", "EOFError", "TimeoutError", "BrokenBarrierError", "IncompleteReadError", "DistBackendError",
      "DistNetworkError", "BrokenProcessPool", "BrokenExecutor", "SSLEOFError", "MeshStopped"}
 )  # fmt: skip
-#: ... and what is in the text of others that say the same.
+#: ... and texts of other exceptions that mean the same.
 _CONSEQUENCE_TEXTS = (
     "connection closed by peer", "connection reset by peer", "connection refused", "broken pipe", "socket closed",
     "connection was closed", "connection lost", "remote process exited", "nccl error", "watchdog caught collective",
 )  # fmt: skip
 _SIGKILL, _SIGPIPE = 9, 13
-#: A consequence comes so much later at most; one that is a time-out may take its time; ns.
+#: A consequence comes at most so much later, ns; a time-out may come later than that.
 _WITHIN = 30_000_000_000
 _TIME_OUT_WITHIN = 2 * 3600 * 1_000_000_000
-#: The end of a process comes so soon after the exception that ended it, ns.
+#: The end of a process comes at most so long after the exception that ended it, ns.
 _JUST_AFTER = 2_000_000_000
 
 
@@ -56,8 +56,8 @@ class Cause:
     Attributes:
         evidence: ``"carried"``, ``"asked"``, ``"own"``, ``"inferred"``, or ``"later"``: nothing links it to the root.
         why: In words.
-        record: The other one; None where no record of it has come.
-        about: Whom the evidence names, where no record has come.
+        record: The other failure; None if no record of it has come.
+        about: The rank or failure that the evidence names, if no record of it has come.
     """
 
     evidence: str
@@ -68,16 +68,16 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is known of an incident.
+    """The cause of an incident, as far as it is known.
 
     Attributes:
-        roots: The root cause, with those that failed alike; or all candidates, if it is ambiguous.
-        ambiguous: Whether there are several candidates that nothing decides between.
+        roots: The root cause, with the failures that are alike; or all candidates, if it is ambiguous.
+        ambiguous: Whether there are several candidates that cannot be told apart.
         certainty: How sure that is, in words.
-        causes: Why each of the others is none, by position.
-        records: All, in the order in which they failed.
-        unknown: Whom evidence names and no record is of.
-        silent: That ranks have not answered is all that the failures tell: why, they do not.
+        causes: The causes of the victims, by position in ``records``.
+        records: All failures, in the order in which they happened.
+        unknown: Ranks or failures that evidence names and that have no record.
+        silent: Whether the failures only say that ranks have not answered, and not why.
     """
 
     roots: tuple[FailureRecord, ...]
@@ -99,9 +99,9 @@ def judge(given: Sequence[FailureRecord], since: int = 0, about: Sequence[Refere
     """Find the root cause.
 
     Args:
-        since: When the call was sent whose error is to be explained (monotonic ns): what somebody had been told of
-            before, or what was made good by a restart, is not its cause, unless it carries that.
-        about: The failures that the error is about, whatever was told before.
+        since: When the call was sent whose error is to be explained (monotonic ns). A failure whose error a caller had
+            got before, or that a restart had repaired, is not its cause, unless the error carries that failure.
+        about: The failures that the error is about, even if a caller had got their errors before.
     """
     known = _Known(sorted(given, key=_order))
     carried = {index: _carried(record, known) or _asked(record, known) for index, record in enumerate(known.records)}
@@ -125,7 +125,7 @@ def judge(given: Sequence[FailureRecord], since: int = 0, about: Sequence[Refere
 
 
 class _Known:
-    """Records in their order, and the ways to find them."""
+    """Records in their order, with indices to find them."""
 
     def __init__(self, records: list[FailureRecord]) -> None:
         self.records = records
@@ -141,7 +141,7 @@ def _was_over(record: FailureRecord, since: int) -> bool:
 
 
 def is_meant(record: FailureRecord, about: Reference) -> bool:
-    """Whether a reference is to this very failure."""
+    """Whether a reference means exactly this failure."""
     here = record.mesh_id == about.mesh_id and (record.rank == about.rank or about.rank in record.ranks)
     return here and (record.id == about.failure if about.failure else record.kind != "exception")
 
@@ -165,7 +165,7 @@ def _of_interest(
 
 
 def _order(record: FailureRecord) -> tuple[object, ...]:
-    """By time; and always the same, whoever came first."""
+    """Return a sort key: by time, and independent of the order in which the records came."""
     about = next((facts.about for facts in record.exception.all() if facts.about), None) if record.exception else None
     return record.high, record.mesh_id, record.rank, record.low, record.kind, record.id, record.headline, repr(about)
 
@@ -183,7 +183,7 @@ def _carried(record: FailureRecord, known: _Known) -> Cause | None:
             continue
         why = f"its {facts.type.rpartition('.')[2]} is about {_whom(other, about)}"
         found = Cause("carried", why, other, about)
-    return found  # the innermost one: the others are on the way
+    return found  # the innermost one: the others only passed it on
 
 
 def _asked(record: FailureRecord, known: _Known) -> Cause | None:
@@ -220,7 +220,7 @@ def _whom(other: FailureRecord | None, about: Reference) -> str:
 
 def _own(record: FailureRecord, known: _Known) -> Cause | None:
     if record.kind not in ("exit", "signal") or record.signal == _SIGKILL:
-        return None  # nothing that a process raises kills it so
+        return None  # an exception of the process does not end it in this way
     before = [
         other
         for other in known.of_rank[record.address]
@@ -246,7 +246,7 @@ def _leads_back(record: FailureRecord, cause: Cause, known: _Known, causes: dict
 
 
 def is_consequence(record: FailureRecord) -> bool:
-    """Whether it is what one gets whose peer is gone."""
+    """Whether a failure is an error that a rank gets when its peer has ended."""
     if record.signal == _SIGPIPE:
         return True
     if record.exception is None:
@@ -283,7 +283,7 @@ def _decided(records: list[FailureRecord], roots: list[int], causes: dict[int, C
     groups: dict[object, list[int]] = {}
     for index in roots:
         groups.setdefault(alike(records[index]), []).append(index)
-    # Of a group that failed alike, the first one counts.
+    # The first one of a group of failures that are alike counts.
     spans = [
         (min(records[index].high for index in group), min(records[index].low for index in group), group)
         for group in groups.values()

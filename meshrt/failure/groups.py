@@ -9,13 +9,13 @@ from meshrt.failure.record import FailureRecord
 
 __all__ = ["alike", "grouped"]
 
-#: What differs between ranks that fail alike: numbers, addresses, quoted names with numbers in them.
+#: Parts of a text that differ between ranks that fail alike: numbers, addresses, quoted names with numbers in them.
 _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 _HEAD = 300
 
 
 def alike(record: FailureRecord) -> Hashable:
-    """Return what is equal for failures that a person would call the same."""
+    """Return a key that is equal for failures that a user would call the same."""
     error = record.exception
     if error is None:
         return record.kind, record.exit_code, record.signal, _masked(record.hint), record.endpoint
@@ -27,7 +27,7 @@ def alike(record: FailureRecord) -> Hashable:
 
 
 def grouped(records: Iterable[FailureRecord]) -> list[list[FailureRecord]]:
-    """Return the records in groups of equal ones, in the order in which they failed."""
+    """Return the records in groups that are alike, in the order in which they failed."""
     groups: dict[Hashable, list[FailureRecord]] = {}
     for record in sorted(records, key=lambda record: (record.high, record.mesh, record.rank)):
         groups.setdefault(alike(record), []).append(record)

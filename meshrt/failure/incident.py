@@ -1,4 +1,4 @@
-"""All that is known of one time at which something failed: what the report is made of, and what its file holds."""
+"""All that is known of one incident, a time at which something failed: the input of the report and of the file."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ FAILED, HANDLED, INTERRUPTED = "failed", "handled", "interrupted"
 
 @dataclass(slots=True)
 class IncidentMesh(Plain):
-    """A mesh as it was then.
+    """A mesh at the time of the incident.
 
     Attributes:
         sizes: By dimension.
         started: Seconds since the epoch.
-        alive: Ranks that had not ended when the stacks were asked for.
+        alive: Ranks that had not ended when the stacks were requested.
     """
 
     mesh_id: str = ""
@@ -35,27 +35,27 @@ class IncidentMesh(Plain):
 
 @dataclass(slots=True)
 class Incident(Plain):
-    """See the module.
+    """One incident.
 
     Attributes:
         number: Counts the incidents of the program, from 1.
-        run_id: The program, and ``argv`` what it was started as.
+        run_id: Id of the program; ``argv``: its command line.
         began: When the first failure came, seconds since the epoch.
         records: Failures, in the order in which they came.
-        left_out: So many more failures came than are kept.
-        stacks: Where the ranks stood when the first one failed (`meshrt.inspect.plain`); empty until they are known.
-        stacks_why: Why there are none.
-        asked: When they were asked for it, on the root's monotonic clock, ns.
-        hung: The stacks of those that did not answer; their ``culprits`` are those of ``where``.
-        hang: What keeps these, where that is known.
-        caller: The line of the script that was told.
-        call: The call that it had made, ``"trainer.step()"``.
-        error: What it was told, in one line.
+        left_out: Number of further failures that are not kept.
+        stacks: Stacks of the ranks when the first one failed (`meshrt.inspect.plain`); empty until they are known.
+        stacks_why: Why there are no stacks.
+        asked: When the stacks were requested, on the root's monotonic clock, ns.
+        hung: The stacks of the ranks that did not answer; their ``culprits`` are those of ``where``.
+        hang: What blocks these ranks, if that is known.
+        caller: The line of the script that got the error.
+        call: The call of that line, ``"trainer.step()"``.
+        error: The error that it got, in one line.
         since: When that call was sent, monotonic ns.
-        about: The failures that it was told of.
-        outcome: `FAILED`: the program has ended by it, or nobody was told of it. `HANDLED`: it went on, and has ended
-            otherwise. `INTERRUPTED`: a person has ended it while it waited. "": it still runs, or was ended before it
-            could say so.
+        about: The failures that the error is about.
+        outcome: `FAILED`: the program has ended by it, or no caller got an error. `HANDLED`: the program went on, and
+            has ended otherwise. `INTERRUPTED`: the user has ended the program while it waited. "": it still runs, or
+            was ended before it could write the outcome.
     """
 
     number: int = 0
@@ -78,17 +78,16 @@ class Incident(Plain):
     outcome: str = ""
 
     def verdict(self) -> Verdict:
-        """Find the root cause, of what the script was told if it was told something."""
+        """Find the root cause: of the error that the script got, if it got one."""
         verdict = judge(self.records, self.since, self.about)
         hang = self.known_hang(verdict)
         return verdict if hang is None else replace(verdict, certainty=hang.certainty)
 
     def known_hang(self, verdict: Verdict) -> Hang | None:
-        """Return why the ranks have not answered that are the root of a verdict; None where it is not known, or they
-        are not.
+        """Return why the ranks at the root of a verdict have not answered; None if that is not known, or they answered.
 
-        Whoever stands apart from the others is looked at before one that a person has stopped: that one may have been
-        stopped to be looked at.
+        A rank that is at another place than the others comes before one that the user has stopped: the user may have
+        stopped that rank only to look at it.
         """
         if not (verdict.silent and self.hang.certainty):
             return None
@@ -96,13 +95,13 @@ class Incident(Plain):
 
     @property
     def waits(self) -> dict[str, Any]:
-        """Who waited for whom, of those that did not answer, as `meshrt.inspect.waittext` has it."""
+        """Which rank waited for which, of those that did not answer, in the form of `meshrt.inspect.waittext`."""
         return {key: self.hung[key] for key in ("waits", "waits_left_out") if key in self.hung}
 
     def likely(self, record: FailureRecord) -> tuple[int, ...]:
-        """Return who probably keeps the others waiting, of ranks that did not answer: whom ``where`` would name.
+        """Return which of the ranks that did not answer probably block the others: those that ``where`` would name.
 
-        () where none of them stands apart, or where they stood is not known.
+        () if none of them is at another place than the others, or their stacks are not known.
         """
         if record.kind != "silent":
             return ()

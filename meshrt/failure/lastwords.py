@@ -1,4 +1,4 @@
-"""What the script of a mesh tells its launcher: early, while an error is on its way out, and at last the report."""
+"""What the script of a mesh tells its launcher: early, while an error leaves the script, and the report at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from meshrt.transport.launcher import launcher_file
 
 __all__ = ["LastWords"]
 
-#: Seconds after which it is looked whether an error is still on its way; and again.
+#: Seconds after which the script checks whether an error is still being handled; and again.
 _LOOK_AGAIN = 0.5
 
 
@@ -28,25 +28,25 @@ class LastWords:
     """What one script tells. On threads of the script.
 
     Args:
-        is_own: Says whether a mesh (by its id) is of this program.
+        is_own: Returns whether a mesh (by its id) belongs to this program.
     """
 
     def __init__(self, services: RootServices, is_own: Callable[[str], bool]) -> None:
         self._services = services
         self._is_own = is_own
         self._lock = threading.Lock()
-        #: The error that has been told of early.
+        #: The error that was told early.
         self._early: BaseException | None = None
 
     def begin(self, error: BaseException) -> None:
-        """An error leaves the block of a mesh: told at once, and taken back if the script handles it."""
+        """An error leaves the block of a mesh: tell it at once, and withdraw it if the script handles the error."""
         if launcher_file() is None or not isinstance(error, Exception):
             return
         with self._lock:
             if self._early is error:
                 return
             self._early = error
-            # It came from its rank some time after the call: its record will say when.
+            # The error came from its rank some time after the call: its record will say when.
             telling.tell_error(error, final=False, foreign=self._is_foreign(error), since=sent_at(error))
         thread = threading.get_ident()
         self._services.call_soon(lambda: self._look_later(error, thread))
@@ -65,18 +65,18 @@ class LastWords:
         self._look_later(error, thread)
 
     def of_thread(self, error: BaseException) -> None:
-        """A thread has let out an error: told at once, for the script may go on until the launcher stops it."""
+        """An error has ended a thread: tell it at once, for the script may go on until the launcher stops it."""
         with self._lock:
             telling.tell_thread_error(error, foreign=self._is_foreign(error), since=sent_at(error))
 
     def error(self, error: BaseException) -> None:
-        """The script ends with an error of its own."""
+        """The script ends by an error of its own: tell it."""
         with self._lock:
             self._early = None
         telling.tell_error(error, foreign=self._is_foreign(error))
 
     def report(self, incident: Incident, verdict: Verdict, text: str) -> None:
-        """The script ends because of what has failed on ranks."""
+        """The script ends because of failures of ranks: tell the report."""
         if launcher_file() is None:
             return
         with self._lock:
@@ -89,7 +89,7 @@ class LastWords:
             evidence = "inferred"
         word = Word(
             evidence=evidence,
-            # When something happened elsewhere is not known: some time before its error came here.
+            # The time of a failure elsewhere is not known: some time before its error came here.
             low=0 if evidence == "carried" else min((root.low for root in roots), default=now) - NOTED_WITHIN,
             high=min((root.high for root in roots), default=now),
             second=int(min((root.time for root in roots if root.time), default=incident.began)),

@@ -1,4 +1,4 @@
-"""``meshrt postmortem``: shows again what a program reported when it failed."""
+"""``meshrt postmortem``: shows the report of a program that has failed again."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _answer(given: argparse.Namespace) -> str:
         listed = _json({"running": running, "failures": plain_listing(found)}) if given.json else listing(found)
         _tell(running, ", and may fail again")
         return listed
-    incident = files.read(found[-1])  # what is not a failure file is refused, not printed
+    incident = files.read(found[-1])  # raises if it is not a failure file
     _tell(running, "; this is its last failure so far")
     if given.rank is not None:
         facts = {"run": incident.run_id, "running": running, "file": str(found[-1])}
@@ -90,11 +90,11 @@ def _json(answer: dict[str, Any]) -> str:
 
 
 def _files(run: str) -> list[Path]:
-    """Return the failure files that are meant, the oldest first.
+    """Return the failure files of a run, the oldest first.
 
     Raises:
-        UsageError: No such program is known.
-        MeshError: It has left none.
+        UsageError: There is no such program.
+        MeshError: It has left no failure files.
     """
     path = Path(run)
     if run and path.is_file():
@@ -115,7 +115,7 @@ def _files(run: str) -> list[Path]:
 
 
 def _directory(run: str) -> Path:
-    """Return the run directory of a program, which may run or have ended. Raises UsageError: there is none."""
+    """Return the run directory of a program that runs or has ended. Raises UsageError: there is none."""
     running = named(run, programs())
     found = ended_run(run) if running is None else running.run_directory
     if found is None and Path(run).is_dir():

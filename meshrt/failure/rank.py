@@ -1,4 +1,4 @@
-"""The rank's side: whatever user code lets out is written down and sent to the root (event ``failure.record``).
+"""The rank's side: records each exception that leaves user code, and sends it to the root (event ``failure.record``).
 
 On the thread that raised. A rank that fails all the time sends a few records in full, and then only counts.
 """
@@ -25,10 +25,10 @@ from meshrt.wire.codec import own_attribute, text_of
 
 __all__ = ["Origin", "Recorder", "load"]
 
-#: Records in a row that are sent in full; one more is allowed every so many seconds.
+#: Records in a row that are sent in full; one more is allowed per this number of seconds.
 _IN_A_ROW = 20
 _ONE_MORE = 2.0
-#: How handlers begin that Python itself puts around comprehensions, coroutines, generators and ``async for``.
+#: First instructions of the handlers that Python itself adds for comprehensions, coroutines, generators, ``async for``.
 _OF_PYTHON = ("SWAP", "CLEANUP_THROW", "CALL_INTRINSIC_1", "END_ASYNC_FOR")
 #: An exception that passed clean-up code (``with``, ``finally``) was raised at most so long before, ns.
 _CLEAN_UP = 1_000_000_000
@@ -47,11 +47,11 @@ class Origin:
 
 
 class Recorder:
-    """Writes the records of this process.
+    """Writes the records of this process. Any thread.
 
     Args:
-        origin: Which one it is.
-        send: Takes a record; on the thread that raised.
+        origin: This process.
+        send: Sends a record; called on the thread that raised.
     """
 
     def __init__(self, origin: Origin, send: Callable[[FailureRecord], None]) -> None:
@@ -63,7 +63,7 @@ class Recorder:
         self._left_out = 0
 
     def raised(self, raised: Raised) -> None:
-        """Send a record."""
+        """Send the record of an exception, or only count it. On the thread that raised."""
         with self._lock:
             seconds = time.monotonic()
             self._credit = min(_IN_A_ROW, self._credit + (seconds - self._counted) / _ONE_MORE)
@@ -80,7 +80,7 @@ class Recorder:
         origin, call, error = self._origin, raised.call, raised.error
         try:
             facts = capture(error)
-        except BaseException as failure:  # the record must not keep the exception from its way
+        except BaseException as failure:  # an error here must not replace the exception
             facts = ExceptionFacts(type_name(error), text_of(error)[:1000], notes=(f"no more: {text_of(failure)}",))
         thread = threading.current_thread()
         return FailureRecord(
@@ -130,7 +130,7 @@ def _covered(code: CodeType, offset: int) -> bool:
 
     Source of the format: Objects/exception_handling_notes.txt of CPython (3.11 and later).
     """
-    import opcode  # start-up: only where something has failed
+    import opcode  # start-up: only after a failure
 
     for start, length, target, _ in zip(*[iter(_varints(code.co_exceptiontable))] * 4, strict=False):
         if start * 2 <= offset < (start + length) * 2:

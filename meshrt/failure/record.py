@@ -1,7 +1,7 @@
-"""What is known of one failure, as data that can be written to a file and read back.
+"""The record of one failure, as data that can be written to a file and read back.
 
-Reading is tolerant: a file may be cut off, or of another version. What is missing has its default, and what is of the
-wrong type is left out, so that a broken record is shown as what it is and never breaks the reporter.
+Reading is tolerant: a file may be cut off, or of another version. A missing value gets its default, and a value of the
+wrong type is ignored. So a broken record is shown as far as it can be read, and never breaks the reporter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from meshrt.errors import RankPlace, describe_exit
 __all__ = ["SCRIPT", "ExceptionFacts", "FailureRecord", "Frame", "LeftBehind", "Plain", "Reference"]
 
 
-#: What stands for the mesh of a failure of the script itself.
+#: In place of a mesh, for a failure of the script itself.
 SCRIPT = "the script"
 
 
@@ -26,7 +26,7 @@ class Plain:
     """A dataclass that is written as a map of plain data."""
 
     def to_plain(self) -> dict[str, Any]:
-        """Return plain data; what has its default is left out."""
+        """Return plain data; fields with their default are left out."""
         plain = {}
         for each in dataclasses.fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
             value = getattr(self, each.name)
@@ -96,33 +96,33 @@ class Frame(Plain):
     file: str = ""
     line: int = 0
     function: str = ""
-    #: The text of the line.
+    #: Text of the line.
     source: str = ""
-    #: Local variables as text, by name; only of frames that the user wrote.
+    #: Local variables as text, by name; only of frames of user code.
     locals: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Reference(Plain):
-    """An exception of meshrt in a chain names whom it is about: a failure (``failure``), or else a rank."""
+    """The subject of an exception of meshrt in a chain: a failure (``failure``), or else a rank."""
 
     failure: str = ""
     mesh_id: str = ""
-    #: Base rank; -1 where it is about no single rank.
+    #: Base rank; -1 if it is about no single rank.
     rank: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class ExceptionFacts(Plain):
-    """An exception, and what it came from.
+    """An exception, with its causes and contexts.
 
     Attributes:
         type: As a traceback names it.
-        bases: Names of its classes of Python's own, the nearest first: what ``except`` would catch it.
-        frames: Outermost first; without the runtime's own.
-        relation: To the one that holds it: ``"cause"``, ``"context"`` or ``"member"`` (of a group).
+        bases: Names of its built-in base classes, the nearest first: an ``except`` with one of them would catch it.
+        frames: Outermost first; without frames of the runtime.
+        relation: To the exception that contains it: ``"cause"``, ``"context"`` or ``"member"`` (of a group).
         linked: The cause or context, and the members of a group.
-        about: Whom it is about, if it is one of meshrt's.
+        about: The subject of an exception of meshrt.
     """
 
     type: str = ""
@@ -135,7 +135,7 @@ class ExceptionFacts(Plain):
     about: Reference | None = None
 
     def all(self) -> Iterator[ExceptionFacts]:
-        """Go through this one and all that it came from, the nearest first."""
+        """Yield this exception and all that it came from, the nearest first."""
         yield self
         for other in self.linked:
             yield from other.all()
@@ -148,11 +148,11 @@ class ExceptionFacts(Plain):
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind(Plain):
-    """What stands in an error file. ``problem`` is why it says nothing, or not all."""
+    """The content of an error file. ``problem``: why it is empty or incomplete."""
 
     message: str = ""
     traceback: str = ""
-    #: Seconds since the epoch, as its writer had them.
+    #: Seconds since the epoch, by the writer's clock.
     timestamp: float = 0.0
     problem: str = ""
 
@@ -162,27 +162,27 @@ class FailureRecord(Plain):
     """One failure.
 
     Attributes:
-        id: ``"<pid, hexadecimal>.<n>"``: its number on this rank; "" for what is no exception.
+        id: ``"<pid, hexadecimal>.<n>"``: its number on this rank; "" for a failure without an exception.
         kind: ``"exception"``, ``"exit"``, ``"signal"``, ``"unborn"`` (it could not be started), ``"host"`` (its host
-            agent ended) or ``"silent"`` (it did not answer in time). What meshrt itself stops has not failed.
-        blame: Whose matter it probably is: ``"user"`` (the program's code), ``"worker"`` (its process), ``"platform"``
-            (memory, signals of others), ``"infra"`` (a host).
-        what: What raised, where it was no endpoint: ``"a thread"``, ``"a task"``; or "".
-        waited_for: Whether somebody waits for the call, and is told by its error.
+            agent ended) or ``"silent"`` (it did not answer in time). A rank that meshrt stops has not failed.
+        blame: The probable origin: ``"user"`` (the program's code), ``"worker"`` (its process), ``"platform"``
+            (memory, signals of other processes), ``"infra"`` (a host).
+        what: What raised, if it was no endpoint: ``"a thread"``, ``"a task"``; or "".
+        waited_for: Whether a caller waits for the call, and gets its error.
         exit_code, signal: How the process ended.
         hint: Further evidence, such as that of the kernel's out-of-memory killer.
-        stack: What faulthandler wrote.
+        stack: Output of faulthandler.
         log_tail: The last lines that the rank printed.
-        ranks: Those that are gone with a host, or did not answer; of this mesh.
-        low, high: When it happened, on the root's monotonic clock, ns: surely not before, and surely not after. On one
-            host both are the same moment, but for ends of processes, which are seen a little later.
+        ranks: Ranks of this mesh that ended with a host, or did not answer.
+        low, high: When it happened, on the root's monotonic clock, ns: not before ``low`` and not after ``high``. On
+            one host both are equal, except for the end of a process, which is noticed a little later.
         time: Seconds since the epoch, for people.
         left: What a child of it, or torch's own ``@record``, has written about an error.
         incarnation: How often the rank had been started again before this.
         restarted: It was started again after this.
-        told: When somebody was first given an error about it, of a process that has ended; monotonic ns, 0: not yet.
-        copies: Failures of this rank before it, of which only the number is known.
-        because: Whom it was asked about when it raised (``__supervise__``).
+        told: When a caller first got an error about it, for a process that has ended; monotonic ns, 0: not yet.
+        copies: Number of earlier failures of this rank that were counted without a record.
+        because: The failure that ``__supervise__`` was asked about when this was raised.
     """
 
     id: str = ""

@@ -1,7 +1,7 @@
-"""The report of an incident as text: what followed, who stood where, and last the root cause.
+"""The report of an incident as text: what followed, where the other ranks were, and last the root cause.
 
-Whoever looks at the end of a log finds what matters. Whatever a program has put into its messages is shown so that it
-cannot act on the terminal, and cut; the file has it in full.
+The most important part is at the end, where a reader of a log looks first. Text from the program is shown so that it
+cannot act on the terminal, and is cut; the file has it in full.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from meshrt.selection import Extent, Shape, fold_coordinates, fold_ranks
 __all__ = ["apart", "counted", "left_lines", "named", "render", "render_record", "shown", "stack_lines"]
 
 _WIDTH = 78
-#: Characters of a line; of one that is the matter itself.
+#: Characters of a line; of a headline.
 _LINE = 160
 _HEADLINE = 500
-#: How much of the root cause is shown: frames, exceptions that it came from, variables, printed lines.
+#: How much of the root cause is shown: frames, exceptions that it came from, variables, printed lines, stack lines.
 _FRAMES = 6
 _LINKED = 3
 _LOCALS = 6
 _LOG_LINES = 4
 _STACK_LINES = 12
-#: Groups of victims, lines of stacks, candidates.
+#: Groups of victims, lines of the stacks of other ranks, candidates.
 _GROUPS = 6
 _HEALTHY_LINES = 12
 _CANDIDATES = 3
-#: Seconds from which on the age of stacks is said.
+#: Seconds from which the age of stacks is shown.
 _OLD = 0.5
 
 
@@ -44,7 +44,7 @@ def render(incident: Incident, verdict: Verdict | None = None) -> str:
 
 
 def shown(text: str, most: int = _LINE) -> str:
-    """Return ``text`` as one line of the report."""
+    """Return ``text`` as one line of the report, of at most ``most`` characters."""
     return one_line(text, most)
 
 
@@ -136,7 +136,7 @@ class _Report:
     # -- who did not fail
 
     def _healthy(self) -> Iterator[str]:
-        # Also what was of no account for the verdict: who had died and was told of before did not stand anywhere.
+        # Includes failures that the verdict ignores: a rank that had ended before has no stack.
         failed: dict[str, set[int]] = {}
         for record in self._incident.records:
             failed.setdefault(record.mesh_id, set()).update(record.ranks or (record.rank,))
@@ -155,7 +155,7 @@ class _Report:
             yield f"  ... {len(lines) - _HEALTHY_LINES} more lines: {self._command()}"
 
     def _age(self) -> str:
-        """Say how long before (or after) the root the stacks are from."""
+        """Return how long before (or after) the root the stacks were taken."""
         high = min((root.high for root in self._verdict.roots if root.time), default=0)
         before = (high - self._incident.asked) / 1e9 if high and self._incident.asked else 0.0
         if abs(before) <= _OLD:
@@ -213,7 +213,7 @@ class _Report:
         else:
             times = f", {len(group)} times" if len(group) > 1 else ""
             yield shown(f"{title}  {named(record)}{times}{note}", _HEADLINE)
-        # In which call a process has ended is known only if the script was told of that very end.
+        # The call in which a process ended is known only if the script got an error about that very end.
         about = self._incident.about
         told = record.endpoint or not about or any(is_meant(other, each) for each in about for other in group)
         yield from details(record, self._incident.caller, self._incident.call if told else "", whose=whose)
@@ -226,7 +226,12 @@ class _Report:
 def details(
     record: FailureRecord, caller: str = "", call: str = "", *, full: bool = False, whose: str = ""
 ) -> Iterator[str]:
-    """Return the lines about one failure; with ``full`` all of it, with ``whose`` in front of what it is."""
+    """Return the lines about one failure.
+
+    Args:
+        full: Show everything; otherwise long parts are cut.
+        whose: Text before the headline.
+    """
     many = 1_000_000
     yield f"  what     {shown(whose + record.headline, many if full else _HEADLINE)}"
     where = _in(record).removeprefix(", in ")
@@ -300,7 +305,7 @@ def _exception(error: ExceptionFacts, full: bool) -> Iterator[str]:
 
 
 def left_lines(left: LeftBehind, full: bool) -> Iterator[str]:
-    """Make the lines about what a process, or a child of it, has written."""
+    """Return the lines about what a process, or a child of it, has written to its error file."""
     problem = f"  ({shown(left.problem)})" if left.problem else ""
     yield f"  wrote    {shown(left.message)}{problem}"
     lines = left.traceback.rstrip().splitlines()
@@ -323,7 +328,7 @@ def _at(frame: Frame) -> str:
 
 
 def named(record: FailureRecord) -> str:
-    """Say whom a failure is of: a rank, those that did not answer, or a host."""
+    """Return the name of what failed: a rank, the ranks that did not answer, or a host."""
     if record.kind == "host":
         return f"host {record.host or '?'}"
     if record.of_script:
@@ -335,7 +340,7 @@ def named(record: FailureRecord) -> str:
 
 
 def apart(incident: Incident, record: FailureRecord) -> str:
-    """Say who probably keeps the others waiting, of ranks that did not answer; "" if that is not known."""
+    """Return which of the ranks that did not answer probably blocks the others; "" if that is not known."""
     likely = incident.likely(record)
     return _set(incident.mesh(record.mesh_id), set(likely)) if likely else ""
 
@@ -383,13 +388,13 @@ def _total(mesh: IncidentMesh) -> int:
 
 
 def shown_line(line: str) -> str:
-    """Like `shown`, with its indentation."""
+    """Return ``line`` as `shown` does, with its indentation."""
     indentation = len(line) - len(line.lstrip())
     return " " * indentation + shown(line)
 
 
 def stack_lines(stacks: Mapping[str, Any]) -> list[str]:
-    """Return merged stacks as lines of the report."""
+    """Return merged stacks as lines of the report; damaged data gives no error."""
     try:
         text = render_stacks(stacks, source=_no_source)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):  # a file may hold anything

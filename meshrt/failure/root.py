@@ -1,7 +1,8 @@
-"""The root's side: collects what failed, asks the others where they are, writes the file, and reports to the script.
+"""The root's side: collects failures, asks ranks for their stacks, writes the file, and reports to the script.
 
-On the root's loop; what a thread of the script calls says so. An incident is open for `_OPEN` seconds after its last
-failure. Its file is written when the stacks are there, and again, a little later, when more has come.
+Methods run on the root's loop, unless their docstring names a thread of the script. An incident is open for `_OPEN`
+seconds after its last failure. Its file is written when the stacks are there, and again, a little later, when more
+failures have come.
 """
 
 from __future__ import annotations
@@ -46,20 +47,20 @@ __all__ = ["Failures", "load"]
 
 _log = logging.getLogger("meshrt")
 
-#: Seconds that ranks have to say where they are; and those after which another incident may ask.
+#: Seconds that ranks have to answer with their stacks; and seconds after which another incident may ask again.
 _STACK_SECONDS = 0.8
 _ASK_AGAIN = 5.0
-#: What a rank raises about the end of a mesh comes so long after it at most; ns.
+#: A rank raises an error about the end of a mesh at most so long after it, ns.
 _JUST_AFTER = 1_000_000_000
-#: Seconds without a failure after which the next one begins another incident.
+#: Seconds without a failure after which the next one begins a new incident.
 _OPEN = 2.0
-#: Seconds between a failure that comes late and the file with it.
+#: Seconds from a late failure to the file that contains it.
 _WRITE_AGAIN = 0.1
-#: Seconds that the script's last words wait for the records of what it was told, and for the file.
+#: Seconds that the end of the script waits for the records of the failures it was told of, and for the file.
 _PATIENCE = 1.0
-#: ... and for further records, until so long none has come.
+#: ... and for further records, until none has come for so long.
 _QUIET = 0.2
-#: Failures of one incident that are kept in full, and at all.
+#: Failures of one incident that are kept in full; and in all.
 _FULL = 64
 _MOST = 2048
 #: Incidents that are kept in memory: an error may be raised long after its failure.
@@ -67,46 +68,46 @@ _INCIDENTS = 10
 
 
 class Failures:
-    """The failures of one program."""
+    """The failures of one program. On the root's loop, where a method does not say otherwise."""
 
     def __init__(self, services: RootServices, run_directory: Path) -> None:
         self._services = services
         self._run_directory = run_directory
         self._changed = threading.Condition()
-        #: The latest ones, the current one last.
+        #: The latest incidents, the current one last.
         self._incidents: deque[Incident] = deque(maxlen=_INCIDENTS)
         self._last = 0.0
         self._asked = 0.0
-        #: The current incident's stacks are known, or will not be.
+        #: Whether the stacks of the current incident have come, or will not come.
         self._collected = False
-        #: What they have answered.
+        #: The answers with the stacks.
         self._answers: list[Group] = []
         self._writing = False
-        #: The incident, and how many of its failures, that are in the file.
+        #: Number of the incident in the file, and number of its failures there.
         self._written = (0, 0)
         self._warned = False
         self.watchdog = Watchdog(services)
         self._last_words = LastWords(services, self._is_own)
-        #: When the error files of ranks that were read had been written.
+        #: Modification times of the error files of ranks, when they were last read.
         self._error_files: dict[Path, int] = {}
-        #: What was stopped that failures have come from which are none, by their numbers.
+        #: What was stopped, by the id of an exception that is no failure because it came from this stop.
         self._excused: dict[str, str] = {}
-        #: Time-outs that were written down already.
+        #: Time-outs that already have a record.
         self._silences: weakref.WeakSet[CallTimeout] = weakref.WeakSet()
         origin = Origin("", SCRIPT, -1, os.uname().nodename, os.getpid())
-        #: Writes down what the script itself lets out.
+        #: Records exceptions of the script itself.
         self._script = Recorder(origin, self.own)
 
     # -- what comes in
 
     def record(self, mesh_id: str, rank: int, body: Body) -> None:
-        """A rank tells of an exception."""
+        """Event ``failure.record``: a rank reports an exception."""
         record = FailureRecord.from_plain(body)
         if self._excuse(record):
             return
         interrupted = self._services.interrupted(mesh_id)
         if interrupted and record.high > interrupted:
-            return  # raised by what the end of its mesh has interrupted
+            return  # raised by code that the end of its mesh has interrupted
         if not record.coordinates:
             facts = self._services.mesh(mesh_id)
             record = replace(record, coordinates=_coordinates(facts, rank) if facts is not None else {})
@@ -115,7 +116,7 @@ class Failures:
         self._add(record)
 
     def _excuse(self, record: FailureRecord) -> bool:
-        """Note that the script itself has ended what failed, as it ended; returns whether it has."""
+        """Excuse an exception that came from a regular stop by the script; returns whether it did."""
         stops = stops_behind(record.exception) if record.exception is not None else ()
         if not stops or not all(self._ended_as_meant(record, about.mesh_id) for about in stops):
             return False
@@ -126,29 +127,29 @@ class Failures:
         return True
 
     def _ended_as_meant(self, record: FailureRecord, mesh_id: str) -> bool:
-        """Whether it is no failure that ``record`` is about the end of a mesh."""
+        """Whether an exception about the end of a mesh is no failure: the script ended the mesh as intended."""
         how = self._services.stopped_how(mesh_id)
         if how != "left":
             return how == "abandoned"
-        # A block that has ended well cuts off what is under way. What begins to use its mesh later is wrong.
+        # A block that ends without an error cuts off calls under way. A use of its mesh that begins later is an error.
         facts, mine = self._services.mesh(mesh_id), self._services.mesh(record.mesh_id)
         if facts is None or not facts.over or record.low <= facts.over + _JUST_AFTER:
             return True
         return mine is not None and bool(mine.stopping) and record.high >= mine.stopping
 
     def own(self, record: FailureRecord) -> None:
-        """An actor in the script's own process has raised. Its thread."""
+        """An actor in the script's own process has raised. The actor's thread."""
         self._services.call_soon(lambda: self._add(record))
 
     def thread_raised(self, error: BaseException, what: str) -> str:
-        """A thread of the script has let out an exception; returns its number. Its thread."""
+        """An exception has ended a thread of the script; returns the id of its record. That thread."""
         raised = Raised(number_failure(), error, None, time.monotonic_ns(), what)
         self._script.raised(raised)
         self._last_words.of_thread(error)
         return raised.failure
 
     def _add_silence(self, error: CallTimeout) -> None:
-        """Ranks have not answered in the time that the script gave them."""
+        """Record that ranks have not answered within the time-out of the script."""
         first = error.missing[0]
         facts = self._services.mesh(first.mesh_id)
         ranks = tuple(place.rank for place in error.missing)
@@ -174,7 +175,7 @@ class Failures:
         )
 
     def lost(self, mesh_id: str, rank: int, body: Body) -> None:
-        """A rank has ended that nobody stopped."""
+        """A rank has ended without being stopped."""
         waited_for = body["waited_for"]
         fate = Fate.from_wire({name: value for name, value in body.items() if name != "waited_for"})
         facts = self._services.mesh(mesh_id)
@@ -188,7 +189,7 @@ class Failures:
         self._add(replace(_of_fate(mesh_id, rank, fate, facts), waited_for=waited_for))
 
     def _add_late(self, record: FailureRecord) -> None:
-        """Add a record on the loop, and wait for that; a thread of the script."""
+        """Add a record on the loop, and wait for it. A thread of the script."""
         added = threading.Event()
 
         def add() -> None:
@@ -222,7 +223,7 @@ class Failures:
             self._write_soon()
 
     def _left_behind(self, record: FailureRecord) -> LeftBehind | None:
-        """Return what the rank, or a child of it, has written in its error file since the last time."""
+        """Return what the rank, or a child of it, has written to its error file since the last read."""
         path = error_path(self._run_directory, record.mesh, record.mesh_id, record.rank)
         try:
             changed = path.stat().st_mtime_ns
@@ -246,7 +247,7 @@ class Failures:
     # -- stacks and file
 
     def _collect(self, incident: Incident, now: float) -> None:
-        """Ask everybody where they are, while they still are there."""
+        """Ask all ranks for their stacks, before they change."""
         targets = {mesh.mesh_id: mesh.alive for mesh in incident.meshes if mesh.alive}
         if not targets or (self._asked and now - self._asked < _ASK_AGAIN):
             incident.stacks_why = "they had been asked just before" if targets else ""
@@ -283,7 +284,7 @@ class Failures:
         self._write(self._incidents[-1])
 
     def finish(self) -> None:
-        """The program ends: write what has come since the files were written, and that it has not ended by them."""
+        """The program ends: write the failures that have come since the last write, with the outcome `HANDLED`."""
         for incident in tuple(self._incidents):
             late = incident is self._incidents[-1] and self._written != (incident.number, len(incident.records))
             if not incident.outcome or late:
@@ -291,13 +292,13 @@ class Failures:
                 self._write(incident)
 
     def ended_by(self, error: BaseException) -> None:
-        """The script has ended by ``error``, and shows it in its own way. A thread of the script."""
+        """The script has ended by ``error`` and shows the error itself. A thread of the script."""
         _end_waiting(error)
         self._collect_last(error, FAILED)
         self._note(error, FAILED)
 
     def _collect_last(self, error: BaseException, outcome: str) -> None:
-        """Wait for what belongs to the error that ends the program; Ctrl-C ends the waiting, and nothing else."""
+        """Wait for the records of the error that ends the program. Ctrl-C ends this wait only."""
         try:
             self.collect(error)
         except KeyboardInterrupt:
@@ -312,9 +313,9 @@ class Failures:
                 self._write(incident)
 
     def interrupted(self, error: BaseException, waited: CallTimeout) -> bool:
-        """A person has ended the script by Ctrl-C while it waited for ranks. A thread of the script.
+        """The user has ended the script by Ctrl-C while it waited for ranks. A thread of the script.
 
-        Returns whether it is known where they stood.
+        Returns whether the stacks of these ranks are known.
         """
         self._collect_last(waited, INTERRUPTED)
         with self._changed:
@@ -328,7 +329,7 @@ class Failures:
             return bool(incident.hung.get("meshes") or incident.stacks.get("meshes"))
 
     def _write(self, incident: Incident) -> None:
-        """Write the file; any thread. What cannot be written is said once: the report goes to the terminal anyway."""
+        """Write the file. Any thread. A write error is reported once: the report goes to the terminal anyway."""
         with self._changed:
             if incident is self._incidents[-1] and self._answers:
                 keep_stacks(incident, self._answers)
@@ -344,7 +345,7 @@ class Failures:
     # -- the script's last words
 
     def collect(self, error: BaseException) -> None:
-        """Wait for what belongs to ``error``, before its mesh is stopped. A thread of the script."""
+        """Wait for the records of ``error``, before its mesh is stopped. A thread of the script."""
         wanted = list(self._references(error))
         if not wanted:
             return
@@ -362,16 +363,16 @@ class Failures:
         with self._changed:
             deadline = time.monotonic() + _PATIENCE
             self._changed.wait_for(complete, _PATIENCE)
-            # What fails alike does so at about the same time.
+            # Ranks that fail alike fail at about the same time.
             while (quiet := self._last + _QUIET - time.monotonic()) > 0 and time.monotonic() < deadline:
                 self._changed.wait(quiet)
             unknown = [each for each, about in wanted if not is_known(about)]
         for each in unknown:
-            # It was only counted, or has got lost: what the script was told is known all the same.
+            # The record was only counted, or was lost: the error itself tells enough.
             place = own_attribute(each, "__dict__").get("place")
             record = record_of(each, self._name_of(place.mesh_id)) if place is not None else None
             if record is not None:
-                # When a rank of another program failed is not known: some time before its error came here.
+                # The time at which a rank of another program failed is not known: some time before its error came here.
                 record = record if self._is_own(record.mesh_id) else replace(record, low=0, time=0.0)
                 self._add_late(record)
         with self._changed:
@@ -380,7 +381,7 @@ class Failures:
                 incident.caller = caller_of(error) or incident.caller
                 incident.call = call_of(error) or incident.call
                 incident.error = without_secrets(str(error).partition("\n")[0][:2000], prose=True)
-                # A clock of another program says nothing here.
+                # Times of another program's clock cannot be compared here.
                 incident.about = tuple(about for _, about in wanted)
                 incident.since = sent_at(error) if all(self._is_own(about.mesh_id) for _, about in wanted) else 0
 
@@ -389,7 +390,7 @@ class Failures:
         return "" if facts is None else facts.name
 
     def _is_own(self, mesh_id: str) -> bool:
-        """Whether a mesh is of this program ("": the script itself): an error may have come from another one.
+        """Whether a mesh belongs to this program ("" is the script itself): errors may come from another program.
 
         Any thread.
         """
@@ -398,7 +399,7 @@ class Failures:
         return mesh_id in known or not mesh_id or self._services.mesh(mesh_id) is not None
 
     def _incident_of(self, about: Reference) -> Incident | None:
-        """Return the latest incident with a failure, under the lock."""
+        """Return the latest incident that contains a failure. Under the lock."""
         return next((each for each in reversed(self._incidents) if _find(about, each) is not None), None)
 
     def _meant_by(self, error: BaseException) -> Incident | None:
@@ -406,11 +407,11 @@ class Failures:
         return next((each for each in found if each is not None), None)
 
     def _references(self, error: BaseException) -> Iterator[tuple[BaseException, Reference]]:
-        """Go through those of which somebody else than the script is the cause."""
+        """Yield the errors of meshrt behind ``error`` whose cause is not the script itself."""
         return ((each, about) for each, about in references(error) if not self._was_stopped(each, about))
 
     def _was_stopped(self, error: BaseException, about: Reference) -> str:
-        """Say what was stopped of which ``error`` tells: a mesh by the script, or an actor; or ""."""
+        """Return what was stopped, if ``error`` is about a stop: a mesh by the script, or an actor; or ""."""
         if about.failure in self._excused:
             return self._excused[about.failure]
         if not isinstance(error, MeshStopped):
@@ -425,13 +426,13 @@ class Failures:
         return f"{error.place.actor} of {facts.name} was stopped" if how or not facts.stopping else ""
 
     def stopped(self, error: BaseException) -> str:
-        """Say what was stopped, if nothing else is known to have led to ``error``; or "". Any thread."""
+        """Return what was stopped, if no other cause of ``error`` is known; or "". Any thread."""
         if any(self._references(error)):
             return ""
         return next((text for each, about in references(error) if (text := self._was_stopped(each, about))), "")
 
     def report(self, error: BaseException | None) -> str:
-        """Return the report about ``error``, or about what nobody was told of; "" if there is none. Any thread."""
+        """Return the report about ``error``, or about a failure that no call has raised; "" if none. Any thread."""
         if error is not None:
             _end_waiting(error)
             self._collect_last(error, FAILED)
@@ -450,7 +451,7 @@ class Failures:
         return text
 
     def on_its_way(self, error: BaseException) -> None:
-        """An error leaves the block of a mesh: the script may end with it. A thread of the script."""
+        """An error leaves the block of a mesh: the script may end by it. A thread of the script."""
         self._last_words.begin(error)
 
     def _with_told(self, record: FailureRecord) -> FailureRecord:
@@ -458,16 +459,16 @@ class Failures:
         return replace(record, told=told) if told and record.kind in ("exit", "signal") else record
 
     def _unseen(self) -> Incident | None:
-        """Return the latest incident with a failure that nobody was told of, under the lock."""
-        unseen = set(self._services.unseen) - {""}  # of these there is no record, or none with a number
+        """Return the latest incident with a failure that no call has raised. Under the lock."""
+        unseen = set(self._services.unseen) - {""}  # failures without a record, or with a record without an id
         return next((each for each in reversed(self._incidents) if any(r.id in unseen for r in each.records)), None)
 
     def tell_launcher(self, error: BaseException) -> None:
-        """The script ends with an error of its own. A thread of the script."""
+        """The script ends by an error of its own. A thread of the script."""
         self._last_words.error(error)
 
     def find(self, failure: str, mesh_id: str, rank: int) -> FailureRecord | None:
-        """Return the record of a failure; waits for it. Any thread but the loop's."""
+        """Return the record of a failure, after waiting for it. Any thread but the loop's."""
         wanted = Reference(failure, mesh_id, rank)
         with self._changed:
             self._changed.wait_for(lambda: failure in self._excused or self._incident_of(wanted) is not None, _PATIENCE)
@@ -476,7 +477,7 @@ class Failures:
 
 
 def _end_waiting(error: BaseException) -> None:
-    """The script ends with ``error``: no call goes on whose time has run out, and its text says so no longer."""
+    """The script ends by ``error``: end the calls that have timed out, and correct the error's text about them."""
     for silence in silences(error):
         silence.over = True
 
@@ -490,7 +491,7 @@ def _find(wanted: Reference, incident: Incident) -> FailureRecord | None:
 
 
 def _with_source(error: ExceptionFacts) -> ExceptionFacts:
-    """Fill in lines that a rank could not read: those of the script are known here."""
+    """Fill in source lines that a rank could not read: those of the script are known here."""
     frames = tuple(
         frame if frame.source else replace(frame, source=linecache.getline(frame.file, frame.line).strip()[:300])
         for frame in error.frames
@@ -499,7 +500,7 @@ def _with_source(error: ExceptionFacts) -> ExceptionFacts:
 
 
 def _short(record: FailureRecord) -> FailureRecord:
-    """Return a record without what takes room."""
+    """Return a record without its large parts."""
     error = record.exception
     if error is not None:
         frames = tuple(replace(frame, locals={}) for frame in error.frames)
@@ -552,7 +553,7 @@ def _of_fate(mesh_id: str, rank: int, fate: Fate, mesh: MeshFacts | None) -> Fai
 
 
 def load(services: RootServices) -> None:
-    """Collect failures from now on: called once, by the first."""
+    """Collect failures from now on: called once, by the first failure."""
     failures = Failures(services, services.run_directory)
     services.tables["failure"] = failures
     services.rank_events["failure.record"] = failures.record
@@ -568,9 +569,9 @@ def load(services: RootServices) -> None:
 
     def unload() -> None:
         failures.finish()
-        # The hooks are this process's, which may make another root.
+        # The hooks belong to this process, which may make another root.
         for functions, function in mine:
-            if function in functions:  # one that has failed was taken out
+            if function in functions:  # a hook that raised was removed
                 functions.remove(function)
 
     services.closing.append(unload)

@@ -1,10 +1,11 @@
-"""``meshrt run``: a script with somebody beside it who can tell its launcher of a crash.
+"""``meshrt run``: a script with a parent process that can tell its launcher of a crash.
 
-A process that is killed by a signal cannot say why any more, and its launcher looks at once. So this one, which the
-launcher started, starts the script as a child, waits, tells what it knows, and only then ends, by the same signal.
+A process that a signal kills cannot tell why, and its launcher looks at once. So this process, which the launcher
+started, starts the script as a child and waits. It tells the launcher what it knows, and only then ends, by the same
+signal.
 
-Signals that are sent to this process go on to the script, which is a process group of its own: once, whether they were
-sent to one process or to a group. Their effects are no failure, and nothing is told of them.
+Signals that are sent to this process go on to the script, which is in a process group of its own: once, whether they
+were sent to one process or to a group. Their effects are no failure, and the launcher is not told of them.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ If the script is killed by a signal, as in a crash, the launcher is told so, wit
 (or `@meshrt.record`) on; and whether the kernel has run out of memory."""
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-#: Those that keys of a terminal send, to all in its foreground.
+#: Signals that keys of a terminal send to all processes in its foreground.
 _OF_A_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 _STACK_MAX = 1 << 16
 
@@ -57,10 +58,10 @@ def main(arguments: list[str]) -> int:
         return ExitCode.OK
     memory = OutOfMemory()
     stacks = os.memfd_create("meshrt-fault", os.MFD_CLOEXEC)
-    # At a terminal both are its foreground: the script may read, and Ctrl-C reaches both.
+    # At a terminal both processes are in the foreground: the script may read, and Ctrl-C reaches both.
     alone = not os.isatty(0)
     passed_on: list[int] = [] if alone else list(_OF_A_TERMINAL)
-    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # until there is whom to pass them on to
+    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # until the script runs, to which they are passed on
     script = subprocess.Popen(
         [*interpreter(), "-u", *arguments],
         env={**os.environ, FAULT_FILE: f"{stacks}:{os.getpid()}"},
@@ -92,7 +93,7 @@ def _in_script(parent: int) -> None:
 
 
 def _stack(file: int) -> str:
-    """Return what faulthandler has written at last, by whichever fork of the script."""
+    """Return the last output of faulthandler, from any fork of the script."""
     text = os.pread(file, 4 << 20, 0).decode("utf-8", errors="replace")
     crash = text.rfind("Fatal Python error")
     return text[crash:][:_STACK_MAX] if crash >= 0 else ""
@@ -103,7 +104,7 @@ def _tell(pid: int, number: int, stack: str, hint: str) -> None:
         print(user_stack(stack), file=sys.stderr, flush=True)
     path = launcher_file()
     if path is None or path.exists():
-        return  # what it has said itself, it did because of what came before
+        return  # the script has told of an error itself, which came before
     now = time.monotonic_ns()
     record = FailureRecord(
         kind="signal", blame="platform" if hint else "worker", host=os.uname().nodename, pid=pid, signal=number,
@@ -122,7 +123,7 @@ def _tell(pid: int, number: int, stack: str, hint: str) -> None:
 
 def _end_by(number: int) -> int:
     """End by a signal; returns an exit code where that does not end this process."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a second core would be of this process
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # otherwise this process would write a second core file
     if number not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

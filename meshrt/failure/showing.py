@@ -1,6 +1,6 @@
-"""What ``meshrt postmortem`` shows of a program's failures beside the report, for people and for programs.
+"""What ``meshrt postmortem`` shows of a program's failures in addition to the report, for people and for programs.
 
-What programs read is described in docs/json.md.
+The form for programs is described in docs/json.md.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from meshrt.selection import Extent, Shape, fold_ranks, parse, resolve
 __all__ = ["listing", "of_rank", "plain_listing", "plain_of_rank", "root_cause"]
 
 
-#: How the program went on, where that is not the worst.
+#: How the program went on, if it did not end by the failure.
 _HOW = {HANDLED: ", which the program had handled", INTERRUPTED: ", when it was interrupted"}
-#: Of a rank that has answered, and has nothing to show.
+#: The place of a rank that has answered and runs no code of the program.
 _NOWHERE = "  in no code of the program\n"
 
 
@@ -39,7 +39,7 @@ def listing(found: Iterable[Path]) -> str:
 
 
 def root_cause(incident: Incident) -> str:
-    """Return one line about what has failed first."""
+    """Return one line about the root cause."""
     verdict = incident.verdict()
     hang = incident.known_hang(verdict)
     why = f"{hang.text}; " if hang is not None else ""
@@ -76,7 +76,7 @@ def plain_listing(found: Iterable[Path]) -> list[dict[str, Any]]:
 
 
 def of_rank(incident: Incident, wanted: str) -> str:
-    """Return everything about one rank, or those of a selection: their failures, or where they stood.
+    """Return everything about one rank, or the ranks of a selection: their failures, or where they were.
 
     Raises:
         SelectionError: There are no such ranks.
@@ -120,7 +120,7 @@ def plain_of_rank(incident: Incident, wanted: str) -> dict[str, Any]:
 def _chosen(
     incident: Incident, wanted: str
 ) -> tuple[list[tuple[FailureRecord, list[int]]], list[tuple[IncidentMesh, int]]]:
-    """Return the failures of the ranks that are meant, each with those of them that it is of; and who did not fail."""
+    """Return the failures of the selected ranks, each with those of the ranks that it affects; and the other ranks."""
     found = _ranks(incident, wanted)
     records = []
     for record in incident.records:
@@ -131,12 +131,12 @@ def _chosen(
     healthy = [(mesh, rank) for mesh in incident.meshes for rank in found.get(mesh.mesh_id, ())]
     healthy = [(mesh, rank) for mesh, rank in healthy if (mesh.mesh_id, rank) not in failed]
     if wanted.strip().isdecimal() and records:
-        healthy = []  # by a number the one that failed is meant, whatever other meshes have
+        healthy = []  # a plain number means the rank that failed, not that of other meshes
     return records, healthy
 
 
 def _ranks(incident: Incident, wanted: str) -> dict[str, Sequence[int]]:
-    """Return the ranks that are meant, by mesh id, of the meshes that have some. Raises SelectionError: none has."""
+    """Return the selected ranks, by mesh id, of meshes with such ranks. Raises SelectionError: there are none."""
     found: dict[str, Sequence[int]] = {}
     if wanted.strip().lstrip("-").isdecimal():
         rank = int(wanted)
@@ -160,7 +160,7 @@ def _ranks(incident: Incident, wanted: str) -> dict[str, Sequence[int]]:
 
 
 def _hung(incident: Incident, record: FailureRecord, ranks: Sequence[int]) -> dict[str, Any] | None:
-    """Return where ranks hang that have not answered, or None."""
+    """Return where ranks that have not answered are blocked, or None."""
     mesh = next((mesh for mesh in incident.meshes if mesh.mesh_id == record.mesh_id), None)
     return _stacks(incident.hung, mesh, ranks) if record.kind == "silent" and mesh is not None else None
 
@@ -199,7 +199,7 @@ def _healthy(incident: Incident, mesh: IncidentMesh, rank: int) -> str:
 
 
 def _hangs(incident: Incident, mesh: IncidentMesh, rank: int) -> dict[str, Any]:
-    """Return who waits for whom, if a rank that was not waited for itself has to do with those that were."""
+    """Return which rank waits for which, for a rank that the script did not wait for but that is part of a hang."""
     return incident.waits if incident.hang.reaches(mesh.mesh_id, rank) else {}
 
 
@@ -209,7 +209,7 @@ def _stacks_of(incident: Incident, mesh: IncidentMesh, rank: int) -> dict[str, A
 
 
 def _stacks(stacks: Mapping[str, Any], mesh: IncidentMesh, ranks: Sequence[int]) -> dict[str, Any] | None:
-    """Return where ranks stood, as `meshrt.inspect.plain` has it of their mesh."""
+    """Return where ranks were, in the form of `meshrt.inspect.plain` for their mesh."""
     try:
         found = [each for each in stacks.get("meshes", ()) if each["mesh_id"] == mesh.mesh_id]
         return narrowed(found[0], ranks, _shape(mesh)) if found else None

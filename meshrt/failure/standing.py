@@ -1,4 +1,4 @@
-"""Where ranks stood when one failed: those that did not fail, those that have not answered, and what keeps these."""
+"""Where ranks were when one failed: those that did not fail, those that have not answered, and what blocks these."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["keep_stacks"]
 
 
 def keep_stacks(incident: Incident, answers: Iterable[Group]) -> None:
-    """Note in an incident what ranks have answered that were asked where they are."""
+    """Add the stacks in the answers of ranks to an incident."""
     answers = tuple(answers)
     failed = {(record.mesh_id, rank) for record in incident.records for rank in record.ranks or (record.rank,)}
     silent = [record for record in incident.records if record.kind == "silent"]
@@ -27,13 +27,13 @@ def keep_stacks(incident: Incident, answers: Iterable[Group]) -> None:
         if found is not None:
             reached = {(mesh_id, rank) for mesh_id, ranks in found.reached.items() for rank in ranks}
             incident.hang = hang_of(found, _without_culprits(_merged(incident, answers, reached.__contains__)))
-            if incident.known_hang(incident.verdict()) is not None:  # or else the report does not show them elsewhere
+            if incident.known_hang(incident.verdict()) is not None:  # otherwise the report does not show them elsewhere
                 failed |= reached
     incident.stacks = _without_culprits(_merged(incident, answers, lambda address: address not in failed))
 
 
 def _without_culprits(stacks: Stacks) -> dict[str, Any]:
-    """Return stacks as plain data, of ranks of which it is known who has failed, or what keeps them."""
+    """Return stacks as plain data, without culprits: it is known which rank has failed, or what blocks the others."""
     plain = stacks.to_wire()
     for mesh in plain["meshes"]:
         mesh["culprits"] = {"count": 0, "ranks": [], "text": ""}
@@ -47,6 +47,6 @@ def _merged(incident: Incident, answers: Iterable[Group], wanted: Callable[[tupl
         expected = [rank for rank in mesh.alive if wanted((mesh.mesh_id, rank))]
         if expected:
             stacks.expect(mesh.mesh_id, mesh.name, shape, expected)
-    for group in answers:  # of all of them: for whom they wait is told
+    for group in answers:  # all groups: they tell which rank waits for which
         stacks.add(group)
     return stacks

@@ -1,15 +1,14 @@
-"""TorchElastic's error files, written and read without torch: ``torchrun`` shows what stands in them.
+"""TorchElastic's error files, written and read without torch: ``torchrun`` shows their content.
 
-A launcher names the file of each of its workers (`meshrt.transport.launcher`), and looks into it when the worker has
-ended::
+A launcher names the file of each of its workers (`meshrt.transport.launcher`), and reads it when the worker has ended::
 
     {"message": {"message": "Type: text", "extraInfo": {"py_callstack": text, "timestamp": "1795215857"}}, ...}
 
-``timestamp`` is whole seconds as text, and must be there; of several workers the smallest one is the root cause.
-Further keys are kept and not looked at: under ``"meshrt"`` stands all that is known. Source of the format:
+``timestamp`` is whole seconds as text, and is required; of several workers, the smallest one is the root cause.
+Further keys are kept and ignored: ``"meshrt"`` holds everything that is known. Source of the format:
 torch/distributed/elastic/multiprocessing/errors of torch 2.13; of older forms, its ``ProcessFailure``.
 
-Reading never raises: a file may be cut off, empty, somebody else's, or of another version.
+Reading never raises: a file may be cut off, empty, of another program, or of another version.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ def write(path: Path, headline: str, text: str, second: int, facts: Mapping[str,
     Args:
         headline: One line.
         text: What the launcher shows as traceback.
-        second: Of the failure, since the epoch.
-        facts: All that is known, as plain data.
+        second: Time of the failure, whole seconds since the epoch.
+        facts: Everything that is known, as plain data.
     """
     document: dict[str, Any] = {
         "message": {
@@ -58,7 +57,7 @@ def write(path: Path, headline: str, text: str, second: int, facts: Mapping[str,
 
 
 def read(path: Path) -> LeftBehind | None:
-    """Return what a file says; None if there is none."""
+    """Return the content of a file; None if there is no file. Never raises."""
     try:
         if path.stat().st_size > _READ_MAX:
             return LeftBehind(problem="it is too large")
@@ -79,7 +78,7 @@ def read(path: Path) -> LeftBehind | None:
     more = message.get("extraInfo")
     more = more if isinstance(more, dict) else {}
     stack = more.get("py_callstack", "")
-    if isinstance(stack, list):  # of torch before 2.0
+    if isinstance(stack, list):  # written by torch before 2.0
         stack = "".join(map(str, stack))
     return LeftBehind(
         cap(str(message.get("message", "")), _MESSAGE_MAX),

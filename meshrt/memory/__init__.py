@@ -1,10 +1,10 @@
 """Which ranks have how much memory, and which variables hold it: a plug-in.
 
-`meshrt.memory.rank` is loaded in ranks, and `meshrt.memory.root` in the root, by the first question. What is asked of
-whom stands in `root`, how variables are counted in `walk` and `sizing`, the document that comes of it in `document`.
+The first request loads `meshrt.memory.rank` in ranks and `meshrt.memory.root` in the root. `root` says where each fact
+comes from, `walk` and `sizing` how variables are counted, `document` what the resulting document holds.
 
-``meshrt.memory()`` asks from the script: this package, which has that name, can be called (`meshrt.memory.api.memory`).
-Were it a function beside the package, what was imported last would decide which of them the name stands for.
+``meshrt.memory()`` asks from the script: this package itself can be called (`meshrt.memory.api.memory`). If it were a
+function beside the package, the meaning of the name would depend on the order of imports.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a person may ask of the memory of ranks, and what the answer may take if nobody says otherwise."""
+"""What a request about the memory of ranks may contain, and its default limits."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ MILLISECONDS, OBJECTS = 200.0, 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be told.
+    """A request.
 
     Attributes:
         whom: Ranks.
-        actor: Variables of this actor only; "": of all.
-        variables: Whether variables are told.
-        opened: The name of a variable; what is inside of that is told, and nothing else; "": all.
-        frames: ... the local variables of stack frames that stand in the debugger among them.
-        milliseconds: Of a processor, for the variables of one rank; None: as long as it takes.
-        objects: Of one variable; None: all.
-        references: Also what is in the store, with a name that begins so ("": all); None: not. Of names that are
-            given, also which variables hold it.
-        chosen: Whether these ranks were chosen among others.
+        actor: Variables of this actor only; "": of all actors.
+        variables: Return variables.
+        opened: The name of a variable: return what is inside it, and nothing else. "": all variables.
+        frames: Include the local variables of stack frames that are stopped in the debugger.
+        milliseconds: Processor time for the variables of one rank; None: no limit.
+        objects: Objects of one variable; None: no limit.
+        references: Include references in the store whose name begins so ("": all); None: no references. For names that
+            are given, return the variables that hold them too.
+        chosen: Whether the request selects some of the ranks.
     """
 
     whom: Chosen
@@ -46,13 +46,13 @@ class Asked:
 
 
 def asked_of(targets: Targets, body: Body) -> Asked:
-    """Return what a request asks for; all of it is optional.
+    """Return the request of a message body.
 
     Args:
-        body: ``{actor, ranks, variables, opened, frames, milliseconds, objects, references}``.
+        body: ``{actor, ranks, variables, opened, frames, milliseconds, objects, references}``, all optional.
 
     Raises:
-        UsageError: There is no such actor, or a limit is no limit.
+        UsageError: There is no such actor, or a limit is not valid.
         SelectionError: No such ranks.
     """
     actor, ranks = str(body.get("actor", "")), str(body.get("ranks", ""))
@@ -77,7 +77,7 @@ def _name(value: Any) -> str | None:
 
 
 def _limit(body: Mapping[str, Any], name: str, default: Any) -> Any:
-    """Return a limit that was given: a number, or null for none."""
+    """Return a limit of the request: a number, or None for null (no limit)."""
     value = body.get(name, default)
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is not None and not (number and 0 <= value < float("inf")):

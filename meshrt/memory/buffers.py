@@ -1,7 +1,7 @@
-"""Memory that Python's own count of an object does not show: arrays, tensors, mapped files, what ctypes has made.
+"""Memory that Python's own count of an object does not show: of arrays, tensors, mapped files, and ctypes objects.
 
-numpy and torch are looked up where the program has loaded them, and never imported. What is asked of an array is asked
-of numpy's (torch's) own class, so a subclass of the user's is not run.
+numpy and torch are used where the program has loaded them, and never imported. Facts of an array are read through
+numpy's (torch's) own class, so the code of a user's subclass is not run.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from meshrt.store.tensors import loaded_class
 
 __all__ = ["HOST", "MAPPED", "SHARED", "Buffers", "Memory", "Place"]
 
-#: What the memory of the processor is called among devices.
+#: Name of the memory of the processor among devices.
 HOST = "cpu"
-#: ... that of a mapping whose address is not known.
+#: ... of a mapping whose address is not known.
 MAPPED = "mmap"
-#: ... and what is seen of the store of a host: other processes have it, too.
+#: ... of memory in the store of a host: other processes have it too.
 SHARED = "shared memory"
 
 #: The base of all classes of ctypes; it has no public name.
 _CTYPES: Any = ctypes.Structure.__base__
-#: What shows the memory that it lends to an array.
+#: Classes whose memory an array may show; the owner counts it.
 _LENDERS = (bytes, bytearray, memoryview, array.array, mmap.mmap, _CTYPES)
 
 Place = tuple[str, int | Spot]
-"""A device, and the address of memory on it, or what of the store it is: the same for everybody who reaches it."""
+"""A device, and the address of memory on it, or its part of the store: equal for all variables that reach it."""
 
 
 class Memory(NamedTuple):
@@ -43,9 +43,9 @@ class Memory(NamedTuple):
 
     Attributes:
         own: Bytes of the object itself.
-        place, size: Memory that it holds and others may hold too; None: that of what it refers to.
-        refers: Further objects that it keeps; false if there are none.
-        unknown: Why more may hang on it than can be seen; "" where nothing does.
+        place, size: Memory that it holds and others may hold too; place None: the memory belongs to its referents.
+        refers: Further objects that it keeps alive; false if there are none.
+        unknown: Why it may hold more than can be seen; "" if it does not.
     """
 
     own: int
@@ -56,7 +56,7 @@ class Memory(NamedTuple):
 
 
 class Buffers:
-    """Reads arrays. Made for one snapshot: what the program loads later is not known to it."""
+    """Reads arrays, for one snapshot: it does not know modules that the program loads later."""
 
     def __init__(self) -> None:
         self._array = loaded_class("numpy", "ndarray")
@@ -64,17 +64,17 @@ class Buffers:
         self._void = loaded_class("numpy", "void")
         self._dtype = loaded_class("numpy", "dtype")
         self._tensor = loaded_class("torch", "Tensor")
-        #: Looked up on torch's class, which is where a subclass of the user's cannot have put its own.
+        #: Looked up on torch's class, where a user's subclass cannot override it.
         self._storage: Any = getattr(self._tensor, "untyped_storage", None)
 
     def kind(self, cls: type) -> str:
-        """Return how the memory of objects of a class is found: ``"ndarray"``, ``"mmap"``, ...; "" of others."""
+        """Return how the memory of objects of a class is found: ``"ndarray"``, ``"mmap"``, ...; "" for others."""
         classes = ((mmap.mmap, "mmap"), (_CTYPES, "ctypes"))
         loaded = (
             *((self._array, "ndarray"), (self._flat, "flatiter"), (self._void, "void"), (self._dtype, "dtype")),
             (self._tensor, "tensor"),
         )
-        for base in bases(cls):  # by identity: a metaclass may compare
+        for base in bases(cls):  # by identity: a metaclass may define ==
             for known, kind in (*classes, *loaded):
                 if base is known:
                     return kind
@@ -84,7 +84,7 @@ class Buffers:
         """Return what ``value`` holds, given its `kind`. Raises whatever numpy or torch raise."""
         if kind == "mmap":
             size = mmap.mmap.__len__(value)
-            # A class of the user's may give out its memory by code of its own.
+            # A user's subclass may show its memory by code of its own.
             place: Place = (HOST, address_of(value)) if type(value) is mmap.mmap else (MAPPED, id(value))
             return Memory(object.__sizeof__(value), place, size, ())
         if kind == "ctypes":
@@ -100,7 +100,7 @@ class Buffers:
         return self._of_array(value) if kind == "ndarray" else self._of_tensor(value)
 
     def facts(self, value: Any) -> dict[str, Any]:
-        """Return shape, dtype and device of an array; {} for what is none. Raises whatever numpy or torch raise."""
+        """Return shape, dtype and device of an array; {} for other objects. Raises whatever numpy or torch raise."""
         kind = self.kind(type(value))
         if kind == "ndarray":
             shape, dtype = self._get(value, "shape"), self._get(value, "dtype")
@@ -127,14 +127,14 @@ class Buffers:
             return Memory(own, None, 0, chain.from_iterable(refers), unknown)
         owns = bool(self._get(array, "flags").owndata)
         address = int(self._get(array, "__array_interface__")["data"][0]) if nbytes else 0
-        # One that does not own its memory may show a part of what somebody else keeps.
+        # An array that does not own its memory may show a part of what another object holds.
         unknown = unknown if owns else "memory of a library"
         place = (HOST, address) if nbytes else None
         further = chain.from_iterable(refers) if refers else ()
         return Memory(own - nbytes if owns else own, place, nbytes, further, unknown)
 
     def _of_void(self, record: Any) -> Memory:
-        """Return what an element of a structured array holds: all of the array, unless it is a copy."""
+        """Return what an element of a structured array holds: the whole array, unless it is a copy."""
         members, own = vars(self._void), object.__sizeof__(record)
         base, dtype = members["base"].__get__(record), members["dtype"].__get__(record)
         if base is not None:
@@ -143,7 +143,7 @@ class Buffers:
         return Memory(own + int(dtype.itemsize), None, 0, (), unknown)
 
     def _lends(self, cls: type) -> bool:
-        """Whether memory that an array has from an object of a class is counted there."""
+        """Whether the memory that an array takes from objects of a class is counted with those objects."""
         lenders = (*_LENDERS, self._array, self._tensor)
         return any(base is lender for base in bases(cls) for lender in lenders) or (
             module_name(cls).partition(".")[0] == "numpy"  # strides of another array
@@ -153,7 +153,7 @@ class Buffers:
         with self._no_dispatch():
             held = self._storage(tensor)
             device, address, size = str(held.device), int(held.data_ptr()), int(held.nbytes())
-            # The collector is not told of a gradient, and nobody of what the graph of a computation keeps.
+            # The collector is not told of a gradient; what the graph of a computation holds cannot be found at all.
             grad = tensor.grad if tensor.is_leaf else None
             unknown = "" if tensor.grad_fn is None else "a graph of autograd"
         shown = spot_at(address) if device == HOST else None
@@ -169,7 +169,7 @@ class Buffers:
 
 
 def _of_ctypes(value: Any) -> Memory:
-    """Return what a ctypes object has allocated, or else whose memory it shows: the collector knows of that."""
+    """Return what a ctypes object has allocated, or else the owner of its memory, which the collector knows."""
     members, own = vars(_CTYPES), object.__sizeof__(value)
     start, size = ctypes.addressof(value), ctypes.sizeof(value)
     base = members["_b_base_"].__get__(value)

@@ -1,10 +1,10 @@
-"""How the walk goes through what objects refer to: slice by slice, while other threads may write there.
+"""How the walk reads what objects refer to: slice by slice, while other threads may write there.
 
-Whoever has the GIL between two slices may write to what is being gone through, and what leaks always is written to. So
-what a dict or a set holds is copied, in one call of C that keeps the GIL: it counts as it was when it was reached. A
-copy loses what was handed out, so that what the program drops meanwhile is soon dropped, and so that the copy is no
-reference to what is looked at. A list or a deque is gone through as far as it went when it was reached, wherever what
-is in it has moved to since (`meshrt.memory.following`).
+Another thread may get the GIL between two slices and write to the container that is being read; a container that leaks
+is written to all the time. So the contents of a dict or a set are copied in one C call that keeps the GIL: they count
+as they were when the walk reached them. A copy drops each object that it has handed out. So an object that the program
+drops is freed soon, and the copy adds no reference to an object that is looked at. A list or a deque is read up to the
+length that it had when the walk reached it, wherever its elements have moved since (`meshrt.memory.following`).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from meshrt.memory.following import SLICE, Followed
 
 __all__ = ["CONTAINERS", "SLICE", "Copied", "Lying", "Source", "keys", "keys_and_values"]
 
-#: Entries of a dict, a set or a deque that are copied at once: nothing else of the process runs then, for some 10 ms.
+#: Entries of a dict, a set or a deque that are copied at once: for about 10 ms nothing else runs in the process.
 _PIECE = 128 * SLICE
 
 
 class Source(Protocol):
-    """What is still to be gone through.
+    """What is still to be read.
 
     Attributes:
         over: Nothing is left.
-        copied: What is left has a reference of its own here.
-        lost: It was written to so that some of it may have been passed over, or come twice.
+        copied: The source itself holds one reference to each object that is left.
+        lost: The container was written to in a way that some objects may have been missed or come twice.
     """
 
     over: bool
@@ -38,12 +38,12 @@ class Source(Protocol):
     def copied(self) -> bool: ...
 
     def take(self) -> list[Any]:
-        """Return the next ones, `SLICE` at most."""
+        """Return the next objects, `SLICE` at most."""
         ...
 
 
 class Lying:
-    """Goes through objects where they lie; nobody may change what ``items`` goes through."""
+    """Reads objects in place; no other thread may change what ``items`` iterates over."""
 
     copied = lost = False
 
@@ -52,17 +52,18 @@ class Lying:
         self.over = False
 
     def take(self) -> list[Any]:
-        """Return the next ones; `over` is known when there are fewer than could be."""
+        """Return the next objects; `over` is set when fewer than `SLICE` come."""
         items = list(islice(self._items, SLICE))
         self.over = len(items) < SLICE
         return items
 
 
 class Copied:
-    """Goes through copies, and lets go of them bit by bit.
+    """Reads copies, and releases them bit by bit.
 
     Args:
-        pieces: Copies that are gone through side by side, and then the next ones. The first are made at once.
+        pieces: Lists of copies: those of one list are read side by side, then those of the next. The first list is made
+            at once.
     """
 
     copied, lost = True, False
@@ -73,7 +74,7 @@ class Copied:
         self.over = not self._copies
 
     def take(self) -> list[Any]:
-        """Return some of the copy of which most is left: those of one slice are of one kind, and soon all were seen."""
+        """Return some objects of the copy that has most left: a slice is of one kind, and soon all kinds were seen."""
         copy = max(self._copies, key=len)
         items = copy[-SLICE:]
         del copy[-SLICE:]
@@ -87,7 +88,7 @@ class Copied:
 
 
 def keys_and_values(objects: list[dict[Any, Any]], at_once: int) -> Source:
-    """Return how small dicts are gone through: so many of them are copied at once."""
+    """Return a source for small dicts: ``at_once`` of them are copied at a time."""
     batches = (objects[start : start + at_once] for start in range(0, len(objects), at_once))
     return Copied(
         [list(chain.from_iterable(some)), list(chain.from_iterable(map(dict.values, some)))] for some in batches
@@ -95,7 +96,7 @@ def keys_and_values(objects: list[dict[Any, Any]], at_once: int) -> Source:
 
 
 def keys(each: dict[Any, Any]) -> list[Any]:
-    """Return the keys of a dict, whatever its class makes of ``__iter__``."""
+    """Return the keys of a dict, even if its class overrides ``__iter__``."""
     return list(chain.from_iterable(map(dict.__iter__, (each,))))  # from its iterator to the last key in one call
 
 
@@ -105,7 +106,7 @@ def _of_list(each: list[Any]) -> tuple[Source, int]:
 
 def _of_deque(each: deque[Any]) -> tuple[Source, int]:
     def read(start: int, stop: int) -> list[Any]:
-        return list(islice(chain.from_iterable((each,)), start, stop))  # its iterator is made when it is gone through
+        return list(islice(chain.from_iterable((each,)), start, stop))  # its iterator is made when it is read
 
     return Followed(read, each.__len__, _PIECE), len(each)
 
@@ -125,11 +126,11 @@ def _of_dict(each: dict[Any, Any]) -> tuple[Source, int]:
 def _pieces(views: tuple[Iterable[Any], ...], length: int) -> Iterator[list[list[Any]]]:
     for start in range(0, length, _PIECE):
         stop = min(start + _PIECE, length)
-        # The chain asks the view for its iterator only when the list asks the chain: nobody can write in between.
+        # The chain asks the view for its iterator only when the list asks the chain: no thread can write in between.
         yield [list(islice(chain(view), start, stop)) for view in views]
 
 
-#: How a large container is gone through, and how many objects that are.
+#: How a large container is read, and its number of objects.
 CONTAINERS: dict[type, Callable[[Any], tuple[Source, int]]] = {
     list: _of_list,
     tuple: _unchanging,

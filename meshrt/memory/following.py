@@ -1,8 +1,8 @@
-"""A list or a deque, gone through while others put in and take out at its ends: nothing is missed, or it is said so.
+"""A list or a deque, read while other threads add and remove at its ends: nothing is missed, or the loss is reported.
 
-What is taken out at the front moves all that is behind: whoever goes on at the same index passes over so many. So each
-piece ends before one of the objects that were read, the **anchor**, and the next one begins with it. Where that is not
-where it was, it is looked for nearby; where it is gone, what was counted is a lower bound.
+An element removed at the front moves all elements behind it, so a reader that continues at the same index would skip
+some. So each piece ends before one of the objects that were read, the **anchor**, and the next piece begins with it. If
+the anchor has moved, it is searched nearby; if it is gone, the count is a lower bound.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ __all__ = ["SLICE", "Followed"]
 
 #: Objects of one slice of the walk.
 SLICE = 4096
-#: The anchor is that one of so many last objects to which the fewest refer: it is there only once.
+#: The anchor is chosen among so many last objects: the one with the fewest referrers, as it is there only once.
 _TAIL = 8
-#: How far an anchor is looked for, to either side; and how often, as it may be moved again meanwhile.
+#: Elements to either side that are searched for an anchor; and attempts, as it may move again meanwhile.
 _NEAR = 16 * SLICE
 _ATTEMPTS = 4
 
 
 class Followed:
-    """Goes through a sequence, as far as it went at first.
+    """Reads a sequence, up to the length that it had at first.
 
     Args:
-        read: Returns the objects from one index up to another, those that there are, in one call of C.
-        size: Returns how many there are.
-        step: How many are read at once: copies, which are let go of bit by bit.
+        read: Returns the objects between two indices, as many as there are, in one C call.
+        size: Returns the number of objects.
+        step: Number of objects that are read at once, as copies that are released bit by bit.
 
     Attributes:
         over, lost: As in `meshrt.memory.contents.Source`.
@@ -40,7 +40,7 @@ class Followed:
         self._step = step
         self._left = size()
         self._copy: list[Any] = []
-        #: The first object of all; the anchor, with which the next piece begins, and where it was.
+        #: The first object; the anchor, with which the next piece begins, and the index where it was.
         self._first: Any = None
         self._anchor: Any = None
         self._at = -1
@@ -54,7 +54,7 @@ class Followed:
         return bool(self._copy)
 
     def take(self) -> list[Any]:
-        """Return the next ones, in no order."""
+        """Return the next objects, in no order."""
         if not self._copy:
             self._copy = self._piece()
         if len(self._copy) <= SLICE:
@@ -72,7 +72,7 @@ class Followed:
             self._first = items[0] if items else None
         else:
             begin, items = self._next(count)
-        self._anchor = None  # no reference to what is handed out: whoever looks at it counts them
+        self._anchor = None  # no reference to an object that is returned: the caller counts references
         if len(items) < count or count == self._left:
             self._left = 0
             return items
@@ -84,7 +84,7 @@ class Followed:
         return items
 
     def _next(self, count: int) -> tuple[int, list[Any]]:
-        """Return where the next piece begins, and what is there."""
+        """Return where the next piece begins, and its objects."""
         for _ in range(_ATTEMPTS):
             found = self._read(self._at, self._at + count)
             if found and found[0] is self._anchor:
@@ -94,11 +94,11 @@ class Followed:
             if id(self._anchor) not in near:
                 break
             self._at = begin + near.index(id(self._anchor))
-        # The anchor is gone: with all before it, or with all behind it, or out of the midst.
+        # The anchor was removed: with everything before it, with everything behind it, or alone.
         front = self._read(0, 1)
         intact = bool(front) and front[0] is self._first
         if intact and not self._read(self._at, self._at + 1):
-            return self._at, []  # what is there was counted
+            return self._at, []  # what is left was counted
         self.lost = True
         begin = self._at if intact else max(0, self._size() - self._left)
         return begin, self._read(begin, begin + count)

@@ -1,8 +1,7 @@
 """What is inside a variable, one level down: attributes of an object, items of a dict, elements of a list or a set.
 
-Names are those that rows show, so that what is inside can be opened in turn: ``self.cache`` has
-``self.cache['train']``, and that may have ``self.cache['train'].data``. Nothing of the user's is run: no ``__repr__``,
-no ``__iter__``.
+Names are those that rows show, so that each item can be opened in turn: ``self.cache`` has ``self.cache['train']``, and
+that may have ``self.cache['train'].data``. No user code is run: no ``__repr__``, no ``__iter__``.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from meshrt.selection import near_miss
 
 __all__ = ["MOST", "Child", "children", "find"]
 
-#: What is looked at of a variable, at most.
+#: Items of a variable that are looked at, at most.
 MOST = 50_000
-#: Characters of a key, or bits of a number, that a name tells.
+#: Characters of a key, or bits of a number, that a name shows.
 _KEY = 60
 _BITS = 64
-#: Names that a complaint lists, and among which it looks for the one that was meant.
+#: Names that an error lists; and names that are searched for the one that was probably meant.
 _NAMED = 10
 _NEAR = 2000
-#: What stands behind the name of a variable in that of something inside.
+#: Characters that follow the name of a variable in the name of something inside it.
 _GOES_ON = (".", "[", "{", "<")
-#: Classes by identity, as a metaclass may compare. Elements of a set have no place, and are named by what they are.
+#: Classes by identity, as a metaclass may define ``==``. Elements of a set have no index: their value names them.
 _PLACED = {id(cls): cls for cls in (list, tuple, deque)}
 _UNPLACED = {id(cls): cls for cls in (set, frozenset)}
 _ATOMS = frozenset(map(id, ATOMS))
@@ -42,10 +41,10 @@ _TEXTS = frozenset(map(id, (str, bytes)))
 
 
 def find(name: str, variables: Sequence[Variable]) -> list[Variable] | str:
-    """Return the variables that are called so (several actors may have one), or why there is none.
+    """Return the variables of this name (several actors may have one), or a text that says why there is none.
 
     Args:
-        name: As a row shows it; an actor's name and a dot may stand before it.
+        name: As a row shows it; the name of an actor and a dot may precede it.
     """
     found = _named(name, [(each.where, each) for each in variables])
     if not found:
@@ -69,7 +68,7 @@ def find(name: str, variables: Sequence[Variable]) -> list[Variable] | str:
 
 
 def _named(name: str, variables: Sequence[tuple[str, Variable]]) -> list[Variable]:
-    """Return those with the longest name that ``name`` is, or begins with."""
+    """Return the variables with the longest name that ``name`` equals or begins with."""
     fit = [
         (where, each)
         for where, each in variables
@@ -88,9 +87,9 @@ def _unknown(name: str, place: str, known: dict[str, None]) -> str:
 
 
 class Child(NamedTuple):
-    """Something inside of a variable: an attribute or a referent by its name, an item or an element by its key.
+    """Something inside a variable: an attribute or a referent by its name, an item or an element by its key.
 
-    Its name is made when it is asked for: of most of what is inside of a large container, nobody asks.
+    The name is made on request: most items of a large container are never shown.
     """
 
     kind: str
@@ -100,7 +99,7 @@ class Child(NamedTuple):
     value: Any
 
     def of(self, parent: Variable) -> Variable:
-        """Return it as a variable."""
+        """Return this child of ``parent`` as a variable."""
         if self.kind == "attribute":
             suffix = f".{self.key}"
         else:
@@ -110,12 +109,12 @@ class Child(NamedTuple):
 
 
 def children(value: Any) -> tuple[list[Child], int]:
-    """Return what is inside of a value, up to `MOST`, and how much that is."""
+    """Return what is inside a value, at most `MOST` children, and the total number."""
     found: list[Child] = []
     count = 0
     for base in bases(type(value)):
         if base is dict:
-            # In one call of C, from the iterator to the last item: others may write to it meanwhile.
+            # One C call, from the iterator to the last item: other threads may write to it meanwhile.
             items = list(islice(chain.from_iterable(map(dict.items, (value,))), MOST))
             found += [Child("item", "[]", (key,), index, each) for index, (key, each) in enumerate(items)]
             count += dict.__len__(value)
@@ -136,7 +135,7 @@ def children(value: Any) -> tuple[list[Child], int]:
 
 
 def _key(key: Any, index: int) -> str:
-    """Return how something is named by a key; one that cannot be written shortly also by its number."""
+    """Return the text of a key in a name; a key that has no short text is named by its number as well."""
     cls = type(key)
     if id(cls) in _SHORT or (cls is int and key.bit_length() <= _BITS):
         return repr(key)

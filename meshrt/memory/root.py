@@ -1,13 +1,13 @@
 """The root's side of the memory view: ranks and their variables as plain data. On the root's loop.
 
-``memory.look``: memory, as `meshrt.memory.asked` says what can be asked for.
+``memory.look`` {`meshrt.memory.asked`}: returns the memory of ranks.
 
-What is asked of whom::
+Where the facts come from::
 
     host agents   the processes' memory, from /proc: no rank has to answer
-    ranks         what their allocators tell, and, if that is wanted, their variables
+    ranks         what their allocators tell, and, if requested, their variables
 
-Whoever has rows of another kind adds a source to `View.sources`.
+A plug-in with rows of another kind adds a source to `View.sources`.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ from meshrt.wire.control import Address
 
 __all__ = ["Source", "View", "load"]
 
-#: How much memory each rank may have.
+#: Environment variable with the memory limit of each rank.
 LIMIT_VARIABLE = "MESHRT_MEMORY_LIMIT"
 #: Bytes of one answer: a control message holds 1 MiB.
 _BUDGET = 900_000
 _PER_RANK = 170
-#: Seconds in which a view without variables is complete, whatever ranks do.
+#: Seconds after which a view without variables is complete, also if ranks do not answer.
 _MEASURE_SECONDS = 0.8
 _HEAP_SECONDS = 0.6
-#: ... one with them: it is an agent that asks ranks, and those of one that says nothing for so long are not waited for.
+#: ... a view with variables: agents ask the ranks, and the ranks of an agent that is silent for so long are left out.
 _SILENT_SECONDS = 3.0
 #: Seconds that all ranks together may take for their variables.
 _VARIABLES_SECONDS = 60.0
 _EXACT_SECONDS = 600.0
-#: Ranks of a host that count at the same time.
+#: Ranks of a host that count their variables at the same time.
 _AT_ONCE = 16
-#: Variables that all ranks together tell one by one, and one of them at least.
+#: Rows of variables that all ranks together return; each rank returns at least one.
 _ROWS = 20_000
 _LEAST_ROWS = 20
 _MOST_ROWS = 500
 
-#: Columns of the ranks: they travel once.
+#: Columns of the rows of ranks: sent once, not in each row.
 COLUMNS = (
     "mesh_id", "mesh", "rank", "coords", "host", "node", "address", "pid", "actors", "state", "note", "rss", "pss",
     "shared", "private", "anonymous", "file", "shmem", "swap", "peak", "store_own", "store_held", "store_pinned",
@@ -67,40 +67,40 @@ COLUMNS = (
 )  # fmt: skip
 
 
-#: What an agent tells of its host.
+#: Facts of a host that its agent tells.
 _OF_HOST = ("node", "address")
 
 
-#: Returns what it adds to the answer, by key.
+#: Returns keys and values to add to the answer.
 Source = Callable[[Asked], Awaitable[Body]]
 
 
 class View:
-    """Asks, and puts together."""
+    """Asks ranks and agents, and puts their answers together. On the root's loop."""
 
     def __init__(self, services: RootServices) -> None:
         self._services = services
-        #: Asked at once; further ones are called with the same.
+        #: Sources, asked concurrently; plug-ins append theirs.
         self.sources: list[Source] = [self._ranks]
 
     async def look(self, client: ToolClient, body: Body) -> Body:
         """Serve ``memory.look``.
 
         Raises:
-            UsageError: There is no such actor, no such variable, or a limit is no limit.
+            UsageError: There is no such actor or variable, or a limit is not valid.
             SelectionError: No such ranks.
         """
         return await self.collect(asked_of(program_of(self._services).targets, body))
 
     async def collect(self, asked: Asked) -> Body:
-        """Return everything, as docs/json.md says it."""
+        """Return the whole answer, as docs/json.md says."""
         answer: Body = {"time": time.time_ns() / 1e9, "run_id": self._services.run_id, "script": script_name()}
         for part in await asyncio.gather(*(source(asked) for source in self.sources)):
             answer.update(part)
         return answer
 
     async def _ranks(self, asked: Asked) -> Body:
-        if asked.variables:  # one after the other: what the count takes from the processors, the measures would miss
+        if asked.variables:  # one after the other: the count takes processor time that would delay the measures
             measured = await self._measure(asked, _SILENT_SECONDS)
             script, groups = await asyncio.gather(self._ask_script(asked), self._ask_variables(asked, measured))
         else:
@@ -196,7 +196,7 @@ class View:
         return await self._services.measure(asked.whom.targets, seconds, asked.references)
 
     async def _holding(self, asked: Asked, measured: Measured, references: Body) -> Body:
-        """Ask those who hold a reference for the variable that does."""
+        """Ask the ranks that hold a reference for the variable that holds it."""
         ranks = {pid: (mesh.mesh_id, rank) for mesh in self._services.meshes() for rank, pid in mesh.pids.items()}
         holders = {ranks[pid] for pid in map(int, references["holders"]) if pid in ranks}
         body = {**_limits(asked), "name": asked.references}
@@ -215,22 +215,22 @@ class View:
         return await self._in_waves(asked, "memory.variables", _of_variables(asked), measured, None)
 
     async def _ask_script(self, asked: Asked) -> list[Group]:
-        """Measure the variables of the script itself, if no ranks were chosen."""
+        """Measure the variables of the script itself, if the request chooses no ranks."""
         return [] if asked.chosen else [await _beside(script_sizes, _of_variables(asked))]
 
     async def _in_waves(
         self, asked: Asked, operation: str, body: Body, measured: Measured, chosen: Container[Address] | None
     ) -> list[Group]:
-        """Ask a few ranks of each host at a time: were all of them at work at once, some would seem to be silent.
+        """Ask a few ranks of each host at a time: if all of them worked at once, some would seem to be silent.
 
         Args:
-            measured: The hosts of which nothing has come are not asked.
-            chosen: None: all ranks.
+            measured: Hosts that have not answered here are not asked.
+            chosen: Ranks to ask. None: all.
         """
         hosts: dict[str, list[Address]] = {}
         of_mesh = {mesh.mesh_id: mesh.hosts for mesh in self._services.meshes()}
         for mesh_id, ranks in asked.whom.answering().items():
-            for rank in ranks if mesh_id in of_mesh else ():  # it may have ended since it was asked for
+            for rank in ranks if mesh_id in of_mesh else ():  # the mesh may have ended meanwhile
                 if chosen is None or (mesh_id, rank) in chosen:
                     hosts.setdefault(of_mesh[mesh_id][rank], []).append((mesh_id, rank))
         seconds = _EXACT_SECONDS if asked.milliseconds is None else _VARIABLES_SECONDS
@@ -257,7 +257,7 @@ def _of_variables(asked: Asked) -> Body:
 
 
 async def _beside(measure: Callable[[Body], Group], body: Body) -> Group:
-    """Measure the script, on a thread of its own: the loop goes on."""
+    """Measure the script on a separate thread, so that the loop is not blocked."""
     return await asyncio.get_running_loop().run_in_executor(None, measure, body)
 
 
@@ -266,12 +266,12 @@ def _limits(asked: Asked) -> Body:
 
 
 def _note(doing: State) -> str:
-    """Return what is known of a rank beside its state; where it stands, if it does."""
+    """Return what is known of a rank beside its state; the place where it is stopped, if it is."""
     return doing.note or (f"at {doing.where}" if doing.where and doing.word != RUNNING else "")
 
 
 def _script(said: Body | None) -> Body:
-    """Return the row of the script's process; ``said``: of its variables."""
+    """Return the row of the script's process; ``said``: the answer about its variables."""
     pid = os.getpid()
     told = {} if said is None else {"variables_left_out": said["left_out"], **said}
     told.pop("left_out", None)
@@ -279,10 +279,10 @@ def _script(said: Body | None) -> Body:
 
 
 def load(services: RootServices) -> None:
-    """Serve looks at memory, and tell ranks their limit: called once, by the first that needs it.
+    """Serve ``memory.look``, and tell ranks their limit: called once, by the first request.
 
     Raises:
-        UsageError: The limit is no size.
+        UsageError: The limit is not a valid size.
     """
     limit = os.environ.get(LIMIT_VARIABLE, "")
     if limit:

@@ -1,6 +1,7 @@
 """The variables of an actor that live between calls: those of its object, of its class, and of the class' module.
 
-Whoever knows of others appends to ``hooks.variables``: the debugger does, for stack frames that stand in it.
+A plug-in that knows other variables appends to ``hooks.variables``: the debugger does, for stack frames that are
+stopped in it.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from meshrt.inspect.variables import attributes
 __all__ = ["all_variables", "facts_of", "namespaces", "own_names", "slots", "type_name"]
 
 _CLASS_NAME: Callable[[Any], str] = vars(type)["__name__"].__get__
-#: The names of a module, even if its class is one of the user's.
+#: Returns the names of a module, even if its class is a user's subclass.
 _MODULE_NAMES: Callable[[Any], dict[str, Any]] = vars(ModuleType)["__dict__"].__get__
-#: Of these the number of elements says more than nothing.
+#: Classes whose number of elements is worth showing.
 _LENGTHS: dict[int, Callable[[Any], int]] = {
     id(cls): vars(cls)["__len__"] for cls in (list, tuple, deque, dict, set, frozenset, str, bytes, bytearray)
 }
 
 
 def all_variables(actors: Sequence[ActorState], *, frames: bool) -> Iterator[Variable]:
-    """Go through the variables of actors, and what `hooks.variables` knows of.
+    """Yield the variables of actors, and those of `hooks.variables`.
 
     Args:
-        frames: Also those of stack frames.
+        frames: Include the variables of stack frames.
     """
     yield from _of_actors(actors)
     for source in tuple(hooks.variables):
@@ -44,7 +45,7 @@ def all_variables(actors: Sequence[ActorState], *, frames: bool) -> Iterator[Var
 
 
 def _of_actors(actors: Sequence[ActorState]) -> Iterator[Variable]:
-    """Go through the variables of actors; a module that several actors share is of the first one."""
+    """Yield the variables of actors; a module that several actors share belongs to the first one."""
     told: set[int] = set()
     for actor in actors:
         if actor.instance is None:
@@ -65,7 +66,7 @@ def _of_actors(actors: Sequence[ActorState]) -> Iterator[Variable]:
 
 
 def namespaces(actors: Sequence[ActorState]) -> Iterator[Any]:
-    """Go through what no variable is walked into: actors, and modules with what their names stand for."""
+    """Yield the objects that no walk enters: actors, and modules with the values of their names."""
     for actor in actors:
         if actor.instance is not None:
             yield actor.instance
@@ -78,13 +79,13 @@ def namespaces(actors: Sequence[ActorState]) -> Iterator[Any]:
 
 
 def type_name(value: Any) -> str:
-    """Return the class of a value as a person knows it: ``list``, ``numpy.ndarray``, ``train.Batch``."""
+    """Return the class of a value as a user knows it: ``list``, ``numpy.ndarray``, ``train.Batch``."""
     module, name = module_name(type(value)), class_name(value)
     return name if module == "builtins" else f"{module}.{name}"
 
 
 def facts_of(value: Any) -> dict[str, Any]:
-    """Return the number of elements of a built-in container, and the type code of those of an array; {} of others."""
+    """Return the length of a built-in container, and the type code of an array; {} for other values."""
     if type(value) is memoryview:
         return _of_view(value)
     for cls in bases(type(value)):
@@ -106,14 +107,14 @@ def _of_view(view: memoryview) -> dict[str, Any]:
 
 
 def _own_classes(cls: type) -> list[type]:
-    """Return a class and its bases, as far as the user wrote them."""
+    """Return a class and its bases, of those that user code defines."""
     return [base for base in bases(cls) if any(True for _ in _globals_of(base))]
 
 
 def _globals_of(cls: type) -> Iterator[dict[str, Any]]:
-    """Go through the names of the modules in which the methods of a class of the user's were written.
+    """Yield the names of the modules in which the methods of a user's class were written.
 
-    They know them even if the class came here as a pickle of all it is, and its module is not loaded.
+    Methods refer to these names even if the class came as a pickle by value, and its module is not loaded.
     """
     seen: set[int] = set()
     for value in list(type.__dict__["__dict__"].__get__(cls).values()):
@@ -125,7 +126,7 @@ def _globals_of(cls: type) -> Iterator[dict[str, Any]]:
 
 
 def own_names(names: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return what the names of a module or a class stand for, but for those that Python gives it."""
+    """Return the names of a module or a class with their values, without those that Python sets."""
     return [
         (name, value)
         for name, value in list(names.items())
@@ -134,11 +135,11 @@ def own_names(names: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def slots(instance: Any) -> Iterator[tuple[str, Any]]:
-    """Go through the instance variables of an object that are in slots."""
+    """Yield the instance variables of an object that are in slots."""
     for cls in bases(type(instance)):
         for name, slot in list(type.__dict__["__dict__"].__get__(cls).items()):
             if type(slot) is MemberDescriptorType:
                 try:
                     yield name, slot.__get__(instance)
                 except AttributeError:
-                    continue  # nothing was put into it
+                    continue  # the slot is empty

@@ -1,16 +1,16 @@
 """The walk over everything that one variable reaches.
 
 It goes through ``gc.get_referents``, from a list of its own instead of by recursion, and counts each object once. It
-runs no code of the user's: no ``__sizeof__``, no property, no ``__getattr__``. What is there anyway is left out
-(modules, classes, code, stack frames that run, the runtime), and arrays are counted by the memory that they hold, once
-for each owner, however many views show it.
+runs no user code: no ``__sizeof__``, no property, no ``__getattr__``. Objects that exist anyway are left out: modules,
+classes, code, stack frames that run, and the runtime. An array is counted by the memory that it holds, once for each
+owner, however many views show it.
 
-`SLICE` objects at a time: then it looks at its budget, and lets go of the GIL, unless these are a few only
-(`meshrt.memory.contents` says what becomes of a container that is written to then).
+After every `SLICE` objects the walk checks its budget. It releases the GIL too, unless the objects are only a few.
+`meshrt.memory.contents` says what happens if a container is written to then.
 
-An object that has one reference was reached through that one, and cannot be reached again: most of a large container
-are of that kind, and only the others are remembered. What a variable reaches that an earlier one has reached is shared
-with it, and so is everything below.
+An object with one reference was reached through that one and cannot be reached again. Most objects of a large
+container are of that kind; only the others are remembered. If an earlier variable has reached an object, it is shared
+with that variable, and so is everything below it.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from meshrt.store.refs import ObjectRef
 
 __all__ = ["BUDGET", "NOBODY", "Key", "Size", "Walk"]
 
-#: Small containers of so many bytes together are asked for what they refer to at once.
+#: Small containers are asked for their referents together, up to so many bytes at a time.
 _TOGETHER = 256 * SLICE
-#: A container of more bytes is gone through by itself.
+#: A container of more bytes is read by itself.
 _LARGE = 8 * SLICE
-#: Objects from which on a variable is worth letting go of the GIL: that takes longer than to look at a few.
+#: From so many objects on the walk of a variable releases the GIL: fewer are counted faster than that takes.
 _FEW = 64
-#: Why a size is no exact one: the walk was ended, or another thread was faster.
+#: Why a size is not exact: the budget ended the walk, or another thread changed a container.
 BUDGET = "budget"
 _WRITTEN = "written to while it was counted"
-#: The number of no variable.
+#: Number that means: no variable.
 NOBODY = -1
 
 Key = int | Place
@@ -57,13 +57,13 @@ class Size:
     """What a variable holds.
 
     Attributes:
-        bytes: What was counted, in the memory of the processor.
-        objects: How many objects that were.
-        exact: Whether that is all; otherwise it holds at least as much.
-        estimate: How many bytes it may be; None where it is exact, or nothing can be said.
-        why: Why it is not exact: `BUDGET`, or what hides its memory.
+        bytes: Bytes that were counted, in the memory of the processor.
+        objects: Number of objects that were counted.
+        exact: Whether everything was counted; otherwise the variable holds at least ``bytes``.
+        estimate: Estimated total bytes; None if the size is exact or cannot be estimated.
+        why: Why the size is not exact: `BUDGET`, or what hides its memory.
         devices: Bytes in the memory of other devices, by device.
-        shared: Those of ``bytes`` that an earlier variable has reached, by its number.
+        shared: The part of ``bytes`` that earlier variables have reached, by the number of the variable.
     """
 
     bytes: int
@@ -80,10 +80,10 @@ class _Part:
     """Objects that are still to be looked at.
 
     Attributes:
-        holder: The variable that has reached what refers to them.
-        alone: What ``getrefcount`` says of one of them that nothing else refers to; 0: one may come twice all the same.
-        total: How many there are; 0: not known.
-        done: How many of them were looked at.
+        holder: The variable that has reached their referrer.
+        alone: ``getrefcount`` of an object here that has no other referrer; 0: an object may come twice all the same.
+        total: Number of objects; 0: not known.
+        done: Number of objects that were looked at.
         before: Bytes that had been counted before the first of them.
     """
 
@@ -96,14 +96,14 @@ class _Part:
 
 
 class Walk:
-    """One variable.
+    """The walk over one variable. One thread.
 
     Args:
-        holders: Who has reached what first; the walk adds what it reaches.
-        number: Of this variable.
-        value: What it holds.
-        note: Told of the segments of shared memory to which it meets references, or in which arrays lie.
-        places: Takes what arrays and mappings of a page or more it has reached first: their size, by place.
+        holders: Which variable reached each object first; the walk adds what it reaches.
+        number: Number of this variable.
+        value: Value of this variable.
+        note: Called with each segment of shared memory that a reference or an array lies in.
+        places: Receives the size, by place, of arrays and mappings of a page or more that this walk reached first.
     """
 
     def __init__(
@@ -120,19 +120,19 @@ class Walk:
         self._kinds = kinds
         self._holders = holders
         self._number = number
-        #: What others had reached first, and this walk now too.
+        #: Objects that other variables had reached first, and this walk has reached too.
         self._again: set[Key] = set()
         self._parts: list[_Part] = []
         self._bytes = 0
         self._objects = 0
         self._devices: dict[str, int] = {}
         self._shared: dict[int, int] = {}
-        #: Why more may hang on what was counted than can be seen.
+        #: Why the objects that were counted may hold more than can be seen.
         self._hidden = ""
         self._push(Lying(iter((value,))), NOBODY, twice=True)
 
     def go_on(self, ended: Callable[[int], bool]) -> Size:
-        """Walk until all is counted, or ``ended``, which is asked with the number of objects so far."""
+        """Walk until all is counted or ``ended`` returns True; it is called with the number of objects so far."""
         while self._parts:
             part = self._parts[-1]
             items = part.source.take()
@@ -146,10 +146,10 @@ class Walk:
             if self._parts and ended(self._objects):
                 for part in self._parts:
                     if part.source.copied:
-                        part.alone = 0  # a later walk that comes here sees the copy's reference, and remembers it
+                        part.alone = 0  # a later walk sees the reference of the copy, and remembers the object
                 return self._size(BUDGET, self._estimate())
             if self._objects >= _FEW:
-                time.sleep(0)  # whoever waits for the GIL has it now
+                time.sleep(0)  # releases the GIL to a thread that waits for it
         return self._size(self._hidden, None)
 
     def _size(self, why: str, estimate: int | None) -> Size:
@@ -160,11 +160,11 @@ class Walk:
             self._parts.append(_Part(source, holder, 0 if twice else _ALONE, total, 0, self._bytes))
 
     def _push_copy(self, copy: list[Any], holder: int, *, twice: bool = False) -> None:
-        total = len(copy)  # it loses what is looked at
+        total = len(copy)  # the list shrinks while it is looked at
         self._push(Copied(iter([[copy]])), holder, total=total, twice=twice)
 
     def _look(self, items: list[Any], part: _Part) -> None:
-        """Take those that this walk has not met."""
+        """Take the objects that this walk has not met."""
         counts = list(map(getrefcount, items))
         alone = part.alone
         if counts and max(counts) > alone:
@@ -175,7 +175,7 @@ class Walk:
             self._take(items, part.holder)
 
     def _meet(self, found: dict[int, Any]) -> None:
-        """Take those of ``found``, to which several refer, that this walk has not met."""
+        """Take the objects of ``found``, which have several referrers, that this walk has not met."""
         holders = self._holders
         new = list(filterfalse(holders.__contains__, found))
         if len(new) < len(found):
@@ -189,11 +189,11 @@ class Walk:
                 self._take(objects, first)
         if new:
             holders.update(dict.fromkeys(new, self._number))
-            # Below what an earlier walk has reached too, but that one was ended first: it will find these to be ours.
+            # An earlier walk has reached their referrer too, but it was ended before: it will find these to be ours.
             self._take(list(map(found.__getitem__, new)), NOBODY)
 
     def _take(self, objects: list[Any], holder: int) -> None:
-        """Count objects, and put what they refer to on the list."""
+        """Count objects, and put their referents on the list."""
         classes = set(map(id, map(type, objects)))  # by identity: a metaclass may compare
         if classes <= _PLAIN:
             self._take_plain(objects, holder, classes)
@@ -209,7 +209,7 @@ class Walk:
                 self._take_kind(self._kinds.of(type(members[0])), members, holder)
 
     def _take_plain(self, objects: list[Any], holder: int, classes: set[int]) -> None:
-        if len(classes) == 1:  # a third of the time that getsizeof takes
+        if len(classes) == 1:  # takes a third of the time of getsizeof
             kind = self._kinds.of(type(objects[0]))
             sizes, head = list(map(kind.sizeof, objects)), kind.head
         else:
@@ -239,7 +239,7 @@ class Walk:
             self._push(Lying(chain.from_iterable(map(get_referents, objects))), holder, total=length)
 
     def _refer_dicts(self, objects: list[dict[Any, Any]], holder: int, *, at_once: int) -> None:
-        # Of a dict that has strings as keys, the collector is told of the values only.
+        # The collector tells only the values of a dict whose keys are all strings.
         source = keys_and_values(objects, at_once)
         self._push(source, holder, total=2 * sum(map(len, objects)))
 
@@ -275,26 +275,26 @@ class Walk:
             self._push(Lying(chain.from_iterable(map(keys, objects))), holder, twice=True)
 
     def _count_attributes(self, referents: list[Any], holder: int) -> None:
-        """Count the array in which an instance has its variables."""
-        if len(referents) != 2 or type(referents[0]) is not dict:  # or else they have become a dict
+        """Count the array that holds the instance variables of an object."""
+        if len(referents) != 2 or type(referents[0]) is not dict:  # otherwise they have become a dict
             self._count(inline_values(len(referents) - 1), 0, holder)  # one is its class
 
     def _take_buffer(self, kind: Kind, each: Any, holder: int) -> None:
         try:
             memory = self._kinds.buffers.memory(kind.how, each)
-        except Exception as error:  # closed, or without memory that one could ask for
+        except Exception as error:  # closed, or its memory cannot be read
             why = f"a {class_name(each)} does not tell: {class_name(error)}"
             memory = Memory(kind.sizeof(each), None, 0, (), why)
         self._hidden = self._hidden or memory.unknown
         self._count(memory.own + kind.head, 1, holder)
         referents = get_referents(each)
-        if memory.refers or referents:  # most have nothing, and to find that out later costs a slice for each
+        if memory.refers or referents:  # most refer to nothing; to find that out later costs a slice for each
             self._push(Lying(chain(memory.refers, referents)), holder)
         if memory.place is not None:
             self._take_place(memory.place, memory.size, holder)
 
     def _take_reference(self, reference: ObjectRef[Any], holder: int) -> None:
-        """Count what a reference keeps in shared memory, and once what is seen of it; it has next to nothing itself."""
+        """Count what a reference keeps in shared memory, once in all; the reference itself takes almost no memory."""
         beside = reference.nbytes
         for start, size in reference.pieces():
             self._take_place((SHARED, (reference.segment, start)), size, holder)
@@ -302,7 +302,7 @@ class Walk:
         self._take_place((SHARED, (reference.segment, -1)), beside, holder)
 
     def _take_place(self, place: Place, size: int, holder: int) -> None:
-        """Count memory that others may have reached, too."""
+        """Count memory that other variables may have reached too."""
         if isinstance(place[1], tuple):
             self._note(place[1][0])  # its segment
         if place in self._again or self._holders.get(place) == self._number:
@@ -312,7 +312,7 @@ class Walk:
             holder = self._holders[place]
         else:
             self._holders[place] = self._number
-            holder = NOBODY  # below what a walk that was ended has reached, too: it will find this to be ours
+            holder = NOBODY  # a walk that was ended has reached its referrer too: it will find this to be ours
             if size >= PAGESIZE and place[0] in (HOST, MAPPED):
                 self._places[place] = size
         if place[0] in (HOST, MAPPED):
@@ -327,9 +327,9 @@ class Walk:
             self._shared[holder] = self._shared.get(holder, 0) + size
 
     def _estimate(self) -> int | None:
-        """Return what the part that was walked makes of the whole, by the outermost container that is known in length.
+        """Return an estimate of the whole: the part that was walked, scaled by the outermost container of known length.
 
-        What is as far outside, and of unknown length, is left out.
+        Objects at the same level in containers of unknown length are left out.
         """
         for part in self._parts:
             if part.total > part.done > 0:
@@ -339,13 +339,13 @@ class Walk:
 
 
 def _held_by_function(function: FunctionType) -> list[Any]:
-    """Return what belongs to a function: its defaults, its closure, its attributes; not its module."""
+    """Return what belongs to a function: its defaults, closure and attributes; not its module."""
     elsewhere = (id(function.__globals__), id(builtins.__dict__))
     return [each for each in get_referents(function) if id(each) not in elsewhere]
 
 
 def _references_of_one_alone() -> int:
-    """Return what ``getrefcount`` says in `Walk._look` of an object that one container refers to."""
+    """Return the ``getrefcount`` that `Walk._look` sees for an object with one referrer, a container."""
     container: list[Any] = [[] for _ in range(2)]
     items = Lying(iter(container)).take()
     return max(list(map(getrefcount, items)))
