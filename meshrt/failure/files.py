@@ -1,8 +1,8 @@
 """The file about an incident: ``failure-<n>.json`` in the run directory, the latest ones only.
 
 One JSON document: ``{"schema", "version", "verdict": {"roots", "ambiguous", "certainty"}, "report", **incident}``, with
-the incident as in `meshrt.failure.incident.Incident`, without default values. The file is replaced in one step: a reader
-sees the whole file or the one before, even if the program is killed meanwhile.
+the incident as in `meshrt.failure.incident.Incident`, without default values. The file is replaced in one step: a
+reader sees the whole file or the one before, even if the program is killed meanwhile.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def path_of(run_directory: Path, number: int) -> Path:
 
 
 def files_of(run_directory: Path) -> list[Path]:
-    """Return the files of a run, the oldest first; () if there is no such directory."""
+    """Return the files of a run, the oldest first; [] if there is no such directory."""
     try:
         found = [(int(match[1]), path) for path in run_directory.iterdir() if (match := _NAME.fullmatch(path.name))]
     except OSError:

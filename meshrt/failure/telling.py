@@ -2,15 +2,15 @@
 
 ::
 
-    (nothing) -> said      an error is on its way out of the script: it may take time until the ranks are stopped, and
-                           another worker may end before; the launcher then stops this one, and reads what is there
-    said -> (nothing)      the script has handled it
-    (nothing), said -> final   the script ends with it
-    (nothing), said -> thread  a thread of the script has let out an error, and the script goes on; that stays, whatever
+    (nothing) -> said      an error is on its way out of the script: to stop the ranks may take time, and another worker
+                           may end before; the launcher then stops this one, and reads the file
+    said -> (nothing)      the script has handled the error
+    (nothing), said -> final   the script ends by it
+    (nothing), said -> thread  an error has ended a thread of the script, and the script goes on; that stays, whatever
                                ends the script, until the report says what led to what
 
-A worker that seems to be the victim of another one lets that one end first: the launcher takes the first end that it
-sees for the cause, where nothing is written.
+A worker that seems to be the victim of another one lets that one end first: if there is no file, the launcher takes
+the first end that it sees for the cause.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from meshrt.wire.codec import text_of
 
 __all__ = ["record", "tell", "tell_error", "withdraw"]
 
-#: Seconds that a victim waits for the word of what it is a victim of, once; and then for the end of that worker.
+#: Seconds that a victim waits for the word of its cause, once; and then for the end of that worker.
 _PATIENCE = 1.0
 _END = 3.0
 _PAUSE = 0.02
 #: Whether this process has waited.
 _waited = False
-#: The process that has told of an error of a thread.
+#: Pid of the process that has told of an error of a thread.
 _told_of_thread = 0
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,10 +58,10 @@ def tell(word: Word, text: str, facts: Mapping[str, Any] | None = None, *, final
     """Tell the launcher, if there is one, why this process fails. A thread of the script. Raises OSError.
 
     Args:
-        word: Its second is that of the failure; the one that is said may be another, see `meshrt.failure.workers`.
+        word: Its second is that of the failure; the second in the file may differ, see `meshrt.failure.workers`.
         text: What the launcher shows as traceback.
-        facts: All that is known, as plain data.
-        final: The script ends with it. A victim waits for its cause then.
+        facts: Everything that is known, as plain data.
+        final: The script ends by it. A victim then waits for its cause.
     """
     path = launcher.launcher_file()
     if path is None:
@@ -81,10 +81,10 @@ def tell(word: Word, text: str, facts: Mapping[str, Any] | None = None, *, final
 def _say(
     path: Path, word: Word, text: str, facts: Mapping[str, Any] | None, *, settled: bool
 ) -> tuple[bool, Word | None]:
-    """Write the file; returns whether this is the only worker here, and the cause if one is known.
+    """Write the file; returns whether this is the only worker here, and the word of the cause if it is known.
 
     Args:
-        settled: No word of a cause will come any more. Until then, a victim says one second more.
+        settled: No word of a cause will come any more. Until then, a victim writes a time one second later.
     """
     if not others_of(path):
         _write(path, word, text, facts)
@@ -106,11 +106,11 @@ def _write(path: Path, word: Word, text: str, facts: Mapping[str, Any] | None) -
 
 
 def _with_children(text: str) -> str:
-    """Add what a process that this one has started says about an error of its own."""
+    """Add the error that a child process of this one has written."""
     path = launcher.children_file()
     left = torchelastic.read(path) if path is not None else None
     if left is None or (left.message and left.message in text):
-        return text  # TorchElastic's own `record`, around the same error
+        return text  # TorchElastic's own `record` has written it, around the same error
     return text.rstrip("\n") + "\n" + "\n".join(left_lines(left, full=True)) + "\n"
 
 
@@ -132,31 +132,31 @@ def _wait_for_cause(path: Path, word: Word) -> Word | None:
 def _wait(condition: Callable[[], bool], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
-        time.sleep(_PAUSE)  # of another process: nothing tells of it
+        time.sleep(_PAUSE)  # the condition is of another process: no event reports it
 
 
 def _has_ended(pid: int, failed: int) -> bool:
-    """Whether the launcher has seen the end of the worker that has failed by then (monotonic ns)."""
+    """Whether the launcher has seen the end of a worker that failed at ``failed`` (monotonic ns)."""
     try:
         start = start_of(pid)
     except OSError:
-        return False  # that cannot be told
-    return not start or not started_before(start, failed)  # or else its number is somebody else's by now
+        return False  # the pid is not known
+    return not start or not started_before(start, failed)  # otherwise the pid belongs to another process by now
 
 
 def withdraw() -> None:
-    """Take back what was said: the script has handled it. Any thread."""
+    """Withdraw the file: the script has handled the error. Any thread."""
     path = launcher.launcher_file()
     if path is not None and not _has_told_of_thread():
         path.unlink(missing_ok=True)
 
 
 def tell_error(error: BaseException, *, final: bool = True, foreign: bool = True, since: int = 0) -> None:
-    """Tell the launcher of an exception; what cannot be written is said, and the exception goes on its way.
+    """Tell the launcher of an exception. A write error is reported, and the exception goes on.
 
     Args:
-        foreign: If it is about a rank, then of a mesh of another script.
-        since: It surely did not happen before, monotonic ns; 0 if it has happened just now.
+        foreign: If the exception is about a rank, then of a mesh of another script.
+        since: Earliest time of the failure, monotonic ns; 0 if it has happened just now.
     """
     if _has_told_of_thread():
         return  # that was before
@@ -175,7 +175,7 @@ def tell_error(error: BaseException, *, final: bool = True, foreign: bool = True
         time=time.time_ns() / 1e9,
     )
     evidence = _evidence(error, record, foreign=foreign)
-    # When it happened elsewhere is not known.
+    # The time of a failure elsewhere is not known.
     low = 0 if evidence == "carried" else since or now - NOTED_WITHIN
     word = Word(evidence=evidence, low=low, high=now, second=int(record.time), headline=headline)
     try:
@@ -185,7 +185,7 @@ def tell_error(error: BaseException, *, final: bool = True, foreign: bool = True
 
 
 def tell_thread_error(error: BaseException, *, foreign: bool = True, since: int = 0) -> None:
-    """Tell the launcher of an exception that a thread of the script has let out; the first one stays."""
+    """Tell the launcher of an exception that has ended a thread of the script; the first one stays."""
     global _told_of_thread
     if launcher.launcher_file() is not None and isinstance(error, Exception):
         tell_error(error, final=False, foreign=foreign, since=since)
@@ -199,18 +199,17 @@ def _has_told_of_thread() -> bool:
 def _evidence(error: BaseException, record: FailureRecord, *, foreign: bool) -> str:
     if foreign and next(references(error), None) is not None:
         return "carried"
-    # Whoever exits by itself may have been asked to, by a signal.
+    # A script that exits by itself may have been asked to, by a signal.
     if isinstance(error, SystemExit) or is_consequence(record):
         return "inferred"
     return "own"
 
 
 def record(function: F) -> F:
-    """Decorate the main function of a script that a launcher such as ``torchrun`` starts: why it fails is told there.
+    """Decorate the main function of a script that a launcher such as ``torchrun`` starts: the launcher is told why it fails.
 
     As ``torch.distributed.elastic.multiprocessing.errors.record``, without torch; ``sys.exit("why")`` is told as well.
-    Where a rank of a mesh has failed, the whole report is told, at the end of the script; for that, no decorator is
-    needed.
+    If a rank of a mesh has failed, the whole report is told at the end of the script; that needs no decorator.
     """
     if inspect.iscoroutinefunction(function):
 
@@ -230,10 +229,10 @@ def record(function: F) -> F:
 
 
 def _thread_raised(error: BaseException, _what: str) -> None:
-    """A thread of a decorated script has let out an exception: with a mesh, the end of the script says more."""
+    """An exception has ended a thread of a decorated script: with a mesh, the end of the script tells more."""
     if errors.find_record is None:
         tell_thread_error(error)
-        atexit.register(exit_with, 1)  # behind the end of all threads
+        atexit.register(exit_with, 1)  # runs after the end of all threads
 
 
 @contextlib.contextmanager
@@ -244,7 +243,7 @@ def _recording() -> Iterator[None]:
         yield
     except (Exception, SystemExit) as error:
         if not isinstance(error, SystemExit) or error.code not in (None, 0):
-            # With a mesh, the end of the script says more; it is not asked about sys.exit().
+            # With a mesh, the end of the script tells more, but not about sys.exit().
             last = errors.find_record is None or isinstance(error, SystemExit)
             tell_error(error, final=last, foreign=errors.find_record is None)
         raise

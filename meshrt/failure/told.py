@@ -1,4 +1,4 @@
-"""What the script is told of a failure: which one an error means, and what can be known from the error alone."""
+"""What an error tells the script about a failure: which failure it means, and the facts in the error itself."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from meshrt.wire.codec import own_attribute
 
 __all__ = ["call_of", "caller_of", "record_of", "sent_at", "silences", "stops_behind"]
 
-#: What user code is given that is interrupted: it is not why something was called.
+#: Exceptions that interrupt user code: they are not the reason for an error.
 _INTERRUPTS = ("StopInterrupt", "SystemExit", "CancelledError", "KeyboardInterrupt")
 
 
 def silences(error: BaseException) -> Iterator[CallTimeout]:
-    """Go through the time-outs in a chain."""
+    """Yield the time-outs in the chain of ``error``."""
     for each, _ in references(error):
         if isinstance(each, CallTimeout):
             yield each
@@ -33,7 +33,7 @@ def sent_at(error: BaseException) -> int:
 
 
 def caller_of(error: BaseException) -> str:
-    """Return the innermost line of the script's own that the error has passed."""
+    """Return the innermost line of the script that the error has passed; "" if there is none."""
     found = fallback = ""
     walker = own_attribute(error, "__traceback__")
     while walker is not None:
@@ -47,7 +47,7 @@ def caller_of(error: BaseException) -> str:
 
 
 def call_of(error: BaseException) -> str:
-    """Return the call that an error is about: ``"trainer.step()"``."""
+    """Return the call that an error is about, ``"trainer.step()"``; "" if there is none."""
     for each, _ in references(error):
         facts = own_attribute(each, "__dict__")
         endpoint, place = facts.get("endpoint"), facts.get("place")
@@ -57,10 +57,10 @@ def call_of(error: BaseException) -> str:
 
 
 def record_of(error: BaseException, mesh: str) -> FailureRecord | None:
-    """Return what an error itself tells of a failure, for one whose record has not come.
+    """Return a record from the facts in an error, for a failure whose record has not come; None if it has no facts.
 
     Args:
-        mesh: The name of its mesh.
+        mesh: Name of the mesh of the failure.
     """
     facts = own_attribute(error, "__dict__")
     place, endpoint = facts.get("place"), facts.get("endpoint", "")
@@ -94,7 +94,7 @@ def record_of(error: BaseException, mesh: str) -> FailureRecord | None:
 
 
 def stops_behind(error: ExceptionFacts) -> tuple[Reference, ...]:
-    """Return the ranks that were stopped, if an exception came from nothing else; or ()."""
+    """Return the ranks that were stopped, if an exception came from stops only; otherwise ()."""
     members = [linked for linked in error.linked if linked.relation == "member"]
     before = [linked for linked in error.linked if linked.relation != "member" and not _is_interrupt(linked)]
     if not (members or before):

@@ -1,7 +1,7 @@
-"""``proc_mesh(watchdog=seconds)``: says which ranks have not answered a call for so long, and where they are.
+"""``proc_mesh(watchdog=seconds)``: reports which ranks have not answered a call for so long, and where they are.
 
-Nothing is ended by it: the call goes on, and is looked at again after twice the time. While a person holds a rank at a
-breakpoint nothing is said.
+The watchdog ends nothing: the call goes on, and is checked again after twice the time. There is no report while the
+user holds a rank at a breakpoint.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _LINES = 40
 
 
 class Watchdog:
-    """The calls of the script to meshes that are watched. On the root's loop, but for `sent`."""
+    """The calls of the script to meshes with a watchdog. On the root's loop, except `sent`."""
 
     def __init__(self, services: RootServices) -> None:
         self._services = services
         self._seconds: dict[str, float] = {}
 
     def watch(self, mesh_id: str, seconds: float) -> None:
-        """Look after calls to a mesh."""
+        """Watch calls to a mesh; ``seconds``: without an answer, until the first report."""
         self._seconds[mesh_id] = seconds
 
     def sent(self, call: PendingCall) -> None:
@@ -35,7 +35,7 @@ class Watchdog:
         if seconds is not None:
             known = weakref.ref(
                 call
-            )  # what is answered and let go of has its answers no longer than without a watchdog
+            )  # a weak reference: the watchdog does not keep the answers of a call
             self._services.call_soon(lambda: self._later(known, seconds, seconds))
 
     def _later(self, known: weakref.ref[PendingCall], seconds: float, waited: float) -> None:
@@ -68,7 +68,7 @@ class Watchdog:
                 why = f"; {kept.text}" if kept is not None else ""
                 self._services.announce(f"watchdog: {overdue}{why}; where they are:\n{where}")
 
-        # All are asked: whoever keeps those waiting may be any of them.
+        # All ranks are asked: any of them may block those that wait.
         everybody = {mesh.mesh_id: mesh.alive for mesh in self._services.meshes()}
         body = {"actor": "", "verbose": False}
         self._services.gather(everybody, STACKS, body, _STACK_SECONDS, report, stack_suffices=True)

@@ -1,12 +1,13 @@
 """The workers of one launcher on this machine, and which of them failed first.
 
-``torchrun`` compares whole seconds, of the workers of its own machine only: of those that fail within one second it
-names the first it sees. So each worker that has something to say looks at what the others have said (their files stand
-in folders next to each other, named by the local rank), and says a second that puts it in the right place.
+``torchrun`` compares whole seconds, and only of the workers of its own machine: of workers that fail within one second
+it names the first that it sees. So each worker with an error reads the words of the others (their files are in folders
+next to each other, named by the local rank), and writes a second that puts it in the right place.
 
-Of two workers that one failed first which has better evidence for a failure of its own, unless it surely was later:
-``"own"`` before ``"carried"`` (its error came from elsewhere and names its cause) before ``"inferred"`` (it got what
-one gets whose peer is gone). With equal evidence, time decides where it can: that of the machine's monotonic clock.
+Of two workers, the one with better evidence for a failure of its own failed first, unless it surely was later:
+``"own"`` before ``"carried"`` (its error came from elsewhere and names its cause) before ``"inferred"`` (an error that
+a worker gets when its peer has ended). With equal evidence, time decides where it can, by the machine's monotonic
+clock.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from meshrt.failure.record import ExceptionFacts, FailureRecord, Plain
 
 __all__ = ["EVIDENCE", "NOTED_WITHIN", "Word", "cause_of", "locked", "others_of", "own_rank", "second_of"]
 
-#: What speaks for a failure of its own, the best first.
+#: Evidence for a failure of the worker's own, the best first.
 EVIDENCE = ("own", "carried", "inferred")
-#: An error, or the end of a process, is noted so much later at most, if all goes well, ns. Its connections have been
-#: closed meanwhile: what follows from it may be noted before.
+#: An error, or the end of a process, is noted at most so much later, if all goes well, ns. Its connections are closed
+#: before that: a failure that follows from it may be noted earlier.
 NOTED_WITHIN = 1_000_000_000
 _LARGEST = 64 << 20
 _SECOND = 1_000_000_000
-#: Seconds that a worker waits for its turn; and between two looks whether it has come.
+#: Seconds that a worker waits for the lock; and between two attempts.
 _LOCK_MAX = 1.0
 _LOCK_PAUSE = 0.002
 
@@ -42,13 +43,13 @@ class Word(Plain):
     """What a worker has told the launcher.
 
     Attributes:
-        rank: Among all workers of the job; -1 if that is not known.
-        pid: 0 if that is not known.
+        rank: Among all workers of the job; -1: not known.
+        pid: Of the worker; 0: not known.
         evidence: One of `EVIDENCE`.
-        low, high: When it failed: surely not before, and surely not after; monotonic ns.
-        second: What the launcher was told, seconds since the epoch.
-        headline: Why, in one line.
-        after: The rank of the worker that had failed before it; -1 if none is known.
+        low, high: When it failed: not before ``low`` and not after ``high``; monotonic ns.
+        second: Time in the file, whole seconds since the epoch.
+        headline: The error, in one line.
+        after: Rank of the worker that had failed before it; -1: none is known.
     """
 
     rank: int = -1
@@ -62,7 +63,7 @@ class Word(Plain):
 
 
 def others_of(path: Path) -> dict[Path, Word | None]:
-    """Return the other workers of this machine by their files, with what they have said; none without a launcher.
+    """Return the other workers of this machine by their files, with their words; {} without a launcher.
 
     Args:
         path: The file of this one: ``<local rank>/error.json``.
@@ -80,7 +81,7 @@ def others_of(path: Path) -> dict[Path, Word | None]:
 
 
 def own_rank() -> int:
-    """Return the rank of this process among the workers of its launcher; -1 if that is not known."""
+    """Return the rank of this process among the workers of its launcher; -1: not known."""
     rank = os.environ.get("RANK", "")
     return int(rank) if rank.isdecimal() else -1
 
@@ -91,7 +92,7 @@ def _word_in(path: Path, rank: int) -> Word | None:
             return None
         document = json.loads(path.read_text(encoding="utf-8", errors="replace"))
     except (OSError, ValueError, RecursionError):
-        return None  # there is none, or it is being written by somebody else
+        return None  # there is none, or another process is writing it
     facts = document.get("meshrt") if isinstance(document, dict) else None
     if not isinstance(facts, dict) or not isinstance(facts.get("worker"), dict):
         return _of_somebody_else(document, rank)
@@ -100,9 +101,9 @@ def _word_in(path: Path, rank: int) -> Word | None:
 
 
 def _of_somebody_else(document: object, rank: int) -> Word | None:
-    """TorchElastic's own: it failed at some time of that second."""
+    """Return the word in a file of TorchElastic itself: the failure was at some time of that second."""
     try:
-        message = document["message"]  # type: ignore[index]  # whatever it is
+        message = document["message"]  # type: ignore[index]  # of any type
         second = int(message["extraInfo"]["timestamp"])
         began = time.monotonic_ns() - (time.time_ns() - second * _SECOND)
         headline = str(message["message"]).partition("\n")[0]
@@ -120,7 +121,7 @@ def _precedes(one: Word, other: Word) -> bool:
         return one.low <= other.high
     if ours > theirs:
         return one.high < other.low
-    # The same delays lie behind both, but where only the second is known.
+    # Both times have the same delay, unless only the second of one is known.
     return one.high < (other.high if one.pid and other.pid else other.low)
 
 
@@ -131,7 +132,7 @@ def cause_of(word: Word, others: Sequence[Word]) -> Word | None:
 
 
 def second_of(word: Word, others: Sequence[Word]) -> int:
-    """Return the second to say, in place of ``word.second``, so that the smallest one is that of the first failure."""
+    """Return the second to write instead of ``word.second``, so that the first failure has the smallest one."""
     later = [other.second - 1 for other in others if _precedes(word, other)]
     earlier = [other.second + 1 for other in others if _precedes(other, word)]
     return max([min([word.second, *later]), *earlier])
@@ -139,10 +140,10 @@ def second_of(word: Word, others: Sequence[Word]) -> int:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Let one worker at a time look at what the others have said, and say its own. Raises OSError.
+    """Hold the lock under which a worker reads the words of the others and writes its own. Raises OSError.
 
-    Where that cannot be had (a file system that does not lock folders, a worker that is stopped with the lock in its
-    hands) it goes on without: the wrong order of two words is better than none.
+    Without the lock after `_LOCK_MAX` (a file system that does not lock folders, a worker that was stopped while it held
+    the lock) the worker goes on: two words in the wrong order are better than none.
     """
     folder = os.open(path.parent.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,4 +1,4 @@
-"""What was fetched of a recording, by process. Plain data in, spans out. Any one thread."""
+"""The parts of a recording that were fetched, by process. Plain data in, spans out. Any one thread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCRIPT = -1
 
 
 class Span(NamedTuple):
-    """One run of an endpoint. Times are monotonic ns; ``cut`` says in words what of it is missing."""
+    """One run of an endpoint. Times are monotonic ns; ``cut`` says in words which part of it is missing."""
 
     number: int
     begin: int
@@ -25,9 +25,9 @@ class Span(NamedTuple):
     thread: int
     actor: str
     endpoint: str
-    #: The class of what it has raised, or "".
+    #: The class of the exception that it raised, or "".
     raised: str
-    #: Who has called, and the number of the call there; 0: not known.
+    #: The caller, and the number of the call there; 0: not known.
     caller: int
     call_id: int
     cut: str
@@ -48,11 +48,11 @@ class RankTrack:
     pid: int
     mesh: str
     rank: int
-    #: How a person calls it: ``mesh1 rank 3 (hosts=1, gpus=1)``.
+    #: Its name for users: ``mesh1 rank 3 (hosts=1, gpus=1)``.
     name: str
     host: str
     spans: list[Span] = field(default_factory=list)
-    #: What ran when it was last asked.
+    #: Calls that ran when it was last asked.
     open: list[Span] = field(default_factory=list)
     #: Number of a call that it has sent -> when, and in which of its spans.
     sends: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Collected:
         self._meshes: dict[str, tuple[str, Shape, Mapping[int, str]]] = {}
 
     def know(self, meshes: Sequence[Body]) -> None:
-        """Take in which meshes there are (``timeline.ranks``)."""
+        """Add the meshes of the program (``timeline.ranks``)."""
         for mesh in meshes:
             self._meshes[mesh["mesh"]] = (
                 mesh["name"] or mesh["mesh"],
@@ -82,7 +82,7 @@ class Collected:
             self.miss([[mesh["mesh"], rank, how] for rank, how in mesh["gone"] if rank in recorded])
 
     def add(self, mesh_id: str, rank: int, part: Body) -> None:
-        """Take in a part of one rank (`Recorder.take`)."""
+        """Add a part of one rank (`Recorder.take`)."""
         pid = int(part["pid"])
         if pid not in self.tracks:
             host = self._meshes[mesh_id][2].get(rank, "")
@@ -91,7 +91,7 @@ class Collected:
         self.without.pop((mesh_id, rank), None)
 
     def add_script(self, part: Body, name: str) -> None:
-        """Take in a part of the script (`ScriptTimeline.take`)."""
+        """Add a part of the script (`ScriptTimeline.take`)."""
         pid = int(part["pid"])
         if pid not in self.tracks:
             self.tracks[pid] = RankTrack(pid, "", SCRIPT, name, "")
@@ -115,12 +115,12 @@ class Collected:
         self.spans += len(part["spans"])
 
     def miss(self, without: Sequence[Sequence[Any]]) -> None:
-        """Take in who has not answered: ``[mesh id, rank, why]``."""
+        """Add the ranks that have not answered: ``[mesh id, rank, why]``."""
         for mesh_id, rank, why in without:
             self.without[mesh_id, rank] = (self.name(mesh_id, rank), why)
 
     def name(self, mesh_id: str, rank: int) -> str:
-        """Return how a person calls a rank."""
+        """Return the name of a rank for users."""
         if mesh_id not in self._meshes:
             return f"{mesh_id} rank {rank}"
         name, shape, _ = self._meshes[mesh_id]

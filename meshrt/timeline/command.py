@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seconds", type=seconds_of, default=10.0, metavar="S", help=ends)
     parser.add_argument("--ranks", metavar="SELECTION", default="", help="only these, as in 'ranks(0:4)' or 'hosts=1'")
     given = parser.parse_intermixed_args(arguments)
-    # Whoever ends it wants what was recorded until then: `timeout` does it so.
+    # A user who ends the command wants the spans recorded until then: `timeout` ends it so.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     return run_command("meshrt timeline", lambda: _begin(given))
 
@@ -62,14 +62,14 @@ def _begin(given: argparse.Namespace) -> int:
 
 
 def _check(out: Path) -> None:
-    """Raise UsageError for a place where no file can be written, before anything is recorded."""
+    """Raise UsageError for a path where no file can be written, before anything is recorded."""
     if out.is_dir():
         raise UsageError(f"{out} is a directory; expected the name of a file")
     if out.exists() and not out.is_file():
         if not os.access(out, os.W_OK):
             raise UsageError(f"{out} cannot be written: no right to")
         return
-    directory = Path(os.path.realpath(out)).parent  # what a link points to is written
+    directory = Path(os.path.realpath(out)).parent  # the target of a link is written
     if not directory.is_dir():
         raise UsageError(f"{out} cannot be written: there is no directory {directory}")
     if not os.access(directory, os.W_OK):
@@ -84,7 +84,7 @@ def _record(program: Program, out: Path, seconds: float, ranks: str) -> int:
         count = session.begin(ranks)
         try:
             what = f"{_ranks(count)} of pid {program.pid}, {command_of(program)}"
-            print(f"recording {what}, for {seconds:g} s; Ctrl-C ends it", file=sys.stderr)  # from here on it may come
+            print(f"recording {what}, for {seconds:g} s; Ctrl-C ends it", file=sys.stderr)  # from here on Ctrl-C may come
             how = _fetch_until(session, begun + seconds)
         except KeyboardInterrupt:
             how = "until Ctrl-C"
@@ -110,7 +110,7 @@ def _record(program: Program, out: Path, seconds: float, ranks: str) -> int:
 
 
 def _fetch_until(session: Session, deadline: float) -> str:
-    """Fetch until the end of the recording; returns why it is before its time, or ""."""
+    """Fetch until the end of the recording; returns why it ended early, or ""."""
     while not session.closed.is_set():
         more = session.fetch()
         if session.collected.spans >= MOST:

@@ -1,8 +1,8 @@
 """The rank's side of recording. On the control thread.
 
-* operation ``timeline.begin`` {recording}: record from now on, under this name; once more is nothing.
-* operation ``timeline.take`` {recording, room, got}: a part of what there is (`Recorder.take`), and this rank's
-  ``pid``; ``got``: which part has come last, by rank.
+* operation ``timeline.begin`` {recording}: record from now on, under this name; a repeated request has no effect.
+* operation ``timeline.take`` {recording, room, got}: the next part (`Recorder.take`), and this rank's ``pid``; ``got``:
+  number of the last part that has come, by rank.
 * operation ``timeline.end`` {recording}: record no more, and keep what there is.
 * operation ``timeline.drop`` {recording}: forget it.
 """
@@ -28,7 +28,7 @@ class RankTimelines:
         self._recorders: dict[str, Recorder] = {}
 
     def begin(self, body: Body) -> Body:
-        """Record."""
+        """Serve ``timeline.begin``: begin to record."""
         name = str(body["recording"])
         if name not in self._recorders:
             recorder = self._recorders[name] = Recorder(self._services.current_call)
@@ -38,20 +38,20 @@ class RankTimelines:
         return {"same": {}}
 
     def take(self, body: Body) -> Body:
-        """Return a part."""
+        """Serve ``timeline.take``: return a part."""
         got = int(body["got"].get(str(self._services.rank), 0))
         part = self._recorder(body).take(self._services.actors(), int(body["room"]), got)
         return {"same": {}, "per": {**part, "pid": self._services.pid}}
 
     def end(self, body: Body) -> Body:
-        """Record no more."""
+        """Serve ``timeline.end``: record no more."""
         recorder = self._recorder(body)
         _unhook(recorder)
         recorder.end()
         return {"same": {}}
 
     def drop(self, body: Body) -> Body:
-        """Forget a recording; one that is not there is nothing."""
+        """Serve ``timeline.drop``: forget a recording; an unknown name has no effect."""
         recorder = self._recorders.pop(str(body["recording"]), None)
         if recorder is not None:
             _unhook(recorder)
@@ -74,12 +74,12 @@ def _hooks(recorder: Recorder) -> list[tuple[list[Any], Any]]:
 
 def _unhook(recorder: Recorder) -> None:
     for functions, function in _hooks(recorder):
-        if function in functions:  # one that has failed was taken out
+        if function in functions:  # a hook that raised was removed
             functions.remove(function)
 
 
 def load(services: RankServices) -> None:
-    """Serve recordings: called once, by the first."""
+    """Serve recordings: called once, by the first request."""
     timelines = RankTimelines(services)
     services.operations["timeline.begin"] = timelines.begin
     services.operations["timeline.take"] = timelines.take

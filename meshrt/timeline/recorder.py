@@ -1,10 +1,10 @@
-"""The spans of one rank: what its endpoints have done, in a ring, until somebody fetches it.
+"""The spans of one rank: what its endpoints have done, in a ring, until a terminal fetches them.
 
 A call: ``entered -> open -> ended``, in the ring from then on, or ``running -> open`` if it began before the recording.
-The newest `CAPACITY` spans are kept, and as many calls that were sent; how many spans there were before is counted.
+The newest `CAPACITY` spans are kept, and as many calls that were sent; spans that are pushed out are counted.
 
-Endpoints tell from their threads, and a debugger may stop them in the middle of it, so there is no lock: every step is
-one operation on a dict or a deque, which the interpreter does in one piece. What reads belongs to the control thread.
+Endpoints record on their threads, and a debugger may stop them in the middle of it, so there is no lock: every step is
+one operation on a dict or a deque, which is atomic in the interpreter. Only the control thread reads.
 """
 
 from __future__ import annotations
@@ -24,25 +24,27 @@ __all__ = ["BEGUN_BEFORE", "CAPACITY", "NOT_ENDED", "Recorder"]
 
 #: Spans of one rank that wait to be fetched, and calls that it has sent: about 10 MB if all of them do.
 CAPACITY = 20_000
-#: What is missing of a span.
+#: Which end of a span is missing.
 BEGUN_BEFORE, NOT_ENDED = 1, 2
 #: Bytes of a span on the wire, without its texts, at most; and characters of a text.
 _ROW = 56
 _TEXT = 200
 
 
-#: A call that runs, held because its identity is the key: the call, its number, begin, thread, whether it was adopted.
+#: A call that runs, kept alive because its identity is the key: call, number, begin, thread, whether it was adopted.
 _Open = tuple[EndpointCall, int, int, int, bool]
-#: A call that has ended: its serial number, then its row (`Recorder.take`), with texts, not their places. Nothing but
-#: numbers and texts, so the garbage collector does not look at it again and again.
+#: A call that has ended: its serial number, then its row (`Recorder.take`), with texts instead of their indices. It
+#: holds only numbers and texts, so the garbage collector does not traverse it again and again.
 _Span = tuple[int, int, int, int, int, str, str, str, int, int, int]
 
 
 class Recorder:
-    """Records from its making on. `enter`, `exit` and `sent` are hooks.
+    """Records from its creation on. `enter`, `exit` and `sent` are hooks.
 
     Args:
         current: Returns the call that runs on the calling thread.
+        capacity: Spans that are kept, and calls that were sent.
+        clock: Returns monotonic ns.
     """
 
     def __init__(
@@ -59,12 +61,12 @@ class Recorder:
         self._serials = itertools.count(1)
         self._open: dict[int, _Open] = {}
         self._spans: deque[_Span] = deque(maxlen=capacity)
-        #: Number of the call in this process, when, and in which span.
+        #: Number of the call in this process, when it was sent, and in which span.
         self._sends: deque[tuple[int, int, int]] = deque(maxlen=capacity)
         self._threads: dict[int, str] = {}
-        #: How many spans were fetched, and the last serial number among them: what lies between was dropped.
+        #: Number of spans that were fetched, and the last serial number among them: the spans between were dropped.
         self._taken = self._last = 0
-        #: What was fetched last, kept until it is known to have come, and its number.
+        #: The part that was fetched last, kept until the terminal confirms it, and its number.
         self._part: Body = {}
         self._parts = 0
 
@@ -84,12 +86,12 @@ class Recorder:
         return self._clock()
 
     def exit(self, call: EndpointCall) -> None:
-        """A call has ended; what it has raised is being handled."""
+        """A call has ended; the exception that it raised is being handled."""
         error = sys.exception()
         self.ended(call, "" if error is None else type(error).__name__)
 
     def ended(self, call: EndpointCall, raised: str = "") -> None:
-        """A call has ended; ``raised``: the class of what it has raised."""
+        """A call has ended; ``raised``: the class of its exception, or ""."""
         found = self._open.pop(id(call), None)
         if found is not None:
             self._spans.append((next(self._serials), *_row(found, self._clock(), raised, 0)))
@@ -105,7 +107,7 @@ class Recorder:
         return self._named(threading.current_thread())
 
     def _named(self, thread: threading.Thread) -> int:
-        # A fork has the main thread of its parent, which keeps the number that it had there.
+        # A fork keeps the thread number that its main thread had in the parent.
         number = os.getpid() if thread is threading.main_thread() else thread.native_id or 0
         if number not in self._threads:
             self._threads[number] = thread.name[:_TEXT]
@@ -114,7 +116,7 @@ class Recorder:
     # -- on the control thread
 
     def adopt(self, actors: Sequence[ActorState]) -> None:
-        """Take in what runs already, once the hooks are there."""
+        """Add the calls that run already, once the hooks are set."""
         threads = {thread.ident: thread for thread in threading.enumerate()}
         for actor in actors:
             thread = threads.get(actor.thread)
@@ -123,19 +125,21 @@ class Recorder:
                 self._open.setdefault(id(call), (call, next(self._numbers), self.begun, number, True))
 
     def end(self) -> None:
-        """Nothing more is recorded: the hooks are gone."""
+        """End the recording: the hooks have been removed."""
         self._ended = self._ended or self._clock()
 
     def take(self, actors: Sequence[ActorState], room: int, got: int) -> Body:
-        """Return what has ended, the oldest first, as much of it as ``room`` bytes take.
+        """Return the calls that have ended, the oldest first, as many as fit into ``room`` bytes.
 
         Args:
-            got: The last part that has come to who asks; where that is not the last one, it is returned again.
+            actors: The actors of this rank.
+            room: Bytes of the part, at most.
+            got: Number of the last part that the terminal has got; if that is not the last one, it is returned again.
         Returns:
-            ``part``: its number. ``spans`` and ``open`` (what runs now, the oldest; it is told every time): rows of
-            ``[number, begin, end, thread, actor, endpoint, raised, caller, call id, what is missing]``, texts by their
-            place in ``texts``. ``sends``: ``[call id, when, number of the span]``. ``threads``: ``[number, name]``.
-            ``dropped``: how many spans were pushed out so far. ``more``: whether to ask again at once.
+            ``part``: its number. ``spans`` and ``open`` (the calls that run now, the oldest ones, in each part): rows of
+            ``[number, begin, end, thread, actor, endpoint, raised, caller, call id, what is missing]``, texts as indices
+            into ``texts``. ``sends``: ``[call id, when, number of the span]``. ``threads``: ``[number, name]``.
+            ``dropped``: number of spans pushed out so far. ``more``: whether to ask again at once.
         """
         if self._part and self._part["part"] != got:
             return {**self._part, "more": True}
@@ -162,11 +166,11 @@ class Recorder:
 
         now = self._ended or self._clock()
         runs = {id(call) for actor in actors for call in _calls(actor)}
-        # One that was taken in while it ended has told nobody.
+        # A call that was adopted while it ended has no end event: it is left out.
         running = [each for key, each in self._open.copy().items() if not each[4] or key in runs]
         running.sort(key=lambda each: each[2])
         open_rows: list[list[Any]] = []
-        while len(open_rows) < len(running) and left > room // 2:  # thousands may run; the oldest ones are told
+        while len(open_rows) < len(running) and left > room // 2:  # thousands may run; the oldest ones are returned
             each = running[len(open_rows)]
             open_rows.append(fitted(_row(each, max(now, each[2]), "", NOT_ENDED)))
         sends = []

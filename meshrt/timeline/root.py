@@ -1,12 +1,12 @@
-"""The root's side of recording: hands questions of a terminal on to ranks, and keeps nothing of their answers.
+"""The root's side of recording: forwards requests of a terminal to ranks, and keeps nothing of their answers.
 
-* ``timeline.begin`` {ranks}: begin to record on the ranks of a selection ("": on all, those that come later included);
-  returns ``recording``, its name, and ``without``.
-* ``timeline.ranks`` {recording}: which ranks there are to be asked now.
+* ``timeline.begin`` {ranks}: begin to record on the ranks of a selection ("": on all ranks, also those that start
+  later); returns ``recording``, its name, and ``without``.
+* ``timeline.ranks`` {recording}: the ranks to ask now.
 * ``timeline.take`` {recording, mesh, ranks, room, got}: the next part of each (`meshrt.timeline.recorder`), by rank.
-* ``timeline.script`` {recording, room, got}: the next part of the script's own (`meshrt.timeline.script`).
+* ``timeline.script`` {recording, room, got}: the next part of the script (`meshrt.timeline.script`).
 * ``timeline.end`` {recording}: nothing more is recorded; returns ``without``.
-* ``timeline.drop`` {recording}: forget it. So does the end of the connection.
+* ``timeline.drop`` {recording}: forget it. The end of the connection does the same.
 
 ``without`` says why ranks have not answered: ``[[mesh id, rank, why], ...]``. On the root's loop.
 """
@@ -26,12 +26,12 @@ from meshrt.timeline.script import ScriptTimeline
 
 __all__ = ["Timelines", "load"]
 
-#: Seconds until a rank is taken for one that does not answer.
+#: Seconds after which a rank counts as one that does not answer.
 _SECONDS = 2.0
 
 
 class _Recording:
-    """Args: client: Who has asked. ranks: By mesh id; None: all there are. script: What the script waits for."""
+    """Args: client: Connection of the terminal. ranks: By mesh id; None: all. script: Calls that the script waits for."""
 
     def __init__(self, client: int, ranks: dict[str, tuple[int, ...]] | None, script: ScriptTimeline) -> None:
         self.client = client
@@ -49,7 +49,7 @@ class Timelines:
         self._count = 0
 
     async def begin(self, client: ToolClient, body: Body) -> Body:
-        """Begin to record."""
+        """Serve ``timeline.begin``: begin to record."""
         text = str(body.get("ranks", ""))
         ranks = self._chosen(text) if text.strip() else None
         self._count += 1
@@ -59,7 +59,7 @@ class Timelines:
         )
         try:
             without = await self._ask(name, recording, "timeline.begin")
-        except BaseException:  # nobody knows its name, so nobody could end it
+        except BaseException:  # no terminal knows its name and could end it
             if name in self._recordings:
                 self._drop(name)
             raise
@@ -68,7 +68,7 @@ class Timelines:
         return {"recording": name, "without": without}
 
     def _chosen(self, text: str) -> dict[str, tuple[int, ...]]:
-        """Return the ranks of a selection, by mesh id; those in a state are the ones that are in it now."""
+        """Return the ranks of a selection, by mesh id; a state selects the ranks that are in it now."""
         selection = parse(text)
         if not names_states(selection):
             return self._selected(selection)
@@ -99,7 +99,7 @@ class Timelines:
         return {mesh_id: ranks for mesh_id, ranks in alive.items() if ranks}
 
     async def _ask(self, name: str, recording: _Recording, operation: str) -> list[list[Any]]:
-        """Put an operation to all ranks of a recording; return who has not answered, and why."""
+        """Send an operation to all ranks of a recording; return the ranks that have not answered, and why."""
         groups = await self._gather(self._alive(recording), operation, {"recording": name})
         return _without(groups)
 
@@ -107,7 +107,7 @@ class Timelines:
         return await gather_all(self._services, targets, operation, body, _SECONDS, stack_suffices=True)
 
     async def ranks(self, client: ToolClient, body: Body) -> Body:
-        """Return who is to be asked."""
+        """Serve ``timeline.ranks``: return the ranks to ask."""
         alive = self._alive(self._recording(body))
         return {
             "meshes": [
@@ -124,7 +124,7 @@ class Timelines:
         }
 
     async def take(self, client: ToolClient, body: Body) -> Body:
-        """Return the next part of some ranks of one mesh."""
+        """Serve ``timeline.take``: return the next part of some ranks of one mesh."""
         name, mesh_id = str(body["recording"]), str(body["mesh"])
         self._recording(body)
         asked = {"recording": name, "room": int(body["room"]), "got": body["got"]}
@@ -133,18 +133,18 @@ class Timelines:
         return {"parts": parts, "without": _without(groups)}
 
     async def script(self, client: ToolClient, body: Body) -> Body:
-        """Return the next part of what the script waits for."""
+        """Serve ``timeline.script``: return the next part of the calls that the script waits for."""
         return self._recording(body).script.take(int(body["room"]), int(body["got"]))
 
     async def end(self, client: ToolClient, body: Body) -> Body:
-        """Record no more."""
+        """Serve ``timeline.end``: record no more."""
         recording = self._recording(body)
         recording.ended = True
         recording.script.end()
         return {"without": await self._ask(str(body["recording"]), recording, "timeline.end")}
 
     async def drop(self, client: ToolClient, body: Body) -> Body:
-        """Forget a recording."""
+        """Serve ``timeline.drop``: forget a recording."""
         self._recording(body)
         self._drop(str(body["recording"]))
         return {}
@@ -163,12 +163,12 @@ class Timelines:
         return recording
 
     def client_gone(self, client: ToolClient) -> None:
-        """A terminal has left."""
+        """A terminal has closed its connection: forget its recordings."""
         for name in [name for name, recording in self._recordings.items() if recording.client == client.id]:
             self._drop(name)
 
     def rank_born(self, mesh_id: str, rank: int) -> None:
-        """A rank serves: it is recorded too, if it is meant."""
+        """A rank has started: it is recorded too, if it is selected."""
         for name, recording in self._recordings.items():
             if not recording.ended and (recording.ranks is None or rank in recording.ranks.get(mesh_id, ())):
                 self._services.send_rank(mesh_id, rank, "timeline.begin", {"recording": name})
@@ -179,7 +179,7 @@ def _without(groups: Sequence[Group]) -> list[list[Any]]:
 
 
 def load(services: RootServices) -> None:
-    """Serve recordings: called once, by the first."""
+    """Serve recordings: called once, by the first request."""
     timelines = Timelines(services)
     services.tool_operations["timeline.begin"] = timelines.begin
     services.tool_operations["timeline.ranks"] = timelines.ranks

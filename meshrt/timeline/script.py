@@ -1,6 +1,6 @@
 """The script's part of a recording: the calls that it waits for, from when they were sent until they are answered.
 
-Noted on the threads that call, and on those that read the answers; read on the root's loop, as the recorder allows it
+Written on the threads that call, and on those that read the answers; read on the root's loop, as the recorder allows
 (`meshrt.timeline.recorder`).
 """
 
@@ -20,7 +20,7 @@ __all__ = ["ScriptTimeline"]
 
 
 class ScriptTimeline:
-    """Records from its making on, until `end`.
+    """Records from its creation on, until `end`.
 
     Args:
         pending: The calls that wait already, by their number.
@@ -30,7 +30,7 @@ class ScriptTimeline:
         self._recorder = Recorder(lambda: None)
         #: The call that the thread is about to send: its number, and since when.
         self._sending = threading.local()
-        #: What had been sent before.
+        #: Calls that had been sent before.
         self._before: list[EndpointCall] = []
         for functions, function in self._hooks():
             functions.append(function)
@@ -46,7 +46,7 @@ class ScriptTimeline:
 
     def _sent(self, pending: PendingCall) -> None:
         sending = getattr(self._sending, "call", None)
-        if sending is not None:  # or else it was about to be sent when the recording began
+        if sending is not None:  # otherwise it was about to be sent when the recording began
             call_id, begin = sending
             self._recorder.began(self._wait_for(pending, call_id), begin)
 
@@ -56,7 +56,7 @@ class ScriptTimeline:
         return call
 
     def _waiting_before(self) -> list[ActorState]:
-        main = threading.main_thread().ident  # most scripts have no other; which one waits is not known
+        main = threading.main_thread().ident  # most scripts have no other; the thread that waits is not known
         return [ActorState(call.actor, main, call, None) for call in self._before]
 
     def take(self, room: int, got: int) -> Body:
@@ -64,8 +64,8 @@ class ScriptTimeline:
         return {**self._recorder.take(self._waiting_before(), room, got), "pid": os.getpid()}
 
     def end(self) -> None:
-        """Record no more; what there is can still be taken. More than once is nothing."""
+        """Record no more; recorded spans can still be taken. A repeated call has no effect."""
         for functions, function in self._hooks():
-            if function in functions:  # one that has failed was taken out
+            if function in functions:  # a hook that raised was removed
                 functions.remove(function)
         self._recorder.end()

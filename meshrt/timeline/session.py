@@ -1,4 +1,4 @@
-"""One recording, from the terminal's end: begun, fetched part by part while it goes on, ended."""
+"""One recording, on the side of the terminal: begun, fetched part by part while it goes on, ended."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from meshrt.transport import tools
 
 __all__ = ["MOST", "Session"]
 
-#: Spans that are collected at most: a trace of more is hard to open.
+#: Spans that are collected, at most: a larger trace is hard to open.
 MOST = 500_000
-#: Ranks that are asked at once, and bytes that their answers may have together: a control message is at most 1 MiB.
+#: Ranks that are asked at once, and bytes of their answers together: a control message has at most 1 MiB.
 _AT_ONCE = 64
 _ROOM = 600_000
 _MOST_ROOM = 200_000
 #: Characters of the script's name.
 _SCRIPT_MAX = 60
-#: Seconds for one answer: ranks that are silent are waited for.
+#: Seconds for one answer: the program waits for silent ranks.
 _SECONDS = 30.0
 
 
@@ -28,8 +28,8 @@ class Session:
     """A recording of a program. One thread.
 
     Raises (all of it):
-        MeshError: The program refuses; the text says why.
-        ConnectionError: It has ended.
+        MeshError: The program rejects a request; the text says why.
+        ConnectionError: The program has ended.
     """
 
     def __init__(self, program: tools.Program) -> None:
@@ -37,14 +37,14 @@ class Session:
         #: Set when the program has ended.
         self.closed = threading.Event()
         self._name = ""
-        #: Which part has come last, by (mesh id, rank).
+        #: Number of the last part that has come, by (mesh id, rank).
         self._got: dict[tuple[str, int], int] = {}
         self._script = f"script {command_of(program, _SCRIPT_MAX)}"
         with telling_slow(program):
             self._connection = tools.connect(program, on_close=self.closed.set)
 
     def begin(self, ranks: str) -> int:
-        """Begin to record; returns how many ranks do."""
+        """Begin to record; returns the number of ranks. ``ranks``: a selection, "": all."""
         answer = self._ask("timeline.begin", ranks=ranks)
         self._name = answer["recording"]
         asked = self._ranks()
@@ -52,10 +52,10 @@ class Session:
         return sum(map(len, asked.values())) - len(answer["without"])
 
     def fetch(self, *, everybody: bool = False) -> bool:
-        """Take one part of each rank. Returns whether some have more.
+        """Fetch one part of each rank. Returns whether some ranks have more.
 
         Args:
-            everybody: Ask those that were silent before as well.
+            everybody: Ask also the ranks that were silent before.
         """
         part = self._ask("timeline.script", room=_MOST_ROOM, got=self._got.get(("", SCRIPT), 0))
         self._got["", SCRIPT] = part["part"]
@@ -76,11 +76,11 @@ class Session:
         return more
 
     def end(self) -> None:
-        """Record no more; what there is can still be fetched."""
+        """Record no more; recorded spans can still be fetched."""
         self._ask("timeline.end")
 
     def close(self) -> None:
-        """Leave: the ranks forget it."""
+        """Close the connection: the ranks forget the recording."""
         self._connection.close()
 
     def _ranks(self) -> dict[str, tuple[int, ...]]:

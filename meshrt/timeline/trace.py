@@ -1,9 +1,9 @@
 """A recording in the trace event format that Perfetto and ``chrome://tracing`` open. Pure.
 
 Each rank is a process, named by its mesh and coordinates, and so is the script, whose spans are the calls that it waits
-for; each span is a complete event (``X``) on its thread. Spans of
-one thread that overlap, as those of concurrent endpoints do, are put on lanes of their own. An arrow (``s`` to ``f``)
-leads from the span in which a call was sent to the one that it has begun, where both were recorded.
+for. Each span is a complete event (``X``) on its thread. Spans of one thread that overlap, as those of concurrent
+endpoints do, are put on lanes of their own. An arrow (``s`` to ``f``) leads from the span in which a call was sent to
+the span that the call has begun, if both were recorded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from meshrt.timeline.collected import SCRIPT, Collected, RankTrack, Span
 __all__ = ["pieces"]
 
 SCHEMA = Schema("meshrt timeline", 1)
-#: A thread's further lanes are threads of the trace: their numbers lie above every one that Linux gives away.
+#: Further lanes of a thread are threads of the trace: their numbers are above all thread ids of Linux.
 _LANE = 1 << 22
 
 _Placed = list[tuple[Span, int]]
@@ -27,7 +27,7 @@ def pieces(collected: Collected, facts: dict[str, Any]) -> Iterator[str]:
     """Return the text of the file in pieces: one JSON object, with one event a line.
 
     Args:
-        facts: What else is to be said of the recording.
+        facts: Further facts of the recording, for the ``metadata`` of the file.
     """
     yield '{"displayTimeUnit": "ms", "otherData": ' + to_text(SCHEMA.document(facts)) + ', "traceEvents": [\n'
     separator = ""
@@ -50,12 +50,12 @@ def _events(collected: Collected) -> Iterator[dict[str, Any]]:
 
 
 def _order(track: RankTrack) -> tuple[bool, str, int]:
-    """The script comes first, then ranks, by mesh."""
+    """Return a sort key: the script comes first, then ranks, by mesh."""
     return track.rank != SCRIPT, track.name.partition(" rank ")[0], track.rank
 
 
 def _placed(spans: Sequence[Span]) -> _Placed:
-    """Return each span with its lane: the first on which nothing runs any more when it begins."""
+    """Return each span with its lane: the first lane that is free when the span begins."""
     placed: _Placed = []
     lanes: dict[int, list[int]] = {}
     for span in sorted(spans, key=lambda span: (span.begin, span.number)):
@@ -92,7 +92,7 @@ def _complete(track: RankTrack, span: Span, lane: int, start: int) -> dict[str, 
     if span.cut:
         args["cut"] = span.cut
     if "not ended" not in span.cut:
-        returned = "answered" if track.rank == SCRIPT else "returned"  # by whatever, which nobody has looked at yet
+        returned = "answered" if track.rank == SCRIPT else "returned"  # whether by a result or an error is not known
         args["outcome"] = f"raised {span.raised}" if span.raised else returned
     kind = "call" if track.rank == SCRIPT else "endpoint"
     return {
