@@ -11,7 +11,7 @@ from meshrt.show.streams import open_standard_streams
 
 __all__ = ["main"]
 
-#: Command -> (module with ``main(arguments) -> exit code``, what it does). Loaded by name: only the asked one.
+#: Command -> (module with ``main(arguments) -> exit code``, what it does). Loaded by name: only the requested one.
 _COMMANDS = {
     "debug": ("meshrt.debug.__main__", "look into a running program"),
     "ps": ("meshrt.debug.shell.ps", "show the running programs, and what their ranks do"),

@@ -30,7 +30,7 @@ from meshrt.transport.tools import ToolConnection, connect
 
 __all__ = ["main"]
 
-#: Lines around a table of a view that is watched, and rows of one at least.
+#: Lines around the table of a watched view, and its rows, at least.
 _AROUND, _LEAST_ROWS = 8, 3
 
 _VARIABLES = "these are written as --vars shows them: self.cache, Trainer.cache, train.CACHE"
@@ -121,7 +121,7 @@ def _kept(given: argparse.Namespace) -> Document:
 
 
 def _look(given: argparse.Namespace) -> Look:
-    """Return how it is to be shown; raises UsageError for options that do not go together."""
+    """Return how to show the memory; raises UsageError for options that cannot be combined."""
     given.inside, given.taken = given.vars or "", ""
     if given.inside and not _is_variable(given.inside):  # --vars RUN, --vars ACTOR
         given.words, given.taken, given.inside = [*given.words, given.inside], given.inside, ""
@@ -140,7 +140,7 @@ def _look(given: argparse.Namespace) -> Look:
         given.vars is not None or given.frames or given.exact or given.budget is not None or given.by in OF_VARIABLES
     )
     given.refs = given.refs or given.holders is not None or given.by == OF_REFERENCES
-    if given.format != "json":  # that has all of it beside the groups
+    if given.format != "json":  # JSON has all rows beside the groups
         if given.by == OF_REFERENCES and given.vars:
             raise UsageError(f"--by {given.by} adds up what is in shared memory; expected it without --vars")
         if given.by in OF_VARIABLES and given.refs:
@@ -172,12 +172,12 @@ def _first(connection: ToolConnection, given: argparse.Namespace) -> Document:
 
 
 def _is_variable(text: str) -> bool:
-    """Whether a text names a variable, which has a dot in it, and no run: that is a number, or a directory."""
+    """Whether a text names a variable, which contains a dot; a run is a number or a directory."""
     return "." in text and not text.startswith((".", "/", "~")) and not Path(text).is_dir()
 
 
 def _budget(given: argparse.Namespace) -> float | None:
-    """Return milliseconds of a processor for the variables of one rank; None: no limit."""
+    """Return the processor milliseconds for the variables of one rank; None: no limit."""
     if given.exact:
         return None
     return MILLISECONDS if given.budget is None else float(given.budget)
@@ -196,7 +196,7 @@ def _ask(connection: ToolConnection, given: argparse.Namespace, milliseconds: fl
 
 
 def _selection(text: str) -> str:
-    """Return a selection as the grammar has it: at a shell nobody wants to quote brackets."""
+    """Return a selection in the form of the grammar: at a shell it may be typed without brackets, which need quotes."""
     text = text.strip()
     return text if not text or text.startswith("ranks") else f"ranks({text})"
 
@@ -210,12 +210,12 @@ def _show(document: Document, given: argparse.Namespace, look: Look) -> None:
 
 
 def _watch(connection: ToolConnection, given: argparse.Namespace, look: Look, first: Document | None) -> None:
-    """Show growth, look by look, until the person, or the program, has enough."""
+    """Show growth, look by look, until the user ends it or the program ends."""
     clear = "\x1b[2J\x1b[H" if sys.stdout.isatty() and given.format != "json" else ""
     if clear and look.most is None:
         tables = 1 if look.by not in ("", "rank") else given.vars + given.refs + look.ranks
         rows = shutil.get_terminal_size().lines // max(1, tables) - _AROUND
-        look = replace(look, most=max(_LEAST_ROWS, rows))  # what has grown most must not leave the screen at its top
+        look = replace(look, most=max(_LEAST_ROWS, rows))  # the row that has grown most must stay on the screen
 
     def show(document: Document, pace: str) -> None:
         if clear:

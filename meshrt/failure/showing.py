@@ -120,7 +120,7 @@ def plain_of_rank(incident: Incident, wanted: str) -> dict[str, Any]:
 def _chosen(
     incident: Incident, wanted: str
 ) -> tuple[list[tuple[FailureRecord, list[int]]], list[tuple[IncidentMesh, int]]]:
-    """Return the failures of the selected ranks, each with the selected ranks that it affects; and the healthy ranks."""
+    """Return failures of the selected ranks, each with the ranks that are selected; and the selected healthy ranks."""
     found = _ranks(incident, wanted)
     records = []
     for record in incident.records:

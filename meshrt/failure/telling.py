@@ -140,7 +140,7 @@ def _has_ended(pid: int, failed: int) -> bool:
     try:
         start = start_of(pid)
     except OSError:
-        return False  # the pid is not known
+        return False  # not known
     return not start or not started_before(start, failed)  # otherwise the pid belongs to another process by now
 
 
@@ -206,7 +206,7 @@ def _evidence(error: BaseException, record: FailureRecord, *, foreign: bool) -> 
 
 
 def record(function: F) -> F:
-    """Decorate the main function of a script that a launcher such as ``torchrun`` starts: the launcher is told why it fails.
+    """Decorate the main function of a script that a launcher such as ``torchrun`` starts: tells it why the script ends.
 
     As ``torch.distributed.elastic.multiprocessing.errors.record``, without torch; ``sys.exit("why")`` is told as well.
     If a rank of a mesh has failed, the whole report is told at the end of the script; that needs no decorator.

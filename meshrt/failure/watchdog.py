@@ -33,9 +33,7 @@ class Watchdog:
         """A call was sent. Any thread."""
         seconds = self._seconds.get(call.mesh_id)
         if seconds is not None:
-            known = weakref.ref(
-                call
-            )  # a weak reference: the watchdog does not keep the answers of a call
+            known = weakref.ref(call)  # a weak reference: the watchdog does not keep the answers of a call
             self._services.call_soon(lambda: self._later(known, seconds, seconds))
 
     def _later(self, known: weakref.ref[PendingCall], seconds: float, waited: float) -> None:

@@ -101,7 +101,7 @@ def _word_in(path: Path, rank: int) -> Word | None:
 
 
 def _of_somebody_else(document: object, rank: int) -> Word | None:
-    """Return the word in a file of TorchElastic itself: the failure was at some time of that second."""
+    """Return the word in a file of TorchElastic: the failure was at some time of that second."""
     try:
         message = document["message"]  # type: ignore[index]  # of any type
         second = int(message["extraInfo"]["timestamp"])
@@ -132,7 +132,7 @@ def cause_of(word: Word, others: Sequence[Word]) -> Word | None:
 
 
 def second_of(word: Word, others: Sequence[Word]) -> int:
-    """Return the second to write instead of ``word.second``, so that the first failure has the smallest one."""
+    """Return the second to write in place of ``word.second``: the first failure must get the smallest."""
     later = [other.second - 1 for other in others if _precedes(word, other)]
     earlier = [other.second + 1 for other in others if _precedes(other, word)]
     return max([min([word.second, *later]), *earlier])

@@ -1,3 +1,3 @@
-"""How commands show what they know: tables, texts that fit, records for programs, exit codes."""
+"""The output of commands: tables, texts that fit, records for programs, exit codes."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""Sets of ranks of several meshes, as a person reads them. In data they are lists of numbers, by mesh id."""
+"""Sets of ranks of several meshes, as text for users. In data they are lists of numbers, by mesh id."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def fold_meshes(ranks: Mapping[str, Sequence[int]], names: Mapping[str, str]) ->
 
     Args:
         ranks: By mesh id.
-        names: Of all meshes of the program, by mesh id: they are named if there are several.
+        names: Names of all meshes of the program, by mesh id; the text contains them if there are several meshes.
     """
-    known = {**names, **{mesh_id: mesh_id for mesh_id in ranks if mesh_id not in names}}  # it has just ended
+    known = {**names, **{mesh_id: mesh_id for mesh_id in ranks if mesh_id not in names}}  # its mesh has just ended
     if len(known) == 1:
         return fold_ranks(rank for members in ranks.values() for rank in members)
     return ", ".join(f"{name} {fold_ranks(ranks[mesh_id])}" for mesh_id, name in known.items() if mesh_id in ranks)

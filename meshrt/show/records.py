@@ -1,7 +1,7 @@
-"""What programs read: JSON documents, each of which says in ``schema`` and ``version`` what it is.
+"""The output for programs: JSON documents that name their kind and version in ``schema`` and ``version``.
 
-The text is JSON as RFC 8259 has it: NaN and infinity, which are none, are null. It is ASCII, and lone surrogates, which
-no encoding takes, are the text of their escapes. Ranks are lists of numbers.
+The text is JSON as in RFC 8259: NaN and infinity, which JSON does not have, are null. It is ASCII. Lone surrogates,
+which no encoding accepts, become the text of their escapes. Ranks are lists of numbers.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ __all__ = ["Recorder", "Schema", "to_text"]
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What a document is.
+    """The kind of a document.
 
     Attributes:
         name: ``"meshrt memory"``.
-        version: Keys may be added within a version; none changes its meaning.
+        version: Within a version keys may be added, and no key changes its meaning.
     """
 
     name: str
     version: int
 
     def document(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a document of this schema, which says so at its beginning."""
+        """Return a document of this schema; ``schema`` and ``version`` are its first keys."""
         return {"schema": self.name, "version": self.version, **facts}
 
     def is_of(self, document: object) -> TypeGuard[dict[str, Any]]:
-        """Whether something that was read is a document of this schema, of whatever version."""
+        """Whether an object that was read is a document of this schema, of any version."""
         return isinstance(document, dict) and document.get("schema") == self.name
 
 
 class Recorder:
-    """Writes documents of one schema to a stream, one in a line. Any thread."""
+    """Writes documents of one schema to a stream, one per line. Any thread."""
 
     def __init__(self, stream: IO[str], schema: Schema) -> None:
         self._stream = stream
@@ -58,9 +58,9 @@ def to_text(value: object, default: Callable[[Any], str] | None = None) -> str:
     """Return JSON in one line.
 
     Args:
-        default: Makes a text of what JSON has no form for.
+        default: Returns a text for an object that JSON has no form for.
     Raises:
-        TypeError: JSON has none, and there is no ``default``.
+        TypeError: JSON has no form for an object, and there is no ``default``.
     """
     return json.dumps(_plain(value), allow_nan=False, default=default)
 

@@ -3,11 +3,11 @@
 ::
 
     the command returns                        its exit code
-    the reader closed the pipe                 OK, and nothing is said
+    the reader closed the pipe                 OK, without a message
     UsageError, CommandUsageError              USAGE, "meshrt NAME: why" on standard error
     another MeshError, OSError, OutputError    FAILED, the same
     Ctrl-C; Ctrl-D at a question               INTERRUPTED
-    SystemExit (argparse)                      as it is; argparse has said why
+    SystemExit (argparse)                      its own code; argparse has written the message
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class ExitCode(IntEnum):
     """The exit codes of all commands.
 
     Attributes:
-        OK: It was done. Also if the reader closed the pipe.
-        FAILED: It was not done, or not wholly: a program does not answer, a file cannot be read or written.
+        OK: The command succeeded. Also if the reader closed the pipe.
+        FAILED: The command failed, or in part: a program does not answer, a file cannot be read or written.
         USAGE: Usage error: no such option, program, actor or rank; the error names what there is.
         INTERRUPTED: Ctrl-C.
     """
@@ -40,15 +40,15 @@ class ExitCode(IntEnum):
 
 
 class CommandUsageError(Exception):
-    """A usage error of a command that a program cannot make: no such program runs, say."""
+    """A usage error that only a command can have, and not a script: for example, that no such program runs."""
 
 
 def run_command(name: str, command: Callable[[], int], report: Callable[[Exception], None] | None = None) -> int:
     """Run a command. Returns its exit code, as the module says.
 
     Args:
-        name: How the command is called: what is wrong is said as ``"name: why"``.
-        report: Says what was wrong in another way, as a record on standard output.
+        name: Name of the command: errors are written as ``"name: why"``.
+        report: Reports an error in another way, for example as a record on standard output.
     """
     try:
         try:
@@ -69,15 +69,15 @@ def run_command(name: str, command: Callable[[], int], report: Callable[[Excepti
         complain(f"{name}: {error}")
         return ExitCode.FAILED
     except (KeyboardInterrupt, EOFError):
-        complain("")  # the terminal has shown the key on the line that stands there
+        complain("")  # the terminal has shown the key on the current line
         return ExitCode.INTERRUPTED
 
 
 def _flushed(command: Callable[[], int]) -> int:
-    """Run a command, and write what it has printed: at the end of the process it is too late to say that it cannot."""
+    """Run a command and flush its output: at the end of the process it is too late to report an error of that."""
     try:
         code = command()
-    except SystemExit:  # of argparse, which has printed the help
+    except SystemExit:  # argparse has printed the help
         flush_out()
         raise
     flush_out()
@@ -85,7 +85,7 @@ def _flushed(command: Callable[[], int]) -> int:
 
 
 def complain(text: str) -> None:
-    """Write a line to standard error; if nobody reads that, there is nobody to tell."""
+    """Write a line to standard error; an error of that is ignored, as it cannot be reported."""
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:
@@ -93,5 +93,5 @@ def complain(text: str) -> None:
 
 
 def _discard(descriptor: int) -> None:
-    """Let what Python still writes to a standard stream at its end go nowhere."""
+    """Discard what Python still writes to a standard stream at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

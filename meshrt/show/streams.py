@@ -10,11 +10,11 @@ __all__ = ["OutputError", "flush_out", "open_standard_streams", "write_out"]
 
 
 class OutputError(Exception):
-    """What is shown cannot be written: a full disk, say. Of a pipe that the reader closed it is BrokenPipeError."""
+    """Output cannot be written, for example to a full disk. A pipe that the reader closed gives BrokenPipeError."""
 
 
 def open_standard_streams() -> None:
-    """Open the null device for each standard stream that is closed (``>&-``), where Python has None.
+    """Open the null device for each standard stream that is closed (``>&-``), which is None in Python.
 
     Otherwise ``print(file=sys.stderr)`` writes to standard output, and a socket may get descriptor 0, 1 or 2.
     """
@@ -35,6 +35,6 @@ def write_out(stream: IO[str], text: str) -> None:
 
 
 def flush_out() -> None:
-    """Write what was printed to standard output. Raises OutputError, BrokenPipeError."""
+    """Flush standard output. Raises OutputError, BrokenPipeError."""
     if sys.stdout is not None:
         write_out(sys.stdout, "")

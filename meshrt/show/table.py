@@ -1,7 +1,7 @@
 """The one way to lay out a table. Pure.
 
-It fits a person's terminal: long texts are cut, and what tells least is left out, and named. Through a pipe everything
-is written: `columns` knows no width there.
+A table fits the user's terminal: long texts are cut, and the least important columns are left out and named. Through a
+pipe the whole table is written: `columns` returns no width there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from meshrt.show.text import cut, width_of
 
 __all__ = ["Room", "columns", "fitted", "padded", "table", "widths"]
 
-#: Characters around and between columns, of a table without lines and of one with them.
+#: Characters around and between columns, of a table without lines and with lines.
 _PLAIN, _GRID = (0, 2), (4, 3)
 #: Characters that tabulate keeps free beside a head.
 _BESIDE = 2
@@ -24,12 +24,12 @@ _BESIDE = 2
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What may become of a table that is too wide.
+    """How a table that is too wide may be reduced.
 
     Attributes:
-        width: Characters of a line; None: as many as there are.
-        drop: Heads of columns that may be left out, what tells least first.
-        cut: Heads of columns whose texts may be cut before, to so many characters.
+        width: Characters of a line; None: no limit.
+        drop: Heads of columns that may be left out, the least important first.
+        cut: Heads of columns whose texts may be cut before that, with the characters that remain.
     """
 
     width: int | None
@@ -38,7 +38,7 @@ class Room:
 
 
 def columns(*, wide: bool = False) -> int | None:
-    """Return the width of the terminal that standard output is; None: it is none, or all is wanted."""
+    """Return the width of the terminal on standard output; None: it is not a terminal, or ``wide`` is set."""
     return None if wide or not sys.stdout.isatty() else shutil.get_terminal_size().columns
 
 
@@ -50,13 +50,13 @@ def table(
     right: Collection[str] = (),
     grid: bool = False,
 ) -> list[str]:
-    """Return the lines of a table, safe to show: no text of a cell acts on a terminal, or takes a second line.
+    """Return the lines of a table, safe to show: text of a cell cannot act on a terminal or add a line.
 
     Args:
         right: Heads of columns that are flush right: numbers.
-        grid: With lines around the cells.
+        grid: Draw lines around the cells.
     """
-    from tabulate import tabulate  # start-up: only where a table is shown
+    from tabulate import tabulate  # start-up: only if a table is shown
 
     safe = [[escaped_line(str(cell)) for cell in row] for row in rows]
     kept, cells, left_out = fitted(heads, safe, room, grid=grid)
@@ -88,7 +88,7 @@ def fitted(
 
 
 def widths(cells: Sequence[Sequence[str]]) -> list[int]:
-    """Return how wide each column is, for what shows single rows of a table: a screen."""
+    """Return the width of each column, for a screen that shows single rows of a table."""
     return [max(map(width_of, column)) for column in zip(*cells, strict=True)]
 
 
@@ -107,7 +107,7 @@ def _width(heads: Sequence[str], cells: Sequence[Sequence[str]], gap: int) -> in
 
 
 def _least_width(heads: Sequence[str], cells: Sequence[Sequence[str]], room: Room, gap: int) -> int:
-    """Return how wide a table is whose texts are cut as far as they may be."""
+    """Return the width of a table whose texts are cut as far as allowed."""
     least = (
         min(width, max(room.cut.get(head, width), len(head) + _BESIDE))
         for head, width in zip(heads, _widths(heads, cells), strict=True)
@@ -116,7 +116,7 @@ def _least_width(heads: Sequence[str], cells: Sequence[Sequence[str]], room: Roo
 
 
 def _cut(heads: Sequence[str], cells: Sequence[list[str]], limit: int, room: Room, gap: int) -> None:
-    """Cut texts, the widest column first, as far as they may be."""
+    """Cut texts, the widest column first, as far as allowed."""
     for head in sorted(room.cut, key=lambda head: -_widths(heads, cells)[heads.index(head)] if head in heads else 0):
         excess = _width(heads, cells, gap) - limit
         if head not in heads or excess <= 0:

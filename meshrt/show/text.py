@@ -11,7 +11,7 @@ _DOTS = "..."
 
 
 def width_of(text: str) -> int:
-    """Return how many columns of a terminal ``text`` takes: a wide character takes two, a combining one none."""
+    """Return the number of terminal columns of ``text``: a wide character takes two, a combining one none."""
     return len(text) if text.isascii() else sum(map(_columns, text))
 
 
@@ -22,10 +22,10 @@ def _columns(character: str) -> int:
 
 
 def cut(text: str, most: int, *, begin: bool = False) -> str:
-    """Return ``text`` in at most ``most`` columns (3 or more), with dots in the place of its end if it is longer.
+    """Return ``text`` in at most ``most`` columns (3 or more), with dots in place of its end if it is longer.
 
     Args:
-        begin: Leave out its beginning instead: of a path the end tells more.
+        begin: Cut the beginning instead: the end of a path tells more.
     """
     if width_of(text) <= most:
         return text
@@ -36,7 +36,7 @@ def cut(text: str, most: int, *, begin: bool = False) -> str:
 
 
 def _fitting(text: str, room: int) -> str:
-    """Return as much of the beginning of ``text`` as takes ``room`` columns."""
+    """Return the longest beginning of ``text`` that takes at most ``room`` columns."""
     if text.isascii():
         return text[:room]
     used = 0

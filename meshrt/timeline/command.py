@@ -84,7 +84,7 @@ def _record(program: Program, out: Path, seconds: float, ranks: str) -> int:
         count = session.begin(ranks)
         try:
             what = f"{_ranks(count)} of pid {program.pid}, {command_of(program)}"
-            print(f"recording {what}, for {seconds:g} s; Ctrl-C ends it", file=sys.stderr)  # from here on Ctrl-C may come
+            print(f"recording {what}, for {seconds:g} s; Ctrl-C ends it", file=sys.stderr)  # Ctrl-C may come now
             how = _fetch_until(session, begun + seconds)
         except KeyboardInterrupt:
             how = "until Ctrl-C"

@@ -107,7 +107,7 @@ class Recorder:
         return self._named(threading.current_thread())
 
     def _named(self, thread: threading.Thread) -> int:
-        # A fork keeps the thread number that its main thread had in the parent.
+        # In a fork, the main thread still has the native id that it had in the parent.
         number = os.getpid() if thread is threading.main_thread() else thread.native_id or 0
         if number not in self._threads:
             self._threads[number] = thread.name[:_TEXT]
@@ -136,9 +136,9 @@ class Recorder:
             room: Bytes of the part, at most.
             got: Number of the last part that the terminal has got; if that is not the last one, it is returned again.
         Returns:
-            ``part``: its number. ``spans`` and ``open`` (the calls that run now, the oldest ones, in each part): rows of
-            ``[number, begin, end, thread, actor, endpoint, raised, caller, call id, what is missing]``, texts as indices
-            into ``texts``. ``sends``: ``[call id, when, number of the span]``. ``threads``: ``[number, name]``.
+            ``part``: its number. ``spans`` and ``open`` (the calls that run now, oldest first, in each part): rows of
+            ``[number, begin, end, thread, actor, endpoint, raised, caller, call id, what is missing]``, texts as
+            indices into ``texts``. ``sends``: ``[call id, when, number of the span]``. ``threads``: ``[number, name]``.
             ``dropped``: number of spans pushed out so far. ``more``: whether to ask again at once.
         """
         if self._part and self._part["part"] != got:

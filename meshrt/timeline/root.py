@@ -31,7 +31,7 @@ _SECONDS = 2.0
 
 
 class _Recording:
-    """Args: client: Connection of the terminal. ranks: By mesh id; None: all. script: Calls that the script waits for."""
+    """Args: client: The terminal. ranks: By mesh id; None: all. script: The calls that the script waits for."""
 
     def __init__(self, client: int, ranks: dict[str, tuple[int, ...]] | None, script: ScriptTimeline) -> None:
         self.client = client

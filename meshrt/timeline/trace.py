@@ -27,7 +27,7 @@ def pieces(collected: Collected, facts: dict[str, Any]) -> Iterator[str]:
     """Return the text of the file in pieces: one JSON object, with one event a line.
 
     Args:
-        facts: Further facts of the recording, for the ``metadata`` of the file.
+        facts: Further facts of the recording, written into the file.
     """
     yield '{"displayTimeUnit": "ms", "otherData": ' + to_text(SCHEMA.document(facts)) + ', "traceEvents": [\n'
     separator = ""
@@ -92,7 +92,7 @@ def _complete(track: RankTrack, span: Span, lane: int, start: int) -> dict[str, 
     if span.cut:
         args["cut"] = span.cut
     if "not ended" not in span.cut:
-        returned = "answered" if track.rank == SCRIPT else "returned"  # whether by a result or an error is not known
+        returned = "answered" if track.rank == SCRIPT else "returned"  # a result or an error: not read yet
         args["outcome"] = f"raised {span.raised}" if span.raised else returned
     kind = "call" if track.rank == SCRIPT else "endpoint"
     return {

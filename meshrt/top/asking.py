@@ -1,4 +1,4 @@
-"""What ``top`` asks a program: looks at its ranks, and what there is to know of one of them. Any thread."""
+"""The requests of ``top`` to a program: looks at its ranks, and details of one of them. Any thread."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from meshrt.transport.tools import Program, ToolConnection, connect
 
 __all__ = ["Asking"]
 
-#: Seconds until a program must have answered; it waits for its ranks less than that.
+#: Seconds within which a program must answer; it waits less than that for its ranks.
 _LOOK_SECONDS = 10.0
 _DETAIL_SECONDS = 20.0
-#: Lines of a log.
+#: Lines of a log that are shown.
 _LINES = 500
 
 
@@ -34,9 +34,9 @@ class Asking:
         on_close: Called once, on a thread of the connection, when the program has ended, or after `close`.
 
     Raises (all of it):
-        MeshError: The program refuses; the text says why.
-        ConnectionError: It has ended.
-        TimeoutError: It does not answer.
+        MeshError: The program rejects the request; the text says why.
+        ConnectionError: The program has ended.
+        TimeoutError: The program does not answer.
     """
 
     def __init__(self, program: Program, on_close: Callable[[], None] = lambda: None) -> None:
@@ -44,11 +44,11 @@ class Asking:
         self._connection: ToolConnection = connect(program, on_close=on_close)
 
     def close(self) -> None:
-        """Leave; whoever waits for an answer is told that there is none."""
+        """Close the connection; requests that wait for an answer raise ConnectionError."""
         self._connection.close()
 
     def look(self, ranks: str, actor: str) -> Body:
-        """Look at ranks: for `meshrt.top.model.Model.take`."""
+        """Return a look at ranks, for `meshrt.top.model.Model.take`. ``ranks``, ``actor``: "" for all."""
         return self._connection.request("top.look", {"ranks": ranks, "actor": actor}, _LOOK_SECONDS)
 
     def stacks(self, row: Row) -> str:
@@ -75,7 +75,7 @@ class Asking:
         return escaped(tail.problem or tail.text) or f"it has printed nothing ({path})"
 
     def how_to_enter(self, row: Row) -> list[str]:
-        """Return the command lines by which a person gets at a rank, with what they do."""
+        """Return the commands that give access to a rank, with what they do."""
         debugger = f"meshrt debug {self.program.pid}"
         if row.state == DEAD:
             return [f"meshrt postmortem {self.program.run_id}    shows why, if it has failed"]
@@ -91,7 +91,7 @@ class Asking:
 
 
 class _Of:
-    """Asks a connection for memory, and leaves out what is not of one mesh: numbers of ranks are those of any."""
+    """Requests memory over a connection, and drops other meshes: rank numbers are not unique among meshes."""
 
     def __init__(self, connection: ToolConnection, mesh_id: str) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""The columns of ``top``: what each shows of a row, and how rows are put in order by it. Pure."""
+"""The columns of ``top``: what each shows of a row, and its sort order. Pure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Column:
     """One column.
 
     Attributes:
-        name: What it is asked for by.
-        text: What it shows of a row that was looked at, at that epoch second.
-        order: What rows are put in order by; None: not known, and last.
-        largest_first: Whether the largest come first, unless the other way round is wanted.
+        name: Name in options and keys.
+        text: Returns the text of a cell, given the row and the time of the look (epoch seconds).
+        order: Returns the sort key of a row; None: not known, sorted last.
+        largest_first: Whether the largest come first, unless the order is reversed.
         right: Whether it is flush right: a number.
-        wanted: Whether it is shown, by all rows.
+        wanted: Returns whether the column is shown, given all rows.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Sorting:
-    """An order of rows: by the column of this name, or the other way round."""
+    """An order of rows: by the column of this name, or the reverse of it."""
 
     by: str = "rank"
     reverse: bool = False
@@ -70,7 +70,7 @@ def _runs(row: Row) -> str:
 
 
 def _several(value: Callable[[Row], Any]) -> Callable[[Sequence[Row]], bool]:
-    """Return what wants a column where not all rows have the same in it."""
+    """Return a `Column.wanted` that is true if not all rows have the same value."""
     return lambda rows: len(set(map(value, rows))) > 1
 
 
@@ -85,8 +85,8 @@ def _amount(
     """Return a column of numbers, the largest first.
 
     Args:
-        text: Of a row whose number is known.
-        rare: Shown only where one is not 0.
+        text: Returns the text of a row whose number is known.
+        rare: Show the column only if one number is not 0.
     """
 
     def shown(row: Row, _now: float) -> str:
@@ -140,7 +140,7 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def column(name: str) -> Column:
-    """Return a column by its name. Raises UsageError."""
+    """Return a column by its name. Raises UsageError: there is no such column."""
     for each in COLUMNS:
         if each.name == name:
             return each
@@ -149,7 +149,7 @@ def column(name: str) -> Column:
 
 
 def in_order(rows: Sequence[Row], sorting: Sorting) -> list[Row]:
-    """Return rows in order; what is not known comes last, either way; where all is equal, ranks are in theirs."""
+    """Return rows in order. Values that are not known come last in both directions; equal rows are ordered by rank."""
     by = column(sorting.by)
     known = [row for row in rows if by.order(row) is not None]
     rest = [row for row in rows if by.order(row) is None]
@@ -160,5 +160,5 @@ def in_order(rows: Sequence[Row], sorting: Sorting) -> list[Row]:
 
 
 def shown_columns(rows: Sequence[Row], sorting: Sorting) -> list[Column]:
-    """Return the columns that these rows need; that of the order is one of them."""
+    """Return the columns that these rows need, including the column of the order."""
     return [each for each in COLUMNS if each.name == sorting.by or each.wanted(rows)]

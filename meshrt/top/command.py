@@ -38,7 +38,7 @@ _EPILOG = "Exit code: 0; 1 if the program ends before it answers; 2: usage error
 #: Seconds between two looks.
 EVERY = 1.0
 _HOST, _PORT = "localhost", 8000
-#: textual-serve has the screen speak to a browser by this variable.
+#: Environment variable by which textual-serve connects the screen to a browser.
 _DRIVER = "TEXTUAL_DRIVER"
 
 
@@ -76,7 +76,7 @@ def _run(given: argparse.Namespace) -> int:
     if given.port is not None and not 0 < given.port < 65536:
         raise UsageError(f"--port takes a number from 1 to 65535, not {given.port}")
     if given.ranks:
-        parse(given.ranks)  # what is no selection is no program's fault
+        parse(given.ranks)  # an invalid selection is reported before any request
     if not given.once:
         _need("textual", *(("textual_serve",) if given.serve else ()))
     sorting = Sorting(given.sort, given.reverse)
@@ -106,7 +106,7 @@ def _all_interfaces(host: str) -> bool:
 
 
 def _need(*modules: str) -> None:
-    """Raise UsageError if one is not installed."""
+    """Raise UsageError if one of the modules is not installed."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         what = missing[0].replace("_", "-")
@@ -124,7 +124,7 @@ def _once(program: Program, given: argparse.Namespace, sorting: Sorting) -> int:
         asking = Asking(program, ended.set)
     chosen = bool(given.ranks or given.actor)
     try:
-        # The first one has ranks load what they answer with; rates and growth are what is between the other two.
+        # The first look makes ranks load the code for the answer; rates and growth are measured between the other two.
         for _ in range(2):
             model.take(asking.look(given.ranks, given.actor), chosen=chosen)
         ended.wait(given.every)

@@ -1,7 +1,7 @@
-"""What successive looks at ranks come to: rows with rates, and what has become of ranks that are no more. Pure.
+"""The result of successive looks at ranks: rows with rates, and rows of ranks that have ended. Pure.
 
-A rank: ``there -> dead`` when a look says so, or when its mesh is in no look any more; it stays until `Model.forget`.
-A rank that was started again is another process: its rates and its growth begin anew.
+A rank: ``there -> dead`` when a look says so, or when no look contains its mesh any more; its row stays until
+`Model.forget`. A rank that was started again is another process: its rates and its growth begin anew.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from meshrt.selection import Shape
 
 __all__ = ["ActorLoad", "Key", "Model", "Row", "Totals"]
 
-#: A rank that has not told what it does in so many looks in a row does not answer.
+#: Looks in a row without an answer after which a rank counts as one that does not answer.
 _MISSES = 2
-#: Rows of meshes that were stopped that are kept: a program may make meshes again and again.
+#: Rows of stopped meshes that are kept: a program may make meshes again and again.
 _KEPT = 1000
-#: Sums of numbers that a living rank has, known or not.
+#: Columns with sums: a rank that is not dead has such a number, which may be unknown.
 _SUMMED = ("cpu", "rss", "calls", "queue")
 _SILENT = "has not answered for {:.0f} s: C code holds its GIL, or the machine is busy"
 
@@ -41,18 +41,18 @@ class ActorLoad:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One rank. What is None is not known, or not yet: a rate needs two looks.
+    """One rank. None means not known, or not yet known: a rate needs two looks.
 
     Attributes:
         since: When its state began, epoch seconds.
-        place, note: Where it stands, and what else is known of its state.
+        place, note: Where it is stopped, and further facts of its state.
         incarnation: How often it was started again.
-        rss, swap, store, gpu: Bytes; ``store``: in shared memory, its own and what it holds of others.
-        growth: Bytes that it has more than at the second look.
+        rss, swap, store, gpu: Bytes; ``store``: in shared memory, its own and the references it holds of others.
+        growth: Bytes of growth since the second look.
         cpu: Percent of one processor.
         calls: Per second, of all its actors.
-        queue: Messages that wait; ``more``: or more than these.
-        actors: None if it has not answered.
+        queue: Messages that wait; ``more``: there may be more than these.
+        actors: None if the rank has not answered.
     """
 
     mesh_id: str
@@ -81,7 +81,7 @@ class Row:
 
     @property
     def key(self) -> Key:
-        """What it is known by from look to look."""
+        """The identity of the rank, equal in all looks."""
         return self.mesh_id, self.rank
 
 
@@ -90,7 +90,7 @@ class Totals:
     """Sums over rows: ranks by state, percent of a processor, bytes, calls per second, messages that wait.
 
     Attributes:
-        unknown: Of how many ranks that are not dead a sum has nothing, by its name; none where it has all.
+        unknown: By name of a sum: how many ranks that are not dead it does not include; absent if it includes all.
     """
 
     states: Mapping[str, int]
@@ -105,44 +105,44 @@ class Totals:
 
     @property
     def living(self) -> int:
-        """How many ranks are not dead."""
+        """Number of ranks that are not dead."""
         return sum(self.states.values()) - self.states.get(DEAD, 0)
 
 
 @dataclass(slots=True)
 class _Process:
-    """What is kept of one process: what it was first, and what it was last."""
+    """The first and the last facts of one process."""
 
     pid: int
     seen: bool = False
     weight: int | None = None
     cpu: tuple[float, float] | None = None
     calls: tuple[Mapping[str, int], float] | None = None
-    #: Looks in a row in which it has not told anything, and when the first of these was.
+    #: Looks in a row without an answer, and the time of the first of these.
     misses: int = 0
     silent: float = 0.0
 
 
 class Model:
-    """Takes looks (`meshrt.top.root.Looks.look`), one after the other."""
+    """Builds rows from looks (`meshrt.top.root.Looks.look`), one after the other. One thread."""
 
     def __init__(self) -> None:
         self._rows: dict[Key, Row] = {}
         self._processes: dict[Key, _Process] = {}
         self._shown: list[Key] = []
-        #: When the last look was, epoch seconds; 0: there was none.
+        #: Time of the last look, epoch seconds; 0: there was none.
         self.time = 0.0
 
     def rows(self) -> list[Row]:
-        """Return the rows of the last look, and, if it was at all ranks, those that are no more; in order of ranks."""
+        """Return the rows of the last look, in order of ranks; of a look at all ranks, also those that have ended."""
         return [self._rows[key] for key in self._shown]
 
     def get(self, key: Key) -> Row | None:
-        """Return the row of a rank, shown or not."""
+        """Return the row of a rank, shown or not; None if there is none."""
         return self._rows.get(key)
 
     def totals(self) -> Totals:
-        """Return the sums of what is shown."""
+        """Return the sums of the rows that are shown."""
         rows, states = self.rows(), dict[str, int]()
         for row in rows:
             states[row.state] = states.get(row.state, 0) + 1
@@ -160,21 +160,21 @@ class Model:
         )
 
     def select_none(self) -> None:
-        """Show nothing: there are no such ranks."""
+        """Show no rows: the selection matches no ranks."""
         self._shown = []
 
     def forget(self) -> None:
-        """Drop the rows of meshes that are no more, and let growth begin anew."""
+        """Drop the rows of meshes that have ended, and let growth begin anew."""
         self._rows = {key: row for key, row in self._rows.items() if key in self._processes}
         self._shown = [key for key in self._shown if key in self._rows]
         for process in self._processes.values():
             process.weight = None
 
     def take(self, look: Mapping[str, Any], *, chosen: bool = False) -> None:
-        """Take in a look.
+        """Add a look.
 
         Args:
-            chosen: It was at some of the ranks: of the others nothing new is known, and they are not shown.
+            chosen: The look was at some of the ranks only: the others keep their facts, and are not shown.
         """
         self.time = look["time"]
         meshes = {mesh["mesh_id"]: mesh for mesh in look["meshes"]}
@@ -191,11 +191,11 @@ class Model:
         self._shown = shown + ended
 
     def _bury(self, meshes: Any, now: float) -> None:
-        """What is in no mesh any more has ended with it."""
+        """Mark ranks dead whose mesh has ended."""
         gone = [key for key in self._processes if key[0] not in meshes]
         for key in gone:
             del self._processes[key]
-            row = self._rows.pop(key)  # put in again at the end: the last ones to end are the last ones to be dropped
+            row = self._rows.pop(key)  # moved to the end: the rows of the first ones to end are dropped first
             self._rows[key] = row if row.state == DEAD else _ended(row, now, "its mesh was stopped")
         ended = [key for key in self._rows if key not in self._processes]
         for key in ended[: max(0, len(ended) - _KEPT)]:
@@ -241,7 +241,7 @@ class Model:
         seconds = facts["told"] - before[1] if before is not None else 0.0
         known = before[0] if before is not None else {}
         actors = tuple(
-            # An actor that was stopped and begun anew counts from 0 again; one that is new has counted since then.
+            # An actor that was stopped and started again counts from 0; a new one has counted since it started.
             ActorLoad(
                 name, endpoint, max(0, calls - known.get(name, 0)) / seconds if seconds > 0 else None, waiting, more
             )
@@ -257,7 +257,7 @@ class Model:
 
 
 def _ended(row: Row, now: float, why: str) -> Row:
-    """Return the row of a rank that is no more: what it was, without what it used."""
+    """Return the row of a rank that has ended: its facts, without what it used."""
     return Row(
         row.mesh_id, row.mesh, row.rank, row.coords, row.host, row.pid, row.incarnation, DEAD, now, "", why, row.names
     )  # fmt: skip
@@ -274,7 +274,7 @@ def _percent(process: _Process, facts: Mapping[str, Any]) -> float | None:
 
 def _growth(process: _Process, facts: Mapping[str, Any]) -> int | None:
     if not process.seen:
-        process.seen = True  # the first look has it load what it answers with: that is not its own growth
+        process.seen = True  # the first look makes it load code for the answer: that is not growth of its own
         return None
     now = weight({name: value for name, value in facts.items() if value is not None})
     if process.weight is None:

@@ -1,7 +1,7 @@
 """The rank's side of ``top``. On the control thread.
 
-* operation ``top.work`` {}: what the actors have to do, ``[name, endpoint that runs, calls so far, waiting, more]`` of
-  each (`meshrt.hooks.facts.Workload`); ``devices``: what torch keeps on each, bytes; ``told``: when, monotonic seconds.
+* operation ``top.work`` {}: the work of the actors, ``[name, endpoint that runs, calls so far, waiting, more]`` of each
+  (`meshrt.hooks.facts.Workload`); ``devices``: bytes that torch keeps on each; ``told``: when, monotonic seconds.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ __all__ = ["RankWork", "load"]
 
 
 class RankWork:
-    """Tells what there is to do here. Nothing is kept: ranks count calls anyhow, and the rest is looked up."""
+    """Answers with the work of this rank. It keeps no state: ranks count calls anyway, the rest is read on request."""
 
     def __init__(self, services: RankServices) -> None:
         self._services = services
 
     def work(self, _body: Body) -> Body:
-        """Tell."""
+        """Serve ``top.work``."""
         runs = {actor.name: actor.serves for actor in self._services.actors()}
         actors = []
         for load in self._services.workload():
@@ -33,5 +33,5 @@ class RankWork:
 
 
 def load(services: RankServices) -> None:
-    """Serve ``top``: called once, by the first question."""
+    """Serve ``top``: called once, by the first request."""
     services.operations["top.work"] = RankWork(services).work

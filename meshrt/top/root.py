@@ -1,9 +1,9 @@
 """The root's side of ``top``: one look at ranks, as plain data. On the root's loop.
 
-``top.look`` {actor, ranks}: a look at the ranks that are meant; both are optional.
+``top.look`` {actor, ranks}: a look at the selected ranks; both are optional.
 
-Host agents read ``/proc`` of their ranks, so each has its row whatever it does; beside that, ranks that are not known
-to be silent tell what they have to do. Nobody waits for them longer than `_SECONDS`.
+Host agents read ``/proc`` of their ranks, so each rank has a row whatever it does. Ranks that are not known to be
+silent also return the work of their actors. The look waits for them at most `_SECONDS`.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from meshrt.wire.control import Address
 __all__ = ["COLUMNS", "Looks", "load"]
 
 #: Seconds for the answers of ranks, and more where many of them share few processors. Below 0.3 s no agent asks a
-#: silent rank for its stacks: who looks every second would have it write them every second.
+#: silent rank for its stacks: a look every second would make it write them every second.
 _SECONDS = 0.28
 _PER_RANK = 0.001
 _FEW = 128
-#: Seconds for host agents: they read 0.1 ms a rank, and may have other things to do.
+#: Seconds for host agents: they read 0.1 ms a rank, and may be busy.
 _MEASURE_SECONDS = 0.8
 #: Characters of a note.
 _NOTE = 120
 _STOPPED = ("T", "t")
 
-#: Columns of the ranks: they travel once.
+#: Columns of the rows of ranks: sent once, not in each row.
 COLUMNS = (
     "mesh_id", "rank", "host", "pid", "incarnation", "state", "since", "place", "note",
     "rss", "shmem", "swap", "store_own", "store_held", "cpu", "at", "threads", "actors", "told", "devices",
@@ -47,15 +47,15 @@ COLUMNS = (
 
 
 class Looks:
-    """Asks, and puts together."""
+    """Asks ranks and agents, and puts their answers together. On the root's loop."""
 
     def __init__(self, services: RootServices) -> None:
         self._services = services
-        #: How ranks have ended that were started again since; by mesh and rank.
+        #: How ranks ended that were started again since, by mesh and rank.
         self._ended: dict[Address, str] = {}
 
     def gone(self, mesh_id: str, rank: int, how: str) -> None:
-        """A rank has ended."""
+        """A rank has ended; ``how``: in words."""
         self._ended[mesh_id, rank] = how
 
     async def serve(self, client: ToolClient, body: Body) -> Body:
@@ -71,9 +71,9 @@ class Looks:
     async def _look(self, chosen: Chosen) -> Body:
         """Return ``{"time", "run_id", "meshes", "columns", "ranks"}``.
 
-        ``meshes``: all there are, ``{"mesh_id", "name", "shape", "actors"}``; a rank's row is a list in the order of
-        ``columns``, null where something is not known. ``cpu``: seconds so far, at the monotonic time ``at``;
-        ``actors``: what `meshrt.top.rank` tells, at ``told``, null if the rank has not answered.
+        ``meshes``: all meshes, ``{"mesh_id", "name", "shape", "actors"}``. A rank's row is a list in the order of
+        ``columns``, with null for values that are not known. ``cpu``: seconds so far, at the monotonic time ``at``;
+        ``actors``: the answer of `meshrt.top.rank`, at the time ``told``; null if the rank has not answered.
         """
         seconds = _SECONDS + _PER_RANK * max(0, sum(map(len, chosen.targets.values())) - _FEW)
         measured, groups = await asyncio.gather(
@@ -117,8 +117,8 @@ class Looks:
         }
 
     def _doing(self, mesh: MeshFacts, rank: int, known: State, facts: Mapping[str, Any]) -> State:
-        """Return what a rank does; the kernel knows of a signal before anybody waits for an answer."""
-        if rank in mesh.ended:  # since it was asked for, perhaps
+        """Return the state of a rank; the kernel reports a stop by a signal before any request times out."""
+        if rank in mesh.ended:  # perhaps since the request
             ended = mesh.ended[rank]
             return State(DEAD, ended.when, note=ended.how)
         if facts.get("kernel") in _STOPPED and not known.silent:
@@ -132,7 +132,7 @@ class Looks:
 
 
 def load(services: RootServices) -> None:
-    """Serve looks: called once, by the first."""
+    """Serve looks: called once, by the first request."""
     looks = Looks(services)
     services.tool_operations["top.look"] = looks.serve
     services.rank_gone.append(looks.gone)

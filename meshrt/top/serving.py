@@ -1,14 +1,15 @@
 """``meshrt top --serve``: the screen in a browser. Needs textual-serve.
 
-Each browser gets a screen, and a process, of its own. The address has a secret in its path: other users of this machine
-reach the port too. There is no cookie, as a browser sends a cookie to all ports of a host, those of other users too.
+Each browser gets a screen, and a process, of its own. The address has a secret in its path, as other users of this
+machine reach the port too. There is no cookie: a browser sends a cookie to all ports of a host, also to those of other
+users.
 
 A request is answered only if
 
 * its path begins with the secret;
-* it asks for an address, for this machine by a name of its own (``localhost``, or what ``--host`` names): a page of
-  another site cannot reach this port by a name of that site which it lets point here (DNS rebinding);
-* a browser that says from which page it comes says: from this one. That includes the request for a websocket.
+* its ``Host`` is an address, or a name of this machine (``localhost``, or the name that ``--host`` gives): a page of
+  another site cannot reach this port by a name of its own that resolves to this machine (DNS rebinding);
+* its ``Origin``, if the browser sends one, is this server. That includes the request for a websocket.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from meshrt.transport.tools import Program
 __all__ = ["admits", "serve"]
 
 _CANNOT_LISTEN = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES)
-#: Other sites can do nothing with the answers and are not told the address; the page loads nothing from them (the
-#: template of textual-serve names a font of one).
+#: Other sites cannot use the answers and do not learn the address; the page loads nothing from them (the template of
+#: textual-serve names a font of one).
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'; font-src 'self' data:; style-src 'self' 'unsafe-inline'",
@@ -51,12 +52,12 @@ _HEADERS = {
 
 
 def admits(hosts: list[str], origins: list[str], listens: str) -> str:
-    """Return why a request is refused, or "".
+    """Return why a request is rejected; "" if it is admitted.
 
     Args:
         hosts: All ``Host`` headers of the request.
         origins: All ``Origin`` headers of the request; a browser sends one with each websocket.
-        listens: The name or the address that ``--host`` has named.
+        listens: The name or address of ``--host``.
     """
     if len(hosts) != 1:
         return "expected one Host header"
@@ -88,34 +89,34 @@ def _is_address(name: str) -> bool:
 
 
 def _is_no_noise(record: logging.LogRecord) -> bool:
-    """Whether a record is of something else than bytes that are no HTTP: anybody on this machine can send those."""
+    """Whether a record is not about bytes that are not HTTP: every user of this machine can send those."""
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
 class _Server(Server):
-    """A server for those who have the secret.
+    """A server for browsers that have the secret.
 
     Args:
-        command: What shows the screen.
+        command: Command line of the screen.
     """
 
     def __init__(self, command: str, host: str, port: int, title: str) -> None:
         super().__init__(command, host=host, port=port, title=title)
         self._secret = secrets.token_urlsafe(24)
-        #: Where a browser finds it.
+        #: The address for a browser.
         self.address = f"http://{f'[{host}]' if ':' in host else host}:{port}/{self._secret}/"
 
     async def make_app(self) -> web.Application:
-        """Return what answers."""
+        """Return the application, with the middleware that admits requests."""
         app = web.Application(middlewares=[self._admit])
         app.add_subapp(f"/{self._secret}", await self._make_app())
         return app
 
     async def on_startup(self, app: web.Application) -> None:
-        """Say nothing: it cannot be reached yet."""
+        """Print nothing: the server cannot be reached yet."""
 
     def tell(self, _where: str) -> None:
-        """It listens."""
+        """Print the address: the server listens."""
         write_out(sys.stdout, f"{self.address}\nCtrl-C ends this; whoever has the address sees the program\n")
 
     @web.middleware
@@ -126,7 +127,7 @@ class _Server(Server):
         why = admits(request.headers.getall("Host", []), request.headers.getall("Origin", []), self.host)
         if why:
             raise web.HTTPForbidden(text=why)
-        # The page names its parts by this: it is found at other ports too, through a tunnel, say.
+        # The page refers to its parts by this URL: the server may be reached at other ports too, as in a tunnel.
         self.public_url = f"{request.scheme}://{request.host}"
         response = await handler(request)
         if not response.prepared:
@@ -135,11 +136,11 @@ class _Server(Server):
 
 
 def serve(program: Program, given: argparse.Namespace, host: str, port: int) -> None:
-    """Serve until Ctrl-C. Raises OSError: it cannot listen there."""
+    """Serve until Ctrl-C. Raises OSError: the address cannot be bound."""
     words = ["top", program.run_id, "--sort", given.sort, "--every", f"{given.every:g}"]
     words += ["--reverse"] * given.reverse
     words += [f"{name}={value}" for name, value in (("--ranks", given.ranks), ("--actor", given.actor)) if value]
-    # What shows the screen is started by textual-serve, with the environment and the working directory of this process.
+    # textual-serve starts the screen, with the environment and the working directory of this process.
     os.environ.update(helper_environment(program.directory))
     os.chdir(SAFE_DIRECTORY)
     logging.getLogger("aiohttp.server").addFilter(_is_no_noise)

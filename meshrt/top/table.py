@@ -1,4 +1,4 @@
-"""A look as text, for a person and for a program: ``meshrt top --once``."""
+"""A look as text for users, and as data for programs: ``meshrt top --once``."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _SCHEMA = Schema("meshrt top", 1)
 
 
 def summary(totals: Totals) -> str:
-    """Return the sums in one line; ``?``: of no rank it is known, ``of 3 ranks``: of the others it is not."""
+    """Return the sums in one line; ``?``: not known of any rank, ``of 3 ranks``: known of 3 ranks only."""
     states = ", ".join(f"{totals.states[word]} {word}" for word in reversed(WORST_FIRST) if totals.states.get(word))
     count = sum(totals.states.values())
-    # What ranks share counts for each that has it; `meshrt memory` asks for PSS, which takes longer, and has it once.
+    # Shared memory counts for each rank; `meshrt memory` asks for PSS, which takes longer and counts it once.
     summed = " summed" if count > 1 else ""
     parts = [f"{count} rank{'' if count == 1 else 's'}: {states}" if count else "no ranks"]
 
     def told(name: str, value: str, text: str) -> str:
-        """Put a sum into ``text``, and say of how many ranks it is if these are not all."""
+        """Put a sum into ``text``, and add the number of ranks if it does not include all."""
         unknown = totals.unknown.get(name, 0)
         if not unknown:
             return text.format(value)
@@ -44,7 +44,7 @@ def summary(totals: Totals) -> str:
 
 
 def table(model: Model, sorting: Sorting) -> str:
-    """Return all rows, and their sums."""
+    """Return the text of all rows, and their sums."""
     rows = in_order(model.rows(), sorting)
     columns = shown_columns(rows, sorting)
     cells = [[each.text(row, model.time) for each in columns] for row in rows]
@@ -55,7 +55,7 @@ def table(model: Model, sorting: Sorting) -> str:
 
 
 def document(model: Model, sorting: Sorting, facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the same as plain data, as docs/json.md says; ``facts``: of the program."""
+    """Return the rows and sums as plain data, as docs/json.md says; ``facts``: those of the program."""
     ranks = [_plain(row) for row in in_order(model.rows(), sorting)]
     return _SCHEMA.document({"command": "top", **facts, "time": model.time, "ranks": ranks})
 

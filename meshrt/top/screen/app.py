@@ -1,4 +1,4 @@
-"""The screen: sums, the table of ranks, a line for the selection. It looks again and again until a person leaves."""
+"""The screen: sums, the table of ranks, a line for the selection. It looks again and again until the user leaves."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from meshrt.transport.tools import Program
 
 __all__ = ["TopApp"]
 
-#: A look may take this share of the time: with very many ranks there are fewer looks. What it waits for ranks that are
-#: silent, seconds, costs nobody anything.
+#: The share of the time that looks may take: with very many ranks there are fewer looks. So many seconds of each look
+#: do not count: it may only wait for silent ranks.
 _SHARE = 0.25
 _PATIENCE = 0.3
 #: Seconds without a look after which the screen says so.
@@ -41,8 +41,8 @@ class TopApp(App[None]):
     """``meshrt top``.
 
     Args:
-        program: Whose ranks are shown.
-        ranks, actor: Which of them, at first.
+        program: The program to show.
+        ranks, actor: The selection at first; "": all.
         every: Seconds between two looks.
 
     Raises:
@@ -89,7 +89,7 @@ class TopApp(App[None]):
         self._program = program
         self._every = every
         self._ended_at = ""
-        #: Why the last look is none, and what is wrong with what is written in the field.
+        #: Why the last look failed; and the error in the selection that was typed.
         self._problem = self._misspelt = ""
         self._paused = False
         #: The screen is about to end.
@@ -118,7 +118,8 @@ class TopApp(App[None]):
         self.asking.close()
 
     def _program_closed(self) -> None:
-        # On the connection's thread: the program has ended, or this screen has. Before it runs, its first look says so.
+        # On the connection's thread: the program has ended, or this screen closes. Before the screen runs, its first
+        # look reports it.
         if self.is_running and not self._left:
             self.call_later(self._ended)
 
@@ -129,7 +130,7 @@ class TopApp(App[None]):
 
     @property
     def ended(self) -> bool:
-        """Whether the program has ended; what it was last is still shown."""
+        """Whether the program has ended; its last look is still shown."""
         return bool(self._ended_at)
 
     # -- looking
@@ -172,11 +173,11 @@ class TopApp(App[None]):
 
     def _interval(self) -> float:
         """Return the seconds from one look to the next."""
-        usual = min(self._took)  # a single one may have waited for a program that was stopped
+        usual = min(self._took)  # a single look may have waited for a stopped program
         return max(self._every, (usual - _PATIENCE) / _SHARE)
 
     def _tell(self) -> None:
-        """Say at the top what there is to be said."""
+        """Update the line at the top."""
         if not self.query("#head"):
             return  # the screen is being closed: its parts are removed one by one
         head = Text()
@@ -213,7 +214,7 @@ class TopApp(App[None]):
     # -- keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys of the table are no keys where another screen is shown."""
+        """Disable the keys of the table while another screen is shown."""
         return len(self.screen_stack) == 1 or action in ("pop_screen", "quit")
 
     def action_help(self) -> None:
@@ -221,18 +222,18 @@ class TopApp(App[None]):
         self.push_screen(HelpScreen())
 
     def action_sort(self, name: str) -> None:
-        """Put the rows in the order of a column; once more: the other way round."""
+        """Sort the rows by a column; the second time, reverse the order."""
         again = self.sorting.by == name
         self.sorting = Sorting(name, again and not self.sorting.reverse)
         self.query_one(RankTable).begin()
         self._show()
 
     def action_reverse(self) -> None:
-        """The other way round."""
+        """Reverse the order."""
         self.action_sort(self.sorting.by)
 
     def action_column(self, step: int) -> None:
-        """Put the rows in the order of the next column."""
+        """Sort the rows by another column, ``step`` columns to the right."""
         names = [each.name for each in self.query_one(RankTable).columns]
         if names:
             self.action_sort(names[(names.index(self.sorting.by) + step) % len(names)])
@@ -242,31 +243,31 @@ class TopApp(App[None]):
         self.action_sort(message.name)
 
     def action_pause(self) -> None:
-        """Look no more, or again."""
+        """Pause the looks, or resume them."""
         self._paused = not self._paused
         self._again.set()
         self._tell()
 
     def action_every(self, factor: float) -> None:
-        """Look less, or more often."""
+        """Change the time between two looks by a factor."""
         self._every = min(_MOST_SECONDS, max(0.25, self._every * factor))
         self._again.set()
         self._tell()
 
     def action_forget(self) -> None:
-        """Drop what is no more, and let growth begin anew."""
+        """Drop the rows of meshes that have ended, and let growth begin anew."""
         self.model.forget()
         self._again.set()
         self._show()
 
     def action_select(self) -> None:
-        """Take a selection."""
+        """Open the field for a selection."""
         field = self.query_one("#selection", Input)
         field.display = True
         field.focus()
 
     def action_unselect(self) -> None:
-        """Leave the field, or go back to all ranks."""
+        """Close the field, or show all ranks again."""
         field = self.query_one("#selection", Input)
         field.value = ""
         self._leave(field)
@@ -274,7 +275,7 @@ class TopApp(App[None]):
 
     @on(Input.Changed, "#selection")
     def _typed(self, event: Input.Changed) -> None:
-        """What is a selection already is taken at once."""
+        """Apply the text as soon as it is a valid selection."""
         try:
             if event.value.strip():
                 parse(event.value)

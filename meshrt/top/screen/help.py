@@ -1,4 +1,4 @@
-"""What keys and columns mean."""
+"""The help on keys and columns."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ A rank that does not answer has its row all the same: its host agent reads what 
 
 
 class HelpScreen(ModalScreen[None]):
-    """A text; any of its keys leaves it."""
+    """A screen with the help text; any of its keys closes it."""
 
     CSS = """
     HelpScreen { align: center middle; }

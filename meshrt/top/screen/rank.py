@@ -1,4 +1,4 @@
-"""One rank: what it does, its stacks, its variables, its log, and how a person gets at it."""
+"""One rank: what it does, its stacks, its variables, its log, and the commands that give access to it."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from meshrt.top.screen.ranks import STATE_STYLES
 
 __all__ = ["RankScreen"]
 
-#: Columns that the head of the screen tells by their titles.
+#: Columns that the head of the screen shows, with their titles.
 _TOLD = ("cpu", "rss", "growth", "store", "gpu", "calls", "queue")
 
 
 class RankScreen(Screen[None]):
-    """One rank of the model of ``top``; what is asked of it is asked when its tab is opened, and by a key.
+    """One rank of the model of ``top``. The content of a tab is requested when the tab is opened, and by a key.
 
     Args:
-        model: What the screen below shows; that one keeps it up to date.
-        asking: Where what a tab shows is asked for.
+        model: The model of the screen below, which keeps it up to date.
+        asking: Sends the requests of the tabs.
         key: The rank.
     """
 
@@ -55,7 +55,7 @@ class RankScreen(Screen[None]):
         self._model = model
         self._asking = asking
         self._key = key
-        #: How to get at it, in the state in which it was then.
+        #: The commands that give access to the rank, and the state for which they were requested.
         self._how: tuple[str, list[str]] = ("", [])
 
     def compose(self) -> ComposeResult:
@@ -105,7 +105,7 @@ class RankScreen(Screen[None]):
     async def _ask_how(self, row: Row) -> None:
         try:
             lines = await asyncio.to_thread(self._asking.how_to_enter, row)
-        except (MeshError, OSError):  # it has just ended: the head of the screen says so
+        except (MeshError, OSError):  # the rank has just ended: the head of the screen says so
             lines = []
         before, self._how = self._how, (row.state, lines)
         if before != self._how:
@@ -118,7 +118,7 @@ class RankScreen(Screen[None]):
         self.query_one("#tabs", TabbedContent).active = name
 
     def action_again(self) -> None:
-        """Ask once more for what is shown."""
+        """Request the content of the tab again."""
         self._ask(self.query_one("#tabs", TabbedContent).active)
 
     @on(TabbedContent.TabActivated)

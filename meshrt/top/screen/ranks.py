@@ -1,4 +1,4 @@
-"""The table of ranks: only the lines that are seen are made, however many ranks there are."""
+"""The table of ranks: only visible lines are rendered, however many ranks there are."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _STEP = 16
 
 
 class RankTable(ScrollView, can_focus=True):
-    """Rows of a model, in order. The cursor stays with its rank; until a person moves it, it is at the first row."""
+    """Rows of a model, in order. The cursor stays on its rank; until the user moves it, it stays on the first row."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", "Up", show=False),
@@ -51,14 +51,14 @@ class RankTable(ScrollView, can_focus=True):
     ]
 
     class Opened(Message):
-        """A person wants to look into a rank."""
+        """The user opens a rank."""
 
         def __init__(self, row: Row) -> None:
             super().__init__()
             self.row = row
 
     class SortWanted(Message):
-        """A person wants the rows in the order of a column."""
+        """The user sorts the rows by a column."""
 
         def __init__(self, name: str) -> None:
             super().__init__()
@@ -70,11 +70,11 @@ class RankTable(ScrollView, can_focus=True):
         self._cells: list[list[str]] = []
         self._columns: list[Column] = []
         self._widths: list[int] = []
-        #: How wide columns were, by name.
+        #: Largest widths of columns so far, by name.
         self._widest: dict[str, int] = {}
         self._sorting = Sorting()
         self._cursor: Key | None = None
-        #: The view was moved to the cursor, and has not been seen there: there may have been no room for that yet.
+        #: The view was scrolled to the cursor, which was not visible since: there may have been no room for it yet.
         self._moved = False
 
     @property
@@ -83,14 +83,14 @@ class RankTable(ScrollView, can_focus=True):
         return self._columns
 
     def show(self, model: Model, sorting: Sorting) -> None:
-        """Show the rows of a model."""
+        """Show the rows of a model, in the order of ``sorting``."""
         before = self._line_of_cursor()
         self._sorting = sorting
         self._rows = in_order(model.rows(), sorting)
         self._columns = shown_columns(self._rows, sorting)
         titles = [each.title for each in self._columns]
         self._cells = [titles, *([each.text(row, model.time) for each in self._columns] for row in self._rows)]
-        # A column grows, and shrinks no more: figures that change all the time do not move what stands beside them.
+        # A column grows, and never shrinks: numbers that change all the time do not move the columns beside them.
         names = [each.name for each in self._columns]
         self._widest |= {
             name: max(wide, self._widest.get(name, 0)) for name, wide in zip(names, widths(self._cells), strict=True)
@@ -99,11 +99,11 @@ class RankTable(ScrollView, can_focus=True):
         wide = sum(self._widths) + len(_GAP) * len(self._widths)
         self.virtual_size = Size(wide, len(self._rows) + 1)
         if self._cursor is not None and (self._moved or self._line_of_cursor() != before):
-            self._see_cursor()  # it goes along with its rank
+            self._see_cursor()  # the cursor moves with its rank
         self.refresh()
 
     def begin(self) -> None:
-        """Go to the first row, whichever that will be: a person wants to see what is there in a new order."""
+        """Go to the first row, of whatever rank: the user wants to see the top of a new order."""
         self._cursor = None
         self._widest.clear()
         self.scroll_to(y=0, animate=False)
@@ -124,7 +124,7 @@ class RankTable(ScrollView, can_focus=True):
             return Strip.blank(self.size.width, self.rich_style)
         segments = self._titles() if line < 0 else self._segments(line)
         strip = Strip(segments).extend_cell_length(self.scroll_offset.x + self.size.width)
-        # The number of the rank stays where it is, however far to the right a person looks.
+        # The column of rank numbers does not scroll to the side.
         number, left = self._widths[0] + len(_GAP), self.scroll_offset.x
         parts = [strip.crop(0, number), strip.crop(left + number, left + self.size.width)]
         return Strip.join(parts).apply_style(self.rich_style)
@@ -148,7 +148,7 @@ class RankTable(ScrollView, can_focus=True):
     # -- moving
 
     def action_move(self, lines: int) -> None:
-        """Move the cursor."""
+        """Move the cursor by lines."""
         if self._rows:
             line = min(len(self._rows) - 1, max(0, self._line_of_cursor() + lines))
             self._cursor = self._rows[line].key
@@ -156,21 +156,21 @@ class RankTable(ScrollView, can_focus=True):
             self.refresh()
 
     def action_sideways(self, cells: int) -> None:
-        """Look further to the right, or back."""
+        """Scroll to the right, or back."""
         self.scroll_relative(x=cells, animate=False)
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by what is seen at once."""
+        """Move the cursor by pages."""
         self.action_move(pages * max(1, self._seen() - 1))
 
     def action_open(self) -> None:
-        """Look into the rank at the cursor."""
+        """Open the rank at the cursor."""
         row = self.row()
         if row is not None:
             self.post_message(self.Opened(row))
 
     def _seen(self) -> int:
-        """Return how many rows are seen at once: what the titles and a scroll bar leave."""
+        """Return the number of visible rows: the height without the titles and a scroll bar."""
         return max(1, self.scrollable_content_region.height - 1)
 
     def _see_cursor(self) -> None:
@@ -181,7 +181,7 @@ class RankTable(ScrollView, can_focus=True):
             self.scroll_to(y=line if line < top else line - seen + 1, animate=False)
 
     def on_click(self, event: events.Click) -> None:
-        """Choose the row, or the order, that was clicked on; a second click opens the row."""
+        """Select the row, or the order, that was clicked on; a second click opens the row."""
         if event.y == 0:
             pinned = event.x < self._widths[0] + len(_GAP) if self._widths else False
             at = event.x + (0 if pinned else self.scroll_offset.x)
