@@ -101,7 +101,7 @@ def _word_in(path: Path, rank: int) -> Word | None:
 
 
 def _of_somebody_else(document: object, rank: int) -> Word | None:
-    """Return the word in a file of TorchElastic: the failure was at some time of that second."""
+    """Return the word in a file of TorchElastic itself: it failed at some time of that second."""
     try:
         message = document["message"]  # type: ignore[index]  # of any type
         second = int(message["extraInfo"]["timestamp"])
@@ -142,8 +142,8 @@ def second_of(word: Word, others: Sequence[Word]) -> int:
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock under which a worker reads the words of the others and writes its own. Raises OSError.
 
-    Without the lock after `_LOCK_MAX` (a file system that does not lock folders, a worker that was stopped while it held
-    the lock) the worker goes on: two words in the wrong order are better than none.
+    If it does not get the lock within `_LOCK_MAX` seconds (a file system that does not lock folders, a worker that was
+    stopped while it held the lock), it goes on without: two words in the wrong order are better than none.
     """
     folder = os.open(path.parent.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -12,7 +12,7 @@ from meshrt.transport.tools import connect, own_program
 
 __all__ = ["ask", "memory"]
 
-#: Seconds until a program must have answered; it waits itself for its ranks.
+#: Seconds within which a program must answer; it waits for its ranks itself.
 _ANSWER_SECONDS = 90.0
 _EXACT_SECONDS = 900.0
 
@@ -29,19 +29,19 @@ def memory(
 ) -> dict[str, Any]:
     """Return how much memory the ranks of this program have: plain data, as ``meshrt memory --json`` prints it.
 
-    Any thread of the script. Nothing of the program is run to measure it.
+    Any thread of the script. No user code is run to measure it.
 
     Args:
-        ranks: These ranks only, as at the debugger's prompt: ``"ranks(hosts=0)"``; "": all.
+        ranks: A selection, as at the debugger's prompt: ``"ranks(hosts=0)"``; "": all ranks.
         actor: Ranks and variables of this actor only.
-        variables: Tell which variables hold memory; or what is inside of one, by its name (``"self.cache"``).
-        frames: ... those of stack frames that stand in the debugger among them.
+        variables: Include variables; or what is inside one of them, by its name (``"self.cache"``).
+        frames: Include the variables of stack frames that are stopped in the debugger.
         milliseconds: Processor time for the variables of one rank.
-        exact: Count them to the end, however long that takes.
-        references: Tell what is in the shared memory of the hosts, and who holds it.
+        exact: Count the variables completely, however long that takes.
+        references: Include the references in the shared memory of the hosts, and their holders.
     Raises:
-        UsageError: This process is no script with a mesh; there is no such actor, or no such variable;
-            ``milliseconds`` is no limit.
+        UsageError: This process is not a script with a mesh; there is no such actor or variable; or ``milliseconds`` is
+            not a valid limit.
         SelectionError: No such ranks.
     """
     program = own_program()
@@ -69,16 +69,16 @@ class _Asks(Protocol):
 
 
 def ask(connection: _Asks, *, variables: bool | str, milliseconds: float | None, **asked: Any) -> Document:
-    """Return what a program answers to a question, as `memory` asks it.
+    """Return the answer of a program to a request, as `memory` sends it.
 
     Args:
         variables: As in `memory`.
         milliseconds: None: no limit.
 
     Raises:
-        UsageError: ``variables`` is neither.
-        MeshError: It refuses: the question was wrong.
-        ConnectionError, TimeoutError: It has ended, or does not answer.
+        UsageError: ``variables`` is neither a bool nor a text.
+        MeshError: The program rejects the request.
+        ConnectionError, TimeoutError: The program has ended, or does not answer.
     """
     if not isinstance(variables, bool | str):
         raise UsageError(f"variables is True, False, or the name of one, not {variables!r}")

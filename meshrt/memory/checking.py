@@ -1,6 +1,6 @@
-"""Whether a document that was kept is whole: everything that is read of it, as docs/json.md has it.
+"""Checks a document that was read from a file: each key that docs/json.md defines has a value of its kind.
 
-What a newer or an older version has beside that is left alone: only what is there must be of its kind.
+Further keys of a newer or an older version are ignored.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["check"]
 
-#: Beyond any memory; a number that is larger can be neither shown nor added up.
+#: More bytes than any memory has; a larger number cannot be shown or added up.
 _MOST = 1 << 62
 _DIGITS = 19
 
@@ -20,7 +20,7 @@ class _Some(NamedTuple):
     """A list of things of one kind.
 
     Attributes:
-        least: So many are there at least.
+        least: Least number of items.
     """
 
     each: Any
@@ -104,7 +104,7 @@ _DOCUMENT = {
     ),
     **_maybe(since=float, since_first=float, since_run=str, not_compared=_Some(_TABLES)),
 }
-#: What a document has together, or not at all.
+#: Keys that a document has all together, or none of them.
 _TOGETHER = (
     {"variables": _Some(_VARIABLE), "variables_left_out": _LEFT_OUT},
     {"references": _Some(_REFERENCE), "references_left_out": _LEFT_OUT, "holders": _ByName((str, int), numbers=True)},
@@ -114,7 +114,7 @@ _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or 
 
 
 def check(document: Mapping[str, Any]) -> None:
-    """Raise ValueError for a document of which something is missing, or of another kind; the text says what."""
+    """Raise ValueError if a value of a document is missing or of another kind; the text names it."""
     _check(document, _DOCUMENT, "")
     for kinds in _TOGETHER:
         if next(iter(kinds)) in document:
@@ -147,7 +147,7 @@ def _check(value: Any, kind: Any, place: str) -> None:
 
 
 def _is(value: Any, kind: Any) -> bool:
-    """Whether a value is of a kind, apart from what is in it."""
+    """Whether a value is of a kind; its items are not checked."""
     if isinstance(kind, _Some):
         return isinstance(value, list) and len(value) >= kind.least
     if isinstance(kind, _ByName):

@@ -1,7 +1,7 @@
-"""What ranks have on other devices than the processor: their names, and sums. Plain data in, text out.
+"""The memory of ranks on devices other than the processor: names, and sums. Plain data in, text out.
 
-A rank that sees one device of several calls it ``cuda:0``, as its neighbour does with another one. So a device is named
-by what ``CUDA_VISIBLE_DEVICES`` has made it visible by.
+A rank that sees one of several devices calls it ``cuda:0``, and its neighbour calls another device so. So the entry of
+``CUDA_VISIBLE_DEVICES`` names a device.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ __all__ = ["device_name", "device_names", "device_totals", "devices_of", "kept_o
 
 Row = Mapping[str, Any]
 
-#: More devices than these are one line of the totals.
+#: More devices than these share one line of the totals.
 _MOST = 4
 _CUDA = "cuda:"
 
 
 def device_name(device: str, facts: Mapping[str, Any]) -> str:
-    """Return what a host calls a device: ``"cuda:3"``, or ``"GPU-8a1f..."``."""
+    """Return the name of a device on its host: ``"cuda:3"``, or ``"GPU-8a1f..."``."""
     visible = str(facts.get("visible", ""))
     return _CUDA + visible if visible.isdecimal() else visible or device
 
@@ -52,7 +52,7 @@ def devices_of(rows: Iterable[Row]) -> dict[str, int]:
 
 
 def device_totals(devices: Mapping[str, int], unit: str) -> Sequence[str]:
-    """Return the lines of the sums: one for each device, if they are few."""
+    """Return the lines of the sums: one for each device, if there are few."""
     if len(devices) <= _MOST:
         return [f"on {name}: {amount(count, unit)} kept by torch" for name, count in devices.items()]
     most = max(devices, key=lambda name: devices[name])

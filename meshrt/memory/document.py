@@ -1,7 +1,7 @@
-"""The memory view as a program reads it: plain data, as docs/json.md says; with its totals, and as a file.
+"""The memory view for programs: plain data, as docs/json.md says; with its totals, and as a file.
 
-The variables of a document are folded: a row has ``"sizes"``, one entry for each set of ranks that say the same.
-`entries` takes that apart, one entry for a rank, and `folded` puts it together again.
+The variables of a document are folded: a row has ``"sizes"``, one entry for each set of ranks with the same answer.
+`entries` unfolds the rows, one entry for each rank, and `folded` is the inverse.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ __all__ = [
 ]
 
 SCHEMA = Schema("meshrt memory", 1)
-#: What a variable is known by.
+#: The keys that identify a variable.
 NAME = ("mesh_id", "actor", "kind", "where", "type")
-#: Beyond what is known of a variable on a rank.
+#: Further keys of a size, beside the facts of a variable on a rank.
 _SET = ("ranks",)
 
 Document = dict[str, Any]
 
 
 def document_of(answer: Mapping[str, Any]) -> Document:
-    """Return the document of what `meshrt.memory.root.View` has answered."""
+    """Return the document of an answer of `meshrt.memory.root.View`."""
     columns = answer["columns"]
     ranks = [
         {name: value for name, value in zip(columns, row, strict=True) if value is not None} for row in answer["ranks"]
     ]
     for row in ranks:
-        if "mapped" in row and "rss" in row:  # not of a variable that is opened
+        if "mapped" in row and "rss" in row:  # not if a variable is opened
             row["unexplained"] = _unexplained(row)
     told = {name: value for name, value in answer.items() if name != "columns"}
     document: Document = SCHEMA.document({**told, "ranks": ranks})
@@ -55,8 +55,8 @@ def document_of(answer: Mapping[str, Any]) -> Document:
 
 
 def _unexplained(row: Mapping[str, Any]) -> int:
-    """Return what a rank has in memory that is neither in files, nor free in malloc, nor held by its variables."""
-    held = row["unique"] - row["mapped"]  # the latter is in files and shared memory
+    """Return the bytes of a rank that are not in files, not free in malloc, and not held by its variables."""
+    held = row["unique"] - row["mapped"]  # "mapped" is in files and shared memory
     known = row.get("file", 0) + row.get("shmem", 0) + row.get("malloc_free", 0) + held
     return int(max(0, row["rss"] - known))
 
@@ -64,8 +64,8 @@ def _unexplained(row: Mapping[str, Any]) -> int:
 def totals_of(document: Document) -> dict[str, Any]:
     """Return the sums over all ranks.
 
-    ``pss`` and ``unique`` count what several have once; ``rss`` and ``total`` count it for each of them.
-    ``without_rss`` counts ranks of which nothing is known, ``without_pss`` those of which that is all.
+    ``pss`` and ``unique`` count shared bytes once; ``rss`` and ``total`` count them for each rank or variable.
+    ``without_rss`` counts ranks without any size, ``without_pss`` the ranks with an RSS only.
     """
     ranks = document["ranks"]
     totals: dict[str, Any] = {name: _sum(ranks, name) for name in ("rss", "pss", "anonymous", "file", "swap")}
@@ -89,7 +89,7 @@ def totals_of(document: Document) -> dict[str, Any]:
 
 
 def unmeasured(row: Mapping[str, Any]) -> bool:
-    """Whether a rank has memory, and nobody knows how much: the agent of its host has not answered, say."""
+    """Whether the size of a rank that is not dead is unknown, for example because its host agent has not answered."""
     return "rss" not in row and row["state"] != "dead"
 
 
@@ -98,7 +98,7 @@ def _sum(rows: Iterable[Mapping[str, Any]], name: str) -> int:
 
 
 def entries(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Go through variables, rank by rank: the keys of a row and of its size, and ``"rank"``."""
+    """Yield variables, rank by rank: the keys of a row and of its size, and ``"rank"``."""
     for row in rows:
         name = {word: row[word] for word in NAME}
         for size in row["sizes"]:
@@ -108,7 +108,7 @@ def entries(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def folded(flat: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows of `entries` again, the largest variable first."""
+    """Return the folded rows of `entries`, the largest variable first."""
     rows: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
     for entry in flat:
         facts = {word: value for word, value in entry.items() if word not in (*NAME, "rank")}
@@ -134,7 +134,7 @@ def write(path: Path, document: Document) -> None:
 
 
 def read(path: Path) -> Document:
-    """Read a file back. Raises UsageError: it cannot be read, is damaged, or is something else."""
+    """Read a file back. Raises UsageError: it cannot be read, is damaged, or is not a document."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -11,30 +11,30 @@ from meshrt.memory.look import GROWTHS
 
 __all__ = ["OF_REFERENCES", "OF_VARIABLES", "grouped"]
 
-#: Groupings that are of variables only.
+#: Groupings that apply to variables only.
 OF_VARIABLES = ("type", "dtype")
-#: ... of references only.
+#: ... to references only.
 OF_REFERENCES = "callsite"
 
 
 def grouped(document: Document, by: str) -> list[dict[str, Any]]:
     """Return the groups, the largest first.
 
-    Each is ``{"key", "ranks" (how many), "without_rss" (of how many of them that is not known), "rss", "pss",
-    "growth"}``, of a host also ``"address"``, and, if there are variables, ``{"variables" (how many), "bytes", "exact",
-    "devices"}``; by type or dtype it is the latter only. Bytes are those of all ranks, summed over variables. Of
-    references there are ``{"references" (how many), "stored" (bytes, each once)}``: those of a host, or those that
-    ranks of an actor have put.
+    Each is ``{"key", "ranks" (count), "without_rss" (count of ranks whose RSS is not known), "rss", "pss",
+    "growth"}``. A host also has ``"address"``. With variables there are also ``{"variables" (count), "bytes", "exact",
+    "devices"}``; by type or dtype there are only these. Bytes are those of all ranks, summed over variables. With
+    references there are ``{"references" (count), "stored" (bytes, each once)}``: those of a host, or those that ranks
+    of an actor have put.
 
     Raises:
-        UsageError: By type or dtype, where variables were not asked for.
+        UsageError: ``by`` is type or dtype, and the document has no variables.
     """
     if by == OF_REFERENCES:
         return _by_site(document)
     if by in OF_VARIABLES and "variables" not in document:
         raise UsageError(f"a grouping by {by} is of variables; expected them to be asked for (--vars)")
     rows: dict[str, dict[str, Any]] = {}
-    #: Whose growth is that of a group.
+    #: The rows whose growth is the growth of a group.
     members: dict[str, list[Mapping[str, Any]]] = {}
     keys = {(row["mesh_id"], row["rank"]): _key(row, by) for row in document["ranks"]}
     if by not in OF_VARIABLES:
@@ -80,7 +80,7 @@ def grouped(document: Document, by: str) -> list[dict[str, Any]]:
 
 
 def _references(document: Document, by: str, keys: Mapping[tuple[str, int], str]) -> dict[str, dict[str, int]]:
-    """Return how many references there are in each group, and their bytes.
+    """Return the number of references in each group, and their bytes.
 
     Args:
         keys: The group of each rank.
@@ -114,9 +114,9 @@ def _by_site(document: Document) -> list[dict[str, Any]]:
 
 
 def _growths(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the growths of several together: lower bounds where those of some are bounds, or are not known.
+    """Return the sum of the growths of rows: a lower bound if the growth of some is a bound or is not known.
 
-    As of one alone, a bound of nothing says nothing.
+    A lower bound of 0 is left out, as for one row.
     """
     found: dict[str, Any] = {}
     for word in GROWTHS:

@@ -1,4 +1,4 @@
-"""What has grown since an earlier document: of ranks, of their variables, and of what is in shared memory."""
+"""The growth since an earlier document: of ranks, of their variables, and of references in shared memory."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from meshrt.show.text import cut
 
 __all__ = ["add_growth", "weight"]
 
-#: Bytes of a variable that is no more, from which on it is told.
+#: Least bytes of a variable that has ended and is listed.
 _ENDED = 4096
-#: Characters of a program's name in a complaint: what follows -c may be long.
+#: Characters of a program's name in an error: the text of -c may be long.
 _SCRIPT_MAX = 200
 
 
 def add_growth(document: Document, before: Document, first: Document | None = None) -> Document:
     """Return a document with ``"growth"``, in bytes, in its ranks, variables and references.
 
-    A rank is known by its mesh, or, where that is of another run, by the name of that; a variable by its name and type.
-    One that was not there has grown by all it is, if its rank has told then. Where a size of a variable is not exact,
-    the growth is a lower bound (``"growth_exact"`` is False): what was counted now beyond what it was, or was estimated
-    to be, then. Where that is nothing, its growth is not known, and neither is that of a rank that was started again
-    since (``"restarted"`` is True), and of its variables. What is no more is told in ``"ended"``, by name, and
-    ``"references_ended"``; ``"not_compared"`` names what the earlier document has nothing of.
+    A rank is identified by its mesh, or, in another run, by the name of its mesh; a variable by its name and type. A
+    variable that is new has grown by its whole size, if its rank has answered then. If a size of a variable is not
+    exact, the growth is a lower bound (``"growth_exact"`` is False): the bytes counted now minus the earlier size or
+    estimate. If that is not above 0, the growth is not known. It is not known either for a rank that was started again
+    since (``"restarted"`` is True), and for its variables. Variables and references that have ended are listed in
+    ``"ended"``, by name, and ``"references_ended"``. ``"not_compared"`` names the parts that the earlier document does
+    not have.
 
     Args:
-        first: The first of several earlier ones; the growth since then is ``"grown"``.
+        first: The first of several earlier documents; the growth since it is ``"grown"``.
     Raises:
-        UsageError: ``before`` is of another program that has nothing in common with this one.
+        UsageError: ``before`` is of another program, with nothing in common with this one.
     """
     views = (before, *([first] if first is not None else []))
     for earlier in views:
@@ -61,7 +62,7 @@ def _check(document: Document, before: Document) -> None:
         raise UsageError(f"the view to compare with shows {earlier}; expected one of {opened}")
     if document["run_id"] == before["run_id"]:
         return
-    scripts = [each.get("script", "") for each in (document, before)]  # "": no view of an earlier version has told it
+    scripts = [each.get("script", "") for each in (document, before)]  # "": the view is of an earlier version
     if all(scripts) and scripts[0] != scripts[1]:
         script, other = map(_short, scripts)
         raise UsageError(
@@ -82,7 +83,7 @@ def _short(script: str) -> str:
 
 
 def _grown_since(document: Document, before: Document, word: str) -> Document:
-    """Return a document with a growth, called ``word``; of variables also ``"ended"``."""
+    """Return a document with a growth, called ``word``; for variables also ``"ended"``."""
     same_run = document["run_id"] == before["run_id"]
     old_ranks = {_address(row, same_run): row for row in before["ranks"]}
     ranks = []
@@ -100,7 +101,7 @@ def _grown_since(document: Document, before: Document, word: str) -> Document:
     found: Document = {**document, "ranks": ranks, "ended": []}
     if "variables" in document and "variables" in before:
         found["variables"], found["ended"] = _of_variables(document, before, word, same_run, restarted)
-    # Of a few that were asked for by name, the others have not ended.
+    # If references were requested by name, the others have not ended.
     if all("references" in each and "holding" not in each for each in (document, before)):
         add_growth_of_references(found, before, word)
     return found
@@ -128,13 +129,13 @@ def _of_variables(
 
 
 def _told(document: Document, same_run: bool) -> set[tuple[str, int]]:
-    """Return who has told of variables: ranks, and the script."""
+    """Return the ranks whose variables the document contains, and the script."""
     script = {("", -1) for row in document["processes"] if "unique" in row}
     return script | {_address(row, same_run) for row in document["ranks"] if "unique" in row}
 
 
 def weight(row: Mapping[str, Any]) -> int:
-    """Return what a rank is to blame for: every page of shared memory that it has looked at is in its RSS, too."""
+    """Return the bytes of a rank without shared memory: each shared page that it has read counts in its RSS too."""
     return int(row["rss"] - row.get("shmem", 0) + row.get("store_own", 0) + row.get("store_held", 0))
 
 
@@ -147,12 +148,12 @@ def _held(entry: Mapping[str, Any]) -> int:
 
 
 def _grown(entry: Mapping[str, Any], old: Mapping[str, Any] | None, word: str) -> dict[str, Any]:
-    """Return the growth of a variable, called ``word``, and whether it is a lower bound; {} where it is not known."""
+    """Return the growth of a variable, called ``word``, and whether it is a lower bound; {} if it is not known."""
     if old is None:
         return {word: _held(entry), **({} if entry["exact"] else {f"{word}_exact": False})}
     if entry["exact"] and old["exact"]:
         return {word: _held(entry) - _held(old)}
-    # An estimate of now is none of a growth: the difference of two is as wrong as both of them.
+    # An estimate of now gives no growth: the difference would have the error of both estimates.
     then = _held(old) if old["exact"] else old.get("estimate")
     least = 0 if then is None else _held(entry) - int(then)
     return {word: least, f"{word}_exact": False} if least > 0 else {}

@@ -1,7 +1,7 @@
-"""What the allocators of this process tell of themselves, and no more than that.
+"""The facts that the allocators of this process report, and nothing else.
 
-Python's own has no interface that tells bytes; it counts blocks. The C library tells what it has given out, and what
-it keeps though nobody uses it: memory that the process does not give back.
+Python's own allocator does not report bytes; it counts blocks. The C library reports the bytes in use, and the bytes
+that are free and kept: memory that the process does not give back.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ["devices", "heap"]
 def heap() -> dict[str, Any]:
     """Return ``{"blocks", "malloc": {"used", "free"}, "devices": {device: {"used", "kept"}}}``; bytes.
 
-    ``malloc`` is {} where the C library does not tell, ``devices`` where torch has put nothing on one. ``"visible"``
-    of a device: what ``CUDA_VISIBLE_DEVICES`` calls it, where that is set.
+    ``malloc`` is {} if the C library does not report, ``devices`` if torch has no memory on a device. ``"visible"`` of
+    a device: its entry in ``CUDA_VISIBLE_DEVICES``, if that is set.
     """
     return {"blocks": sys.getallocatedblocks(), "malloc": _malloc(), "devices": devices()}
 
 
 def _malloc() -> dict[str, int]:
-    import ctypes  # start-up: most ranks are never asked
+    import ctypes  # start-up: most ranks get no request
 
     class Info(ctypes.Structure):
         _fields_ = [
@@ -42,7 +42,7 @@ def _malloc() -> dict[str, int]:
 
 
 def devices() -> dict[str, dict[str, Any]]:
-    """Return what torch has on CUDA devices, as its allocator counts it: no device is waited for."""
+    """Return the bytes of torch on CUDA devices, as its allocator counts them: this does not wait for a device."""
     cuda = sys.modules.get("torch.cuda")
     if cuda is None or not cuda.is_initialized():
         return {}

@@ -1,6 +1,6 @@
-"""Which classes hold memory that is not seen: those that C code has made, unless they are known to show what they hold.
+"""Which classes hold memory that cannot be seen: classes made by C code, unless they are known to show what they hold.
 
-A class shows what it holds if the collector is told of its objects' referents, and ``__sizeof__`` of all the rest.
+A class shows what it holds if the collector gets its objects' referents, and ``__sizeof__`` counts all the rest.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ __all__ = ["hides"]
 
 _POINTER = 8
 _HEAP = 1 << 9
-#: Modules and classes, most of Python's library, that keep memory of a C library, or do not count what they have.
+#: Modules and classes, most of Python's library, that keep memory of a C library, or do not count all they hold.
 _HIDING = frozenset(
     (
         *("zlib", "_bz2", "_lzma", "_zstd", "_hashlib", "_ssl", "pyexpat", "_csv", "_tkinter", "_curses"),
         *("_dbm", "_gdbm", "_io.StringIO", "sqlite3.Connection", "xml.etree.ElementTree.XMLParser"),
-        # Not the collector's, and they refer to others, or have memory that they do not count.
+        # Unknown to the collector, and they refer to other objects, or have memory that they do not count.
         *("_sre.SRE_Scanner", "_io.IncrementalNewlineDecoder", "_io.BufferedRWPair", "builtins.longrange_iterator"),
         *("decimal.Context", "zoneinfo.ZoneInfo", "posix.DirEntry", "posix.ScandirIterator", "_tokenize.TokenizerIter"),
-        "numpy.str_",  # it keeps a copy in another encoding, once that was asked for
+        "numpy.str_",  # it keeps a copy in another encoding, once that was requested
     )
 )
-#: Classes of libraries that show it, and so do those that inherit from them; arrays and tensors are measured otherwise.
+#: Classes of libraries that show what they hold, as do subclasses; arrays and tensors are measured in another way.
 _SHOWING = {
     "numpy": ("generic", "dtype", "ufunc", "_ArrayFunctionDispatcher"),
     "torch": ("Size", "device", "dtype", "finfo", "iinfo", "layout", "memory_format"),
 }
-#: In what Cython calls the modules of its functions and coroutines, which are as open as Python's.
+#: Part of the module names of Cython's functions and coroutines, which can be read like Python's.
 _CYTHON = "_cython_"
 
 
 def hides(chain: tuple[type, ...]) -> str:
-    """Return what to say of a class, given with its bases, whose objects may hold more than is seen; "" of others."""
+    """Return the reason why objects of a class, given with its bases, may hold more than can be seen; "" for others."""
     for base in chain:
         if _made_by_c(base) and not _shows(base):
             module = module_name(base)
@@ -46,7 +46,7 @@ def hides(chain: tuple[type, ...]) -> str:
 
 
 def _made_by_c(cls: type) -> bool:
-    """Whether objects of a class have more in them than Python's ``class`` adds to those of its base."""
+    """Whether objects of a class contain more than Python's ``class`` statement adds to those of its base."""
     facts = type.__dict__
     if not int(facts["__flags__"].__get__(cls)) & _HEAP:
         return True

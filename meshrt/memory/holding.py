@@ -1,7 +1,6 @@
-"""Which variables of a rank hold which references: from what is in shared memory to what keeps it there.
+"""Which variables of a rank hold which references: what keeps an object in shared memory.
 
-A variable holds what it reaches (`meshrt.memory.walk`): references themselves, and arrays and tensors that lie in
-shared memory.
+A variable holds what it reaches (`meshrt.memory.walk`): references, and arrays and tensors in shared memory.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from meshrt.memory.walk import BUDGET
 
 __all__ = ["holding"]
 
-#: References that are named of one variable.
+#: References that are named for one variable.
 _NAMES = 20
 
 
@@ -25,8 +24,8 @@ def holding(actors: Sequence[ActorState], asked: Body, more: Iterable[Variable] 
     """Return ``{"rows": [{"actor", "kind", "where", "type", "references", "count"}], "exact": all was walked}``.
 
     Args:
-        asked: ``{"actor" ("": all), "milliseconds" (null: no limit), "objects" (null), "name"}``; the last one is what
-            the names of the references begin with.
+        asked: ``{"actor" ("": all), "milliseconds" (null: no limit), "objects" (null: no limit), "name"}``; ``name``:
+            how the names of the references begin.
         more: Further variables.
     """
     milliseconds = asked.get("milliseconds")

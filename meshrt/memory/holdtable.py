@@ -1,4 +1,4 @@
-"""The table of what holds a reference: rank, actor and variable; and who holds it otherwise."""
+"""The table of the holders of references: rank, actor and variable; and holders without such a variable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAMES = 3
 
 
 def holding_table(document: Document) -> tuple[list[str], list[list[str]]]:
-    """Return heads and rows: what was found to hold references."""
+    """Return heads and rows: the variables that hold references."""
     meshes = {row["mesh_id"]: row["mesh"] for row in document["ranks"]}
     several = len(meshes) > 1
     cells = [
@@ -31,7 +31,7 @@ def holding_table(document: Document) -> tuple[list[str], list[list[str]]]:
 
 
 def holders_without(document: Document) -> list[str]:
-    """Return lines about those who hold a reference in none of the variables that were found, and why that may be."""
+    """Return lines about processes that hold a reference in no variable that was found, with the probable reason."""
     found = {(row["mesh_id"], rank) for row in document["holding"] for rank in row["ranks"]}
     counted = "" if document["holding_exact"] else " that was counted (--exact counts all)"
     nowhere = f"in no variable{counted}: a local of an endpoint or of the script, or on its way"

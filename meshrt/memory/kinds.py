@@ -1,4 +1,4 @@
-"""How objects of a class are measured, found out once for each class and without running code of the class."""
+"""How objects of a class are measured, determined once for each class and without running code of the class."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from meshrt.store.refs import ObjectRef
 
 __all__ = ["ATOMS", "PLAIN", "Kind", "Kinds"]
 
-#: Of these ``sys.getsizeof`` says all, and they refer to nothing.
+#: Classes that ``sys.getsizeof`` counts completely, and that refer to nothing.
 ATOMS = frozenset((int, float, complex, bool, str, bytes, bytearray, type(None), type(...), type(NotImplemented)))
-#: Of these it says all but what they refer to.
+#: Classes that it counts completely, except their referents.
 PLAIN = ATOMS | {list, tuple, dict, set, frozenset, deque}
 
-#: Not part of what a variable holds: they are there anyway, and everything hangs on them.
+#: Not part of what a variable holds: these objects exist anyway, and almost everything can be reached from them.
 _SKIPPED = (type, ModuleType, CodeType)
 #: Flags of a class (CPython's Include/object.h).
 _MANAGED_WEAKREF, _MANAGED_DICT, _GC = 1 << 3, 1 << 4, 1 << 14
-#: Bytes in front of an object that the collector knows, and of one whose attributes or weak references lie there.
+#: Bytes in front of an object known to the collector, and of an object with attributes or weak references there.
 _GC_HEAD = _MANAGED_HEAD = 16
 
 
@@ -40,14 +40,14 @@ class Kind(NamedTuple):
     """One class.
 
     Attributes:
-        how: ``"skip"``, ``"reference"`` (to shared memory: it has nothing itself), ``"object"``, ``"function"``,
+        how: ``"skip"``, ``"reference"`` (to shared memory: it has no memory itself), ``"object"``, ``"function"``,
             ``"frame"``, or a kind of `Buffers`.
-        sizeof: The count of the built-in class below it, whatever its own ``__sizeof__`` is.
+        sizeof: The ``__sizeof__`` of its built-in base class, even if the class overrides it.
         head: Bytes in front of the object.
-        attributes: Whether its instance variables lie in an array that nobody counts.
+        attributes: Whether its instance variables are in an array that no count of Python includes.
         is_dict: Whether its objects are dicts.
-        hides: Why its objects may hold more than is seen; "" where they do not.
-        told: Returns what an object refers to, where the collector does not tell it; None where it does.
+        hides: Why its objects may hold more than can be seen; "" if they do not.
+        told: Returns the referents of an object, if the collector does not know them; None if it does.
     """
 
     how: str
@@ -64,7 +64,7 @@ class Kinds:
 
     def __init__(self) -> None:
         self.buffers = Buffers()
-        #: By identity, as a metaclass may compare; with the class, so that it stays what it is.
+        #: By identity, as a metaclass may define ``==``; with the class, to keep it alive.
         self._known: dict[int, tuple[type, Kind]] = {}
 
     def of(self, cls: type) -> Kind:
@@ -82,7 +82,7 @@ class Kinds:
             return Kind("reference")
         buffer = self.buffers.kind(cls)
         if not buffer and module_name(cls).partition(".")[0] == "meshrt":
-            return Kind("skip")  # handles of the runtime: everything of it hangs on them
+            return Kind("skip")  # handles of the runtime, from which all of it can be reached
         flags = int(type.__dict__["__flags__"].__get__(cls))
         head = (_GC_HEAD if flags & _GC else 0) + (_MANAGED_HEAD if flags & (_MANAGED_DICT | _MANAGED_WEAKREF) else 0)
         sizeof = _sizeof(chain)
@@ -92,7 +92,7 @@ class Kinds:
             return Kind("frame", sizeof, head)
         if cls is range:
             return Kind("object", range_size, told=TOLD[range])
-        # Of what else a container refers to, its variables cannot be told apart.
+        # The instance variables of a container cannot be told apart from its other referents.
         attributes = bool(flags & _MANAGED_DICT) and sizeof is object.__sizeof__
         return Kind(
             buffer or "object",
@@ -106,7 +106,7 @@ class Kinds:
 
 
 def _sizeof(chain: tuple[type, ...]) -> Callable[[Any], int]:
-    """Return the ``__sizeof__`` that is written in C: one of the user's may raise, or count something else."""
+    """Return the ``__sizeof__`` that is written in C: a user's override may raise, or count something else."""
     for base in chain:
         found = type.__dict__["__dict__"].__get__(base).get("__sizeof__")
         if isinstance(found, MethodDescriptorType | WrapperDescriptorType | BuiltinFunctionType):

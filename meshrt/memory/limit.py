@@ -1,14 +1,14 @@
-"""``MESHRT_MEMORY_LIMIT``: a rank that asks for more memory gets a MemoryError, and what it held is in a file.
+"""``MESHRT_MEMORY_LIMIT``: a rank that allocates more memory gets a MemoryError, and a file says what it held.
 
-The kernel keeps the limit (RLIMIT_DATA: private memory that can be written to, whether it was or not), so the error is
-raised where the memory was asked for, before anything is killed. What is written down:
+The kernel enforces the limit (RLIMIT_DATA: private writable memory, whether written or not). So the error is raised
+where the memory was requested, before any process is killed. A file is written:
 
-* when a rank comes near its limit (`_NEAR` of it, looked at with each ping of its agent): once,
-* when an endpoint lets a MemoryError out: before its frames are gone, with their variables.
+* when a rank comes near its limit (`_NEAR` of it, checked with each ping of its agent): once,
+* when a MemoryError leaves an endpoint: before its frames end, with their variables.
 
-Writing needs memory too: while what a MemoryError has passed is written, the limit is `_ROOM` higher. The runtime's own
-reports need some as well, while the frames that have failed are still there: `_SLACK`. What is written near the limit
-makes do with what is left, as the actor goes on meanwhile.
+Writing needs memory too. While the variables that a MemoryError has passed are written, the limit is `_ROOM` higher.
+The runtime's own reports also need memory, while the frames that have failed still exist: `_SLACK`. The file that is
+written near the limit uses the memory that is left, as the actor goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from meshrt.transport.threads import RuntimeThread
 __all__ = ["Limit"]
 
 _NEAR = 0.9
-#: Files of one rank: one that fails all the time must not fill the disk.
+#: Files of one rank, at most: a rank that fails all the time must not fill the disk.
 _MOST_FILES = 5
 _ROOM = 256 << 20
-#: What a process that keeps as much as it may has beyond that, so that it can say so; a thread's stack is half of it.
+#: Bytes above the limit for the reports of a process that uses it up; the stack of a thread takes half of them.
 _SLACK = 16 << 20
-#: Bytes that a walk remembers of an object, and a bit more.
+#: Bytes that a walk uses for each object, and some more.
 _PER_OBJECT = 200
 _MOST_ROWS = 200
 _MOST_FRAMES = 20
@@ -50,10 +50,13 @@ _MILLISECONDS = 2000.0
 
 
 class Limit:
-    """Keeps the limit of this process: made by the operation ``memory.limit``.
+    """The limit of this process: made by the operation ``memory.limit``.
+
+    Args:
+        count: Bytes.
 
     Raises:
-        SystemExit: It has more already, or nearly so: it could not even say why it ends.
+        SystemExit: The process has more already, or nearly so: it could not even report why it ends.
     """
 
     def __init__(self, services: RankServices, count: int) -> None:
@@ -68,7 +71,7 @@ class Limit:
         self._files = 0
         self._lock = threading.Lock()
         self._near = False
-        #: The limit is higher than it was asked for.
+        #: Whether the limit is higher than requested.
         self._roomy = False
         self._set(count)
         hooks.pulse.append(self._pulse)
@@ -84,15 +87,15 @@ class Limit:
         self._set(self._count + room)
 
     def _rest(self, used: int) -> None:
-        # Never further beyond: an actor that keeps what it has got would be given more each time that it fails. But
-        # other threads may have taken more while it was written.
+        # Not higher each time: an actor that keeps its memory would get more with each failure. But other threads may
+        # have allocated more while the file was written.
         self._roomy = used + _SLACK > self._count
         self._set(max(self._count + _SLACK, used) if self._roomy else self._count)
 
     def _pulse(self) -> None:
-        """On the control thread: look whether it is near, and take back the room that was made."""
+        """Check whether the process is near its limit, and take back the room that was made. On the control thread."""
         used = private(self._services.pid)
-        if self._roomy and self._lock.acquire(blocking=False):  # or else it is being written
+        if self._roomy and self._lock.acquire(blocking=False):  # otherwise a file is being written
             self._rest(used)
             self._lock.release()
         if not self._near and used >= _NEAR * self._count:
@@ -104,7 +107,7 @@ class Limit:
         self._write("is near", (), _SLACK, (self._count - used) // _PER_OBJECT)
 
     def _raised(self, call: EndpointCall, error: BaseException) -> None:
-        """On the actor's thread, before its frames unwind."""
+        """Write a file about a MemoryError. On the actor's thread, before its frames unwind."""
         if isinstance(error, MemoryError):
             self._write("has asked for more than", _locals(call, error), _ROOM, None)
 
@@ -164,7 +167,7 @@ class Limit:
 
 
 def _locals(call: EndpointCall, error: BaseException) -> Iterator[Variable]:
-    """Go through the variables of the frames that a MemoryError has passed, those of the innermost one first."""
+    """Yield the variables of the frames that a MemoryError has passed, those of the innermost one first."""
     for frame, line in reversed(frames_of(error, _MOST_FRAMES)):
         if frame.f_locals is not frame.f_globals:
             yield from local_variables(call.actor, frame, line, frame.f_locals)

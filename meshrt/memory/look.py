@@ -1,4 +1,4 @@
-"""How a person wants to see memory: the order, how many rows, and what is folded."""
+"""The options of a memory view: the order, the number of rows, and the folding."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["GROUPINGS", "GROWTHS", "ORDERS", "Look", "alike", "clusters", "grown
 
 GROUPINGS = ("host", "actor", "type", "dtype", "rank", "callsite")
 ORDERS = ("size", "pss", "pid", "rank", "kind", "growth")
-#: The largest come first in these orders; in the others the smallest.
+#: Orders with the largest first; in the others the smallest come first.
 _BY_SIZE = ("size", "pss", "growth")
-#: What a growth is called in a document, and at the head of a table: since the earlier look, and since the first one.
+#: Names of a growth in a document, and at the head of a table: since the earlier look, and since the first one.
 GROWTHS = {"growth": "GROWTH", "grown": "IN ALL"}
-#: Sizes that are so close count as one: a share, and bytes.
+#: Sizes that are this close count as one: a share, and bytes.
 _CLOSE, _CLOSE_BYTES = 0.05, 1 << 20
 
 T = TypeVar("T")
@@ -31,16 +31,16 @@ class Look:
     Attributes:
         by: One of `GROUPINGS`, or "".
         sort: One of `ORDERS`.
-        reverse: The other way round.
-        most: Rows of a table; the largest are shown. None: all.
+        reverse: Reverse the order.
+        most: Rows of a table, >= 1; the largest are shown. None: all.
         units: One of `UNITS`.
-        totals_only: No table.
-        ranks: The table of ranks, beside that of variables.
-        addresses: Of hosts, also if all ranks have the same.
-        width: Characters of a line; None: as many as a table takes.
+        totals_only: Show no table.
+        ranks: Show the table of ranks beside that of variables.
+        addresses: Show the addresses of hosts even if all ranks have the same.
+        width: Characters of a line; None: no limit.
 
     Raises:
-        UsageError: Something is none of what it may be.
+        UsageError: A value is not valid.
     """
 
     by: str = ""
@@ -66,10 +66,10 @@ class Look:
 
 
 def largest_first(rows: Sequence[T], look: Look, keys: Mapping[str, Callable[[T], Any]]) -> tuple[list[T], list[T]]:
-    """Return the rows to be shown, in order, and those that are left out: never the largest ones.
+    """Return the rows to show, in order, and the rows that are left out: never the largest ones.
 
     Args:
-        keys: What each order goes by; ``"size"`` is needed.
+        keys: Sort key of each order; ``"size"`` is required.
     """
     measure = keys.get(look.sort, keys["size"]) if look.sort in _BY_SIZE else keys["size"]
     ranked = sorted(rows, key=measure, reverse=True)
@@ -80,15 +80,15 @@ def largest_first(rows: Sequence[T], look: Look, keys: Mapping[str, Callable[[T]
 
 
 def grown(row: Mapping[str, Any]) -> int:
-    """Return by how much something has grown in all that was seen; 0 where that is not known."""
+    """Return the bytes of growth since the first view; 0 if that is not known."""
     return int(row.get("grown", row.get("growth", 0)))
 
 
 def alike(rows: Sequence[T], *measures: tuple[Callable[[T], int], int]) -> list[list[T]]:
-    """Return rows together that are close in each of some measures, as `clusters` has it of one.
+    """Return groups of rows that are close in each of some measures, as `clusters` does for one.
 
     Args:
-        measures: What is measured, and bytes of it that make no difference.
+        measures: Functions that return bytes, each with the bytes by which rows may differ.
     """
     groups = [list(rows)]
     for size, least in measures:
@@ -97,10 +97,10 @@ def alike(rows: Sequence[T], *measures: tuple[Callable[[T], int], int]) -> list[
 
 
 def clusters(rows: Sequence[T], size: Callable[[T], int], least: int = 0) -> list[list[T]]:
-    """Return rows whose sizes are close together, the most first; whatever is far from the others stands alone.
+    """Return groups of rows with close sizes, the largest group first; a row far from all others is a group of its own.
 
     Args:
-        least: Bytes by which they may differ, however small they are.
+        least: Bytes by which sizes may always differ, also small ones.
     """
     left, found = sorted(rows, key=size), []
     while left:

@@ -1,4 +1,4 @@
-"""Which memory of this process is that of a file, or is shared: the kernel does not count it as heap."""
+"""Which memory of this process belongs to a file, or is shared: the kernel does not count it as heap."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _MAPS = Path("/proc/self/maps")
 
 
 class Mappings:
-    """The addresses of this process, as ``/proc/PID/maps`` has them.
+    """The mappings of this process, from ``/proc/PID/maps``.
 
     Args:
-        text: That file.
+        text: Content of that file.
     """
 
     def __init__(self, text: str) -> None:
@@ -31,18 +31,18 @@ class Mappings:
 
     @classmethod
     def now(cls) -> Mappings:
-        """Read them. Raises OSError."""
+        """Read the mappings of this process. Raises OSError."""
         return cls(_MAPS.read_text(encoding="utf-8", errors="replace"))
 
     def of_file(self, address: int) -> bool:
-        """Whether what lies at an address is of a file, or shared."""
+        """Whether the memory at an address belongs to a file, or is shared."""
         number = bisect_right(self._starts, address) - 1
         return number >= 0 and address < self._ends[number]
 
 
 def address_of(mapped: mmap.mmap) -> int:
-    """Return where a mapping lies. Raises ValueError: it is closed."""
+    """Return the address of a mapping. Raises ValueError: it is closed."""
     address, size = ctypes.c_void_p(), ctypes.c_ssize_t()
-    # In one call: nobody finds the mapping exported, who wants to close it meanwhile.
+    # One call: the buffer is never exported, so another thread can close the mapping at any time.
     ctypes.pythonapi.PyObject_AsReadBuffer(ctypes.py_object(mapped), ctypes.byref(address), ctypes.byref(size))
     return address.value or 0

@@ -1,7 +1,7 @@
-"""The variables of many ranks as one list: a variable is one row, with the ranks that hold the same of it together.
+"""The variables of many ranks as one list: a variable is one row, and ranks with the same answer share an entry.
 
-A row: ``{"mesh_id", "actor", "kind", "where", "type", "sizes"}``, the largest first; ``sizes``: what a rank said of it
-(`meshrt.memory.rows`), with ``"ranks"``, those that have said the same; the most ranks first.
+A row: ``{"mesh_id", "actor", "kind", "where", "type", "sizes"}``, the largest first. ``sizes``: the answers of ranks
+(`meshrt.memory.rows`), each with ``"ranks"``, the ranks that gave it; the answer of the most ranks first.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from meshrt.hooks.facts import Group
 __all__ = ["Merged", "counted", "largest", "merged_alone", "order"]
 
 _NAME = ("actor", "kind", "where", "type")
-#: A list, or a number, of more than a few takes so many more bytes than an empty one.
+#: Bytes that a list, or a number, of more than a few items takes beyond an empty one.
 _SLACK = 8
 
 
 def largest(row: dict[str, Any]) -> int:
-    """Return how much the rank that holds most of a variable holds, on all devices; where known, as it is estimated."""
+    """Return the bytes of a variable on the rank that holds most of it, on all devices; estimated if possible."""
     sizes: list[dict[str, Any]] = row["sizes"]
     return max(
         int(max(size["bytes"], size.get("estimate") or 0) + sum(size.get("devices", {}).values())) for size in sizes
@@ -31,7 +31,7 @@ def largest(row: dict[str, Any]) -> int:
 
 
 def order(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what rows are put in order by: the largest first, and those that are alike as a person counts."""
+    """Return the sort key of rows: the largest first, equal ones in natural order of their names."""
     words = re.split(r"(\d+)", row["where"])
     return -largest(row), [(int(word), "") if index % 2 else (0, word) for index, word in enumerate(words)]
 
@@ -41,11 +41,11 @@ class Merged:
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, ...], dict[bytes, dict[str, Any]]] = {}
-        #: What each rank said of all its variables: ``{"unique", "mapped", "total", "exact", "left_out"}``.
+        #: The sums that each rank returned: ``{"unique", "mapped", "total", "exact", "left_out"}``.
         self.of_rank: dict[tuple[str, int], dict[str, Any]] = {}
 
     def add(self, group: Group) -> None:
-        """Take in ranks that have answered alike."""
+        """Add the ranks of one group, which gave the same answer."""
         for row in group.same["rows"]:
             name = (group.mesh_id, *(row[word] for word in _NAME))
             size = {word: value for word, value in row.items() if word not in _NAME}
@@ -57,9 +57,9 @@ class Merged:
             self.of_rank[group.mesh_id, rank] = said
 
     def rows(self, budget: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Return the rows that fit into ``budget`` bytes of msgpack, and what is left out.
+        """Return the rows that fit into ``budget`` bytes of msgpack, and a summary of the rows that are left out.
 
-        That is ``{"count", "bytes", "exact"}``; the bytes are those of one rank: of the one that holds most.
+        The summary is ``{"count", "bytes", "exact"}``, with the bytes of the rank that holds most.
         """
         rows = []
         for name, sizes in self._rows.items():
@@ -77,7 +77,7 @@ class Merged:
 
 
 def merged_alone(mesh_id: str, rank: int, said: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of what one rank alone has said."""
+    """Return the rows of the answer of a single rank."""
     merged = Merged()
     merged.add(Group(mesh_id, (rank,), "answered", said, {}))
     return merged.rows(sys.maxsize)[0]
@@ -89,5 +89,5 @@ def _left_out(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def counted(size: Mapping[str, Any]) -> int:
-    """Return how many bytes of a variable were counted, on all devices: no estimate."""
+    """Return the bytes of a variable that were counted, on all devices: not an estimate."""
     return int(size["bytes"]) + int(sum((size.get("devices") or {}).values()))

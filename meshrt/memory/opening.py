@@ -1,7 +1,7 @@
 """The rows of one rank about one variable that is opened: the variable itself, and what is inside, the largest first.
 
-Half of the budget is for the variable as a whole, half for what is inside, beginning with what is large by itself. What
-there was no time for, and what is too small to be told, is one row together.
+Half of the budget is for the variable as a whole, half for what is inside, beginning with the children that are large
+by themselves. Children that the budget does not reach, and children that are too small to show, share one row.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from meshrt.memory.walk import BUDGET
 
 __all__ = ["opened"]
 
-#: The share of the budget for one thing inside, until all have had theirs.
+#: The share of the budget for one child, until all have had theirs.
 _EACH = 0.1
-#: Rows of what is inside.
+#: Rows of children, at most.
 _MOST_ROWS = 100
-#: Bytes that an object may well hold.
+#: Bytes that are assumed for an object whose size is not known.
 _UNKNOWN = 1 << 16
-#: Classes by identity, as a metaclass may compare.
+#: Classes by identity, as a metaclass may define ``==``.
 _ATOMS, _PLAIN = frozenset(map(id, ATOMS)), frozenset(map(id, PLAIN))
 
 
 def opened(actors: Sequence[ActorState], asked: Body, more: Iterable[Variable] = ()) -> dict[str, Any]:
-    """Return what `meshrt.memory.rows.rows` returns, of what is inside of the variable ``asked["opened"]``.
+    """Return the answer of `meshrt.memory.rows.rows` for what is inside the variable ``asked["opened"]``.
 
     Args:
         more: Further variables.
 
-    Where there is no such variable: ``{"unknown": a text that says so}``.
+    If there is no such variable: ``{"unknown": a text that says so}``.
     """
     known = chain(more, all_variables(actors, frames=True))
     variables = [each for each in known if asked["actor"] in ("", each.actor)]
@@ -70,17 +70,17 @@ def _inside(
 ) -> Iterator[dict[str, Any]]:
     inside, count = children(parent.value)
     inside.sort(key=lambda child: -_weight_alone(child.value))
-    budget = Budget(seconds, objects)  # from now on: with all that is there listed, something of it can be looked at
+    budget = Budget(seconds, objects)  # starts after the children are listed, so that some of them can be measured
     snapshot = Snapshot(stop=stop)
     sizes: list[Size] = []
-    #: Which of them are variables of the snapshot, by its numbers.
+    #: The children that are variables of the snapshot, by its numbers.
     walked: list[int] = []
     small: dict[int, int] = {}
     for child in inside:
         if sizes and budget.ended():
             break
         alone = _weight_alone(child.value)
-        if alone < SHARED and id(type(child.value)) in _ATOMS:  # a walk takes longer by far
+        if alone < SHARED and id(type(child.value)) in _ATOMS:  # a walk would take much longer
             small[id(child.value)] = alone
             sizes.append(Size(alone, 1))
         else:
@@ -107,11 +107,11 @@ def _inside(
 
 
 def _weight_alone(value: Any) -> int:
-    """Return what a value takes without what it refers to; a guess for one that must not be asked."""
+    """Return the bytes of a value without its referents; a guess if user code would be run to find them."""
     return getsizeof(value) if id(type(value)) in _PLAIN else _UNKNOWN
 
 
 def _beside(parent: Variable, kind: str, where: str, name: str, size: Size) -> dict[str, Any]:
-    """Return the row of something inside that is no variable."""
+    """Return the row of a part that is not a variable."""
     row = row_of(Variable(parent.actor, kind, where, None), size, (), Buffers())
     return {**row, "type": name}

@@ -1,8 +1,8 @@
 """How often variables may be counted again, and for how long, so that the ranks hardly feel it. Pure.
 
-Counting takes a rank's processor, and its GIL bit by bit. A view that is watched begins with a small budget for each
-look. Where that was too little the next one has twice as much, since only what was counted to its end can be compared;
-and after each look the ranks are left alone until what it took is no more than `SHARE` of the time.
+Counting uses a rank's processor, and its GIL in short pieces. A view that is watched begins with a small budget for
+each look. If that was too little, the next look has twice as much, since only variables that were counted completely
+can be compared. After each look the ranks are left alone until its time is no more than `SHARE` of the whole.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from meshrt.memory.walk import BUDGET
 
 __all__ = ["SHARE", "Pace"]
 
-#: Of the time of the rank that takes longest.
+#: Share of the time of the rank that counts longest.
 SHARE = 0.05
-#: Processor milliseconds for a rank at the first look, and at most.
+#: Processor milliseconds for a rank: at the first look, and at most.
 _FIRST, _MOST = 50.0, 5000.0
 
 
@@ -22,13 +22,13 @@ class Pace:
     """The looks of one watch.
 
     Args:
-        every: Seconds between two looks, if that is enough.
-        milliseconds: Of a processor, for the variables of one rank, as a person has set it; None: no limit.
-        adapts: Nobody has set it.
+        every: Least seconds between two looks.
+        milliseconds: Processor time for the variables of one rank, as the user has set it; None: no limit.
+        adapts: Whether the user has not set it.
 
-    Attributes:
-        milliseconds: For the next look.
-        seconds: Until then.
+        Attributes:
+            milliseconds: Processor time for the next look.
+            seconds: Time until the next look.
     """
 
     def __init__(self, every: float, milliseconds: float | None, *, adapts: bool) -> None:
@@ -40,7 +40,7 @@ class Pace:
         self._left: float | None = None
 
     def looked(self, document: Document) -> None:
-        """Take in what a look has found."""
+        """Set the time and the budget of the next look from the result of the last one."""
         self._took = max((row.get("counted", 0.0) for row in document["ranks"]), default=0.0)
         self.seconds = max(self._every, self._took / SHARE)
         unfinished = any(size.get("why") == BUDGET for row in document.get("variables", ()) for size in row["sizes"])

@@ -1,13 +1,13 @@
 """The rank's side of the memory view.
 
 * operation ``memory.limit`` {bytes}: see `meshrt.memory.limit`.
-* operation ``memory.heap`` {}: what the allocators of this process tell, see `meshrt.memory.heap`.
+* operation ``memory.heap`` {}: the facts of this process's allocators, see `meshrt.memory.heap`.
 * operation ``memory.variables`` {actor, frames, milliseconds, objects, most}: what the variables hold, the largest
-  ``most`` one by one. On a thread of its own: the control thread goes on answering meanwhile, and a rank that stands
+  ``most`` one by one. On a separate thread: the control thread goes on answering meanwhile, and a rank that is stopped
   in the debugger answers too. One at a time.
-  With ``opened``, the name of a variable, what is inside of that: see `meshrt.memory.opening`.
-* operation ``memory.holding`` {actor, milliseconds, objects, name}: which variables hold references, in the same way;
-  see `meshrt.memory.holding`.
+  With ``opened``, the name of a variable: what is inside it, see `meshrt.memory.opening`.
+* operation ``memory.holding`` {actor, milliseconds, objects, name}: which variables hold references, on the same
+  thread; see `meshrt.memory.holding`.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ class RankMemory:
 
     def __init__(self, services: RankServices) -> None:
         self._services = services
-        #: What is to be measured; its thread is there from the first question on.
+        #: Requests to measure; their thread is started by the first one.
         self._asked: queue.SimpleQueue[tuple[_Measure, Body, Answer]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def limit(self, body: Body) -> Body:
-        """Keep a limit from now on: ``{"bytes"}``."""
+        """Serve ``memory.limit``: set the limit to ``{"bytes"}``."""
         from meshrt.memory.limit import Limit  # start-up: few programs have one
 
         Limit(self._services, int(body["bytes"]))
         return {}
 
     def heap(self, body: Body) -> Body:
-        """Tell of the allocators."""
+        """Serve ``memory.heap``. On the control thread."""
         return {"same": None, "per": heap()}
 
     def variables(self, body: Body, answer: Answer) -> None:
-        """Measure the variables, and answer then."""
+        """Serve ``memory.variables``: measure the variables on the separate thread, and answer then."""
         self._ask(self._sizes, body, answer)
 
     def holding(self, body: Body, answer: Answer) -> None:
-        """Look for what holds references, and answer then."""
+        """Serve ``memory.holding``: find the holders of references on the separate thread, and answer then."""
         self._ask(self._holding, body, answer)
 
     def _ask(self, measure: _Measure, body: Body, answer: Answer) -> None:
         self._asked.put((measure, body, answer))
         if self._thread is None:
-            # One for all questions: faulthandler, by which silent ranks are asked, must not meet threads that end.
+            # One thread for all requests: threads must not end while faulthandler writes the stacks of a silent rank.
             self._thread = RuntimeThread(target=self._serve, name="meshrt-memory", daemon=True)
             self._thread.start()
 
@@ -92,7 +92,7 @@ class RankMemory:
 
 
 def load(services: RankServices) -> None:
-    """Serve the memory view: called once, by the first question."""
+    """Serve the memory view: called once, by the first request."""
     memory = RankMemory(services)
     services.operations["memory.limit"] = memory.limit
     services.operations["memory.heap"] = memory.heap

@@ -1,4 +1,4 @@
-"""What is in the shared memory of the hosts (`meshrt.store`), for the memory view: plain data."""
+"""The references in the shared memory of the hosts (`meshrt.store`), for the memory view: plain data."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["held_of", "holding_of", "references_of", "stores_of", "without_store
 #: Bytes of a row in a message, beside its texts and its holders.
 _ROW = 140
 _HOLDER = 12
-#: What a process has to do with a store, in the order of `meshrt.store.table.held_by`.
+#: Bytes of a process in a store, in the order of `meshrt.store.table.held_by`.
 _OF_RANK = ("store_own", "store_held", "store_pinned")
-#: What is told of a store.
+#: Facts of a store.
 _OF_STORE = ("committed", "limit", "files", "fetched", "sent")
 
 
@@ -32,7 +32,7 @@ def held_of(measured: Measured) -> dict[int, dict[str, int]]:
 
 
 def without_store(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an agent says of itself."""
+    """Return the facts of an agent itself, without those of its store."""
     return {name: value for name, value in facts.items() if name != "store"}
 
 
@@ -51,9 +51,9 @@ def references_of(
     """Return ``{"references": the largest, "references_left_out": {"count", "bytes"}, "holders"}``.
 
     Args:
-        ranks: By pid, mesh and rank; for ``"holders"``: of those that own or hold something.
-        chosen: Only what one of these processes owns or holds.
-        budget: Bytes that they may take in a message.
+        ranks: Mesh and rank by pid; ``"holders"`` contains those that own or hold a reference.
+        chosen: Only references that one of these processes owns or holds. None: all.
+        budget: Bytes of the references in a message, at most.
     """
     found = sorted(
         (row for row in measured.references if chosen is None or any(pid in chosen for pid in _pids(row))),
@@ -83,14 +83,14 @@ def _pids(row: Mapping[str, Any]) -> list[int]:
 
 
 def holding_of(groups: Iterable[Group]) -> dict[str, Any]:
-    """Return which variables hold references, as ranks have said it (`meshrt.memory.holding`).
+    """Return which variables hold references, from the answers of ranks (`meshrt.memory.holding`).
 
-    ``{"holding": rows, with "mesh_id" and "ranks", "holding_exact": whether all was walked}``. A rank that holds one,
-    and none of whose variables does, has no row.
+    ``{"holding": rows, with "mesh_id" and "ranks", "holding_exact": whether everything was walked}``. A rank that holds
+    a reference outside of its variables has no row.
     """
     told = list(groups)
     answered = [group for group in told if group.kind == "answered"]
-    # Ranks that say the same answer in several groups where one of them takes longer than an agent waits.
+    # Ranks with the same answer come in several groups if one of them takes longer than an agent waits.
     same: dict[bytes, dict[str, Any]] = {}
     for group in answered:
         for row in group.same["rows"]:

@@ -1,7 +1,8 @@
-"""What has grown in shared memory since an earlier document: which line has put more than was let go.
+"""The growth in shared memory since an earlier document: which line has put more than was released.
 
-References are known by where they were written, by whom, and their size. Which of them is which is of no matter: a
-hundred that were let go and a hundred new ones of the same line are no growth, and one that changes hands is none.
+References are identified by the line that put them, their owner and holders, and their size; which one is which does
+not matter. A hundred that were released and a hundred new ones of the same line are no growth, and neither is one that
+changes its holder.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ Key = tuple[Hashable, ...]
 def add_growth_of_references(document: Document, before: Document, word: str) -> None:
     """Put a growth in bytes, called ``word``, into the references of a document.
 
-    In ``"references_ended"``: rows of which nothing is left, with their growth, and a ``"count"`` of 0. What an answer
-    has left out was there, or may be: where there is such, nothing is said of what is new, or has ended.
+    ``"references_ended"`` gets the rows of which nothing is left, with their growth, and a ``"count"`` of 0. If an
+    answer has left out references, nothing counts as new or ended, as it may be among these.
     """
     same_run = document["run_id"] == before["run_id"]
     now, old = _by_key(document["references"], document, same_run), _by_key(before["references"], before, same_run)
@@ -54,7 +55,7 @@ def _count(rows: Iterable[Row]) -> int:
 
 
 def _settle(change: dict[Key, int]) -> None:
-    """Take those out that have changed hands only: they are fewer in one row, and more in another."""
+    """Remove references that have only changed their holder: one row has fewer, and another one has more."""
     origins: dict[Key, list[Key]] = {}
     for key in change:
         origins.setdefault(key[:-1], []).append(key)
@@ -69,7 +70,7 @@ def _settle(change: dict[Key, int]) -> None:
 
 
 def _key(row: Row, document: Document, same_run: bool) -> Key:
-    """Return what a row is known by; the holders come last. Pids say nothing in another run."""
+    """Return the identity of a row, the holders last. Pids mean nothing in another run."""
 
     def who(pid: int) -> Hashable:
         if same_run:

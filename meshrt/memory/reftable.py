@@ -1,4 +1,4 @@
-"""The table of references of the memory view: what is in shared memory, and who holds it."""
+"""The table of references of the memory view: the objects in shared memory, and their holders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SITE_MAX = 70
 
 
 def reference_table(document: Document, look: Look) -> tuple[list[str], list[list[str]], int, int]:
-    """Return heads and rows of the table, and how many references are not shown, with their bytes."""
+    """Return heads and rows of the table, and the number and bytes of the references that are not shown."""
     keys: dict[str, Callable[[Mapping[str, Any]], Any]] = {
         "size": lambda row: row["size"] * row["count"],
         "kind": lambda row: (row["kind"], row["site"]),
@@ -49,7 +49,7 @@ def reference_table(document: Document, look: Look) -> tuple[list[str], list[lis
 
 
 def holder_names(document: Document) -> dict[int, tuple[str, int]]:
-    """Return, by pid, mesh and rank (-1: a process that is no rank, by its kind)."""
+    """Return mesh and rank by pid; for a process that is not a rank, its kind and -1."""
     known = document["holders"]
     several = len({mesh for mesh, _ in known.values()}) > 1
     names = {each["pid"]: (str(each["kind"]), -1) for each in document["processes"]}
@@ -61,9 +61,9 @@ def holder_names(document: Document) -> dict[int, tuple[str, int]]:
 def with_hosts(
     row: Mapping[str, Any], document: Document, names: Mapping[int, tuple[str, int]]
 ) -> dict[int, tuple[str, int]]:
-    """Return ``names``, and those of the other machines that hold a reference, as far as they are known.
+    """Return ``names`` with those of other machines that hold a reference, as far as they are known.
 
-    The store of its owner knows them by numbers only. Those that have fetched it have a row of their own.
+    The store of the owner knows machines by number only. Machines that have fetched the reference have their own row.
     """
     others = [pid for pid, _ in row["holders"] if pid < 0]
     hosts = sorted({
@@ -76,7 +76,7 @@ def with_hosts(
 
 
 def named(pids: Iterable[int], names: Mapping[int, tuple[str, int]]) -> str:
-    """Return some processes, ranks together: ``"script, 0-15"``."""
+    """Return the names of processes, with ranks folded: ``"script, 0-15"``."""
     ranks: dict[str, list[int]] = {}
     texts = []
     for pid in pids:
@@ -94,10 +94,10 @@ def _site(site: str) -> str:
 
 
 def store_totals(document: Document, look: Look) -> list[str]:
-    """Return the lines of the sums: one for each store that has anything."""
+    """Return the lines of the sums: one for each store that is not empty."""
     lines = []
     for store in document.get("stores", ()):
-        in_files = store.get("files", 0)  # no view of an earlier version has told it
+        in_files = store.get("files", 0)  # a view of an earlier version does not contain it
         if not store["committed"] and not in_files:
             continue
         line = f"shared memory of {store['host']}: {amount(store['committed'], look.units)} taken of "

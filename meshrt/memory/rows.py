@@ -1,8 +1,8 @@
 """The rows of one rank: its variables by size, as plain data.
 
-A row: ``{"actor", "kind", "where", "type", "bytes", "exact"}``, and, where there is something to tell, ``"shape"``,
-``"dtype"``, ``"device"``, ``"length"``, ``"objects"``, ``"estimate"``, ``"why"`` (it is not exact), ``"devices"``
-(bytes by device) and ``"with"`` (others that hold the same memory).
+A row: ``{"actor", "kind", "where", "type", "bytes", "exact"}``, and, if they apply, ``"shape"``, ``"dtype"``,
+``"device"``, ``"length"``, ``"objects"``, ``"estimate"``, ``"why"`` (it is not exact), ``"devices"`` (bytes by device)
+and ``"with"`` (other variables that hold the same memory).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["SHARED", "row_of", "rows", "weight"]
 
 #: The share of a rank's time that one variable may take, until all have had theirs.
 _SHARE = 0.1
-#: Bytes that variables share before that is told: small objects are everybody's.
+#: Least shared bytes that are shown: many variables share small objects.
 SHARED = 1024
-#: Of these there are many, and few that hold anything.
+#: Classes with many objects, few of which hold anything.
 _SMALL = (FunctionType, staticmethod, classmethod, property)
-#: These say something if they are empty, too.
+#: Facts that are shown also if they are empty.
 _TOLD = ("shape", "length")
-#: Names that a row tells.
+#: Names that a row lists.
 _NAMES = 5
 _NAME_MAX = 200
 
@@ -37,13 +37,13 @@ _NAME_MAX = 200
 def rows(actors: Sequence[ActorState], asked: Body, more: Iterable[Variable] = ()) -> dict[str, Any]:
     """Return ``{"rows", "left_out": {"count", "bytes", "exact"}, "unique", "mapped", "total", "exact", "counted"}``.
 
-    ``rows`` are the largest, ``left_out`` the others. ``unique`` counts what several hold once, ``total`` for each of
-    them; both are lower bounds unless ``exact``.
-    ``mapped``: what of ``unique`` is in files, or in memory that is shared; None: the kernel does not tell.
-    ``counted``: seconds of a processor that it took.
+    ``rows`` are the largest, ``left_out`` the others. ``unique`` counts shared bytes once, ``total`` for each variable;
+    both are lower bounds unless ``exact``.
+    ``mapped``: the part of ``unique`` in files or in shared memory; None: the kernel does not report it.
+    ``counted``: processor seconds that the count took.
 
     Args:
-        asked: ``{"actor" ("": all), "frames", "milliseconds" (null: no limit), "objects" (null), "most"}``.
+        asked: ``{"actor" ("": all), "frames", "milliseconds" (null: no limit), "objects" (null: no limit), "most"}``.
         more: Variables that are measured before all others.
     """
     milliseconds = asked.get("milliseconds")
@@ -57,7 +57,7 @@ def rows(actors: Sequence[ActorState], asked: Body, more: Iterable[Variable] = (
     sharers = snapshot.sharers(SHARED)
     held = [n for n, size in enumerate(sizes) if size.devices or size.bytes > _least(variables[n].value)]
     held.sort(key=lambda n: -weight(sizes[n]))
-    # A function may hold anything, and the time was over before that was known.
+    # A function may hold anything: its size was not known when the budget ended.
     unknown = [n for n in set(range(len(sizes))).difference(held) if sizes[n].why == BUDGET]
     most = int(asked["most"])
     rest = [sizes[number] for number in chain(held[most:], unknown)]
@@ -83,16 +83,16 @@ def _mapped(snapshot: Snapshot) -> int | None:
     try:
         return snapshot.mapped()
     except OSError:
-        return None  # the process has no descriptor left, say; what its variables hold is known all the same
+        return None  # for example, no descriptor is left; the sizes of its variables are known all the same
 
 
 def _least(value: Any) -> int:
-    """Return what a variable holds at least that is worth a row: functions and methods are everywhere, and small."""
+    """Return the least bytes for which a variable gets a row: functions and methods are many, and small."""
     return SHARED if any(type(value) is cls for cls in _SMALL) else 0
 
 
 def weight(size: Size) -> int:
-    """Return what a variable holds, on all devices."""
+    """Return the bytes of a variable on all devices."""
     return size.bytes + sum(size.devices.values())
 
 
@@ -126,4 +126,4 @@ def _facts(value: Any, buffers: Buffers) -> dict[str, Any]:
     try:
         return {**facts_of(value), **buffers.facts(value)}
     except Exception:
-        return {}  # what numpy or torch do not tell of it; its class is told
+        return {}  # numpy or torch raised; the class is shown anyway

@@ -1,4 +1,4 @@
-"""The script itself: what it is called, and its variables, which are the names of its module. In the root."""
+"""The script itself: its name, and its variables, which are the names of its main module. In the root."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["SCRIPT_ADDRESS", "script_holding", "script_name", "script_sizes"]
 #: In the place of an actor, and of mesh id and rank.
 _SCRIPT = "script"
 SCRIPT_ADDRESS = ("", -1)
-#: Characters of a program that stands on the command line.
+#: Characters of a program text given on the command line.
 _TEXT_MAX = 4000
 
 
 def script_name() -> str:
-    """Return what tells the program from others in each of its runs; "": it is typed, or comes from a pipe.
+    """Return a name that is the same in each run of the program; "": it is typed, or comes from a pipe.
 
     The path of its file, ``-m MODULE``, or ``-c TEXT``.
     """
@@ -41,7 +41,7 @@ def script_name() -> str:
 
 
 def script_sizes(body: Body) -> Group:
-    """Measure its variables, as a rank does it: returns its answer to ``memory.variables``. Not on the loop."""
+    """Measure the script's variables, as a rank does: returns an answer to ``memory.variables``. Not on the loop."""
     measure = opened if body.get("opened") else rows
     same = measure((), body, more=_variables())
     same.pop("counted")
@@ -49,7 +49,7 @@ def script_sizes(body: Body) -> Group:
 
 
 def script_holding(body: Body) -> Group:
-    """Return which of them hold references: the answer to ``memory.holding``. Not on the loop."""
+    """Return which of these variables hold references: an answer to ``memory.holding``. Not on the loop."""
     return Group(SCRIPT_ADDRESS[0], SCRIPT_ADDRESS[1:], "answered", holding((), body, more=_variables()), {})
 
 
@@ -57,5 +57,5 @@ def _variables() -> Iterator[Variable]:
     module = sys.modules.get("__main__")
     names: dict[str, Any] = vars(module) if module is not None else {}
     for name, value in own_names(names):
-        if type(value) is not FunctionType or value.__globals__ is names:  # others it has only imported
+        if type(value) is not FunctionType or value.__globals__ is names:  # other functions are imported
             yield Variable(_SCRIPT, "global", f"__main__.{name}", value)

@@ -22,18 +22,18 @@ from meshrt.show.text import cut
 
 __all__ = ["render"]
 
-#: More ranks than these are folded where they are alike.
+#: With more ranks than these, ranks that are alike are folded.
 _FOLD_ABOVE = 8
 _NAMES_MAX = 60
-#: Growth that makes no difference between ranks, and between what ranks have in one variable; bytes.
+#: Growth by which ranks, and sizes of one variable, may differ and still be alike; bytes.
 _RANK_GROWTH, _SMALL_GROWTH = 1 << 20, 64 << 10
 
-#: What sizes of a variable have to have the same, to share a row.
+#: Facts that must be equal for sizes of a variable to share a row.
 _TOGETHER = ("exact", "why", "shape", "dtype", "device", "with", *(f"{word}_exact" for word in GROWTHS))
 
 #: Columns that are flush right.
 _NUMBERS = {"PID", "RSS", "PSS", "SHARED", "HEAP", "FREE", "SWAP", "GPU", *GROWTHS.values(), "VARIABLES"}
-#: What is left out on a narrow terminal, that which tells least first; and what is cut before, to so many characters.
+#: Columns that a narrow terminal drops, the least important first; and columns that are cut before, to so much.
 _RANK_DROPS = ("FREE", "SHARED", "PINNED", "HEAP", "ADDRESS", "HOST", "PID", "SWAP", "HOLDS", "PSS", "STORE", "ACTOR")
 _RANK_CUTS = {"STATE": 24, "ACTOR": 12, "HOST": 12, "RANK": 16}
 _VARIABLE_DROPS = ("ALSO IN", "SHAPE", "TYPE", "ACTOR")
@@ -43,7 +43,7 @@ _REFERENCE_CUTS = {"WRITTEN AT": 20, "HELD BY": 12, "REFERENCE": 12}
 
 Row = Mapping[str, Any]
 
-#: What ranks have to have alike, to share a row; and bytes of it that make no difference.
+#: Measures that must be close for ranks to share a row; and the bytes by which they may differ.
 _MEASURES: tuple[tuple[Callable[[Row], int], int], ...] = (
     (lambda row: int(row.get("rss", 0)), 0),
     (lambda row: int(row.get("store_own", 0)), 0),
@@ -54,7 +54,7 @@ _MEASURES: tuple[tuple[Callable[[Row], int], int], ...] = (
 
 
 def render(document: Document, look: Look) -> str:
-    """Return the text of a document, safe to show: whatever names are in it, nothing of them acts on a terminal."""
+    """Return the text of a document, safe to show: no name in it can act on a terminal."""
     lines: list[str] = []
     if not look.totals_only:
         if look.by in ("", "rank"):
@@ -127,7 +127,7 @@ def _ranks(document: Document, look: Look) -> list[str]:
 
 
 def _folded(rows: Sequence[Row]) -> list[list[Row]]:
-    """Return ranks that are alike together; one that has more memory, or does something else, alone."""
+    """Return groups of ranks that are alike; a rank with more memory, or another state, is a group of its own."""
     same: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         known = [word in row for word in GROWTHS]
@@ -166,7 +166,7 @@ def _addresses(rows: Sequence[Row]) -> str:
 
 
 def _span_of(name: str, look: Look, absent: int | None = None) -> Callable[[Sequence[Row]], str]:
-    """Return what shows a column; ``absent``: what a rank has that says nothing of it."""
+    """Return a function that shows a column; ``absent``: the value of a rank that does not have it."""
     return lambda rows: _span(
         [row.get(name, absent) for row in rows if name in row or absent is not None], look, amount
     )
@@ -202,7 +202,7 @@ def _variables(document: Document, look: Look) -> list[str]:
     }
     shown, left_out = largest_first(flat, look, keys)
     growths = {head: word for word, head in GROWTHS.items() if any(word in row for row in flat)}
-    several = len({row["actor"] for row in flat if row["mesh_id"]}) > 1  # of the script, the column of ranks says it
+    several = len({row["actor"] for row in flat if row["mesh_id"]}) > 1  # the column of ranks marks the script
     names = ["VARIABLE", *(["ACTOR"] if several else []), "TYPE", "SHAPE", "SIZE", *growths]
     cells = []
     for row in shown:
@@ -224,7 +224,7 @@ def _variables(document: Document, look: Look) -> list[str]:
 
 
 def _beyond(document: Document, look: Look) -> list[str]:
-    """Say what ranks have not told one by one, which is the smaller part of what they have."""
+    """Return the line about the variables that ranks have not listed: the smaller part of their memory."""
     lines = []
     for whose, rows in (("rank", document["ranks"]), ("the script", document["processes"])):
         told = [row["variables_left_out"] for row in rows if (row.get("variables_left_out") or {}).get("count")]
@@ -239,7 +239,7 @@ def _beyond(document: Document, look: Look) -> list[str]:
 
 
 def _sizes(sizes: Sequence[Row], *, every: bool) -> list[tuple[dict[str, Any], list[Row]]]:
-    """Return the sizes of a variable as they are shown, those that are close together as one, with what that is of."""
+    """Return the sizes of a variable to show, close ones as one, each with the sizes that it covers."""
     if every:
         return [({**size, "ranks": [rank]}, [size]) for size in sizes for rank in size["ranks"]]
     same: dict[str, list[Row]] = {}

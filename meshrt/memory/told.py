@@ -1,8 +1,8 @@
-"""What objects hold of which neither the collector nor ``__sizeof__`` tells: classes of C that say it when asked.
+"""Memory that neither the collector nor ``__sizeof__`` reports: classes written in C that give it on request.
 
-Of objects that the collector does not look after (a class without ``Py_TPFLAGS_HAVE_GC``) it tells no referents. Most
-hold none; those that do are known here by class, and asked through the class's own descriptors, so that a subclass of
-the user's is not run.
+The collector knows no referents of objects that it does not track (of a class without ``Py_TPFLAGS_HAVE_GC``). Most
+have none. Those that have are listed here by class, and read through the class's own descriptors, so that a user's
+subclass is not run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _attributes(cls: type, *names: str) -> Told:
     return lambda value: [getter(value) for getter in getters]
 
 
-#: What objects of a class, or of one that inherits from it, refer to.
+#: Returns the referents of objects of a class, or of a subclass.
 TOLD: dict[type, Told] = {
     datetime.datetime: _attributes(datetime.datetime, "tzinfo"),
     datetime.time: _attributes(datetime.time, "tzinfo"),
@@ -46,15 +46,15 @@ def range_size(value: range) -> int:
     return object.__sizeof__(value) + (0 if length <= _SMALL else sys.getsizeof(length))
 
 
-#: Up to which numbers exist anyway.
+#: Numbers up to this one exist anyway.
 _SMALL = 256
 
 
 def inline_values(count: int) -> int:
-    """Return the least bytes of the array in which an instance keeps ``count`` attributes: no count of Python's has it.
+    """Return the least bytes of the array in which an instance keeps ``count`` attributes: Python does not count it.
 
-    There is room for one attribute more than instances of the class have had, and before it a byte for each: their
-    order. Source: ``PyDictValues`` in CPython's Objects/dictobject.c; from 3.13 on it lies in the object itself.
+    The array has room for one attribute more than instances of the class have had, and before it a byte for each, for
+    their order. Source: ``PyDictValues`` in CPython's Objects/dictobject.c; from 3.13 on it is in the object itself.
     """
     slots = min(count + 1, _MOST_INLINE)
     if sys.version_info >= (3, 13):

@@ -1,4 +1,4 @@
-"""The sums below the tables of the memory view, and what they do not explain."""
+"""The sums below the tables of the memory view, and the memory that they do not explain."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from meshrt.show.text import since
 
 __all__ = ["growth_of_ranks", "totals"]
 
-#: Ranks whose variables could not be told are named in so many groups.
+#: Groups of ranks without variables that are named, at most.
 _MOST_REASONS = 5
-#: The option with which a view that is kept has each of these.
+#: The option that adds each of these to a saved view.
 _KEPT_BY = {"variables": "--vars", "references": "--refs"}
 
 
@@ -63,7 +63,7 @@ def growth_of_ranks(document: Document, word: str, when: str, units: str) -> str
 
     Args:
         word: One of `meshrt.memory.look.GROWTHS`.
-        when: The time that it took.
+        when: The time span, as text.
     """
     living = [row for row in document["ranks"] if row["state"] != "dead"]
     known = [row for row in living if word in row]
@@ -77,7 +77,7 @@ def growth_of_ranks(document: Document, word: str, when: str, units: str) -> str
 
 def _of_ranks(sums: Mapping[str, Any], shown: Callable[[int], str]) -> str:
     count = _count(sums["ranks"], "rank")
-    unknown = sums.get("without_rss", 0)  # no view of an earlier version has told it
+    unknown = sums.get("without_rss", 0)  # a view of an earlier version does not contain it
     if unknown:
         if unknown == sums["ranks"]:
             return f"{count}: what they have in memory is not known"
@@ -87,7 +87,7 @@ def _of_ranks(sums: Mapping[str, Any], shown: Callable[[int], str]) -> str:
 
 
 def _of_runtime(document: Document, shown: Callable[[int], str]) -> str:
-    if not document["processes"]:  # what a rank at its limit has written
+    if not document["processes"]:  # the file of a rank at its limit
         return ""
     known = {row["host"] for row in document["processes"] if row["kind"] == "agent"}
     hosts = {row["host"] for row in document["ranks"] if row["state"] != "dead"}
@@ -103,7 +103,7 @@ def _ended_references(document: Document) -> list[str]:
 def _variables_totals(document: Document, told: Mapping[str, Any], shown: Callable[[int], str]) -> list[str]:
     shared = f"{shown(told['shmem'])} mapped shared memory, " if told["shmem"] else ""
     bound, rest = ("", "") if told["exact"] else (">= ", "at most ")
-    # What was not counted may well be in a variable: nobody is to look elsewhere for it.
+    # Bytes that were not counted may be in a variable: the text must not send the user elsewhere.
     nowhere = "what no variable reaches" if told["exact"] else "what of the variables with >= was not counted (--exact)"
     if "opened" in document:
         what = f"{document['opened']} of {_count(told['ranks'], 'rank')}"

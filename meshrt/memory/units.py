@@ -1,4 +1,4 @@
-"""Bytes as a person reads them, and marks that say how sure they are."""
+"""Bytes as text for users, and marks that say how sure they are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from meshrt.store.limits import parse_size
 __all__ = ["UNITS", "amount", "bytes_of", "change", "size_text", "span"]
 
 _FACTORS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-#: What ``--units`` may say.
+#: Values of ``--units``.
 UNITS = ("auto", *_FACTORS)
 
 
@@ -19,7 +19,7 @@ def amount(count: int, unit: str = "auto") -> str:
     """Return ``count`` bytes as text: ``"9.2 MiB"``.
 
     Raises:
-        UsageError: ``unit`` is none of `UNITS`.
+        UsageError: ``unit`` is not one of `UNITS`.
     """
     if unit not in UNITS:
         raise UsageError(f"no unit {unit!r}; expected one of {', '.join(UNITS)}")
@@ -30,10 +30,10 @@ def amount(count: int, unit: str = "auto") -> str:
 
 
 def bytes_of(text: str) -> int:
-    """Return the number of bytes that a person writes as ``4GiB``, ``500 MB`` or ``1000000``.
+    """Return the number of bytes in a text such as ``4GiB``, ``500 MB`` or ``1000000``.
 
     Raises:
-        UsageError: It is no size.
+        UsageError: The text is not a size.
     """
     size = parse_size(text)
     if size is None or not 0 < size < 1 << 62:
@@ -42,7 +42,7 @@ def bytes_of(text: str) -> int:
 
 
 def change(count: int | None, unit: str = "auto") -> str:
-    """Return a growth with its sign; "" where it is not known."""
+    """Return a growth with its sign; "" if it is not known."""
     if count is None:
         return ""
     return "0" if count == 0 else ("+" if count > 0 else "") + amount(count, unit)
@@ -61,7 +61,7 @@ def size_text(size: Mapping[str, Any], unit: str = "auto", most: int | None = No
 
     Args:
         size: ``{"bytes", "exact"}``, and perhaps ``"estimate"`` and ``"devices"``.
-        most: Of several ranks whose sizes are close, the most bytes that one of them holds.
+        most: The most bytes on one rank, if several ranks have close sizes.
     """
     least = amount(size["bytes"], unit)
     text = f"{'=' if size['exact'] else '>='} {span(least, least if most is None else amount(most, unit))}"

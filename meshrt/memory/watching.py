@@ -1,4 +1,4 @@
-"""A view that is watched: looked at again and again, with what has grown since the last look and since the first."""
+"""A view that is watched: repeated looks, with the growth since the last look and since the first."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ def watch(
     pace: Pace,
     first: Document | None = None,
 ) -> None:
-    """Look until ``ask`` raises: the person, or the program, has enough.
+    """Look until ``ask`` raises: the user has ended it, or the program has ended.
 
     Args:
-        ask: Looks, with so many milliseconds of a processor for the variables of one rank.
-        show: Shows a look, and says what the next one waits for ("": nothing).
-        first: An earlier view; the growth in all is since then.
+        ask: Looks, with the given processor milliseconds for the variables of one rank; None: no limit.
+        show: Shows a look, and a line about the wait for the next one ("": nothing to say).
+        pace: Time and budget of the looks.
+        first: An earlier view; the growth since the first look is then the growth since this view.
     """
     before = ask(pace.milliseconds)
     first = before if first is None else first
