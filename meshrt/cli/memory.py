@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command. Returns its exit code, as docs/commands.md has it."""
+    """Run the command. Returns its exit code, as docs/commands.md says."""
     given = _parser().parse_intermixed_args(arguments)
     return run_command("meshrt memory", lambda: _run(given))
 

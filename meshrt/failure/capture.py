@@ -58,12 +58,14 @@ class _Untouched(Variables):
     """Shows values without running user code, which might block, for example on a device that is lost."""
 
     def opens(self, value: Any) -> bool:
+        """Whether to show the attributes of ``value``: neither a built-in value, nor an array, dict or enum member."""
         kind = type(value)
         known = kind in _LEAVES or kind in _CONTAINERS or module_name(kind) == "builtins"
         shown = is_array(value) or issubclass(kind, (dict, enum.Enum)) or _is_of_python(kind)
         return not (known or shown)
 
     def repr1(self, x: Any, level: int) -> str:
+        """Return the text of a value; the class only, if its text would need user code."""
         kind = type(x)
         if kind in _LEAVES or kind in _CONTAINERS:
             return super().repr1(x, level)
@@ -80,6 +82,7 @@ class _Untouched(Variables):
         return f"<{module_name(kind)}.{class_name(x)}>".replace("<__main__.", "<").replace("<builtins.", "<")
 
     def repr_dict(self, x: Any, level: int) -> str:
+        """Return the text of a dict, or of a subclass, in its own order."""
         # Not through methods of subclasses, and not sorted: comparing keys may run user code.
         items = [
             f"{self.repr1(key, level - 1)}: {self.repr1(value, level - 1)}" if level > 0 else "..."

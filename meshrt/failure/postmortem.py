@@ -38,7 +38,7 @@ def _where() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command. Returns the exit code, as docs/commands.md has it."""
+    """Run the command. Returns the exit code, as docs/commands.md says."""
     parser = argparse.ArgumentParser(
         prog="meshrt postmortem",
         description=_ABOUT,

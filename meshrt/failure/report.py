@@ -1,7 +1,7 @@
 """The report of an incident as text: what followed, where the other ranks were, and last the root cause.
 
 The most important part is at the end, where a reader of a log looks first. Text from the program is shown so that it
-cannot act on the terminal, and is cut; the file has it in full.
+cannot act on the terminal, and is cut; the file contains it in full.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class _Report:
         self._root_high = min((root.high for root in verdict.roots), default=None)
 
     def lines(self) -> Iterator[str]:
+        """Yield the lines, the root cause last."""
         yield "=" * _WIDTH
         yield self._head()
         victims = [record for index, record in enumerate(self._verdict.records) if index in self._verdict.causes]

@@ -51,6 +51,7 @@ class Followed:
 
     @property
     def copied(self) -> bool:
+        """Whether the objects that are left are copies."""
         return bool(self._copy)
 
     def take(self) -> list[Any]:

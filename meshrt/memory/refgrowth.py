@@ -21,8 +21,8 @@ Key = tuple[Hashable, ...]
 def add_growth_of_references(document: Document, before: Document, word: str) -> None:
     """Put a growth in bytes, called ``word``, into the references of a document.
 
-    ``"references_ended"`` gets the rows of which nothing is left, with their growth, and a ``"count"`` of 0. If an
-    answer has left out references, nothing counts as new or ended, as it may be among these.
+    ``"references_ended"`` gets the rows of which nothing is left, with their growth, and a ``"count"`` of 0. If the
+    earlier answer has left out references, none counts as new; if the current one has, none counts as ended.
     """
     same_run = document["run_id"] == before["run_id"]
     now, old = _by_key(document["references"], document, same_run), _by_key(before["references"], before, same_run)

@@ -98,6 +98,7 @@ class _Of:
         self._mesh_id = mesh_id
 
     def request(self, operation: str, body: Body, timeout: float) -> Body:
+        """Send a request; returns the answer without other meshes. ``timeout``: seconds."""
         answer: dict[str, Any] = self._connection.request(operation, body, timeout)
         where = answer["columns"].index("mesh_id")
         return {

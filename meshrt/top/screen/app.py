@@ -108,12 +108,14 @@ class TopApp(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
+        """Begin to look."""
         self.query_one(RankTable).focus()
         self._tell()
         self.set_interval(1.0, self._tell)
         self._look_again_and_again()
 
     def on_unmount(self) -> None:
+        """Close the connection."""
         self._left = True
         self.asking.close()
 

@@ -67,6 +67,7 @@ class RankScreen(Screen[None]):
         yield Footer()
 
     def on_mount(self) -> None:
+        """Keep the head of the screen up to date, every second."""
         self._tell()
         self.set_interval(1.0, self._tell)
 

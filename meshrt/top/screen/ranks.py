@@ -198,13 +198,16 @@ class RankTable(ScrollView, can_focus=True):
                 self.action_open()
 
     def on_focus(self) -> None:
+        """Draw the cursor as active."""
         self.refresh()
 
     def on_resize(self) -> None:
+        """Keep the cursor visible."""
         if self._cursor is not None:
             self._see_cursor()
 
     def on_blur(self) -> None:
+        """Draw the cursor as inactive."""
         self.refresh()
 
 
