@@ -102,7 +102,7 @@ class Walk:
         holders: Which variable reached each object first; the walk adds what it reaches.
         number: Number of this variable.
         value: Value of this variable.
-        note: Called with each segment of shared memory that a reference or an array lies in.
+        note: Called with each segment of shared memory that a reference refers to or an array lies in.
         places: Receives the size, by place, of arrays and mappings of a page or more that this walk reached first.
     """
 
