@@ -1,15 +1,15 @@
-"""Root side: which router has which rank for an IDE, and the bytes between them. On the root's loop; it reads none.
+"""Root side: which router has which rank for an IDE, and the bytes between them, unread. On the root's loop.
 
 Operations of routers:
 
-* ``dap.join`` {port, token}: hear of ranks that are born (events ``dap.born`` {mesh, rank}), and of their actors
-  (``dap.actor``). ``port``: where IDEs connect to this router, with this token; missing where they do not.
-* ``dap.ports``: those ports and tokens, of the routers that live. They are kept here alone, and in ``launch.json``.
-* ``dap.which`` {mesh, ranks}: the ranks that live and are meant, by a mesh's or an actor's name and a selection.
-* ``dap.open`` {mesh, rank, channel, stay, session}: a channel to a rank, with a number that the router chooses; refused
-  if another one has the rank. One that has said goodbye (event ``dap.leaving`` of the rank) has it no more.
+* ``dap.join`` {port, token}: subscribe to ranks that are born (events ``dap.born`` {mesh, rank}) and to their actors
+  (``dap.actor``). ``port``: where IDEs connect to this router, with this token; missing if they do not connect.
+* ``dap.ports``: the ports and tokens of the living routers. They are stored only here and in ``launch.json``.
+* ``dap.which`` {mesh, ranks}: the living ranks that a mesh's or an actor's name and a selection denote.
+* ``dap.open`` {mesh, rank, channel, stay, session}: a channel to a rank, with a number that the router chooses. It is
+    refused if another IDE has the rank. An IDE that has said goodbye (event ``dap.leaving``) no longer has it.
   ``session``: the number of the session in whose console breakpoints may have been set.
-* ``dap.release``: whatever stands for its IDEs, or for one that is gone, goes on.
+* ``dap.release``: threads that are stopped for its IDEs, or for an IDE that is gone, resume.
 * ``dap.data``, ``dap.ack``, ``dap.close``: as in `meshrt.debug.dap.rank.ide`, which has the events, too.
 * ``dap.source`` {filename}: the text of a file that only the program has.
 """
@@ -38,7 +38,7 @@ from meshrt.wire.source import source_text
 
 __all__ = ["Mediator", "load"]
 
-#: Who has a rank that stands although its IDE is gone (``meshOnLost``).
+#: The owner of a rank that stays stopped although its IDE is gone (``meshOnLost``), in words.
 _GONE = "an IDE that is gone, until one attaches"
 _EVENTS = ("dap.waiting", "dap.opened", "dap.data", "dap.holds", "dap.said", "dap.raised", "dap.closed")
 
@@ -47,18 +47,18 @@ _EVENTS = ("dap.waiting", "dap.opened", "dap.data", "dap.holds", "dap.said", "da
 class _Channel:
     """One IDE on one rank."""
 
-    #: By which the rank knows it, and its router.
+    #: The number by which the rank knows the channel, and the one by which its router does.
     number: int
     name: int
     client: ToolClient
     mesh_id: str
     rank: int
-    #: What stands when the router is lost stays so.
+    #: Stopped threads stay stopped if the router is lost.
     stay: bool
 
     @property
     def ide(self) -> str:
-        """Whose rank it is, in words."""
+        """The owner of the rank, in words."""
         return f"the IDE of process {self.client.pid}"
 
 
@@ -68,18 +68,18 @@ class Mediator:
     def __init__(self, services: RootServices) -> None:
         self._services = services
         self._channels: dict[int, _Channel] = {}
-        #: The same, by the router's id and its own number.
+        #: The same, by the router's id and the router's number of the channel.
         self._named: dict[tuple[int, int], _Channel] = {}
         self._numbers = itertools.count(1)
         self._routers: dict[int, ToolClient] = {}
-        #: Ports of routers, by the router's id: the port and what it wants to be shown.
+        #: By the router's id: its port, and the token that it demands.
         self._ports: dict[int, tuple[int, str]] = {}
         self._started = StartedRouters(services)
-        #: Numbers of channels whose IDE has said goodbye: another may have the rank, which begins with it then.
+        #: Numbers of channels whose IDE has said goodbye. Another IDE may attach; the rank serves it afterwards.
         self._leaving: set[int] = set()
-        #: What is in an IDE, by mesh id and base rank.
+        #: What is stopped in an IDE, by mesh id and base rank.
         self.held: dict[tuple[str, int], Held] = {}
-        #: Ranks that may stand although their IDE is gone: the number of its channel.
+        #: Ranks that may be stopped although their IDE is gone: the number of its channel.
         self._orphans: dict[tuple[str, int], int] = {}
 
     def serve(self) -> None:
@@ -112,7 +112,7 @@ class Mediator:
         program_of(services).sources.holds = Holds(self.held)
 
     def listen(self, port: int) -> None:
-        """Start a router of the program's own. Any thread."""
+        """Start a router of the program itself at ``port``. Any thread."""
         self._started.listen(port)
 
     # -- which ranks
@@ -130,7 +130,7 @@ class Mediator:
         return {"ranks": self._wanted(str(body.get("mesh", "")), str(body.get("ranks", "")))}
 
     def _wanted(self, name: str, text: str) -> list[Body]:
-        """Return the ranks that live and are meant. Raises MeshError if no mesh has such ranks."""
+        """Return the living ranks that are denoted. Raises MeshError if no mesh has such ranks."""
         selection = parse(text) if text else None
         meshes = [mesh for mesh in self._services.meshes() if not mesh.stopping]
         named = [mesh for mesh in meshes if not name or _is_called(mesh, name)]
@@ -163,7 +163,7 @@ class Mediator:
             client.push("dap.born", {"mesh": mesh_id, "rank": rank})
 
     def _actor_begun(self, mesh_id: str, rank: int, _name: str) -> None:
-        """Tell of actors, too: ranks may be meant by the name of one, which they have only after they are born."""
+        """Tell routers of actors, too: an actor's name may denote ranks, which get the actor only after their birth."""
         for client in self._routers.values():
             client.push("dap.actor", {"mesh": mesh_id, "rank": rank})
 
@@ -180,7 +180,7 @@ class Mediator:
         self._channels[number] = self._named[client.id, name] = channel
         self._orphans.pop((mesh_id, rank), None)
         before = self.held.get((mesh_id, rank), Held())
-        self.held[mesh_id, rank] = replace(before, ide=channel.ide, lost=False)  # what stands there goes on standing
+        self.held[mesh_id, rank] = replace(before, ide=channel.ide, lost=False)  # threads stopped there stay stopped
         try:
             session = session_of_ide(client.pid, int(body["session"]))
             asked = {"channel": number, "ide": channel.ide, "session": session}
@@ -188,7 +188,7 @@ class Mediator:
         except BaseException:
             self._forget(channel)
             raise
-        # Before this answer, its router may have ended, or the engine (without debugpy, say).
+        # The router, or the engine (without debugpy, say), may have ended before this answer.
         if number in self._channels and number not in self._leaving:
             self._say(mesh_id, rank, f"is in {channel.ide} now", f"are in {channel.ide} now")
         return {}
@@ -202,14 +202,14 @@ class Mediator:
         return {}
 
     async def _close(self, client: ToolClient, body: Body) -> Body:
-        """A router gives up a channel whose IDE has said no goodbye."""
+        """Give up a channel whose IDE has said no goodbye, as its router asks."""
         channel = self._named.get((client.id, int(body["channel"])))
         if channel is not None:
             self._give_up(channel, stay=bool(body.get("stay")))
         return {}
 
     async def _release(self, client: ToolClient, body: Body) -> Body:
-        """A person ends a router: what its IDEs have, and what IDEs that are gone have left standing, goes on."""
+        """Resume what the IDEs of a router have, and what lost IDEs have left stopped: the user ends the router."""
         for channel in [each for each in self._channels.values() if each.client is client]:
             self._give_up(channel, stay=False)
         for mesh_id, rank in [key for key, held in self.held.items() if held.lost]:
@@ -217,7 +217,7 @@ class Mediator:
         return {}
 
     def let_go(self, mesh_id: str, rank: int) -> None:
-        """Let a rank go on that stands in an IDE that is gone."""
+        """Resume a rank that is stopped in an IDE that is gone."""
         del self.held[mesh_id, rank]
         self._services.send_rank(mesh_id, rank, "dap.close", {"channel": 0, "stay": False})
 
@@ -228,20 +228,20 @@ class Mediator:
             self._services.send_rank(channel.mesh_id, channel.rank, operation, asked)
 
     def _say(self, mesh_id: str, rank: int, one: str, many: str) -> None:
-        """Tell the terminals of the debugger, if there are any."""
+        """Tell the debugger's terminals, if there are any."""
         happened = self._services.tables.get("debug.happened")
         if happened is not None:
             happened(mesh_id, rank, one, many)
 
     def _on_leaving(self, _mesh_id: str, _rank: int, body: Body) -> None:
-        """An IDE has said goodbye, and may be back before the engine has ended; it is told that end, too."""
+        """An IDE has said goodbye. It may be back before the engine has ended, and is told of that end, too."""
         channel = self._channels.get(int(body["channel"]))
         if channel is not None:
             self._let_go(channel)
             self._leaving.add(channel.number)
 
     def _let_go(self, channel: _Channel) -> None:
-        """An IDE has the rank no more."""
+        """Record that an IDE no longer has its rank."""
         if channel.number not in self._leaving and self.held.pop((channel.mesh_id, channel.rank), None) is not None:
             self._say(channel.mesh_id, channel.rank, "was left by its IDE", "were left by their IDE")
 
@@ -255,7 +255,7 @@ class Mediator:
         self._named.pop((channel.client.id, channel.name), None)
 
     def _give_up(self, channel: _Channel, *, stay: bool) -> None:
-        """Its IDE is gone. What ``stay`` leaves standing goes on being known; the rank tells of it until that ends."""
+        """Give up a channel whose IDE is gone. With ``stay``, stops stay recorded until the rank reports their end."""
         key = (channel.mesh_id, channel.rank)
         held = self.held.get(key, Held())
         stays = stay and channel.number not in self._leaving  # or else another IDE may have the rank
@@ -289,7 +289,7 @@ class Mediator:
         return handler
 
     def _of_orphan(self, name: str, key: tuple[str, int], body: Body) -> None:
-        """A rank says what becomes of what an IDE that is gone has left standing."""
+        """Take a rank's report about the stops that a lost IDE has left."""
         if self._orphans.get(key) != int(body["channel"]):
             return
         if name == "dap.closed":
@@ -342,7 +342,11 @@ def _facts(mesh: MeshFacts, rank: int, *, several: bool) -> Body:
 
 
 def load(services: RootServices) -> None:
-    """Serve routers: called once, by the first, or by the script that asks for one."""
+    """Serve routers. Called once, by the first router or by the script that requests one.
+
+    Raises:
+        UsageError: ``MESHRT_DAP`` is not a port.
+    """
     mediator = Mediator(services)
     mediator.serve()
     wanted = os.environ.get("MESHRT_DAP")

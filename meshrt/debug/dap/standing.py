@@ -1,4 +1,4 @@
-"""Which threads of an engine stand, as what is said to it and what it says tell. Pure."""
+"""Which threads of an engine are stopped, learned from the messages to it and from it. Pure."""
 
 from __future__ import annotations
 
@@ -10,49 +10,49 @@ __all__ = ["Standing"]
 
 
 class Standing:
-    """The threads of one engine that stand; true if there is one. All messages, both ways, pass by here."""
+    """The stopped threads of one engine; true if there is one. It is given all messages, in both directions."""
 
     def __init__(self) -> None:
-        #: How many stops there were.
+        #: The number of stops so far.
         self._stops = 0
-        #: By thread: which stop it was, and the event that said so.
+        #: By thread: the number of its stop, and the event.
         self._events: dict[int, tuple[int, Message]] = {}
-        #: Requests that let threads go on, if they succeed, by number: how many stops there were before.
+        #: By number of a request that resumes threads if it succeeds: the number of stops before it.
         self._resuming: dict[int, int] = {}
 
     def __bool__(self) -> bool:
         return bool(self._events)
 
     def __iter__(self) -> Iterator[int]:
-        """The threads, the one that has stood longest first."""
+        """Iterate over the threads, the one that has been stopped longest first."""
         return iter(self._events)
 
     def events(self) -> list[Message]:
-        """Return the events that said so."""
+        """Return the ``stopped`` events of these threads."""
         return [event for _, event in self._events.values()]
 
     def clear(self) -> None:
-        """Nothing stands any more."""
+        """Forget all stops: no thread is stopped any more."""
         self._events.clear()
 
     def stands(self, thread: object) -> bool:
-        """Whether a thread stands, or all of them do."""
+        """Return whether a thread is stopped, by itself or as one of all."""
         return any(
             number == thread or (event.get("body") or {}).get("allThreadsStopped")
             for number, (_, event) in self._events.items()
         )
 
     def asked(self, message: Message) -> None:
-        """Take a message to the engine."""
+        """Note a message to the engine."""
         if message["type"] == "request" and message["command"] in RESUMING:
             self._resuming[message["seq"]] = self._stops
 
     def said(self, message: Message) -> None:
-        """Take a message of the engine."""
+        """Note a message from the engine."""
         if message["type"] == "response":
             before = self._resuming.pop(message["request_seq"], 0)
             if message["success"]:
-                # What has gone on may stand again before this is said.
+                # A thread that has resumed may stop again before this answer.
                 self._events = {thread: stop for thread, stop in self._events.items() if stop[0] > before}
         elif message["type"] == "event":
             body = message.get("body") or {}

@@ -1,7 +1,7 @@
-"""Rank side: what passes between an IDE and the engine of a rank, as far as the rank has to know what it says.
+"""Rank side: the messages between an IDE and the engine of a rank, as far as the rank has to understand them.
 
-Which threads stand, so that deadlines stand still too; whether a pause is asked for, and when it is over; what is in
-the way of going on, and is to end.
+It learns which threads are stopped, so that deadlines are suspended; whether a pause is requested, and when it is over;
+and which evaluation keeps the rank from resuming, and has to be interrupted.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from meshrt.hooks.services import RankServices
 
 __all__ = ["PATIENCE", "Passing"]
 
-#: Seconds within which the engine has taken what it is sent.
+#: Seconds within which the engine has received what it is sent.
 _ARRIVING = 0.1
-#: Seconds that what is evaluated has to end by itself when the rank is to go on.
+#: Seconds that an evaluation has to end by itself when the rank has to resume.
 PATIENCE = 1.0
 
 
@@ -26,9 +26,9 @@ class Passing:
     """On the pump's thread.
 
     Args:
-        say: Told, for a person, what does not go as it was asked for.
+        say: Called with a text for the user about what does not go as requested.
         send: Sends a message to the IDE.
-        withdraw: Has the engine stop nothing any more for a pause.
+        withdraw: Withdraws a pause from the engine.
         leaving: Called when the engine is about to answer the goodbye of the IDE.
     """
 
@@ -47,31 +47,31 @@ class Passing:
         self._leaving = leaving
         self.pause = Pause(services, say)
         self._standing = Standing()
-        #: What stood when the IDE came: the one before it was told.
+        #: The ``stopped`` events from before this IDE came: only the IDE before it was told.
         self._unheard: list[Message] = []
-        #: Numbers of requests that say goodbye, and that end what an IDE sets at first.
+        #: Numbers of ``disconnect`` requests, and of ``configurationDone`` requests.
         self._goodbyes: set[int] = set()
         self._configured: set[int] = set()
-        #: The number of a request that is to let threads go on, until they do.
+        #: The number of a request to resume threads, until they resume; 0 for none.
         self._going = 0
         #: The IDE has said goodbye.
         self.over = False
 
     @property
     def standing(self) -> bool:
-        """Whether a thread stands."""
+        """Whether a thread is stopped."""
         return bool(self._standing)
 
     def another_ide(self) -> None:
-        """What is said from here on is another IDE's."""
+        """Another IDE takes over: the messages from here on are its messages."""
         self._unheard = self._standing.events()
         self._configured.clear()
 
     def request(self, message: Message) -> bool:
-        """The IDE asks for something. Returns whether it is answered here: the engine would not do so."""
+        """Take a request of the IDE. Returns True if it is answered here, as the engine would not answer it."""
         command, number = message["command"], message["seq"]
         if command == "continue" and not self._standing:
-            # The engine would answer when something has stood and goes on.
+            # The engine would answer only after a thread has stopped and resumed.
             if self.pause.pending:
                 self._withdraw()
             self.pause.over()
@@ -80,7 +80,7 @@ class Passing:
         if command == "pause":
             self.pause.ask()
             if self._standing.stands((message.get("arguments") or {}).get("threadId")):
-                # It can only mean what keeps the rank from answering.
+                # The thread is stopped already, so the pause is meant for the evaluation that keeps it busy.
                 self.pause.stopped()
                 self._services.call_later(_ARRIVING, lambda: self.interrupt(evaluations.posted))
                 self._send(response(message))
@@ -99,7 +99,7 @@ class Passing:
         return False
 
     def said(self, message: Message) -> list[Message]:
-        """The engine says something. Returns what the IDE is to be told behind it: what stood before it came."""
+        """Take a message of the engine. Returns the messages to send after it: stops from before the IDE came."""
         self._standing.said(message)
         if message["type"] == "event":
             if message["event"] in ("stopped", "continued"):
@@ -109,10 +109,10 @@ class Passing:
         elif message["type"] == "response":
             number = message["request_seq"]
             if number == self._going and not message["success"]:
-                self._going = 0  # nothing is to go on: nothing is in the way of that
+                self._going = 0  # nothing has to resume, so nothing has to be interrupted
             if number in self._goodbyes:
                 self.over = True
-                # Before the answer: the IDE may come back as soon as it has that, as it does to restart a session.
+                # Before the answer: the IDE may attach again as soon as it has it, as it does to restart a session.
                 self._leaving()
             if number in self._configured:
                 self._configured.discard(number)
@@ -121,10 +121,10 @@ class Passing:
         return []
 
     def interrupt(self, latest: int) -> None:
-        """Interrupt what is evaluated for an IDE, up to the evaluation of that number. Any thread."""
+        """Interrupt the evaluations of an IDE, up to number ``latest``. Any thread."""
         Interruption(self._services, self._say, "what is being evaluated is interrupted, as it has not ended", latest)
 
     def _make_way(self, number: int) -> None:
-        """A person has let the rank go on, and it still stands: it is at work on something. On the control thread."""
+        """Interrupt what a thread evaluates if the rank was to resume and is still stopped. On the control thread."""
         if self._going == number:
             self.interrupt(evaluations.posted)

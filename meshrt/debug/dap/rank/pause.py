@@ -1,7 +1,7 @@
-"""Rank side: a pause that has been asked for, until something stands.
+"""Rank side: a pause that is requested, until a thread stops.
 
-The engine stops a thread at its next line of Python. A main thread that waits in a call has none: it is interrupted by
-the debugger's signal, in whose handler it stops. What has no thread to stop is told to a person, who may take it back.
+The engine stops a thread at its next line of Python. A main thread that waits in a call has none. The debugger's signal
+interrupts it, and it stops in the signal handler. If no thread can stop, the user is told and may withdraw the pause.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from meshrt.hooks.services import RankServices
 
 __all__ = ["Pause"]
 
-#: Seconds after a request to pause at which blocked calls are interrupted, if nothing stands by then.
+#: Seconds after a request to pause at which blocked calls are interrupted, if no thread is stopped by then.
 _KICKS = (0.1, 0.3, 1.0)
 
 
 class Pause:
-    """Of one IDE. On the pump's thread.
+    """The pause of one IDE. On the pump's thread.
 
     Args:
-        say: Told, for a person, what does not stop.
-        clock: Seconds, as `time.monotonic` tells them.
+        say: Called with a text for the user about what does not stop.
+        clock: Returns seconds, as `time.monotonic` does.
     """
 
     def __init__(
@@ -32,39 +32,39 @@ class Pause:
         self._services = services
         self._say = say
         self._clock = clock
-        #: It has been asked for, and nothing stands for it.
+        #: The pause is requested, and no thread has stopped for it yet.
         self.pending = False
         #: When blocked calls are interrupted next.
         self._kicks: list[float] = []
         self._said = False
 
     def ask(self) -> None:
-        """An IDE asks for it."""
+        """Request a pause."""
         now = self._clock()
         self.pending = True
         self._kicks = [now + seconds for seconds in _KICKS]
         self._said = False
 
     def stopped(self) -> None:
-        """A thread stands."""
+        """A thread has stopped."""
         self.pending = False
-        # One more where a pause has stopped another thread: the main thread is to stand, too, not to wait on.
+        # One more interruption, as the pause may have stopped another thread: the main thread has to stop, too.
         self._kicks = self._kicks[:1]
 
     def over(self) -> None:
-        """What stands goes on, or nothing is to stand any more."""
+        """Stopped threads resume, or the pause is withdrawn."""
         self.pending = False
         self._kicks = []
 
     def until_kick(self) -> float | None:
-        """Return the seconds until `kick_if_due` has something to do; None: nothing."""
+        """Return the seconds until `kick_if_due` has something to do; None if it has nothing to do."""
         return max(0.0, self._kicks[0] - self._clock()) if self._kicks else None
 
     def kick_if_due(self, standing: bool) -> None:
-        """Interrupt the main thread, if it is time for that.
+        """Interrupt the main thread if that is due.
 
         Args:
-            standing: Whether a thread stands.
+            standing: Whether a thread is stopped.
         """
         if not self._kicks or self._kicks[0] > self._clock():
             return

@@ -1,14 +1,14 @@
-"""Rank side: one IDE on this rank, from its attach to its goodbye. What it says goes to the engine, and back.
+"""Rank side: one IDE on this rank, from its attach to its goodbye. Passes messages between the IDE and the engine.
 
 ::
 
-    waiting --no prompt of the debugger stands any more--> attached --disconnect--> (ended)
-                                                              | lost --"resume"--> (ended)
-                                                              '------"stay"-----> orphaned --another IDE--> attached
-                                                                                     '--nothing stands--> (ended)
+    waiting --no thread is at a debugger's prompt--> attached --disconnect--> (ended)
+                                                        | lost --"resume"--> (ended)
+                                                        '------"stay"-----> orphaned --another IDE--> attached
+                                                                               '--no thread is stopped--> (ended)
 
-The bytes are passed on as they are. What they say is read on the way: whether threads stand, so that deadlines stand
-still too, and whether a pause has been asked for that a blocked call does not notice.
+The bytes are passed on unchanged. The pump reads them on the way to learn two facts: whether threads are stopped, so
+that deadlines are suspended, and whether a pause is requested that a blocked call does not notice.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from meshrt.transport.threads import RuntimeThread
 
 __all__ = ["GONE", "Pump"]
 
-#: Why it ends, where the IDE has said no goodbye.
+#: Why it ends if the IDE has said no goodbye.
 GONE = "the IDE is gone"
 
-#: Bytes that are read of the engine at once.
+#: The most bytes that one read takes from the engine.
 _CHUNK = 128 << 10
-#: Of messages of the engine: what is too long for an IDE is told as such.
+#: The longest message of the engine, in bytes. A message that is too long for an IDE is reported to it as such.
 _ANY_LENGTH = 1 << 40
 
 _log = logging.getLogger("meshrt")
 
 
 class Pump:
-    """Runs on a thread of its own, hidden from the engine; methods may be called on any thread unless said otherwise.
+    """Runs on its own thread, hidden from the engine. Methods may be called on any thread unless stated otherwise.
 
     Args:
         channel: The number by which the root knows this IDE.
@@ -60,15 +60,15 @@ class Pump:
 
     def __init__(self, services: RankServices, channel: int, ended: Callable[[Pump], None]) -> None:
         self._services = services
-        #: The IDE that has this rank, or had it; and the one that the thread serves: soon the same.
+        #: The IDE that has this rank, or had it last; and the one that the thread serves, which follows soon.
         self._channel = self._served = Channel(services, channel)
         self._ended = ended
         self.engine: Engine | None = None
-        #: What the IDE says; a channel: from here on it is that one's.
+        #: Bytes from the IDE. A channel in between: the bytes after it come from that IDE.
         self._inbox: deque[bytes | Channel] = deque()
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        #: Held to wake, and to close that descriptor: its number is soon a file's of the user. Reentrant, as a prompt
-        #: in a signal handler may end while another one's end wakes.
+        #: Held to write to that descriptor and to close it: a file of the user may soon get its number. Reentrant, as a
+        #: prompt in a signal handler may end while the end of another prompt wakes the pump.
         self._waking = threading.RLock()
         self._may_start = False
         self._closing = ""
@@ -78,11 +78,11 @@ class Pump:
         )
         self._raisings = Raisings(services, lambda rows: self._channel.tell("dap.raised", rows=rows))
         self._held = False
-        #: The engine traces, or nothing ever will.
+        #: Set when the engine traces, or when it is certain that it never will.
         self._settled = threading.Event()
-        #: Held by whoever stops a thread with the engine: it does not end meanwhile.
+        #: Held by a thread while it stops in the engine: the engine does not end meanwhile.
         self._using = threading.Lock()
-        #: The threads are the debugger's again.
+        #: Set when the debugger has the threads again.
         self._gone = threading.Event()
         self._thread = RuntimeThread(target=self._run, name="meshrt-dap", daemon=True)
 
@@ -90,12 +90,12 @@ class Pump:
 
     @property
     def channel(self) -> int:
-        """The number by which the root knows the IDE that has this rank; 0: it is lost."""
+        """The number by which the root knows the IDE that has this rank; 0 if that IDE is lost."""
         return 0 if self._channel.lost else self._channel.number
 
     @property
     def leaving(self) -> bool:
-        """Whether the IDE has left, and the engine is about to end."""
+        """Whether the IDE has left and the engine is about to end."""
         return bool(self._closing) or self._passing.over
 
     def begin(self) -> None:
@@ -108,17 +108,21 @@ class Pump:
         self._wake()
 
     def feed(self, data: bytes) -> None:
-        """Take what the IDE has sent."""
+        """Queue bytes from the IDE for the engine."""
         self._inbox.append(data)
         self._wake()
 
     def taken(self, count: int) -> None:
-        """The router has taken so many bytes."""
+        """The router has taken ``count`` bytes."""
         self._channel.taken(count)
         self._wake()
 
     def adopt(self, channel: int) -> bool:
-        """Another IDE takes over what one that was lost has left standing. Returns False if all of it has ended."""
+        """Hand what a lost IDE has left stopped to another IDE. Returns False if the pump has ended.
+
+        Args:
+            channel: The number by which the root knows the new IDE.
+        """
         with self._waking:
             if self._wake_fd < 0 or self._closing:
                 return False
@@ -128,32 +132,32 @@ class Pump:
             return True
 
     def orphan(self) -> None:
-        """The IDE is lost, and what stands is to stay so; but what it had evaluated is of no use to anybody.
+        """The IDE is lost: stopped threads stay stopped, but its running evaluations are interrupted.
 
-        Where nothing stands, or does no more, it ends.
+        The pump ends as soon as no thread is stopped.
         """
         self._channel.lost = True
-        self._wake()  # the engine may have waited for it
+        self._wake()  # the engine may have waited for the IDE to take bytes
 
         def interrupt() -> None:
-            if not self.leaving:  # or else it has been, and what is evaluated is another IDE's
+            if not self.leaving:  # otherwise it is done, and evaluations are another IDE's
                 self._passing.interrupt(evaluations.posted)
 
-        # What has come last may be on its way to the engine yet.
+        # The last request may still be on its way to the engine.
         self._services.call_later(PATIENCE, interrupt)
 
     def close(self, why: str) -> None:
-        """The IDE is lost, or the rank ends: let everything go on."""
+        """Resume everything, as the IDE is lost or the rank ends. ``why`` is told to the root."""
         self._closing = why
         self._wake()
 
     def facts(self) -> dict[str, object]:
-        """Return what an IDE is told at first."""
+        """Return the facts of ``dap.opened``: process id, engine version, and what the engine costs."""
         engine = self.engine
         return {"pid": os.getpid(), "engine": engine.version if engine else "", "price": engine.price if engine else ""}
 
     def signalled(self, frame: FrameType | None) -> None:
-        """On the main thread, in a signal handler: stop it here, if that was asked for."""
+        """Stop the main thread here if that was requested. On the main thread, in a signal handler."""
         evaluations.break_here(frame)
         engine = self.engine
         where, safe = user_frame(frame)
@@ -161,7 +165,7 @@ class Pump:
             engine.suspend(where)
 
     def breakpoint(self, frame: FrameType) -> bool:
-        """See `meshrt.debug.rank.handover.Taker`. It waits for the engine; if the IDE leaves, for its end."""
+        """See `meshrt.debug.rank.handover.Taker`. Waits for the engine; if the IDE leaves, for the end of the pump."""
         self._settled.wait()
         with self._using:
             if self.engine is not None and not self.leaving:
@@ -176,7 +180,7 @@ class Pump:
 
     def _wake(self) -> None:
         with self._waking:
-            if self._wake_fd >= 0:  # or else it has ended
+            if self._wake_fd >= 0:  # otherwise it has ended
                 os.eventfd_write(self._wake_fd, 1)
 
     def _say(self, text: str) -> None:
@@ -192,7 +196,7 @@ class Pump:
         try:
             self._serve()
         except Exception as error:
-            # The IDE is told; the rank has to go on in any case.
+            # Report it to the IDE; the rank has to go on in any case.
             why = str(error) if isinstance(error, MeshError) else f"{type(error).__name__}: {error}"
             if not isinstance(error, MeshError):
                 _log.exception("an IDE on this rank")
@@ -224,17 +228,17 @@ class Pump:
                 self._carry(selector, sock)
                 if not self._passing.over:
                     say_goodbye(sock, self._from_engine)
-                # All that was asked before the goodbye has come to the engine.
+                # The engine has received all requests before the goodbye.
                 self._passing.interrupt(evaluations.posted)
             finally:
                 with self._using:
                     self.engine = None
-                # What stands in the engine goes on by this, too.
+                # This also resumes the threads that are stopped in the engine.
                 engine.stop()
 
     def _carry(self, selector: selectors.BaseSelector, sock: socket.socket) -> None:
         reading = False
-        self._pass_on(sock)  # what has come while the threads were not free
+        self._pass_on(sock)  # what arrived while the debugger still had the threads
         while not self._closing and not self._passing.over:
             wanted = self._served.has_room
             if wanted and not reading:
@@ -244,7 +248,7 @@ class Pump:
             reading = wanted
             alone = self._served.lost and not self._passing.standing
             ready = selector.select(0 if alone else self._passing.pause.until_kick())
-            if alone and not ready:  # what the engine has said last is read: nothing stands
+            if alone and not ready:  # all that the engine said is read: no thread is stopped
                 self._leave_alone()
             for key, _ in ready:
                 if key.fileobj is sock:
@@ -255,13 +259,13 @@ class Pump:
             self._passing.pause.kick_if_due(self._passing.standing)
 
     def _leave_alone(self) -> None:
-        """The IDE is lost, and has left nothing standing: the rank is nobody's, unless another one has just come."""
+        """Close: the IDE is lost and no thread is stopped. Not if another IDE has just attached."""
         with self._waking:
             if self._channel.lost:
                 self._closing = GONE
 
     def _pass_on(self, sock: socket.socket) -> None:
-        """Tell the engine what the IDE has said."""
+        """Send the engine what the IDE has sent."""
         while self._inbox:
             said = self._inbox.popleft()
             if isinstance(said, Channel):
@@ -269,17 +273,17 @@ class Pump:
                 continue
             for message in self._served.receive(said):
                 if message["type"] != "request" or not self._passing.request(message):
-                    # Whole ones only: the IDE may be lost in the middle of one.
+                    # Whole messages only: the IDE may be lost in the middle of one.
                     sock.sendall(encode(message))
 
     def _serve_another(self, channel: Channel) -> None:
-        """From here on all is said by another IDE, and to it."""
+        """Serve another IDE from here on."""
         self._served = channel
         self._passing.another_ide()
         if self.engine is not None:
-            self.engine.forget_breakpoints()  # nobody would know of them
+            self.engine.forget_breakpoints()  # the new IDE does not know them
         channel.tell("dap.opened", **self.facts())
-        self._tell_held()  # what has become of it since the IDE before was lost
+        self._tell_held()  # it may have changed since the last IDE was lost
 
     def _woken(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -24,7 +24,7 @@ from meshrt.hooks.facts import Body
 
 __all__ = ["Channels", "RankLink", "Watcher"]
 
-#: Numbers of the router's own requests; an IDE does not get that far.
+#: The first number of the router's own requests. The numbers of an IDE stay below it.
 _OWN = 1 << 24
 #: Bytes of one control message.
 _CHUNK = 256 << 10
@@ -32,11 +32,11 @@ _CHUNK = 256 << 10
 
 @dataclass(slots=True)
 class Watcher:
-    """What is done with what an engine says. On the loop."""
+    """The callbacks for what an engine sends. Called on the loop."""
 
     #: An event, or the answer to a request that was sent with `RankLink.send`.
     message: Callable[[Message], None]
-    #: Something for a person to read; it names the rank.
+    #: A text for the user; it names the rank.
     said: Callable[[str], None]
     #: Expressions of breakpoints that have raised.
     raised: Callable[[Sequence[Body]], None]
@@ -53,17 +53,17 @@ class Channels:
         self._numbers = itertools.count(1)
 
     def admit(self, link: RankLink) -> int:
-        """Return the number of a new channel."""
+        """Add a channel and return its number."""
         number = next(self._numbers)
         self._links[number] = link
         return number
 
     def forget(self, number: int) -> None:
-        """A channel has come to nothing."""
+        """Remove a channel that could not be opened."""
         self._links.pop(number, None)
 
     def event(self, name: str, body: Body) -> bool:
-        """Take an event of the program; returns False if it is none of a channel."""
+        """Take an event of the program. Returns False if it is not an event of a channel."""
         link = self._links.get(int(body.get("channel") or 0))
         if link is None:
             return name.startswith("dap.") and "channel" in body
@@ -73,7 +73,7 @@ class Channels:
         return True
 
     def lost(self, why: str) -> None:
-        """The program has ended, or is left."""
+        """Close all channels, as the program has ended or the router has left it."""
         for number, link in list(self._links.items()):
             del self._links[number]
             link.event("dap.closed", {"why": why})
@@ -87,15 +87,15 @@ class RankLink:
     watcher: Watcher
     _channels: Channels
     channel: int = 0
-    #: Threads of the engine that stand.
+    #: Threads of the engine that are stopped.
     standing: Standing = field(default_factory=Standing)
     price: str = ""
-    #: The rank has answered the wish to attach: what keeps it from joining now is its engine.
+    #: The rank has answered the request to attach. If it has not joined yet, its engine is still loading.
     answered: bool = False
-    #: Whether a person looks at this rank, and waits for its next stop, whatever else stands; False: they look at
-    #: another one, and it does not take their eyes off that. None: nobody has asked for that stop.
+    #: Whether the IDE shows the next stop of this rank. True: the user looks at this rank and waits for it. False: the
+    #: user looks at another rank, which stays shown. None: the user has not requested this stop.
     looked: bool | None = None
-    #: A pause has been asked for, and nothing stands for it yet.
+    #: A pause is requested, and no thread has stopped for it yet.
     pausing: bool = False
     _opened: asyncio.Future[None] | None = None
     _decoder: MessageDecoder = field(default_factory=MessageDecoder)
@@ -107,17 +107,19 @@ class RankLink:
 
     @property
     def busy(self) -> bool:
-        """Whether it is at work on something that it was asked to evaluate."""
+        """Whether the engine is evaluating something."""
         return bool(self._evaluating)
 
     async def open(
         self, initialize: dict[str, Any], *, stay: bool, session: int, on_silent: Callable[[], None] = lambda: None
     ) -> None:
-        """Have the rank load its engine, and greet it. Raises MeshError: the rank refuses, or ends.
+        """Have the rank load its engine, and initialize it.
 
         Args:
-            session: Whose console may have set breakpoints that go with it; 0: none.
-            on_silent: Called if it does not answer for a while; a person has been told.
+            initialize: The arguments of the IDE's ``initialize`` request.
+            stay: Whether stopped threads stay stopped if the IDE is lost.
+            session: The number of the session. Breakpoints set in its console are deleted when it ends. 0: no session.
+            on_silent: Called if the rank does not answer within `SILENT_SECONDS`; the user has been told by then.
         """
         self._opened = asyncio.get_running_loop().create_future()
         self.channel = number = self._channels.admit(self)
@@ -142,7 +144,7 @@ class RankLink:
         await self.request("initialize", initialize)
 
     def send(self, message: Message) -> None:
-        """Send a message of an IDE; its answer goes to the watcher."""
+        """Send a message of an IDE. The answer goes to the watcher."""
         self.standing.asked(message)
         if message["type"] == "request":
             if message["command"] == "evaluate":
@@ -157,7 +159,7 @@ class RankLink:
             self._channels.program.post("dap.data", channel=self.channel, data=part)
 
     async def request(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Ask the engine, and return the body of its answer. Raises DebugAdapterError with its refusal."""
+        """Send a request to the engine and return the body of its answer. Raises DebugAdapterError if it refuses."""
         if self._closed:
             raise DebugAdapterError(f"{self.rank.name} has ended")
         number = next(self._numbers)
@@ -172,23 +174,23 @@ class RankLink:
         return message.get("body") or {}
 
     async def resume(self, command: str, arguments: dict[str, Any], *, looked: bool | None) -> None:
-        """Ask for what lets threads go on (`RESUMING`); ``looked``: as it will be. Raises as `request`."""
+        """Send a request that resumes threads (`RESUMING`), and set ``looked``. Raises as `request`."""
         self.looked = looked
         try:
             await self.request(command, arguments)
         except DebugAdapterError:
-            self.looked = None  # what stops next is not what was asked for
+            self.looked = None  # the next stop is not the requested one
             raise
 
     def give_up(self, *, stay: bool) -> None:
-        """The IDE has gone without a goodbye."""
+        """Close the channel, as the IDE is gone without a goodbye. ``stay`` as in `open`."""
         if not self._closed and self.channel:
             self._channels.program.post("dap.close", channel=self.channel, stay=stay)
 
     # -- what the program tells
 
     def event(self, name: str, body: Body) -> None:
-        """Take an event of this channel."""
+        """Take one event of this channel: its name and its body."""
         if name == "dap.data":
             data = bytes(body["data"])
             self._channels.program.post("dap.ack", channel=self.channel, bytes=len(data))
@@ -216,7 +218,7 @@ class RankLink:
         for future in (self._opened, *self._waiting.values()):
             if future is not None and not future.done():
                 future.set_exception(error)
-                future.exception()  # whoever waits is told; if nobody does, there is nothing to warn of
+                future.exception()  # retrieved: no warning if no task waits
         self.watcher.closed(why)
 
     def _message(self, message: Message) -> None:
@@ -232,5 +234,5 @@ class RankLink:
                     answer.set_result(message)
                 return
             if number >= _OWN:
-                return  # nobody waits for it any more
+                return  # no task waits for it any more
         self.watcher.message(message)

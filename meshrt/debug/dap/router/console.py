@@ -1,7 +1,8 @@
 """The debug console of the mesh: the debugger's own commands over all ranks, and over those that the IDE has stopped.
 
-What the prompt of the debugger obeys it obeys here, through the same code. Ranks that stand in the IDE are no sessions
-of the debugger: ``n``, ``s``, ``r``, ``c``, ``pause``, and ``p`` and ``cast`` on such ranks go to their engines.
+Every command of the debugger's prompt works here, through the same code. Ranks that are stopped in the IDE have no
+session of the debugger. So ``n``, ``s``, ``r``, ``c``, ``pause``, and ``p`` and ``cast`` on such ranks, go to their
+engines.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from meshrt.transport.threads import RuntimeThread
 
 __all__ = ["MESH_LINE", "Console", "hint"]
 
-#: A line for the debugger where Python is expected as well: ``mesh where``. No Python looks so.
+#: A line for the debugger where Python is expected as well: ``mesh where``. It is never valid Python.
 MESH_LINE = re.compile(r"\s*mesh\s+(?!(?:in|is|and|or|if|not|for)\b)(?=[a-z])")
 
 _PAST = {"next": "stepping", "stepIn": "stepping in", "stepOut": "stepping out", "continue": "going on"}
@@ -37,7 +38,7 @@ _HELP = ("help", "h", "?")
 _VALUES = ("p", "print", "pp")
 #: Seconds for the value of an expression.
 _SECONDS = 10.0
-#: What a person at an IDE has to know of a command of the prompt.
+#: What the user of an IDE has to know of a command of the prompt.
 _BREAK = "ranks in the IDE stop at what is set in the editor, and not at this, which is deleted when the IDE leaves"
 _NOTES = {
     "break": _BREAK,
@@ -51,10 +52,10 @@ Which = Callable[[str, str], Coroutine[Any, Any, set[Key]]]
 
 
 def hint(line: str, rank: str) -> str:
-    """Return what to say when Python of a rank refuses a line that is a command of this console; "": it is none.
+    """Return a hint for a line that a rank's Python refuses and that is a command of this console; "" if it is not.
 
     Args:
-        rank: The name of the rank that was asked.
+        rank: The name of the rank that evaluated the line.
     """
     word = line.split(maxsplit=1)[0] if line.strip() else ""
     try:
@@ -66,7 +67,7 @@ def hint(line: str, rank: str) -> str:
 
 
 def _note(line: str) -> str:
-    """Return what to say behind what ``line`` has said, which was obeyed; "": nothing."""
+    """Return a note to append to the output of ``line`` after it has run; "" for none."""
     try:
         return _NOTES.get(find(line.split(maxsplit=1)[0]).name, "") if line else ""
     except UsageError:  # a comment, or a line for pdb of the rank that the prompt was attached to
@@ -77,11 +78,11 @@ class Console:
     """One console. On the router's loop.
 
     Args:
-        program: Where the debugger's commands go.
-        links: The engines that the IDE has now.
-        which: Which ranks are meant, by an actor's name and a selection.
-        names: How ranks are called.
-        session: The number of the session, with which breakpoints go that are set here.
+        program: The program that runs the debugger's commands.
+        links: Returns the engines that the IDE is attached to now.
+        which: Finds ranks by an actor's name and a selection.
+        names: The display names of ranks.
+        session: The number of the session. Breakpoints that are set here are deleted when it ends.
     """
 
     def __init__(
@@ -102,14 +103,17 @@ class Console:
         self._closed = threading.Event()
 
     async def run(self, line: str, looking: RankLink | None = None) -> str:
-        """Obey a line, and return what it says. Raises MeshError if it cannot be obeyed.
+        """Run a line and return its output.
 
         Args:
-            looking: The rank whose session the line was typed in. A step moves a person's eyes there, to no other rank.
+            line: One command, with or without ``mesh`` in front.
+            looking: The rank in whose session the line was typed. After a step the IDE shows that rank and no other.
+        Raises:
+            MeshError: The line is not valid, or the command failed.
         """
         line = MESH_LINE.sub("", line, count=1).strip()
         word, _, rest = line.partition(" ")
-        if self._prompt is None or not self._prompt.at_rank:  # or else it is pdb of that rank that helps, or is left
+        if self._prompt is None or not self._prompt.at_rank:  # otherwise that rank's pdb answers
             check(word)
             if word in _HELP:
                 return console_help(rest.strip())
@@ -123,12 +127,12 @@ class Console:
                 others = meant - set(standing)
                 text = await self._tell(str(arguments.get("line") or arguments.get("expression")), standing, looking)
                 if others and word != "cast":
-                    # Of those that run, as at the prompt: what a rank has is compared with what the others have.
+                    # Ask the running ranks as the prompt does: the user compares the values of all ranks.
                     numbers = ",".join(str(rank) for _, rank in sorted(others))
                     rest = f"{word} {arguments['actor']} ranks({numbers}) {arguments['expression']}"
                     try:
                         return f"{text}\n{await self._prompted(rest)}"
-                    except MeshError as error:  # a frame's names are not known where nothing stands
+                    except MeshError as error:  # names of a frame are unknown where no thread is stopped
                         return f"{text}\n{error}"
                 return text + (f"\n{self._names.of(others)}: not stopped in the IDE" if others else "")
         return await self._prompted(line)
@@ -139,12 +143,12 @@ class Console:
         return f"{text}\n{note}" if note else text
 
     def _any_other(self, rest: str) -> bool:
-        """Whether ``continue`` is meant for ranks at prompts of the debugger."""
+        """Return whether ``continue`` is meant for ranks at prompts of the debugger."""
         here = any(link.standing or link.pausing for link in self._links().values())
         return not here or bool(rest and not rest.startswith("ranks"))
 
     def close(self) -> None:
-        """Leave. A line that is being obeyed, and may never come to its end, ends with its connection."""
+        """Close the console. A line that still runs, possibly for ever, ends with its connection."""
         self._closed.set()
         self._thread.shutdown(wait=False)
         if self._prompt is not None:
@@ -187,7 +191,7 @@ class Console:
         if not standing and not pausing:
             return "nothing stands in the IDE"
         asks = {
-            # What stops after going on is news to a person wherever they look.
+            # After `continue`, the IDE shows the next stop, whichever rank the user looks at.
             key: link.resume(
                 command,
                 {"threadId": next(iter(link.standing), 1)},
@@ -202,7 +206,7 @@ class Console:
         return "\n".join(said) + self._silent(answers)
 
     async def _values(self, expression: str, standing: Mapping[Key, RankLink]) -> str:
-        # Sorted, and not as the IDE has opened their sessions.
+        # Sorted by rank, not in the order in which the IDE opened the sessions.
         answers = await _each({key: _evaluate(standing[key], expression) for key in sorted(standing)}, _SECONDS)
         classes: dict[str, list[Key]] = {}
         for key, text in answers.said.items():
@@ -220,7 +224,7 @@ class Console:
             raise MeshError("the session has ended")
         if self._prompt is None or self._prompt.client.closed():
             self._prompt = _Prompt(self._program, self._session)
-            if self._closed.is_set():  # meanwhile: nobody else lets go of it
+            if self._closed.is_set():  # closed meanwhile: only this thread can close the prompt
                 self._prompt.leave()
         return self._prompt.obey(line)
 
@@ -233,12 +237,12 @@ async def _evaluate(link: RankLink, expression: str) -> str:
         asked = {"expression": expression, "frameId": frames[0].get("id"), "context": "repl", "format": {WHOLE: True}}
         return str((await link.request("evaluate", asked)).get("result", ""))
     except DebugAdapterError as error:
-        # Of a traceback, what was raised: the rest is that of the line that was typed.
+        # Only the last line of a traceback, the exception: the rest is about the line that was typed.
         return str(error).strip().rpartition("\n")[2]
 
 
 async def _each(asks: Mapping[Key, Coroutine[Any, Any, T]], seconds: float | None = None) -> Answers[Key, T]:
-    """Ask all at once. Raises what the first one raises."""
+    """Await all requests at once. Raises the first refusal."""
     answers = await ask_each(asks, seconds)
     for refusal in answers.refused.values():
         raise refusal
@@ -258,7 +262,7 @@ class _Prompt:
         self._repl = Repl(self.client, self, notices=False)
 
     def obey(self, line: str) -> str:
-        """Obey a line, and return what it says."""
+        """Run a line and return its output. Raises MeshError with the output of a command that failed."""
         self._out.seek(0)
         self._out.truncate()
         ok = self._repl.execute(line)
@@ -269,7 +273,7 @@ class _Prompt:
 
     @property
     def at_rank(self) -> bool:
-        """Whether lines go to pdb of a rank that this console is attached to. Any thread."""
+        """Whether this console is attached to a rank, whose pdb takes the lines. Any thread."""
         return self._repl.at_rank
 
     def leave(self) -> None:
@@ -280,22 +284,22 @@ class _Prompt:
     # -- `meshrt.debug.prompt.terminal.Terminal`
 
     def read(self, prompt: str) -> str:
-        """Nobody can be asked."""
+        """Raise EOFError: this terminal has no input."""
         raise EOFError
 
     def write(self, text: str) -> None:
-        """Take what is said."""
+        """Collect the output."""
         self._out.write(text)
 
     def notice(self, text: str) -> None:
-        """The IDE shows stops itself."""
+        """Ignore notices: the IDE shows stops itself."""
 
     def forget_typed(self) -> bool:
-        """Nothing is typed ahead."""
+        """Return False: no input is typed ahead."""
         return False
 
     def wake(self) -> None:
-        """Nobody reads."""
+        """Do nothing: no read is pending."""
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there is nothing to release."""

@@ -1,6 +1,6 @@
-"""The threads that an IDE shows where there are too many ranks for a row each: a row for each class of equal stacks.
+"""The threads that an IDE shows if there are too many ranks for a row each: a row for each class of equal stacks.
 
-Pure: what stands where comes in, rows go out. A row keeps its number as long as there is a rank in its class.
+Pure: the places of ranks come in, rows go out. A row keeps its number as long as there is a rank in its class.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from meshrt.selection import fold_ranks
 
 __all__ = ["RUNNING", "SILENT", "Place", "Row", "Rows"]
 
-#: Outermost first: (file, line, function) of each frame; `RUNNING`: it does not stand; `SILENT`: it does not answer.
+#: (file, line, function) of each stack frame, the outermost first. `RUNNING`: not stopped. `SILENT`: no answer.
 Place = tuple[tuple[str, int, str], ...]
 RUNNING: Place = ()
 SILENT: Place = (("", -1, ""),)
@@ -22,17 +22,17 @@ SILENT: Place = (("", -1, ""),)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A class of ranks."""
+    """A class of ranks with equal stacks."""
 
     number: int
     place: Place
-    #: The first one answers for all.
+    #: The first rank answers for all.
     members: tuple[Key, ...]
     name: str
 
     @property
     def stands(self) -> bool:
-        """Whether its ranks stand."""
+        """Whether its ranks are stopped."""
         return self.place not in (RUNNING, SILENT)
 
 
@@ -50,10 +50,10 @@ class Rows:
         self._known: dict[tuple[str, Place], int] = {}
 
     def sort(self, places: Mapping[Key, Place]) -> list[Row]:
-        """Return the rows: what stands first, the largest class first.
+        """Return the rows, stopped ones first, then by size with the largest class first.
 
         Args:
-            places: Where each rank stands, by mesh id and base rank.
+            places: The place of each rank, by mesh id and base rank.
         """
         classes: dict[tuple[str, Place], list[Key]] = {}
         for key, place in places.items():
