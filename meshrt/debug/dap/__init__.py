@@ -13,9 +13,9 @@
 `engine`
     debugpy's engine: all that knows its names, and what it leaves as it was
 `wire`, `standing`, `shown`
-    of several of them: frames of the protocol, which threads stand, how much of a value is shown
+    shared by them: frames of the protocol, which threads are stopped, how much of a value is shown
 
-No rank listens anywhere: the engine gets one end of a socket pair.
+No rank opens a port: the engine gets one end of a socket pair.
 """
 
 from __future__ import annotations

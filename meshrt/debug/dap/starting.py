@@ -51,7 +51,7 @@ class StartedRouters:
                 number = where.rpartition(":")[2]
                 how = f"meshrt dap --no-serve --port {number} shows the entry for launch.json"
                 self._services.announce(f"an IDE can attach at {where}; {how}")
-            # Both at once: it stands still if nobody reads its warnings.
+            # Both at once: the process blocks if its warnings are not read.
             _, problem = process.communicate()
             if process.returncode and problem.strip():
                 self._services.announce(f"no IDE can attach at port {port}: {problem.strip().splitlines()[-1]}")

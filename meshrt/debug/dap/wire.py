@@ -47,7 +47,7 @@ class MessageDecoder:
         self._length = -1
 
     def receive_data(self, data: bytes) -> list[Message]:
-        """Take bytes and return the messages that are complete. Raises ProtocolError for what is no DAP."""
+        """Take bytes and return the complete messages. Raises ProtocolError for invalid DAP."""
         self._buffer += data
         messages: list[Message] = []
         while True:
@@ -75,7 +75,7 @@ class MessageDecoder:
 
 
 def _length_of(header: bytes) -> int:
-    """Return the value of Content-Length. Raises ProtocolError for a header that is no DAP."""
+    """Return the value of Content-Length. Raises ProtocolError for an invalid header."""
     fields: dict[bytes, bytes] = {}
     for line in header.split(b"\r\n"):
         name, colon, value = line.partition(b":")
@@ -123,7 +123,7 @@ def encode(message: Mapping[str, Any]) -> bytes:
 
 
 def event(name: str, **body: Any) -> Message:
-    """Return an event; whoever sends it gives it its number."""
+    """Return an event without a number; the sender adds that."""
     return {"type": "event", "event": name, "body": body}
 
 

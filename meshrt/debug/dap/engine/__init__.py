@@ -1,4 +1,4 @@
-"""debugpy's engine in this process: all that knows debugpy and pydevd, and their private names, stands here.
+"""debugpy's engine in this process. Only this package knows debugpy, pydevd and their private names.
 
 `engine`
     starts it, stops it, and has it stop threads

@@ -1,4 +1,4 @@
-"""Starts and stops the engine, and has it stop threads.
+"""Starts and stops the engine, and makes it stop threads.
 
 It is pydevd without debugpy's adapter: it speaks DAP itself. It would listen on a port; it is given one end of
 a socket pair instead. Nothing is traced before `Engine.start`, and nothing is left of that after `Engine.stop`.
@@ -51,7 +51,7 @@ class Engine:
 
     @property
     def price(self) -> str:
-        """What the program pays while the engine traces; "": nothing to speak of."""
+        """The cost to the program while the engine traces, as a text; "" if it is negligible."""
         return _PRICE if TRACES else ""
 
     # -- on the thread that made it
@@ -124,7 +124,7 @@ class Engine:
             )
 
     def forget_breakpoints(self) -> None:
-        """Stop at nothing any more that an IDE has set; what stands stays so."""
+        """Remove all breakpoints of an IDE; stopped threads stay stopped."""
         debugger = self._pydevd.get_global_debugger()
         if debugger is not None:
             api: Any = importlib.import_module("_pydevd_bundle.pydevd_api").PyDevdAPI()
@@ -132,7 +132,7 @@ class Engine:
             api.remove_all_exception_breakpoints(debugger)
 
     def withdraw_pause(self) -> None:
-        """Stop nothing any more that was asked to pause and does not stand yet; what does go on, if anything has."""
+        """Withdraw a pause from the threads that have not stopped for it yet; those that have stopped resume."""
         debugger = self._pydevd.get_global_debugger()
         if debugger is None:
             return
@@ -149,7 +149,7 @@ class Engine:
     # -- on the thread that runs user code
 
     def breakpoint(self, frame: FrameType) -> None:
-        """Stop the calling thread at ``frame``, or where it goes on."""
+        """Stop the calling thread at ``frame``, or where it continues."""
         self._pydevd.settrace(
             suspend=True,
             trace_only_current_thread=True,
@@ -159,7 +159,7 @@ class Engine:
         )
 
     def suspend(self, frame: FrameType) -> None:
-        """Stop the calling thread here, in the middle of what ``frame`` waits for, if a client asked for that."""
+        """Stop the calling thread here, in the call in which ``frame`` waits, if a client has requested a pause."""
         debugger = self._pydevd.get_global_debugger()
         if debugger is None:
             return
@@ -179,8 +179,8 @@ class Engine:
 def end_in_child() -> None:
     """In a forked child of user code: trace nothing any more, however far an engine was on its way to do so.
 
-    None of its threads is there to let go what stands, or to say goodbye. Trace functions that frames have stay:
-    nothing calls them where the thread has none.
+    The engine's threads are missing in the child, so none can resume a stopped thread or say goodbye. Trace functions
+    of frames stay: Python does not call them in a thread without a trace function.
     """
     pydevd = loaded()
     if pydevd is None:
@@ -188,7 +188,7 @@ def end_in_child() -> None:
     evaluations.forked()
     debugger = pydevd.get_global_debugger()
     if debugger is not None:
-        debugger.pydb_disposed = True  # it was forked by a line of the console: the thread stands no more
+        debugger.pydb_disposed = True  # forked by a line of the console: the thread is not stopped here
     watched = watched_code()
     if watched is not None:
         watched.let_go()
@@ -204,7 +204,7 @@ def end_in_child() -> None:
 
 
 def _check_tool() -> None:
-    """Raise MeshError if the engine could not see anything: others have what it sees by."""
+    """Raise MeshError if another tool has the monitoring number that the engine needs."""
     if TRACES:
         return
     monitoring: Any = getattr(sys, "monitoring")  # noqa: B009  # Python 3.11 has none

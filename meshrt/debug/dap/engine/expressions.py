@@ -1,7 +1,7 @@
-"""What breakpoints of an IDE have evaluated at each hit: conditions, counts of hits, and what log points say.
+"""The expressions of an IDE's breakpoints, evaluated at each hit: conditions, hit counts, and texts of log points.
 
-One that raises stops nothing, as in debugpy. There nobody hears of a misspelt name, and of anything else at each hit
-and in each rank; here all of it is reported to one place, which says it once and counts.
+An expression that raises does not stop the thread, as in debugpy. debugpy does not report a misspelt name, and reports
+any other error at each hit in each rank. Here all errors go to one place, which reports each once and counts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Raised(NamedTuple):
 
 
 def _ignore(_raised: Raised) -> None:
-    """Nobody is there to hear of it."""
+    """Ignore an error: no listener is set."""
 
 
 class Expressions:

@@ -16,7 +16,7 @@ class LiveThreads(ModuleType):
 
     When what a thread knows of itself goes, so may its `Thread`, and code runs: a set of weak references lets go of it.
     To the engine that is code of an unknown thread, for which it has Python make up another `Thread`. This one stays,
-    under a number that the next thread gets: the engine takes it for that one, whose stops nobody can let go on.
+    under a number that the next thread gets. The engine takes it for that thread, and its stops cannot be resumed.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What debugpy's engine does otherwise here: functions of it that are replaced, once, when it has been imported."""
+"""The functions of debugpy's engine that are replaced, once, after its import."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _INTERRUPTED = "KeyboardInterrupt: it has been interrupted, as the rank was to g
 
 
 def patch(pydevd: Any, api: Any) -> None:
-    """Replace all of it.
+    """Replace all of these functions.
 
     Args:
         pydevd: The module.
-        api: The class of what it is asked for.
+        api: The class that carries out requests, ``PyDevdAPI``.
     """
-    # At the end of the process it would take itself apart, beside whoever stops it.
+    # At the end of the process pydevd would shut itself down while another thread stops it.
     pydevd.atexit = SimpleNamespace(register=lambda _stop: None)
     _go_on_at_once(pydevd, api)
     _hide_generated(pydevd.PyDB)
@@ -45,7 +45,7 @@ def patch(pydevd: Any, api: Any) -> None:
 
 
 def _go_on_at_once(pydevd: Any, api: Any) -> None:
-    """Wake threads that are to go on; by themselves they look every 0.2 s."""
+    """Wake threads that have to resume; by themselves they check every 0.2 s."""
     resume = api.request_resume_thread
 
     def request_resume_thread(self: Any, thread_id: str) -> None:
@@ -59,7 +59,7 @@ def _go_on_at_once(pydevd: Any, api: Any) -> None:
 
 
 def _hide_generated(pydb: Any) -> None:
-    """Let nothing stop in code of the runtime that is in no file: a step out of an endpoint would end there."""
+    """Stop no thread in generated code of the runtime: a step out of an endpoint would end there."""
     file_type = pydb.get_file_type
 
     def get_file_type(self: Any, frame: FrameType, *names: Any) -> Any:
@@ -69,19 +69,19 @@ def _hide_generated(pydb: Any) -> None:
 
 
 def _pause_users_code(pydevd: Any) -> None:
-    """Pause nothing where no code of the user's is: a person would see a rank that stands, and an empty stack."""
+    """Pause no thread outside the user's code: the user would see a stopped rank with an empty stack."""
     stand = pydevd.PyDB.do_wait_suspend
 
     def do_wait_suspend(self: Any, thread: Any, frame: FrameType, *others: Any, **options: Any) -> None:
         if thread.stop_reason == pydevd.CMD_THREAD_SUSPEND and user_frame(frame)[0] is None:
-            return  # it is to stand on, and does at the next line
+            return  # it has to stop later, and does at its next line
         stand(self, thread, frame, *others, **options)
 
     pydevd.PyDB.do_wait_suspend = do_wait_suspend
 
 
 def _count_evaluations(comm: Any) -> None:
-    """Know what threads are asked to do for an IDE, and end what is interrupted with an answer."""
+    """Number what threads evaluate for an IDE, and answer requests whose evaluation is interrupted."""
     command, variables = comm.InternalThreadCommand, comm.pydevd_vars
     evaluations.evaluators.update(
         function.__code__ for function in (variables.evaluate_expression.__wrapped__, variables.eval_in_context)
@@ -99,7 +99,7 @@ def _count_evaluations(comm: Any) -> None:
             if not evaluations.run(self.meshrt_number, lambda: work(self, debugger)):
                 why = _INTERRUPTED
         except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
-            # Of what was typed: `exit()`, say. The engine answers for errors only, and the rank is to stay.
+            # Raised by the typed line, as by `exit()`. The engine answers for errors only, and the rank must not end.
             why = f"{type(error).__name__}: {error}"
         except Exception as error:
             # The engine would print it on the program's terminal, and some requests would have no answer.
@@ -115,10 +115,10 @@ def _count_evaluations(comm: Any) -> None:
 
 
 def _look_for_more(debugger: Any, thread_id: str) -> None:
-    """Let a thread that stands do at once what it is asked for next.
+    """Let a stopped thread carry out its next request at once.
 
-    It does one thing each time it wakes. Several that come together wake it once, as its event is set already; for each
-    of the others it would wait 0.2 s.
+    It carries out one request each time it wakes. Several that arrive together wake it once, as its event is set
+    already; for each of the others it would wait 0.2 s.
     """
     queue, event = debugger.get_internal_queue_and_event(thread_id)
     if not queue.empty():
@@ -138,7 +138,7 @@ def _raise_what_fails(variables: Any) -> None:
 
 
 def _show_briefly(comm: Any, frames: Any) -> None:
-    """Flood no console with a value, and none with what the engine has done until a line was found to be no Python."""
+    """Shorten values on a console, and leave the engine's own traceback out of a syntax error."""
     variable, respond, explain = (
         frames._AbstractVariable,
         comm._evaluate_response,
@@ -165,7 +165,7 @@ def _show_briefly(comm: Any, frames: Any) -> None:
 
 
 def _answer_all(comm: Any, requests: Any) -> None:
-    """Refuse requests that it cannot make sense of; it would end, or print that and let the IDE wait."""
+    """Refuse requests that the engine cannot understand; it would end, or print that and let the IDE wait."""
     processor = requests.PyDevJsonCommandProcessor
     for name in [name for name in vars(processor) if _is_handler(name)]:
         setattr(processor, name, _careful(comm, getattr(processor, name)))
@@ -199,7 +199,7 @@ def _refusal(comm: Any, request: Any, why: str) -> Any:
 
 
 def _pass_over_unborn(infos: Any) -> None:
-    """Let a thread that was started and does not run yet be none that lives.
+    """Treat a thread that was started and does not run yet as not alive.
 
     The engine goes through ``threading.enumerate()``, which has such threads, and writes about each that it finds to
     the standard error: they have no ident. It passes over them then, as it passes over those that have ended.
@@ -213,7 +213,7 @@ def _pass_over_unborn(infos: Any) -> None:
 
 
 def replace_idle(pydevd: Any) -> None:
-    """Give the engine a function for frames in which it looks for nothing that lets their threads leave it."""
+    """Replace the trace function of frames that the engine ignores by one that lets their threads leave the engine."""
     replaced = pydevd.NO_FTRACE
     for module in list(sys.modules.values()):
         if (
@@ -224,7 +224,7 @@ def replace_idle(pydevd: Any) -> None:
 
 
 def watch(pydevd: Any) -> WatchedCode:
-    """Let what the engine watches be known."""
+    """Record the code objects that the engine watches."""
     tool: Any = sys.modules[pydevd.pydevd_sys_monitoring.stop_monitoring.__module__]
     watched = WatchedCode(tool.monitor, tool.monitor.DEBUGGER_ID)
     tool.monitor = watched.monitoring

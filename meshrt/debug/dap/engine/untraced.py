@@ -1,7 +1,7 @@
 """What a thread does that the engine is not to see.
 
-What others have registered to be called at a fork is not traced: a step into `os.fork` would stop there, in the child
-as well, where nobody could let it go on.
+Functions that are registered to be called at a fork are not traced. A step into `os.fork` would stop there, also in
+the child, where no engine could resume it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What user code traces its threads with on Python 3.11, where an engine takes the place of it: found, and put back.
+"""The trace functions of user code on Python 3.11, which an engine replaces: how they are found and put back.
 
 Python tells only the calling thread its trace function. Those of others are read from the interpreter's own list of
 threads, in a layout that no release of 3.11 changes any more, and that is tried on the calling thread first.
@@ -137,7 +137,7 @@ class _Leaving:
         frame.f_trace = local
         now: Any = sys.gettrace()
         if now is not self:
-            return None  # somebody else's now
+            return None  # another trace function is set now
         self._set_trace(None)
         if self.users is None:
             return None
@@ -180,7 +180,7 @@ class UsersTraces:
     def put_back(self, set_trace: SetTrace, set_trace_of: SetTraceOf) -> None:
         """Leave no trace function of the engine on any thread, as each call would go on paying for it."""
         threading.settrace(self._of_new_threads)
-        # Of threads that know they are none of the user's nothing was taken.
+        # Threads that are marked as not the user's still have their functions.
         untraced = {each.ident for each in threading.enumerate() if getattr(each, "pydev_do_not_trace", False)}
         for ident, innermost in sys._current_frames().items():
             if ident in untraced:

@@ -1,8 +1,8 @@
 """The code objects that an engine watches by ``sys.monitoring`` (Python 3.12 and newer), so that they can be let go.
 
-A tool that is given back leaves in them what it has asked for: a function with a breakpoint, or one that was stepped
-through, would go on reporting each of its lines to nobody, and its calls would take a sixth longer for good; the next
-tool of that number would be told of them all.
+A tool that is given back leaves its events set in them. A function with a breakpoint, or one that was stepped through,
+would still report each of its lines, although no tool listens, and its calls would take a sixth longer for good. The
+next tool of that number would get all these events.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""In a rank: what is between the tree and debugpy's engine.
+"""In a rank: the path between the tree and debugpy's engine.
 
 `ide`
     the IDE that has this rank, if one does
 `pump`, `passing`, `pause`, `places`, `goodbye`
-    its thread: messages to the engine and back, and what they say: what stands, what is to pause, what is in the way
+    its thread: messages to the engine and back, and what they mean: stops, pauses, evaluations to interrupt
 `raisings`
     conditions and log points that raise, counted
 `channel`

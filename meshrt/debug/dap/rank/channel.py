@@ -1,8 +1,8 @@
 """Rank side: what one IDE has to itself while an engine serves several, one after the other.
 
-An answer belongs to the IDE that has asked: requests have numbers for the engine that no other IDE's have, and what an
-engine still answers to one that is gone reaches nobody. What it is told is told under its own number, whole, whichever
-IDE has the rank by the time that the last part of it is on its way.
+An answer belongs to the IDE that has sent the request. Requests of different IDEs have different numbers for the
+engine, and answers to an IDE that is gone are dropped. A message is sent whole under the number of its own IDE, even
+if another IDE has the rank before its last part is sent.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Channel:
     def __init__(self, services: RankServices, number: int, before: Channel | None = None) -> None:
         self._services = services
         self.number = number
-        #: The IDE is gone, and what stands stays: it is sent nothing any more. Set by any thread.
+        #: The IDE is gone, and stopped threads stay stopped; nothing more is sent to it. Set by any thread.
         self.lost = False
         #: Which one of this engine's it is.
         self._place: int = 0 if before is None else before._place + 1
@@ -85,5 +85,5 @@ class Channel:
             self.report(event, **body)
 
     def report(self, event: str, **body: Any) -> None:
-        """Tell the root of something that it has to know of an IDE that is gone, too. Any thread."""
+        """Send the root an event, also if the IDE is gone. Any thread."""
         self._services.notify(event, {"channel": self.number, **body})

@@ -1,10 +1,10 @@
 """Rank side: IDEs come and go. Loaded by the first that attaches.
 
-* operation ``dap.open`` {channel, ide, session}: an IDE attaches; what becomes of it are events.
-* operation ``dap.data`` {channel, data}: what the IDE says.
-* operation ``dap.ack`` {channel, bytes}: so much of what the engine said has been taken.
-* operation ``dap.close`` {channel, stay}: the IDE is lost; ``stay``: what stands stays so, and the root is told on of
-  ``dap.holds`` and ``dap.closed``. Where nothing stands, the rank is nobody's.
+* operation ``dap.open`` {channel, ide, session}: an IDE attaches; events report the result.
+* operation ``dap.data`` {channel, data}: bytes from the IDE.
+* operation ``dap.ack`` {channel, bytes}: the router has taken so many bytes of the engine.
+* operation ``dap.close`` {channel, stay}: the IDE is lost. ``stay``: stopped threads stay stopped, and the root still
+  gets ``dap.holds`` and ``dap.closed``. If no thread is stopped, the rank is free.
 * events ``dap.waiting`` {channel, text}, ``dap.opened`` {channel, engine, pid, price}, ``dap.data`` {channel, data},
   ``dap.holds`` {channel, held, places}, ``dap.said`` {channel, text}, ``dap.raised`` {channel, rows: expressions of
   breakpoints that have raised, {what, file, line, expression, error, text, times}}, ``dap.leaving`` {channel},
@@ -27,7 +27,7 @@ __all__ = ["RankIde", "load"]
 
 
 class RankIde:
-    """The IDE that has this rank, if one has. Operations are on the control thread; none waits."""
+    """The IDE that has this rank, if there is one. Operations run on the control thread; none waits."""
 
     def __init__(self, services: RankServices, debugger: RankDebugger) -> None:
         self._services = services
@@ -46,7 +46,7 @@ class RankIde:
             raise MeshError("an IDE is attached to this rank already")
         else:
             if not pump.leaving:
-                self._debugger.handover.pass_on(ide, session)  # first: whatever ends takes it back
+                self._debugger.handover.pass_on(ide, session)  # first: the end of the pump takes it back
             if pump.leaving or not pump.adopt(channel):
                 self._next = channel, ide, session
         return {}
@@ -60,14 +60,14 @@ class RankIde:
             self._services.notify("dap.waiting", {"channel": channel, "text": text})
 
     def data(self, body: Body) -> Body:
-        """Take what the IDE says; an IDE that is none any more says nothing."""
+        """Pass bytes from the IDE on. Bytes of a former IDE are dropped."""
         pump = self._of(body)
         if pump is not None:
             pump.feed(bytes(body["data"]))
         return {}
 
     def ack(self, body: Body) -> Body:
-        """The router has taken something."""
+        """The router has taken bytes of the engine."""
         pump = self._of(body)
         if pump is not None:
             pump.taken(int(body["bytes"]))
@@ -80,7 +80,7 @@ class RankIde:
         pump = self._of(body)
         if pump is not None:
             if body.get("stay") and pump.engine is not None:
-                self._debugger.handover.orphan()  # first: whatever ends takes it back
+                self._debugger.handover.orphan()  # first: the end of the pump takes it back
                 pump.orphan()
             else:
                 pump.close(GONE)
@@ -111,20 +111,20 @@ class RankIde:
             pump.signalled(frame)
 
     def endpoint_error(self, call: EndpointCall, error: BaseException) -> None:
-        """An exception leaves an endpoint: for an IDE, it is uncaught."""
+        """An exception leaves an endpoint. For an IDE it is uncaught."""
         pump = self._pump
         if pump is not None and pump.engine is not None:
             pump.engine.failed(error)
 
     def proc_closing(self) -> None:
-        """The mesh is being stopped: nothing of it stands any more."""
+        """Let all threads resume, as the mesh is being stopped."""
         pump = self._pump
         if pump is not None:
             pump.close("the mesh is being stopped")
 
 
 def load(services: RankServices) -> None:
-    """Serve IDEs: called once, by the first that attaches."""
+    """Serve IDEs. Called once, by the first IDE that attaches."""
     plugins.load("debug", services, in_root=False)
     ide = RankIde(services, debugger_of(services))
     services.operations.update({"dap.open": ide.open, "dap.data": ide.data, "dap.ack": ide.ack, "dap.close": ide.close})

@@ -1,4 +1,4 @@
-"""Rank side: where actors stand in an engine, for those who ask the program and not the IDE."""
+"""Rank side: where actors are stopped in an engine, for commands that ask the program and not the IDE."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["places"]
 
 
 def places(actors: Iterable[ActorState]) -> dict[str, list[object]]:
-    """Return where actors stand in the engine: ``{actor: [file, line, function]}``; another thread's place by ""."""
+    """Return where actors are stopped in the engine: ``{actor: [file, line, function]}``; "" for another thread."""
     frames = sys._current_frames()
     main = threading.main_thread().ident
     idents = {main if actor.thread is None else actor.thread: actor.name for actor in actors}

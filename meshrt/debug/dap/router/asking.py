@@ -1,4 +1,4 @@
-"""Questions to many engines at once: one that is silent, as C code holds its GIL, keeps nobody waiting for long."""
+"""Requests to many engines at once. A silent one, as C code holds its GIL, delays the others only briefly."""
 
 from __future__ import annotations
 

@@ -120,6 +120,8 @@ class RankLink:
             stay: Whether stopped threads stay stopped if the IDE is lost.
             session: The number of the session. Breakpoints set in its console are deleted when it ends. 0: no session.
             on_silent: Called if the rank does not answer within `SILENT_SECONDS`; the user has been told by then.
+        Raises:
+            MeshError: The rank refuses, or ends.
         """
         self._opened = asyncio.get_running_loop().create_future()
         self.channel = number = self._channels.admit(self)

@@ -1,4 +1,4 @@
-"""What an attach request may say to the router, and what it is checked for. Keys of debugpy go on to the engines.
+"""The keys of an attach request for the router, and their checks. Keys of debugpy are passed on to the engines.
 
 ``meshToken`` proves who attaches at a port. The router itself sets ``meshRank``, ``meshSession`` and ``meshSocket``, in
 what it has an IDE start for one rank.
@@ -95,7 +95,7 @@ class Configuration:
 
 
 def _check_for_engine(arguments: Mapping[str, Any]) -> None:
-    """Raise UsageError for what the engines would end by, without a word."""
+    """Raise UsageError for values by which the engines would end without a message."""
     for key, (fits, expected) in _ENGINES.items():
         if key in arguments and not fits(arguments[key]):
             raise UsageError(f"{key} is {expected}; not {arguments[key]!r}")
@@ -171,5 +171,5 @@ def for_rank(
 
 
 def for_engine(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of an attach request is debugpy's."""
+    """Return the keys of an attach request that are debugpy's."""
     return {key: value for key, value in arguments.items() if key not in _OURS}

@@ -1,4 +1,4 @@
-"""One connection of an IDE, from the moment that it is accepted: who is there, and which session it carries.
+"""One connection of an IDE, from its accept on: the check of the peer, and the session that it carries.
 
 ::
 
@@ -6,7 +6,7 @@
         '--another user's--> (closed, not a byte is read)  '--a wrong token--> delayed --1 s--> (refused, closed)
 
 An unproved connection is told what an engine can do, and gets 64 KiB and ten seconds. There are 64 of them; the oldest
-makes room for a new one. A delayed one does not, so that nobody tries more than 64 tokens in a second. Connections of
+makes room for a new one. A delayed one does not, which limits a user to 64 tokens a second. Connections of
 other users count for nothing.
 """
 
@@ -54,9 +54,9 @@ class Sessions(Protocol):
 
     program: Program
     channels: Channels
-    #: Says who may speak at all.
+    #: Decides which peers may connect.
     admission: Admission
-    #: What an attach request has to show; "": whoever may connect is known (a unix socket).
+    #: The token that an attach request needs; "" if the peer is known already (a unix socket).
     token: str
     refusals: Refusals
     #: Connections that have shown nothing yet, the oldest first.
@@ -102,7 +102,7 @@ class Connection(asyncio.Protocol):
         self._sessions.admission.ask(transport.get_extra_info("socket"), self._admit)
 
     def _admit(self, problem: str) -> None:
-        """The kernel has told whose the peer is."""
+        """Take the kernel's answer about the owner of the peer; ``problem``: why it may not connect, or ""."""
         unproved = self._sessions.unproved
         if self._transport.is_closing():
             return
@@ -138,7 +138,7 @@ class Connection(asyncio.Protocol):
             self._view.gone()
 
     def drop(self, why: str) -> None:
-        """Close at once, and say why once in a while."""
+        """Close at once, and log why, at a limited rate."""
         self._sessions.refusals.note("an IDE", AuthenticationError(why))
         self._unlist()  # at once: the next one must not find it the oldest again
         self._transport.abort()
@@ -285,7 +285,7 @@ class Connection(asyncio.Protocol):
         raise _WrongToken(f"meshToken is not that of this meshrt dap; {how}")
 
     def _unlist(self) -> None:
-        """Be none of those any more that have shown nothing yet."""
+        """Remove this connection from the unproved ones."""
         self._sessions.unproved.pop(self, None)
         if self._deadline is not None:
             self._deadline.cancel()

@@ -47,7 +47,7 @@ _OWN = (
 )
 #: Word -> the request of DAP.
 STEPS = {name: word.request for word in _OWN for name in word.names}
-#: Of the prompt's commands: those for ranks that the IDE does not have, and those that make no sense here.
+#: Commands of the prompt: those for ranks that the IDE does not have, and those that are not valid here.
 _OUTSIDE = ("attach", "interrupt")
 _NOT_HERE = {
     "wait": "wait is for the prompt: an IDE shows what stops, and would obey no other line meanwhile",
@@ -56,14 +56,14 @@ _NOT_HERE = {
 
 
 def check(word: str) -> None:
-    """Raise UsageError for a command of the prompt that makes no sense here."""
+    """Raise UsageError for a command of the prompt that is not valid here."""
     for name, why in _NOT_HERE.items():
         if word in (name, *find(name).aliases):
             raise UsageError(why)
 
 
 def console_help(topic: str = "") -> str:
-    """Return the help of one word, or of all. Raises UsageError: there is none of that name here."""
+    """Return the help of one word, or of all if ``topic`` is "". Raises UsageError for an unknown word."""
     if topic in STEPS:
         return next(word.text for word in _OWN if topic in word.names)
     check(topic)

@@ -1,4 +1,4 @@
-"""Ends of ranks, as a person is told of them: what ends one often ends many, and is told once."""
+"""Ends of ranks, as the user is told of them: one cause often ends many ranks, and is told once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Ends:
     def __init__(self, peer: Peer, names: Names) -> None:
         self._peer = peer
         self._names = names
-        #: What nobody has been told of yet, by the reason.
+        #: The ranks whose end is not told yet, by the reason.
         self._untold: dict[str, list[Rank]] = {}
         self._telling: asyncio.TimerHandle | None = None
         self._closed = False

@@ -16,7 +16,7 @@ class Ids(Generic[K]):
     Kinds are names of DAP's fields: ``threadId``, ``frameId``, ``variablesReference``, ``sourceReference``, ...
     """
 
-    #: Fields of answers, wherever they stand.
+    #: Fields of answers, at any depth.
     FIELDS: Mapping[str, str] = {"variablesReference": "variablesReference", "sourceReference": "sourceReference"}
 
     def __init__(self) -> None:
@@ -38,11 +38,11 @@ class Ids(Generic[K]):
 
     @property
     def unused(self) -> int:
-        """A number that none of those here is or was."""
+        """A number that was never used here."""
         return self._next
 
     def there(self, number: int, kind: str) -> tuple[K, int] | None:
-        """Return whose number it is, and which there; None: nobody's (any more)."""
+        """Return the owner of a number, and the number there; None if it is unknown, or forgotten."""
         found = self._there.get(number)
         return (found[0], found[2]) if found is not None and found[1] == kind else None
 
@@ -60,6 +60,6 @@ class Ids(Generic[K]):
         }
 
     def forget(self, whose: K, *kinds: str) -> None:
-        """What there was of ``whose`` is over: no kinds are all."""
+        """Forget the numbers of ``whose`` of these kinds; of all kinds if none is given."""
         for key in [key for key in self._here if key[0] == whose and (not kinds or key[1] in kinds)]:
             del self._there[self._here.pop(key)]

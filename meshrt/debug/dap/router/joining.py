@@ -1,4 +1,4 @@
-"""How ranks join a session in which they are threads: so many at a time, and none waits for one that is silent.
+"""How ranks join a session in which they are threads: a limited number at a time; none waits for a silent one.
 
 ::
 
@@ -24,8 +24,8 @@ __all__ = ["Joining"]
 
 #: Engines that are loaded at once.
 _AT_ONCE = 64
-#: Seconds until an attach is answered: whoever has not joined by then joins later; and in which nothing is heard of any
-#: rank, if those that are missing have not even answered.
+#: Seconds until an attach is answered: ranks that have not joined by then join later. And seconds without news of any
+#: rank after which it is answered earlier, if the missing ranks have not answered at all.
 _PATIENCE = 5.0
 _QUIET = 0.5
 
@@ -34,7 +34,7 @@ class Joining:
     """Of one session. On the router's loop.
 
     Args:
-        members: The ranks, by key; one that is another's by the time of its turn is left alone.
+        members: The ranks, by key; a member that has been replaced by the time of its turn is skipped.
         settings: What the IDE has set.
         silent: Called with a rank that does not answer.
         session: Its number.
@@ -70,7 +70,7 @@ class Joining:
         await turn.begin()
         try:
             if self._members.get(member.rank.key) is not member:
-                return ""  # it was started again meanwhile, or the IDE has left: nobody would let go of it again
+                return ""  # restarted meanwhile, or the IDE has left: nothing would release it
             await member.link.open(
                 self.initialize, stay=self._configuration.stay, session=self._session, on_silent=on_silent
             )

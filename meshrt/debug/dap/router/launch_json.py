@@ -18,7 +18,7 @@ from meshrt.transport.writing import write_atomic
 
 __all__ = ["NAME", "adapter_entry", "entry", "shown", "write_launch_json"]
 
-#: By this name the entry is found again.
+#: The name by which the entry is found again.
 NAME = "meshrt"
 #: What VS Code is to start where no port is connected to: Python runs this directory.
 ADAPTER = Path(__file__).parents[1] / "adapter"
@@ -64,7 +64,7 @@ def shown(ours: dict[str, Any]) -> str:
 def write_launch_json(folder: Path, ours: dict[str, Any]) -> Path:
     """Write, or update, the entry in ``folder/.vscode/launch.json``; returns its path.
 
-    What a person has added to the entry stays; how to reach the program is set.
+    What the user has added to the entry stays; the keys that lead to the program are set.
 
     Raises:
         UsageError: The file is there and is no launch.json. It is left as it is.
@@ -73,7 +73,7 @@ def write_launch_json(folder: Path, ours: dict[str, Any]) -> Path:
         raise UsageError(f"there is no folder {folder}")
     path = folder / ".vscode" / "launch.json"
     try:
-        # Not as a text file: the ends of its lines are the person's.
+        # Not as a text file: the user's line ends stay.
         text = path.read_bytes().decode("utf-8") if path.exists() else ""
         edited = _with_entry(text if text.strip(_BOM).strip() else _EMPTY, ours)
     except (ValueError, RecursionError) as error:
@@ -107,7 +107,7 @@ def _updated(text: str, plain: str, ours: dict[str, Any]) -> str:
             text = _without(text, plain, members[key])
             plain = _blanked(text)
     known, members = json.loads(plain), _members(plain)
-    # The last first: what stands before it keeps its place.
+    # The last first: the text before it keeps its place.
     ways = [key for key in _SET if key in ours]
     for key in sorted(ways, key=lambda key: members.get(key, _Member(0, 0, 0)), reverse=True):
         if known.get(key) == ours[key]:
@@ -122,7 +122,7 @@ def _updated(text: str, plain: str, ours: dict[str, Any]) -> str:
 
 
 class _Member(NamedTuple):
-    """Where a member of an object stands: its key begins, its value begins, it ends."""
+    """The place of a member of an object: where its key begins, where its value begins, and where it ends."""
 
     key: int
     value: int
@@ -177,7 +177,7 @@ def _array_of(plain: str, key: str) -> int:
 
 
 def _elements(plain: str, begin: int) -> list[tuple[int, int]]:
-    """Return where each element of an array stands whose elements begin at ``begin``."""
+    """Return the start and end of each element of an array whose elements begin at ``begin``."""
     spans: list[tuple[int, int]] = []
     at = _next(plain, begin)
     while plain[at] != "]":
@@ -188,7 +188,7 @@ def _elements(plain: str, begin: int) -> list[tuple[int, int]]:
 
 
 def _members(plain: str) -> dict[str, _Member]:
-    """Return where each member of an object stands, by its key."""
+    """Return the place of each member of an object, by its key."""
     members: dict[str, _Member] = {}
     at = _next(plain, 1)
     while plain[at] != "}":

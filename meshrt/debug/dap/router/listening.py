@@ -21,7 +21,7 @@ _BACKLOG = 128
 
 
 def listen_at_port(port: int, table: LoopbackTable) -> socket.socket:
-    """Return a socket that listens at a port of 127.0.0.1; 0: at any. Raises OSError."""
+    """Return a socket that listens at a port of 127.0.0.1; 0 for any free port. Raises OSError."""
     # With the number of the protocol: asyncio sets TCP_NODELAY where it is said. Without it a message that follows
     # another one waits 40 ms for the acknowledgement of that.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -56,14 +56,14 @@ def listen_at_path(path: Path) -> socket.socket:
 
 
 def remove_left_over(paths: Iterable[Path]) -> None:
-    """Remove the sockets among ``paths`` at which nobody listens: their processes were killed."""
+    """Remove the sockets among ``paths`` at which no process listens, as theirs was killed."""
     for path in paths:
         with contextlib.suppress(UsageError, OSError):
             _remove_left_over(path)
 
 
 def _remove_left_over(path: Path) -> None:
-    """Remove a socket that nobody listens at any more. Raises UsageError: somebody does."""
+    """Remove a socket at which no process listens. Raises UsageError if one does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(str(path))

@@ -14,7 +14,7 @@ from meshrt.debug.dap.router.rows import RUNNING, SILENT, Place
 
 __all__ = ["SECONDS", "Member", "Shown", "ask_all"]
 
-#: Seconds that an engine has for an answer, as a rank in C code gives none.
+#: Seconds that an engine has for an answer: a rank in C code does not answer.
 SECONDS = 10.0
 
 
@@ -27,7 +27,7 @@ class Member:
     names: Names
     #: Names of its threads, as its engine knows them.
     threads: dict[int, str] = field(default_factory=lambda: {1: "MainThread"})
-    #: Where it stands.
+    #: Where it is stopped; `RUNNING` or `SILENT` otherwise.
     place: Place = RUNNING
     #: It has all settings.
     ready: bool = False
@@ -48,7 +48,7 @@ class Member:
 
     @property
     def thread(self) -> int:
-        """The thread that stands, or else the main thread."""
+        """The stopped thread, or the main thread if none is stopped."""
         return next(iter(self.link.standing), 1)
 
 
@@ -62,7 +62,7 @@ class Shown(Protocol):
         """Return the threads, as the request of this name is answered."""
 
     def at(self, number: int) -> list[tuple[Member, int]] | None:
-        """Return the ranks of a thread, and the number of the one that is meant in each; None: there is none (more)."""
+        """Return the ranks of a thread, and the number of the thread in each rank; None if there is no such thread."""
 
     def silent(self, member: Member) -> None:
         """A rank that is to be attached to does not answer: it is shown as such until it comes."""
@@ -77,13 +77,13 @@ class Shown(Protocol):
         """A thread of a rank has started or exited."""
 
     def stopped(self, member: Member, thread: int, why: dict[str, Any]) -> None:
-        """A thread of a rank stands; ``why`` is the body of the event, but for which thread the IDE takes it for."""
+        """A thread of a rank has stopped. ``why`` is the event body, without the number of the thread for the IDE."""
 
     def continued(self, member: Member, thread: int) -> None:
-        """A thread of a rank has gone on by itself."""
+        """A thread of a rank has resumed by itself."""
 
     def runs(self, member: Member) -> None:
-        """A rank stands no more."""
+        """A rank has resumed."""
 
     def close(self) -> None:
         """The session is over."""

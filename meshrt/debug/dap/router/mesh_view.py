@@ -1,4 +1,4 @@
-"""The root session of an IDE: the mesh. It announces ranks, takes lines for all of them, and knows how they are.
+"""The root session of an IDE: the mesh. It announces ranks, runs lines for all of them, and knows their states.
 
 For each rank that is meant the IDE is asked to open a session of its own, now and whenever one is born.
 """
@@ -22,7 +22,7 @@ from meshrt.hooks.facts import Body
 
 __all__ = ["MOST_SESSIONS", "MeshView"]
 
-#: More sessions than this in one window are of no use to anybody.
+#: The most sessions in one window; the user could not work with more.
 MOST_SESSIONS = 64
 _TOO_MANY = (
     f"a session for each would be more than {MOST_SESSIONS}; choose some with meshRanks, or set meshView to 'threads'"
@@ -40,7 +40,7 @@ class MeshView(RootView):
 
     Args:
         number: As in `RootView`.
-        number_of: A number for a rank that is its alone.
+        number_of: Returns a number for a rank that no other rank has.
         forget: Called when the session ends.
         socket: See `for_rank`.
     """
@@ -137,7 +137,7 @@ class MeshView(RootView):
         elif command == "stackTrace":
             self._peer.write(response(message, {"stackFrames": [], "totalFrames": 0}))
         elif command == "disconnect":
-            # An IDE does not end them by itself: it would show them nowhere, and their ranks might stand.
+            # An IDE does not end these sessions by itself: it would hide them while their ranks may still be stopped.
             for view in tuple(self._sessions.values()):
                 view.leave()
             self._peer.write(response(message))
@@ -160,13 +160,13 @@ class MeshView(RootView):
         self._sessions[view.rank.key] = view
 
     def left(self, view: RankView) -> None:
-        """... which has ended."""
+        """The session of a rank has ended."""
         if self._sessions.get(view.rank.key) is view:
             del self._sessions[view.rank.key]
             self._announced.discard(view.rank.key)
 
     def refused(self, rank: Rank, why: str) -> bool:
-        """A rank cannot be attached to: the first of many shows why, and of the others it is said in one line."""
+        """A rank cannot be attached to. The first rank shows why; one line tells of the others."""
         told = why in self._refusals
         self._refusals.add(why)
         self._refusing.add(rank.key)
@@ -179,17 +179,17 @@ class MeshView(RootView):
         self._ends.add(rank, why)
 
     def raised(self, rank: Rank, rows: Sequence[Body]) -> None:
-        """... has expressions of breakpoints that raise."""
+        """A rank has expressions of breakpoints that raise."""
         self._raisings.add(rank, rows)
 
     def costs(self, price: str) -> None:
-        """... costs something, as all ranks of that Python do."""
+        """Tell the user once what attaching costs; all ranks with that Python cost the same."""
         if price not in self._prices:
             self._prices.add(price)
             self.said(f"meshrt: {price}")
 
     async def obey(self, line: str, view: RankView) -> str:
-        """Obey a line for the mesh that was typed in the session of a rank."""
+        """Run a line for the mesh that was typed in the session of a rank, and return its output."""
         return await self._console.run(line, view.link)
 
     def _links(self) -> dict[Key, RankLink]:

@@ -1,4 +1,4 @@
-"""What ranks print, as whole lines: of several that print at once an IDE shows in one console who has said what."""
+"""The output of ranks as whole lines, each with its rank, as several ranks print to one console of an IDE."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Printed:
     """What one rank prints. Pure.
 
     Args:
-        whose: Returns what stands before each line.
+        whose: Returns the prefix of each line.
     """
 
     def __init__(self, whose: Callable[[], str]) -> None:

@@ -55,7 +55,7 @@ class ProgramLink:
 
         def settle(body: Body | None, problem: Exception | None) -> None:
             if answer.done():
-                return  # who asked has gone
+                return  # the caller is gone
             if problem is not None:
                 answer.set_exception(problem)
             else:
@@ -65,12 +65,12 @@ class ProgramLink:
         return await answer
 
     def post(self, operation: str, **body: object) -> None:
-        """Say something that nobody waits for; what becomes of it comes as events. Nothing if the program is gone."""
+        """Send an operation without waiting; events report the result. Does nothing if the program is gone."""
         try:
             self._connection.begin(operation, body, lambda _body, _problem: None)
         except ConnectionError:
             return  # `on_close` says so
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self._connection.close()

@@ -1,7 +1,7 @@
-"""One session of an IDE with one rank: what they say to each other passes through unchanged.
+"""One session of an IDE with one rank. Their messages pass through unchanged.
 
-But for lines of its debug console that begin with ``mesh``: they are obeyed by the console of the mesh. An IDE shows
-the console of what has stopped, so a person is there more often than in that of the mesh.
+Exception: the console of the mesh runs lines of the debug console that begin with ``mesh``. An IDE shows the console of
+the session that has stopped, so the user is there more often than in that of the mesh.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ class Owner(Protocol):
         """The session of a rank has ended."""
 
     def refused(self, rank: Rank, why: str) -> bool:
-        """A rank cannot be attached to. Returns whether a person has been told why, as of another one."""
+        """A rank cannot be attached to. Returns whether the user was already told the same reason for another rank."""
 
     def lost(self, rank: Rank, why: str) -> None:
-        """... and not because the IDE has left it: the mesh tells a person, once for all ranks."""
+        """A rank's session has ended, and not because the IDE has left it. The user is told once for all ranks."""
 
     def raised(self, rank: Rank, rows: Sequence[Body]) -> None:
-        """... has conditions or log points that raise: the mesh tells a person, once for all ranks."""
+        """A rank has conditions or log points that raise. The user is told once for all ranks."""
 
     def costs(self, price: str) -> None:
-        """... costs something: the mesh tells a person, once for all ranks."""
+        """Attaching has a cost, in words. The user is told once for all ranks."""
 
     async def obey(self, line: str, view: RankView) -> str:
-        """Obey a line for the mesh. Raises MeshError, ConnectionError, TimeoutError."""
+        """Run a line for the mesh and return its output. Raises MeshError, ConnectionError, TimeoutError."""
 
 
 class RankView(View):
     """On the router's loop. Made by an attach request, which it answers once the rank has.
 
     Args:
-        owner: None, if the IDE has started this session by itself.
+        owner: The session of the mesh; None if the IDE has started this session by itself.
     """
 
     def __init__(self, peer: Peer, configuration: Configuration, rank: Rank, owner: Owner | None) -> None:
@@ -92,14 +92,14 @@ class RankView(View):
         self.link.send({**request, "arguments": for_engine(request.get("arguments") or {})})
 
     def receive(self, message: Message) -> None:
-        """Take what the IDE says."""
+        """Take a message of the IDE."""
         if message["type"] != "request":
             return
         command, arguments = message["command"], message.get("arguments") or {}
         if command == "terminate":
             self._peer.write(failure(message, "a rank is ended by its program; disconnect leaves it"))
         elif command == "disconnect":
-            # Whoever closes a window does not mean to kill a rank of a mesh.
+            # A user who closes a window does not mean to kill a rank of a mesh.
             self._left = True
             self.link.send({**message, "arguments": {}})
         elif command == "source":
@@ -128,7 +128,7 @@ class RankView(View):
             self._peer.write(response(message, {"result": text, "variablesReference": 0}))
 
     def leave(self) -> None:
-        """The IDE has left the mesh: the rank goes on, and this session is over."""
+        """End this session, as the IDE has left the mesh. The rank resumes."""
         if not self._left:
             self._left = True
             self.link.give_up(stay=False)

@@ -1,6 +1,6 @@
 """The process that an IDE connects to: one port, any number of sessions, each on a connection of its own.
 
-Sessions of meshes are told of ranks that are born later, or that get the actor they are meant by.
+Sessions of meshes are told of ranks that are born later, or that get the actor by whose name they are denoted.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Router:
     """All sessions with one program (`meshrt.debug.dap.router.connection.Sessions`). On its loop.
 
     Args:
-        token: What an attach request has to show; "": whoever may connect is known (a unix socket).
-        admission: Says who may speak at all.
-        socket: Where the processes that an IDE starts for further sessions find this router; "": the IDE connects.
+        token: The token that an attach request needs; "" if the peer is known already (a unix socket).
+        admission: Decides which peers may connect.
+        socket: The socket for processes that an IDE starts for further sessions; "" if the IDE connects itself.
         on_over: Called once when the program has ended.
     """
 
@@ -62,19 +62,19 @@ class Router:
         self.over = False
 
     async def start(self, port: int = 0) -> Body:
-        """Hear of ranks from now on; returns what the program says of itself.
+        """Subscribe to ranks that are born. Returns the program's facts (``dap.join``).
 
         Args:
-            port: Where IDEs connect to with the token, for whoever asks the program; 0: to no port.
+            port: The port that IDEs connect to with the token; the program reports it in ``dap.ports``. 0: no port.
         """
         return await self.link.ask("dap.join", **({"port": port, "token": self.token} if port else {}))
 
     def connection(self) -> Connection:
-        """Return what serves a new connection."""
+        """Return the protocol object of a new connection."""
         return Connection(self)
 
     async def close(self) -> None:
-        """Leave the program, ranks that stand go on; returns when the IDEs have said goodbye."""
+        """Leave the program; stopped ranks resume. Returns when the IDEs have said goodbye, or after a time-out."""
         if not self.over:
             self._end("meshrt dap has been ended; the ranks go on without it")
             with contextlib.suppress(MeshError, ConnectionError, TimeoutError):  # it ends just now: so do its ranks
@@ -84,7 +84,7 @@ class Router:
         await self.leave()
 
     async def leave(self) -> None:
-        """Leave the program when the IDE has: what it has left standing stays so; returns as `close` does."""
+        """Leave the program after the IDE has; threads that it left stopped stay stopped. Returns as `close` does."""
         if self.ending:
             await asyncio.wait([each.closed for each in self.ending], timeout=GOODBYE_SECONDS)
         self.link.close()
@@ -126,7 +126,7 @@ class Router:
         self._views.pop(view.number, None)
 
     async def which(self, mesh: str, ranks: str) -> list[Rank]:
-        """Return the ranks that live and are meant."""
+        """Return the living ranks of a mesh's or an actor's name and a selection."""
         body = await self.link.ask("dap.which", mesh=mesh, ranks=ranks)
         return [Rank.from_wire(each) for each in body["ranks"]]
 
@@ -141,14 +141,14 @@ class Router:
                 self._introduce_soon(view)
 
     def _introduce_soon(self, view: RootView) -> None:
-        """Ranks that a session means may have come."""
+        """Ask soon for the ranks of a session, as some may have been born."""
         asking = view.number in self._asking
         self._asking[view.number] = True
         if not asking:
             self._begin(self._introduce(view))
 
     async def _introduce(self, view: RootView) -> None:
-        """Tell a session of its ranks: of many that come at once, a few answers tell."""
+        """Tell a session of its ranks. A few requests cover many births at once."""
         try:
             while self._asking[view.number] and view.number in self._views:
                 self._asking[view.number] = False

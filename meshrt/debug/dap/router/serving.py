@@ -61,7 +61,7 @@ async def _serve(program: Program, wanted: int | None, path: Path | None, folder
         else:
             table = stack.enter_context(contextlib.closing(LoopbackTable()))
             listener = stack.enter_context(listen_at_port(DEFAULT_PORT if wanted is None else wanted, table))
-            # Worth nothing to whoever learns of it later, at whatever port.
+            # A new token for each start: an old one that leaks is not valid at any port.
             token, port, admission = secrets.token_hex(16), listener.getsockname()[1], LoopbackAdmission(table)
         loop = asyncio.get_running_loop()
         over = asyncio.Event()

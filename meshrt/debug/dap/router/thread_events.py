@@ -15,7 +15,7 @@ from meshrt.errors import DebugAdapterError
 
 __all__ = ["ThreadEvents"]
 
-#: Seconds that an engine has to say which threads there are: what is known of them is shown instead.
+#: Seconds that an engine has to list its threads. After that the known threads are shown.
 _THREADS_SECONDS = 1.0
 
 
@@ -33,7 +33,7 @@ class ThreadEvents:
         self._ids = ids
         #: Threads that the IDE knows of, by the rank and their number there.
         self._known: dict[Key, set[int]] = {}
-        #: Ranks that stand as far as the IDE has been told.
+        #: Ranks that the IDE was told are stopped.
         self._told_of: set[Key] = set()
         #: The IDE is to be told of them.
         self.begun = False
@@ -44,11 +44,11 @@ class ThreadEvents:
         self.begun = True
 
     def withdraw(self) -> None:
-        """Tell the IDE that none of them is there any more: what it sees of ranks is another's from here on."""
+        """Tell the IDE that all these threads have exited: rows replace them from here on."""
         self._withdrawn = True
         for key in self._told_of:
             for thread in self._members[key].link.standing:
-                # It may hold on to what it was at, though that has gone.
+                # The IDE may keep showing the thread that it was at.
                 self.continued(self._members[key], thread)
         for key in list(self._known):
             self.left(self._members[key])
@@ -71,7 +71,7 @@ class ThreadEvents:
         return shown
 
     def at(self, number: int) -> list[tuple[Member, int]] | None:
-        """Return the rank of a thread, and its number there; None: there is none any more."""
+        """Return the rank of a thread, and its number there; None if it does not exist any more."""
         found = self._ids.there(number, "threadId")
         if found is None or found[0] not in self._members:
             return None
@@ -94,7 +94,7 @@ class ThreadEvents:
         self._known.pop(member.rank.key, None)
 
     def thread(self, member: Member, reason: str, thread: int) -> None:
-        """A thread of a rank has started or exited: said once, by whoever is the first to know."""
+        """A thread of a rank has started or exited. The IDE is told once, by the first report."""
         known = self._known.setdefault(member.rank.key, set())
         if (reason == "started") == (thread in known):
             return
@@ -103,10 +103,10 @@ class ThreadEvents:
         self._peer.write(event("thread", reason=reason, threadId=number))
 
     def stopped(self, member: Member, thread: int, why: dict[str, Any]) -> None:
-        """A thread of a rank stands; ``why`` is the body of the event, but for what is told here."""
+        """A thread of a rank has stopped. ``why`` is the event body, without the thread and the focus hint."""
         key = member.rank.key
         link = member.link
-        # The first that stands is shown; the others do not take a person's eyes off it, but for what they step.
+        # The IDE shows the first stop. Later stops do not take the focus, except that of the rank being stepped.
         keeps = bool(self._told_of - {key}) if link.looked is None else not link.looked
         link.looked = None
         self._told_of.add(key)
@@ -115,12 +115,12 @@ class ThreadEvents:
         self._peer.write({"type": "event", "event": "stopped", "body": told})
 
     def continued(self, member: Member, thread: int) -> None:
-        """A thread has gone on by itself: the IDE has not let it."""
+        """A thread has resumed without a request of the IDE."""
         number = self._ids.here(member.rank.key, "threadId", thread)
         self._peer.write(event("continued", threadId=number, allThreadsContinued=False))
 
     def runs(self, member: Member) -> None:
-        """A rank stands no more."""
+        """A rank has resumed."""
         self._told_of.discard(member.rank.key)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What an IDE asks of ranks that are threads: of one or several engines, in the numbers of this session."""
+"""Requests of an IDE to ranks that are threads: to one or several engines, in the numbers of this session."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _ABOUT = {
 
 
 class ThreadRequests:
-    """Those of one session. On the router's loop.
+    """The requests of one session. On the router's loop.
 
     Args:
         members: The ranks, by key.
-        shown: What the IDE sees instead of them. (It becomes another when there are very many.)
+        shown: What the IDE sees instead of ranks. It is replaced when there are very many ranks.
         said: Writes a line on the debug console.
-        runs: Called with a rank that goes on.
-        step_all: Whether a step steps all that stand (``meshStep``).
+        runs: Called with a rank that resumes.
+        step_all: Whether a step steps all stopped ranks (``meshStep``).
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ThreadRequests:
         self._step_all = step_all
 
     async def answer(self, command: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the body of the answer. Raises MeshError, ConnectionError, TimeoutError; others: it is no DAP."""
+        """Return the body of the answer. Raises MeshError, ConnectionError, TimeoutError; others for invalid DAP."""
         if command in BREAKPOINTS:
             return await self._settings.set_breakpoints(command, arguments)
         if command == EXCEPTIONS:
@@ -135,10 +135,12 @@ class ThreadRequests:
         *,
         looked: Member | None = None,
     ) -> None:
-        """Ask several at once; who refuses, or is silent, is told of. Raises DebugAdapterError: all refuse.
+        """Send a request to several ranks at once. Raises DebugAdapterError if all refuse.
+
+        The user is told of single ranks that refuse or do not answer.
 
         Args:
-            looked: The rank that a person looks at, if they have chosen one.
+            looked: The rank that the user has chosen; None for none.
         """
         more = {key: value for key, value in (arguments or {}).items() if key not in ("threadId", "targetId")}
 
@@ -161,11 +163,11 @@ class ThreadRequests:
 
     async def _continue(self, arguments: dict[str, Any]) -> dict[str, Any]:
         single = bool(arguments.get("singleThread"))
-        # Where nothing stands it means a pause that nothing stands for yet.
+        # If no rank is stopped, it withdraws a pause for which no rank has stopped yet.
         threads = self._at(arguments) if single else self._standing() or self._pausing()
         await self._request_of(threads, "continue")
         for member, _ in threads:
-            if not member.link.standing:  # or else it stands again already, or has not gone on
+            if not member.link.standing:  # otherwise it has stopped again, or has not resumed
                 self._runs(member)
         return {"allThreadsContinued": not single}
 
@@ -216,7 +218,7 @@ class ThreadRequests:
         line = str(arguments.get("expression", ""))
         if arguments.get("context") != "repl":
             return await self._about("evaluate", arguments)
-        # Editors go on naming the stack frame of a stop that is over: nothing is chosen there.
+        # Editors may name the stack frame of a stop that is over. Then no rank is chosen.
         found = self._ids.there(int(arguments.get("frameId") or 0), "frameId")
         member = self._members.get(found[0]) if found is not None else None
         if member is None or MESH_LINE.match(line):

@@ -1,8 +1,8 @@
-"""One session of an IDE in which ranks are threads: the router speaks to all engines in its name.
+"""One session of an IDE in which ranks are threads: the router speaks to all engines on its behalf.
 
-Breakpoints that are set once reach all ranks, those born later included; `continue` lets everything go on; a step steps
-the rank that is chosen, or all that stand (``meshStep``). Above `ROWS_FROM` ranks a thread is a class of ranks with
-equal stacks, and the first of them answers for it: from the moment on in which so many were to be attached to.
+Breakpoints that are set once reach all ranks, those born later included. `continue` resumes all ranks. A step steps the
+chosen rank, or all stopped ranks (``meshStep``). As soon as more than `ROWS_FROM` ranks are to be attached to, a thread
+is a class of ranks with equal stacks, and the first of them answers for it.
 
 Numbers of threads, stack frames, variables, sources and breakpoints are those of this session (`Ids`).
 """
@@ -41,7 +41,7 @@ _GOODBYE = 3.0
 
 
 class ThreadsView(RootView):
-    """On the router's loop.
+    """The session. On the router's loop.
 
     Args:
         number, forget: As in `MeshView`.
@@ -73,7 +73,7 @@ class ThreadsView(RootView):
             self._runs,
             step_all=configuration.step == "all",
         )
-        #: What ranks cost while the IDE has them, as it was told.
+        #: The costs of attached ranks that the IDE was told.
         self._prices: set[str] = set()
         self._ends = Ends(peer, self._names)
         self._raisings = Raisings(peer, self._names)
@@ -87,7 +87,7 @@ class ThreadsView(RootView):
     # -- coming and going ----------------------------------------------------------------------------------------------
 
     def attach(self, request: Message, initialize: dict[str, Any]) -> None:
-        """Attach to all ranks that are meant."""
+        """Attach to all ranks of the configuration."""
         self._joining.initialize = initialize
         self._peer.begin(self._attach(request))
 
@@ -128,7 +128,7 @@ class ThreadsView(RootView):
                 self._peer.begin(self._joins(task, member))
 
     def _meet(self, rank: Rank) -> Member:
-        """A rank has begun a life: what is known of one before it is over."""
+        """Return a new member for a rank that has begun a life, and forget its life before."""
         self._names.meet(rank)
         before = self._members.get(rank.key)
         if before is not None:
@@ -146,7 +146,7 @@ class ThreadsView(RootView):
         return member
 
     def _turn_to_rows(self, threads: ThreadEvents) -> None:
-        """There are too many ranks now for a thread each."""
+        """Show rows from now on: there are too many ranks for a thread each."""
         self._requests.shown = self._shown = RowEvents(self._peer, self._members, self._names, self._ids.unused)
         threads.withdraw()
         if threads.begun:
@@ -159,7 +159,7 @@ class ThreadsView(RootView):
 
     def _silent(self, member: Member) -> None:
         """A rank does not answer."""
-        if self._attached:  # or else the IDE asks for all that there is when it is
+        if self._attached:  # otherwise the IDE asks for all threads once it is
             self._shown.silent(member)
 
     def born(self, rank: Rank) -> None:
@@ -188,7 +188,7 @@ class ThreadsView(RootView):
             self._shown.came(member)
 
     def _say_price(self, member: Member) -> None:
-        """Say what a rank costs while the IDE has it, once for all of that Python."""
+        """Tell what an attached rank costs, once for all ranks with that Python."""
         price = member.link.price
         if price and price not in self._prices:
             self._prices.add(price)
@@ -249,7 +249,7 @@ class ThreadsView(RootView):
             self._hang_up_if_left()
 
     def _give_up(self, keys: Iterable[Key]) -> None:
-        """Wait for these no more: they are let go when they answer."""
+        """Stop waiting for these ranks: they are released when they answer."""
         for key in keys:
             self._members.pop(key).link.give_up(stay=False)
 
@@ -321,7 +321,7 @@ class ThreadsView(RootView):
         self._peer.write(event("breakpoint", reason="changed", breakpoint=breakpoint))
 
     def _runs(self, member: Member) -> None:
-        """What was known of a stop is over."""
+        """A rank has resumed: forget the numbers of its last stop."""
         self._ids.forget(member.rank.key, "frameId", "variablesReference")
         member.place = RUNNING
         self._shown.runs(member)

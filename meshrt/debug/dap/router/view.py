@@ -1,4 +1,4 @@
-"""What a session of an IDE is to the connection that it lives on, and the other way round."""
+"""The interfaces between a session of an IDE and its connection, in both directions."""
 
 from __future__ import annotations
 
