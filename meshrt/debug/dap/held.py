@@ -48,13 +48,13 @@ class Holds:
         self._held = held
 
     def stopped(self, mesh_id: str, rank: int, actor: str) -> State | None:
-        """Return how an actor of a rank is stopped; None: it is not."""
+        """Return the stopped state of an actor of a rank; None if it is not stopped."""
         held = self._held.get((mesh_id, rank), _FREE)
         place = held.place_of(actor) if held.since else None
         return None if place is None else State(STOPPED, held.since, place, f"in {held.ide}")
 
 
 def held_by_ide(services: RootServices, mesh_id: str, rank: int) -> Held:
-    """Return what an IDE does with a rank."""
+    """Return what an IDE holds of a rank; an empty `Held` if no IDE has it."""
     held: Held = services.tables.get(TABLE, {}).get((mesh_id, rank), _FREE)
     return held

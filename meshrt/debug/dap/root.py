@@ -258,7 +258,7 @@ class Mediator:
         """Give up a channel whose IDE is gone. With ``stay``, stops stay recorded until the rank reports their end."""
         key = (channel.mesh_id, channel.rank)
         held = self.held.get(key, Held())
-        stays = stay and channel.number not in self._leaving  # or else another IDE may have the rank
+        stays = stay and channel.number not in self._leaving  # otherwise another IDE may have the rank
         if stays:
             self._orphans[key] = channel.number
         if stays and held.since:

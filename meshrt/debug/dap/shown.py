@@ -1,6 +1,6 @@
-"""How a value is shown where a person reads it in passing: in the console, at the mouse, among the watches.
+"""How values are shortened in the console, on hover, and among the watches.
 
-In full it is had by "Copy Value", and bit by bit by expanding it.
+"Copy Value" gives the full value, and expanding it gives its parts.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from meshrt.inspect.values import class_name, describe, is_array
 
 __all__ = ["CONTEXTS", "WHOLE", "briefly", "cut"]
 
-#: Where (``context`` of the request).
+#: The places of shortened values: ``context`` of the request.
 CONTEXTS = ("repl", "hover", "watch")
-#: Key of the ``format`` of a request whose asker wants all that the engine tells.
+#: Key of the ``format`` of a request that wants the full text of the engine.
 WHOLE = "meshWhole"
 #: Characters of a value, and items that the engine shows of a container.
 _LONGEST = 1000
 _ITEMS = 60
-#: Whose length is known without running code of the user's.
+#: Types whose length is known without running code of the user.
 _SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset, deque)
 _TEXTS = (str, bytes, bytearray)
 
 
 def briefly(value: Any, text: str) -> str:
-    """Return what is shown of ``value``, whose text in the engine's words is ``text``: an array as `p` shows it."""
+    """Return the short text of ``value``. ``text`` is the engine's text of it; an array is shown as `p` shows it."""
     if is_array(value):
         text, _ = describe(value)
     kind = type(value)
@@ -36,11 +36,11 @@ def briefly(value: Any, text: str) -> str:
 
 
 def cut(text: str, what: str = "", *, more: bool = False) -> str:
-    """Return the beginning of a text, and what it is the beginning of, if it is long.
+    """Return a text; if it is long, its beginning and a note of what it is part of.
 
     Args:
-        what: What the text is of.
-        more: It is not all of it even if it is short.
+        what: Describes the value of the text; "": the note tells the number of characters.
+        more: The text is incomplete even if it is short.
     """
     long = len(text) > _LONGEST
     if not long and not more:

@@ -22,7 +22,7 @@ _LENGTH = b"content-length"
 #: Header fields of the protocol. A web page can have a browser send messages to a port of this machine, but never
 #: without fields of HTTP.
 _FIELDS = (_LENGTH, b"content-type")
-#: Requests that let threads go on when they succeed.
+#: Requests that resume threads when they succeed.
 RESUMING = ("continue", "next", "stepIn", "stepOut", "goto")
 
 #: What an IDE asks for by itself, or shows the answer of in its own place: it may come when ranks have gone on.
@@ -105,7 +105,7 @@ def _parsed(body: bytes) -> Message:
 
 
 def _well_formed(message: Message) -> bool:
-    """Whether it has the fields by which it is told what it is, and those are of the protocol's types."""
+    """Return whether a message has the fields that identify it, with the types of the protocol."""
     match message:
         case {"type": "request", "command": str(), "seq": int()}:
             return True
@@ -139,8 +139,8 @@ def response(request: Message, body: Mapping[str, Any] | None = None) -> Message
 
 
 def failure(request: Message, why: str) -> Message:
-    """Return the refusal of a request, which an IDE shows to its user if that one has asked for something."""
-    # Ids that are not 0 tell clients that the text is meant for a person; braces would be taken for variables.
+    """Return the refusal of a request. An IDE shows it to the user if the user has made the request."""
+    # Ids that are not 0 tell clients that the text is for the user; braces would be taken for variables.
     text = why.replace("{", "(").replace("}", ")")
     shown = {"id": 1, "format": text, "showUser": request["command"] not in _UNASKED}
     return {**response(request, {"error": shown}), "success": False, "message": why}

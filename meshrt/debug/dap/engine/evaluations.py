@@ -1,4 +1,4 @@
-"""What an IDE has evaluated in this process, and how it is ended: its user's code may never come back by itself.
+"""Evaluations for an IDE in this process, and how they are ended: the user's code may never return by itself.
 
 ::
 
@@ -34,7 +34,7 @@ _QUIET = 1.0
 
 
 class _Evaluation:
-    """One that a thread is at work on."""
+    """An evaluation that a thread runs."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -45,7 +45,7 @@ class _Evaluation:
 
 
 class Evaluations:
-    """Those of this process. Any thread, unless said otherwise."""
+    """The evaluations of this process. Any thread, unless stated otherwise."""
 
     def __init__(self) -> None:
         self._posting = threading.Lock()
@@ -58,13 +58,13 @@ class Evaluations:
         self._breaking = threading.Lock()
 
     def post(self) -> int:
-        """Return the number of one that a thread will take."""
+        """Return the number of a new evaluation that a thread will take."""
         with self._posting:
             self.posted += 1
             return self.posted
 
     def run(self, number: int, work: Callable[[], None]) -> bool:
-        """Do one on the calling thread. Returns False if it has been interrupted, and has said nothing of that."""
+        """Run an evaluation on the calling thread. Returns False if it was interrupted before it could answer."""
         ident = get_ident()
         outer = self._at_work.get(ident)
         this = self._at_work[ident] = _Evaluation(number)
@@ -93,7 +93,7 @@ class Evaluations:
                 take_back()
 
     def interrupt(self, latest: int) -> list[int]:
-        """Interrupt those up to number ``latest``, and return their threads; that of the main thread needs a signal."""
+        """Interrupt evaluations up to number ``latest``, and return their threads; the main thread needs a signal."""
         found = []
         main = threading.main_thread().ident
         for ident, each in list(self._at_work.items()):
@@ -110,10 +110,10 @@ class Evaluations:
         return found
 
     def break_here(self, frame: FrameType | None) -> None:
-        """Raise KeyboardInterrupt if the calling thread is at work on one that is to end.
+        """Raise KeyboardInterrupt if the calling thread runs an evaluation that has to end.
 
         Args:
-            frame: What the thread is at; None: it waits in a ``get()``.
+            frame: The innermost stack frame of the thread; None if it waits in a ``get()``.
         """
         this = self._at_work.get(get_ident())
         if this is not None and this.unwanted and (frame is None or self._may_break(frame)):
@@ -135,16 +135,16 @@ class Evaluations:
 
 
 _WITHIN = frozenset({Evaluations.run.__code__})
-#: Those of this process.
+#: The evaluations of this process.
 evaluations = Evaluations()
 
 
 class Interruption:
-    """Ends evaluations, for as long as there are any: code of the user's may catch what is raised in it.
+    """Interrupts evaluations as long as there are any: the user's code may catch what is raised in it.
 
     Args:
-        say: Told, for a person, ``text`` when there is one, and what keeps it from ending one. Any thread.
-        latest: The number of the last one that is meant.
+        say: Called with ``text``, for the user, when there is an evaluation, and with an error. Any thread.
+        latest: The number of the last evaluation to interrupt.
     """
 
     def __init__(self, services: RankServices, say: Callable[[str], None], text: str, latest: int) -> None:

@@ -23,7 +23,7 @@ class Raised(NamedTuple):
     what: str
     file: str
     line: int
-    #: As a person wrote it; "" of a log point.
+    #: As the user wrote it; "" for a log point.
     expression: str
     #: The type of the error, and its text.
     error: str
@@ -35,7 +35,7 @@ def _ignore(_raised: Raised) -> None:
 
 
 class Expressions:
-    """Those of this process. On the threads that run user code, while the engine looks at them."""
+    """The expressions of this process. On the threads that run user code, inside the engine's callbacks."""
 
     def __init__(self) -> None:
         #: Told of each that raises.
@@ -47,7 +47,7 @@ class Expressions:
         pydb.handle_breakpoint_expression = lambda _debugger, point, info, frame: self.log(point, info, frame)
 
     def holds(self, point: Any, frame: FrameType) -> bool:
-        """Whether a breakpoint stops ``frame``."""
+        """Return whether a breakpoint stops ``frame``."""
         count = getattr(point, "hit_condition", None)  # those of exceptions have none
         if count:
             with point._hit_condition_lock:
@@ -59,7 +59,7 @@ class Expressions:
         return bool(condition and self._value("condition", condition, condition, point, frame))
 
     def log(self, point: Any, info: Any, frame: FrameType) -> None:
-        """Have what a log point says at ``frame`` be said; nothing, if that raises."""
+        """Set the message of a log point at ``frame``; no message if its expression raises."""
         info.pydev_message = self._value("log", point.expression, "", point, frame, str) or ""
 
     def _value(
@@ -87,5 +87,5 @@ def _text(error: BaseException) -> str:
         return f"(its text raises {type(problem).__name__})"
 
 
-#: Those of this process.
+#: The expressions of this process.
 expressions = Expressions()

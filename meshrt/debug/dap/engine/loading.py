@@ -22,7 +22,7 @@ __all__ = ["KNOWN", "TRACES", "load", "loaded", "watched_code"]
 
 #: The release whose private names these are; a later one may have others.
 KNOWN = "1.8.22"
-#: Whether it sees what it sees by ``sys.settrace``; or else by ``sys.monitoring``.
+#: Whether the engine uses ``sys.settrace``; otherwise it uses ``sys.monitoring``.
 TRACES = sys.version_info < (3, 12)
 #: What pydevd adds to ``builtins``.
 _CONSOLE_NAMES = ("runfile", "execfile")
@@ -34,17 +34,17 @@ _loaded: dict[str, Any] = {}
 
 
 def loaded() -> Any:
-    """Return pydevd; None: it is not imported yet, or in the midst of that, and nothing is traced."""
+    """Return pydevd; None if it is not imported completely yet, and nothing is traced."""
     return _loaded.get("pydevd")
 
 
 def watched_code() -> WatchedCode | None:
-    """Return what the engine watches; None: it traces instead, or is not loaded."""
+    """Return the code that the engine watches; None if it traces instead, or is not loaded."""
     return _loaded.get("watched")
 
 
 def load() -> Any:
-    """Return pydevd. Raises MeshError: debugpy is not installed here, or is another than is known."""
+    """Return pydevd. Raises MeshError if debugpy is not installed here, or its release is not supported."""
     if "pydevd" in _loaded:
         return _loaded["pydevd"]
     # By name, in a rank, once an IDE attaches: the runtime does without debugpy, and type checkers do not see pydevd.

@@ -65,7 +65,7 @@ def trace_functions() -> dict[int, Any]:
     if state is None:
         return found
     collects = gc.isenabled()
-    gc.disable()  # or else a finalizer of the user's may run, and another thread, in the middle of a look
+    gc.disable()  # otherwise a finalizer of the user, and another thread, may run in between
     try:
         for direction in ("next", "prev"):
             depth = 1
@@ -178,7 +178,7 @@ class UsersTraces:
             self._frames[ident] = [(id(frame), frame.f_code, frame.f_trace) for frame in stack]
 
     def put_back(self, set_trace: SetTrace, set_trace_of: SetTraceOf) -> None:
-        """Leave no trace function of the engine on any thread, as each call would go on paying for it."""
+        """Remove the engine's trace function from all threads, as each call would still pay for it."""
         threading.settrace(self._of_new_threads)
         # Threads that are marked as not the user's still have their functions.
         untraced = {each.ident for each in threading.enumerate() if getattr(each, "pydev_do_not_trace", False)}

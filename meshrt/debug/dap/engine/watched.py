@@ -1,4 +1,4 @@
-"""The code objects that an engine watches by ``sys.monitoring`` (Python 3.12 and newer), so that they can be let go.
+"""The code objects that an engine watches by ``sys.monitoring`` (Python 3.12 and newer), so that it can release them.
 
 A tool that is given back leaves its events set in them. A function with a breakpoint, or one that was stepped through,
 would still report each of its lines, although no tool listens, and its calls would take a sixth longer for good. The
@@ -14,7 +14,7 @@ __all__ = ["WatchedCode"]
 
 
 class WatchedCode:
-    """Those of one tool.
+    """The code objects of one tool.
 
     Args:
         monitoring: ``sys.monitoring``.
@@ -39,11 +39,11 @@ class WatchedCode:
         )
 
     def begin(self) -> None:
-        """From here on the tool may watch code."""
+        """Allow the tool to watch code from here on."""
         self._wanted = True
 
     def let_go(self) -> None:
-        """Watch nothing any more, whatever a thread is about to ask for. The tool still has its number."""
+        """Stop watching all code, and ignore later requests of threads to watch. The tool still has its number."""
         self._wanted = False
         # What the engine itself forgets to take back.
         self._monitoring.register_callback(self._tool, self._monitoring.events.PY_UNWIND, None)

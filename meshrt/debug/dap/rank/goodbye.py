@@ -1,4 +1,4 @@
-"""Rank side: the goodbye that an engine is said in the place of an IDE that is gone."""
+"""Rank side: the goodbye to an engine on behalf of an IDE that is gone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from meshrt.debug.dap.wire import MessageDecoder, encode
 
 __all__ = ["say_goodbye"]
 
-#: Seconds for the engine to let everything go on.
+#: Seconds for the engine to resume all threads.
 _PATIENCE = 2.0
 #: The number of the request: no IDE's.
 _NUMBER = -1
@@ -20,11 +20,11 @@ _log = logging.getLogger("meshrt")
 
 
 def say_goodbye(sock: socket.socket, decoder: MessageDecoder) -> None:
-    """Say to the engine what the IDE has not said, and wait until everything goes on.
+    """Send the engine the goodbye that the IDE has not sent, and wait until all threads resume.
 
     Args:
-        sock: To the engine; it has a time-out from here on.
-        decoder: Of what the engine says; it may be in the middle of a message.
+        sock: The socket to the engine; it has a time-out from here on.
+        decoder: The decoder of the engine's messages; it may be in the middle of a message.
     """
     goodbye = {"seq": _NUMBER, "type": "request", "command": "disconnect", "arguments": {}}
     sock.settimeout(_PATIENCE)

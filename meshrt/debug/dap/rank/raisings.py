@@ -1,4 +1,4 @@
-"""Rank side: expressions of breakpoints that raise, counted: a loop may come to one a million times a second."""
+"""Rank side: expressions of breakpoints that raise, counted: a loop may reach one a million times a second."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EVERY = 1.0
 
 
 class Raisings:
-    """Those of one engine.
+    """The raising expressions of one engine.
 
     Args:
         tell: Called on the control thread with what has raised since it was told the last time, and how often.
@@ -40,7 +40,7 @@ class Raisings:
         self._next = 0.0
 
     def hear(self, raised: Raised) -> None:
-        """Take one. On the thread that came to it; no lock, as a person may stop that anywhere."""
+        """Count one. On the thread that evaluated it; without a lock, as the user may stop that thread anywhere."""
         kind = raised[:5]
         new = kind not in self._texts
         if new:
@@ -51,7 +51,7 @@ class Raisings:
             self._services.call_later(0.0 if new else max(0.0, self._next - self._clock()), self._tell)
 
     def _tell(self) -> None:
-        self._telling = False  # first: what is heard from here on is told of anew
+        self._telling = False  # first: errors from here on are reported anew
         self._next = self._clock() + _EVERY
         times = Counter(self._heard.popleft() for _ in range(len(self._heard)))
         rows = [

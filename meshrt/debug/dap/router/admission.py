@@ -1,4 +1,4 @@
-"""Whose connections are taken: asked of the kernel before a byte is read, and answered without one.
+"""Whose connections are accepted. The kernel is asked before a byte is read, and no byte is sent to a refused peer.
 
 On a unix socket the kernel tells at once. On the loopback interface its list of sockets does. A look takes the longer
 the more sockets the machine has, and anybody may connect: connections that come together are looked up together, one
@@ -21,12 +21,12 @@ __all__ = ["Admission", "LoopbackAdmission", "UnixAdmission"]
 #: Looks at the list of sockets for one connection: rows may move while it is read.
 _LOOKS = 3
 
-#: Called with what is wrong with a peer; "": nothing is.
+#: Called with the reason to refuse a peer; "" to accept it.
 Answer = Callable[[str], None]
 
 
 class Admission(Protocol):
-    """Says whether a peer may speak."""
+    """Decides whether a peer may connect."""
 
     def ask(self, sock: socket.socket, answer: Answer) -> None:
         """Look up the user of a peer. ``answer`` is called once, now or later on the loop."""

@@ -6,7 +6,7 @@
         '--another user's--> (closed, not a byte is read)  '--a wrong token--> delayed --1 s--> (refused, closed)
 
 An unproved connection is told what an engine can do, and gets 64 KiB and ten seconds. There are 64 of them; the oldest
-makes room for a new one. A delayed one does not, which limits a user to 64 tokens a second. Connections of
+makes room for a new one. A delayed one does not, so at most 64 tokens can be tried in a second. Connections of
 other users count for nothing.
 """
 
@@ -70,7 +70,7 @@ class Sessions(Protocol):
         """Return the session that an attach request begins. Raises UsageError."""
 
     async def which(self, mesh: str, ranks: str) -> list[Rank]:
-        """Return the ranks that live and are meant. Raises MeshError: there are none."""
+        """Return the living ranks of a mesh's or an actor's name and a selection. Raises MeshError for none."""
 
 
 class Connection(asyncio.Protocol):
@@ -191,7 +191,7 @@ class Connection(asyncio.Protocol):
         asyncio.get_running_loop().call_later(GOODBYE_SECONDS, self.hang_up)
 
     async def which(self, mesh: str, ranks: str) -> list[Rank]:
-        """Return the ranks that live and are meant."""
+        """Return the living ranks of a mesh's or an actor's name and a selection."""
         return await self._sessions.which(mesh, ranks)
 
     # -- what it says

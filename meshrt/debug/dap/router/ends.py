@@ -15,7 +15,7 @@ _WAVE = 0.1
 
 
 class Ends:
-    """Those of one session. On the router's loop."""
+    """The ends of ranks in one session. On the router's loop."""
 
     def __init__(self, peer: Peer, names: Names) -> None:
         self._peer = peer
@@ -26,7 +26,7 @@ class Ends:
         self._closed = False
 
     def add(self, rank: Rank, why: str) -> None:
-        """A rank has ended, or cannot be talked to any more."""
+        """A rank has ended, or cannot be reached any more."""
         if self._closed:
             return
         self._untold.setdefault(why, []).append(rank)
@@ -34,7 +34,7 @@ class Ends:
             self._telling = asyncio.get_running_loop().call_later(_WAVE, self._tell)
 
     def close(self) -> None:
-        """The session is over: what ends with it is told of no more."""
+        """Stop telling, as the session is over."""
         self._closed = True
         if self._telling is not None:
             self._telling.cancel()
@@ -44,5 +44,5 @@ class Ends:
         untold, self._untold = self._untold, {}
         for why, ranks in untold.items():
             whose = ranks[0].name if len(ranks) == 1 else self._names.of(rank.key for rank in ranks)
-            # Such a line is shown wherever a person looks.
+            # An IDE shows such a line wherever the user looks.
             self._peer.write(event("output", category="important", output=f"meshrt: {whose}: {why}\n"))

@@ -86,9 +86,9 @@ class Joining:
         return ""
 
     async def gather(self, entering: Collection[asyncio.Task[str]], members: Collection[Member]) -> None:
-        """Wait for ranks that enter, but not for those of which nothing is heard.
+        """Wait for ranks that enter, but not for silent ones.
 
-        Where processors are short, late is not silent: that is counted from the last that was heard of any rank.
+        If processors are busy, a late rank is not silent: the time counts from the last news of any rank.
         """
         clock = asyncio.get_running_loop().time
         until, pending = clock() + _PATIENCE, set(entering)
@@ -107,7 +107,7 @@ def _answered(members: Collection[Member]) -> int:
 
 
 class _Turn:
-    """One of those who may do something only so many at a time; or until `end`, if others are not to wait for it."""
+    """One turn at a gate that admits a limited number at a time. `end` frees it early, so that others need not wait."""
 
     def __init__(self, gate: asyncio.Semaphore) -> None:
         self._gate = gate

@@ -1,6 +1,6 @@
 """The root session of an IDE: the mesh. It announces ranks, runs lines for all of them, and knows their states.
 
-For each rank that is meant the IDE is asked to open a session of its own, now and whenever one is born.
+The IDE is asked to open a session of its own for each rank of the configuration, now and whenever one is born.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class MeshView(RootView):
         self._socket = socket
         self.ranks: dict[Key, Rank] = {}
         self._announces = False
-        #: Ranks that are in another IDE, for a person.
+        #: A text for the user about ranks that are in another IDE.
         self._taken = ""
         self._reverse = False
         #: The sessions of its ranks that are open, by rank.
@@ -74,14 +74,14 @@ class MeshView(RootView):
         self._prices: set[str] = set()
         #: Why ranks cannot be attached to, as it was told.
         self._refusals: set[str] = set()
-        #: Those ranks: what the IDE makes of that is no news.
+        #: Those ranks: a failed session in the IDE is not reported again.
         self._refusing: set[Key] = set()
         self._console = Console(peer.program, self._links, self._which, self._names, number)
         self._ends = Ends(peer, self._names)
         self._raisings = Raisings(peer, self._names)
 
     def attach(self, request: Message, initialize: dict[str, Any]) -> None:
-        """Find the ranks that are meant."""
+        """Find the ranks of the configuration."""
         self._reverse = bool(initialize.get("supportsStartDebuggingRequest"))
         self._peer.begin(self._attach(request))
 

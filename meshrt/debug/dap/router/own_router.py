@@ -21,13 +21,13 @@ __all__ = ["own_router"]
 
 @contextlib.asynccontextmanager
 async def own_router(arguments: Mapping[str, Any], run: str) -> AsyncIterator[str]:
-    """Be the router of a program, at a unix socket beside it, as long as the session lasts.
+    """Run the router of a program while the session lasts. Yields the path of its unix socket.
 
     Args:
-        arguments: Of the attach request.
-        run: The program, where they name none; "": the only one.
+        arguments: The arguments of the attach request.
+        run: The program if ``arguments`` name none; "": the only one.
     Raises:
-        MeshError, OSError: The arguments make no sense; there is no such program, or it does not answer.
+        MeshError, OSError: The arguments are not valid; there is no such program, or it does not answer.
     """
     wanted = Configuration.read(arguments).run or run
     try:

@@ -1,4 +1,4 @@
-"""Expressions of breakpoints that raise, as a person is told of them: once in full, by all ranks, and then how often.
+"""Expressions of breakpoints that raise, as the user is told of them: once in full for all ranks, then their count.
 
 ::
 
@@ -23,7 +23,7 @@ _WAVE = 0.1
 _AGAIN = 1.0
 _AGAIN_MAX = 60.0
 
-#: What it is, and how a person is told at first.
+#: The name of each kind, and the first text for the user.
 _NAMED = {
     "condition": "the condition of the breakpoint",
     "hits": "the hit count of the breakpoint",
@@ -49,7 +49,7 @@ class _Kind:
 
 
 class Raisings:
-    """Those of one session. On the router's loop."""
+    """The raising expressions of one session. On the router's loop."""
 
     def __init__(self, peer: Peer, names: Names) -> None:
         self._peer = peer
@@ -67,7 +67,7 @@ class Raisings:
                 kind.telling = asyncio.get_running_loop().call_later(kind.pause, self._tell, kind)
 
     def close(self) -> None:
-        """The session is over."""
+        """Stop telling, as the session is over."""
         for kind in self._kinds.values():
             if kind.telling is not None:
                 kind.telling.cancel()
@@ -82,7 +82,7 @@ class Raisings:
         else:
             error = f"{said['error']}: {said['text']}" if said["text"] else said["error"]
             text = f"{_FIRST[said['what']].format(expression=said['expression'])}: {error}"
-        # The first one is shown wherever a person looks: what they have set does not do what they want.
+        # The first one is shown wherever the user looks: a breakpoint does not do what the user wants.
         category = "console" if kind.told else "important"
         text = f"meshrt: {whose}: {_NAMED[said['what']]} at {place} {text}\n"
         self._peer.write(event("output", category=category, output=text))

@@ -1,4 +1,4 @@
-"""Ranks as an IDE may attach to them, and how a person is told of them. Pure."""
+"""Ranks that an IDE may attach to, and their names for the user. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Rank:
     name: str
     pid: int
     host: str
-    #: What has it already, in words; "": no IDE.
+    #: The IDE that has it already, in words; "" for none.
     ide: str = ""
     #: How often it was started again.
     life: int = 0
@@ -56,13 +56,13 @@ class Rank:
 
 
 class Lives:
-    """The lives of ranks that a session has met: it hears of each more than once."""
+    """The lives of ranks that a session knows: it is told of each more than once."""
 
     def __init__(self) -> None:
         self._met: dict[Key, int] = {}
 
     def new(self, rank: Rank) -> bool:
-        """Whether a rank is met for the first time since it was born."""
+        """Note a rank. Returns True the first time since it was born."""
         if self._met.get(rank.key) == rank.life:
             return False
         self._met[rank.key] = rank.life
@@ -70,7 +70,7 @@ class Lives:
 
 
 class Names:
-    """How a session calls its ranks: by their numbers, and where it has met several meshes by those as well."""
+    """The names of ranks in a session: their numbers, and their meshes if it knows several."""
 
     def __init__(self) -> None:
         self._meshes: dict[str, str] = {}

@@ -53,7 +53,7 @@ class Router:
         self.unproved: dict[Connection, None] = {}
         self.ending: set[Connection] = set()
         self._views: dict[int, RootView] = {}
-        #: Sessions whose ranks are being asked for, by number: whether others have come meanwhile.
+        #: Sessions whose ranks are being looked up, by number: whether more ranks may have been born meanwhile.
         self._asking: dict[int, bool] = {}
         self._numbers = itertools.count(1)
         #: Numbers of ranks, for IDEs that keep no other key.
@@ -136,7 +136,7 @@ class Router:
         if self.channels.event(name, body):
             return
         for view in tuple(self._views.values()):
-            # By the name of an actor ranks may be meant that have it only after they are born.
+            # An actor's name may denote ranks that get the actor only after they are born.
             if name == "dap.born" or (name == "dap.actor" and view.configuration.mesh):
                 self._introduce_soon(view)
 

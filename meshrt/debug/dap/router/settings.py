@@ -49,7 +49,7 @@ class _Breakpoint:
         (self.good if verified else self.bad).add(key)
 
     def drop(self, key: Key) -> None:
-        """A rank has ended, or is about to be heard of."""
+        """Forget the answer of a rank, as it has ended or answers anew."""
         for ranks in (self.good, self.bad, self.silent):
             ranks.discard(key)
 
@@ -68,7 +68,7 @@ class _Breakpoint:
         return {key: value for key, value in shown.items() if value is not None}
 
     def state(self) -> tuple[object, ...]:
-        """What a person is told of again when it changes."""
+        """Return the facts of which the user is told again when they change."""
         return bool(self.good), len(self.bad), bool(self.silent)
 
 
@@ -82,7 +82,7 @@ class _Asked:
 
 
 class Settings:
-    """Those of one session. On the router's loop.
+    """The settings of one session. On the router's loop.
 
     Args:
         members: The ranks, by key, whether they have all settings or not yet.
@@ -119,7 +119,7 @@ class Settings:
                 self._tell(each)
 
     def say(self, key: Key, said: Mapping[str, Any]) -> None:
-        """An engine has changed its mind about a breakpoint."""
+        """An engine reports a change of a breakpoint."""
         known = self._points.get((key, int(said.get("id", -1))))
         if known is not None:
             known.take(key, said)
@@ -163,7 +163,7 @@ class Settings:
         return next((body for _, body in answers), {"breakpoints": []})
 
     async def configured(self) -> None:
-        """The IDE has set what it begins with."""
+        """The IDE has sent its initial settings."""
         self._configured = True
         self._version += 1
         await ask_all(self._members.values(), "configurationDone", {})

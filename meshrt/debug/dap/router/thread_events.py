@@ -20,7 +20,7 @@ _THREADS_SECONDS = 1.0
 
 
 class ThreadEvents:
-    """Those of one session (`meshrt.debug.dap.router.members.Shown`). On the router's loop.
+    """The threads of one session (`meshrt.debug.dap.router.members.Shown`). On the router's loop.
 
     Args:
         members: The ranks, by key.

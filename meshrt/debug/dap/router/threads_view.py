@@ -124,7 +124,7 @@ class ThreadsView(RootView):
             self._say_price(member)
         self._peer.write(event("initialized"))
         for task, member in entering.items():
-            if not task.done():  # silent, or one of very many: the others are not to wait for it
+            if not task.done():  # silent, or one of very many: the others do not wait for it
                 self._peer.begin(self._joins(task, member))
 
     def _meet(self, rank: Rank) -> Member:
@@ -195,7 +195,7 @@ class ThreadsView(RootView):
             self.said(f"meshrt: {price}")
 
     def _closed(self, member: Member, why: str) -> None:
-        known = self._members.get(member.rank.key) is member  # or else it refuses, or is in its next life
+        known = self._members.get(member.rank.key) is member  # otherwise it has refused, or is in its next life
         if known:
             del self._members[member.rank.key]
         if self._left or self._over:
@@ -292,7 +292,7 @@ class ThreadsView(RootView):
         name, body = message["event"], message.get("body") or {}
         thread = int(body.get("threadId") or 1)
         if name == "stopped":
-            self._print_rest(member)  # a person looks at it now
+            self._print_rest(member)  # the user looks at it now
             self._stopped(member, body)
         elif name == "continued":
             self._runs(member)
@@ -304,7 +304,7 @@ class ThreadsView(RootView):
                 self._peer.write({"type": "event", "event": name, "body": {**shown, "output": text}})
         elif name == "breakpoint":
             self._settings.say(key, body.get("breakpoint") or {})
-        elif name == "thread" and member.ready:  # or else the IDE is told of the rank when it is
+        elif name == "thread" and member.ready:  # otherwise the IDE is told of the rank once it is
             self._shown.thread(member, str(body.get("reason", "started")), thread)
 
     def _stopped(self, member: Member, body: dict[str, Any]) -> None:

@@ -22,10 +22,11 @@ class Peer(Protocol):
     program: Program
 
     async def which(self, mesh: str, ranks: str) -> list[Rank]:
-        """Return the ranks that live and are meant by the name of a mesh, or actor, and a selection.
+        """Return the living ranks of a mesh's or an actor's name and a selection.
 
         Raises:
-            MeshError, ConnectionError: There are none; the program has ended.
+            MeshError: There are no such ranks.
+            ConnectionError: The program has ended.
         """
 
     def ask(self, command: str, arguments: dict[str, Any], answered: Callable[[Message], None]) -> None:
@@ -57,7 +58,7 @@ class View(ABC):
 
     @abstractmethod
     def receive(self, message: Message) -> None:
-        """Take what the IDE says after that; never waits."""
+        """Take a message that the IDE sends after that; never waits."""
 
     @abstractmethod
     def gone(self) -> None:
@@ -65,7 +66,7 @@ class View(ABC):
 
 
 class RootView(View):
-    """A session with all ranks that a configuration means, also with those that are born later.
+    """A session with all ranks of a configuration, also with those that are born later.
 
     Args:
         number: Of this session, by which those of its ranks name it.
@@ -78,7 +79,7 @@ class RootView(View):
 
     @abstractmethod
     def born(self, rank: Rank) -> None:
-        """A rank that is meant serves, for the first time, or again; or it is told once more that it does."""
+        """A rank of the configuration serves, for the first time or again. The session may be told more than once."""
 
     @abstractmethod
     def over(self, why: str) -> None:
