@@ -97,6 +97,7 @@ class Connection(asyncio.Protocol):
     # -- asyncio.Protocol
 
     def connection_made(self, transport: Any) -> None:
+        """Read nothing until the kernel has told whose the peer is."""
         self._transport = transport
         transport.pause_reading()
         self._sessions.admission.ask(transport.get_extra_info("socket"), self._admit)
@@ -120,6 +121,7 @@ class Connection(asyncio.Protocol):
         self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
+        """Take bytes of the IDE; invalid DAP closes the connection."""
         try:
             for message in self._decoder.receive_data(data):
                 if self.delayed:
@@ -129,6 +131,7 @@ class Connection(asyncio.Protocol):
             self.drop(str(error))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """End the session that the connection carries, and its tasks."""
         self._unlist()
         self._sessions.ending.discard(self)
         self.closed.set_result(None)

@@ -114,10 +114,12 @@ class _Turn:
         self._taken = False
 
     async def begin(self) -> None:
+        """Wait until the gate admits this turn."""
         await self._gate.acquire()
         self._taken = True
 
     def end(self) -> None:
+        """Free the place at the gate; does nothing if it is free already."""
         if self._taken:
             self._taken = False
             self._gate.release()
