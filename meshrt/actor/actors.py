@@ -196,7 +196,7 @@ class ActorHost:
         return not any(thread.is_alive() for thread in threads)
 
     def close(self, timeout: float) -> None:
-        """Close what the actors have, if their threads end within ``timeout`` seconds, when nobody calls any more."""
+        """Close what the actors have, if their threads end within ``timeout`` seconds. No call may come any more."""
         if self.join(timeout):
             for mailbox in self.mailboxes.values():
                 mailbox.callers.close()
@@ -204,7 +204,7 @@ class ActorHost:
             self._stopped.close()
 
     def abandon(self) -> None:
-        """Close the links in a forked child, which serves nobody."""
+        """Close the links in a forked child, which serves no caller."""
         for links, _ in tuple(self._waiting.values()):
             for link in links:
                 link.sock.close()

@@ -71,7 +71,7 @@ class ConcurrentCalls:
                 task.cancel()
 
     async def finish(self) -> None:
-        """Wait until all have ended, however long that takes: whoever ends the rank cancels them."""
+        """Wait until all have ended, without a limit: the end of the rank cancels them."""
         import asyncio  # start-up: only actors with async endpoints pay for it
 
         while self._running:

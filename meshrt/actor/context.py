@@ -76,7 +76,7 @@ class CallContext:
 
     @property
     def point(self) -> Point:
-        """Where this rank stands in the view through which the message came."""
+        """The point of this rank in the view through which the message came."""
         if self._point is None:
             self._point = self.shape.extent.point(self.shape.ndslice.index(self.base_rank))
         return self._point

@@ -4,7 +4,7 @@ It never runs user code, never unpickles and never waits for another thread. It 
 
 * the control link to the host agent: operations for this rank, answers to its requests, ``stop``,
 * the listening socket: a caller proves the secret, names its actor, and its socket goes to that actor's mailbox,
-* the driver in the background, when somebody asked for that.
+* the driver in the background, when a thread has asked for that.
 
 An unproved connection costs 256 bytes and twice `HANDSHAKE_SECONDS`; at most `UNPROVED_MAX` are kept.
 """
@@ -99,7 +99,7 @@ class ControlThread:
         """Begin to serve.
 
         Args:
-            operations: What is served before anything else, in the calling thread: name and body. Nobody is answered.
+            operations: What is served before anything else, in the calling thread: name and body. No answer is sent.
         """
         self._services = services
         self._driver = driver
@@ -133,7 +133,7 @@ class ControlThread:
         return self._requests.ask(operation, body, answered)
 
     def forget_request(self, number: int) -> None:
-        """Drop a request whose answer nobody waits for any more."""
+        """Drop a request whose answer is no longer waited for."""
         self._requests.forget(number)
 
     def call_later(self, seconds: float, function: Callable[[], object]) -> None:
@@ -146,7 +146,7 @@ class ControlThread:
         self.call_later(0.0, function)
 
     def listen_again(self) -> None:
-        """Make the socket at which callers are let in anew, if somebody has removed it."""
+        """Make the socket for new callers again, if it was removed."""
         self.call_soon(self._acceptor.listen_again)
 
     def settle(self, timeout: float) -> None:
@@ -341,7 +341,7 @@ class ControlThread:
             else:
                 raise MeshError(f"a rank has no operation {name!r}")
         except Exception as error:
-            # Whatever goes wrong is the answer; who asked knows what to do with it.
+            # Any error is the answer; the peer that asked handles it.
             reply.fail(error)
             if not isinstance(error, MeshError):
                 _log.exception("operation %s", name)

@@ -89,7 +89,7 @@ class Execution:
         self.interrupted = False
         #: The number of its failure, once it has raised.
         self.failure = ""
-        #: Given what it has returned or raised, of what nobody has called.
+        #: Given what a function without a caller has returned or raised.
         self.done: Callable[[Any, BaseException | None], None] | None = None
         #: The error that it is asked about.
         self.because: BaseException | None = None
@@ -164,7 +164,7 @@ class Executor:
         """Return what to run for a CALL, or the answer if it cannot run (None: no answer is wanted).
 
         Raises:
-            ProtocolError: The header is none of a CALL; close the link.
+            ProtocolError: The header is not that of a CALL; close the link.
         """
         try:
             call_id, name, view, lengths, flags = frame.header
@@ -409,7 +409,7 @@ class Executor:
     def errand(
         self, name: str, method: Any, argument: Any, done: Callable[[Any, BaseException | None], None]
     ) -> Execution:
-        """Return the run of what nobody has called; ``done`` is given its value or error, once or more."""
+        """Return the run of a function without a caller; ``done`` is given its value or error, once or more."""
         execution = Execution(0, method, (argument,), {}, self.lone(name))
         execution.done = done
         return execution

@@ -51,7 +51,7 @@ class Headroom:
             if sys.getrecursionlimit() == self._raised:  # or else user code has set another one meanwhile
                 try:
                     sys.setrecursionlimit(self._before)
-                except RecursionError:  # this thread still stands deeper than that
+                except RecursionError:  # the stack of this thread is still deeper
                     if again and self.call_later is not None:
                         self.call_later(_LATER, lambda: self._lower(False))
                     return

@@ -8,7 +8,8 @@
 Rules:
 
 * One message at a time, in the order of arrival; calls of concurrent endpoints begin in that order, and run beside.
-* It ends with a STOP, which stays in the queue for whoever takes the callers over, or with `stop` (the rank ends).
+* It ends with a STOP, which stays in the queue for the thread that takes the callers over, or with `stop` (the rank
+  ends).
 * At the end of the grace, what runs is ended: by an exception where user code runs, by a cancellation where it awaits.
 """
 
@@ -283,7 +284,7 @@ class Mailbox:
             self._loop = None
             loop.close()
             if threading.current_thread() is threading.main_thread():
-                # The loop took the wake-up descriptor of signals; give it back to nobody.
+                # The loop took the wake-up descriptor of signals; leave none set.
                 signal.set_wakeup_fd(-1)
 
     async def _serve_task(self, link: Link, init: Execution) -> None:

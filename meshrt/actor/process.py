@@ -6,8 +6,8 @@
     further actors   a thread each
     meshrt-control   the control thread
 
-It ends when it is told to stop and its actors have ended, and when its agent dies (PDEATHSIG). By itself it ends when
-somebody sends SIGTERM, as after ``stop()``, and when a task of an actor calls ``sys.exit``, without serving more.
+It ends when it is told to stop and its actors have ended, and when its agent dies (PDEATHSIG). By itself it ends on
+SIGTERM, as after ``stop()``, and when a task of an actor calls ``sys.exit``, without serving more.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _KILL_AFTER = 0.5
 _SETTLE = 1.0
 #: Calls that are named when they are cut off.
 _CALLS = 20
-#: Interrupts whatever the main thread does; a real-time signal that nobody else uses.
+#: Interrupts the main thread at any place; a real-time signal with no other use.
 _MAIN_SIGNAL = signal.SIGRTMIN + 6
 
 
@@ -388,7 +388,7 @@ class RankProcess:
         return answer or {}
 
     def set_held(self, held: bool) -> None:
-        """Say that a thread of this rank was stopped, or let go, by a person."""
+        """Report that the debugger has stopped, or resumed, a thread of this rank."""
         self._send(Event("held", {"held": held}))
 
     def flush_output(self) -> None:
@@ -450,7 +450,7 @@ class RankProcess:
         self._send(Event("unhandled", body))
 
     def _on_error(self, error: BaseException) -> None:
-        """Code of this rank is given an error: somebody knows of the end of the process that it is about."""
+        """Note that code of this rank was given the error: the end of the process that it names is known."""
         for mesh_id, rank, pid in lost_ranks(error):
             body = {"mesh": mesh_id, "rank": rank, "pid": pid}
             self.control.request("mesh.told", body, lambda _answer, _error: None)

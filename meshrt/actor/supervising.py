@@ -56,7 +56,7 @@ class Supervising:
         self._driver().alert(self._at_wait)
 
     def _at_wait(self, _pending: Pending) -> None:
-        """Somebody waits for a call: what it is to be asked meanwhile is asked now. Any thread."""
+        """Ask now what is to be asked while a thread waits for a call. Any thread."""
         thread = threading.get_ident()
         for mailbox in tuple(self._mailboxes.values()):
             if mailbox.thread == thread:
@@ -67,7 +67,7 @@ class Supervising:
 
 def _decided(answer: Answer, value: Any, error: BaseException | None) -> None:
     """Tell the root what came of it. The actor's thread."""
-    if inspect.isawaitable(value):  # nobody awaits it: this actor has no event loop, or the loop waits itself
+    if inspect.isawaitable(value):  # cannot be awaited: this actor has no event loop, or the loop waits itself
         if inspect.iscoroutine(value):
             value.close()
         text = f"returned a {type(value).__name__}, which nobody awaits: write `async def {_NAME}`"
