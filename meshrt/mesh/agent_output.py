@@ -21,7 +21,7 @@ class AgentOutput:
     Not inherited from the script: what is printed there reaches no notebook, and no error.
 
     Args:
-        pipe: The end to read from; None where the engine leaves it to somebody else.
+        pipe: The end to read from; None where the engine does not read it.
         write: Takes whole lines.
     """
 
@@ -67,7 +67,7 @@ class AgentOutput:
                 self._pass_on(lines)
 
     def close(self) -> None:
-        """Let go of the pipe."""
+        """Close the pipe."""
         pipe, self._pipe = self._pipe, None
         if pipe is not None:
             if self._loop is not None:

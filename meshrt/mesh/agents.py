@@ -196,7 +196,7 @@ class AgentLink:
             self._heard.set()
 
     def close(self) -> None:
-        """Let go of the agent: it sees the end of its link, kills what is left, and ends. On the loop's thread."""
+        """Close the link to the agent: it sees that, kills what is left, and ends. On the loop's thread."""
         if not self.gone:
             self.gone = True
             if self._loop is not None:  # there is one, unless it could not be made

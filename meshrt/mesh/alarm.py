@@ -1,8 +1,8 @@
-"""What has failed and nobody below the script has handled: its next wait for a call is told.
+"""Failures that no owner below the script has handled: the script's next wait for a call is told.
 
 When the main thread has ended by an error, no other thread waits any more: each wait raises.
 
-A failure: ``new -> told`` (an error about one of its ranks was given to somebody), ``-> handled`` (by
+A failure: ``new -> told`` (an error about one of its ranks was given to a caller), ``-> handled`` (by
 `meshrt.unhandled_fault_hook`), ``-> raised`` (at a wait), or ``-> left``: that is reported at the end of the program. A
 wait is not disturbed by a mesh that was stopped, nor by ranks that it will be told of by its own error.
 """
@@ -25,7 +25,7 @@ from meshrt.wire.codec import own_attribute
 
 __all__ = ["Alarm"]
 
-#: Lost processes of which somebody was told, and failures in answers that nobody has looked at, that are remembered.
+#: How many are remembered: lost processes that were reported to a caller; failures in answers that were not read.
 _REMEMBERED = 10_000
 
 
@@ -54,9 +54,9 @@ class Alarm:
         #: How the main thread has ended, if that was by an error: other threads wait for nothing any more.
         self._ended = ""
         self._left: list[_Left] = []
-        #: When somebody was first told that a process is gone, monotonic ns; the oldest first.
+        #: When a caller was first told that a process has ended, monotonic ns; the oldest first.
         self.told_at: dict[Lost, int] = {}
-        #: Numbers of failures in answers that nobody has looked at yet, with their calls, the oldest first.
+        #: Numbers of failures in answers that were not read yet, with their calls, the oldest first.
         self._unread: dict[str, tuple[str, str, str]] = {}
         driver.on_error = self._tell
         driver.on_failure = self._answered
@@ -65,7 +65,7 @@ class Alarm:
         """Tell the script at its next wait.
 
         Args:
-            unseen: Called if no hook handles it: exceptions that nobody waits for are reported at the end.
+            unseen: Called if no hook handles it: exceptions that no caller waits for are reported at the end.
         """
         lost = {each for error in failure.errors for each in lost_ranks(error)}
         with self._lock:
@@ -80,7 +80,7 @@ class Alarm:
             self._driver.alert(self._at_wait)
 
     def told(self, lost: Lost) -> None:
-        """Somebody was given an error that says that this process is gone."""
+        """Note that a caller was given an error that says that this process has ended."""
         with self._lock:
             self.told_at.setdefault(lost, time.monotonic_ns())
             while len(self.told_at) > _REMEMBERED:
@@ -163,17 +163,17 @@ class Alarm:
 
     @property
     def silent(self) -> bool:
-        """Whether nobody is disturbed any more: the program ends."""
+        """Whether waits are no longer interrupted: the program ends."""
         return self._silent
 
     def silence(self) -> None:
-        """Disturb nobody any more."""
+        """Interrupt no wait from now on."""
         with self._lock:
             self._silent = True
         self._driver.alarm = None
 
     def close(self) -> list[MeshFailure]:
-        """Return the failures with lost ranks that nobody was told of. After `silence`."""
+        """Return the failures with lost ranks that no caller was told of. After `silence`."""
         with self._lock:
             left, self._left = self._left, []
         for each in left:

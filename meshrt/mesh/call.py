@@ -67,7 +67,7 @@ _LOOKED_AT = Frame(RESULT, [0, None], b"")
 
 
 class _Called:
-    """What was called, for whoever looks at a call."""
+    """What was called, for tools that show calls."""
 
     __slots__ = ()
     _target: Target
@@ -145,12 +145,12 @@ class _Answers(_Called, Future[T]):
         return bool(self._failed or self._lost)
 
     def _fail(self) -> None:
-        # Nobody will look at the others' results, which may be large; who has this, or its error, may keep it for long.
+        # The others' results are not read any more and may be large; the user may keep this, or its error, for long.
         self._frames = [frame and _LOOKED_AT for frame in self._frames]
         self.finish()
 
     def _let_go(self) -> None:
-        """Nobody takes what was kept any more, when all have answered or are lost; the error may be kept for long."""
+        """Drop what was kept, when all have answered or are lost: it is not read; the error may be kept for long."""
         if self.kept and self._left == len(self._failed) + len(self._lost):
             self.kept = ()
 
@@ -261,7 +261,7 @@ class InitCall(_Answers[None]):
 
 
 class QuietCall(InitCall):
-    """An INIT or a STOP of which the wait is nobody's to disturb."""
+    """An INIT or a STOP whose wait is not to be interrupted."""
 
     __slots__ = ()
     disturbable = False
@@ -374,7 +374,7 @@ class StreamCall(_Called, Generic[R]):
 
 
 def _note_failure(driver: Waiting, frame: Frame, target: Target, endpoint: str) -> None:
-    """Whoever looks at this answer is given an error: it is known what nobody has looked at."""
+    """Keep the number of the error in this answer until the answer is read."""
     if driver.on_failure is not None:
         number = failure_of(frame.header[1])
         if number:
@@ -382,7 +382,7 @@ def _note_failure(driver: Waiting, frame: Frame, target: Target, endpoint: str) 
 
 
 def remote_error(place: RankPlace, endpoint: str, frame: Frame) -> MeshError:
-    """Make the exception that an ERROR frame stands for."""
+    """Make the exception that an ERROR frame carries."""
     _, chain, lengths, kind = frame.header
     if kind in ("stopped", "cancelled"):
         return Fate("stopped").error(place, endpoint, may_have_run=kind == "cancelled")
@@ -477,7 +477,7 @@ def send_call(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict
 
 
 def broadcast(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Send a CALL whose answer nobody wants; an exception is reported by the root."""
+    """Send a CALL that is not answered; an exception is reported by the root."""
     runtime = current_runtime()
     if runtime.driver.full:
         refuse_if_busy(target, endpoint, runtime.driver)

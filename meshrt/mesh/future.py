@@ -59,7 +59,7 @@ class Future(Pending, Generic[T]):
         """Wait and return the value, or raise the error (the same object each time).
 
         Args:
-            timeout: Seconds, >= 0. Time during which a person holds a rank at a breakpoint does not count.
+            timeout: Seconds, >= 0. Time during which a user holds a rank at a breakpoint does not count.
         Raises:
             CallTimeout: A TimeoutError that names the ranks that have not answered.
             ValueError: ``timeout`` is negative or not finite.
@@ -69,7 +69,7 @@ class Future(Pending, Generic[T]):
                 self._wait_for(_checked(timeout))
             return self._settle()
         finally:
-            # The error's traceback leads here: both would stay until somebody collects cycles.
+            # The error's traceback leads here: both would stay until cycles are collected.
             del self
 
     result = get
@@ -100,7 +100,7 @@ class Future(Pending, Generic[T]):
 
     @property
     def tells(self) -> bool:
-        """Whether who is given its error knows of what has failed."""
+        """Whether the thread that is given its error learns of the failure by it."""
         return self.disturbable
 
     def done(self) -> bool:
@@ -129,7 +129,7 @@ class Future(Pending, Generic[T]):
             del self  # as in `get`
 
     async def _wait_on_loop(self) -> None:
-        import asyncio  # start-up: whoever awaits has loaded it
+        import asyncio  # start-up: code that awaits has loaded it
 
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
@@ -140,7 +140,7 @@ class Future(Pending, Generic[T]):
             if threading.get_ident() == thread:
                 changed.set()
             else:
-                # The loop may be closed by now: then nobody waits.
+                # The loop may be closed by now: then no task waits.
                 with contextlib.suppress(RuntimeError):
                     loop.call_soon_threadsafe(changed.set)
 
@@ -200,7 +200,7 @@ class Future(Pending, Generic[T]):
 
 
 class Settled(Future[T]):
-    """A future that somebody else completes: `resolve` or `reject`.
+    """A future that other code completes: `resolve` or `reject`.
 
     Args:
         what: What is under way, for the text of a time-out.

@@ -36,7 +36,7 @@ class _Gather:
         self.ended = False
 
     def add(self, mesh_id: str, kind: str, ranks: Sequence[int], same: Any, per: Sequence[Any] | None = None) -> None:
-        """Take in how it stands with some ranks."""
+        """Take in the state of some ranks."""
         waiting = self.waiting.get(mesh_id)
         if waiting is None:
             return

@@ -1,4 +1,4 @@
-"""Which ranks a person holds (at a breakpoint, say): deadlines are suspended everywhere while there are any."""
+"""Which ranks a user holds (at a breakpoint, for example): deadlines are suspended everywhere while there are any."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class Holds:
         self._counts: dict[Address, int] = {}
 
     def any(self) -> bool:
-        """Whether a person holds a rank. Any thread."""
+        """Whether a user holds a rank. Any thread."""
         return bool(self._counts)
 
     def of(self, mesh_id: str, rank: int) -> bool:
-        """Whether a person holds this rank. Any thread."""
+        """Whether a user holds this rank. Any thread."""
         return (mesh_id, rank) in self._counts
 
     def change(self, mesh_id: str, rank: int, body: Body) -> None:
-        """A rank tells that a person holds a thread of it, or has let one go."""
+        """A rank reports that the debugger has stopped a thread of it, or has resumed one."""
         address = (mesh_id, rank)
         before = self.any()
         count = self._counts.get(address, 0) + (1 if body["held"] else -1)
@@ -48,12 +48,12 @@ class Holds:
         self._tell(before)
 
     def born(self, mesh_id: str, rank: int) -> None:
-        """A rank serves. If others are held, its deadlines stand still too."""
+        """A rank serves. If others are held, its deadlines are suspended too."""
         if self.any():
             self._send(mesh_id, rank, "hold", {"held": True})
 
     def gone(self, mesh_id: str, rank: int) -> None:
-        """A rank has ended: nobody holds it."""
+        """A rank has ended: it is not held any more."""
         before = self.any()
         self._counts.pop((mesh_id, rank), None)
         self._tell(before)

@@ -138,7 +138,7 @@ class HostAgents:
     def _fail(self) -> None:
         for agent in self.all():
             agent.kill()
-            if not self._loop.has_begun:  # nobody has read from it
+            if not self._loop.has_begun:  # the loop has not read from it
                 agent.close()
 
     # -- what they tell, on the loop

@@ -1,6 +1,6 @@
-"""What a script that Ctrl-C ends has waited for, and where those ranks stand: as far as that is known here already.
+"""What a script that Ctrl-C ends has waited for, and where those ranks are: as far as that is known here already.
 
-Nobody is asked for the text: the person at the terminal wants the prompt back, and the ranks are about to be stopped.
+No rank is asked for it: the user at the terminal wants the prompt back, and the ranks are about to be stopped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Interrupted", "waited_for"]
 
 #: Places that are named.
 _MOST = 2
-#: Lines about who waits for whom, and one that counts the others.
+#: Lines about which rank waits for which, and one that counts the others.
 _LINES = 4
 #: Seconds from which on a call is said to hang; before, it may just have been sent.
 _HANGS = 1.0
@@ -38,13 +38,13 @@ _SENDS = {send_call.__code__, broadcast.__code__}
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """What a wait was for that an exception has ended.
+    """The wait that an exception has ended.
 
     Attributes:
-        call: Who has not answered, and for how many seconds.
-        text: The same in one line, and where they stand.
-        waits: Who waits for whom, in lines.
-        hangs: It has lasted for a while, or ranks are known to stand still.
+        call: Which ranks have not answered, and for how many seconds.
+        text: The same in one line, and where the ranks are.
+        waits: Which rank waits for which, in lines.
+        hangs: It has lasted for a while, or ranks are known to be blocked.
     """
 
     call: CallTimeout
@@ -76,7 +76,7 @@ def waited_for(walker: TracebackType | None, given_up: Any, activity: Any) -> In
         sent, what = pending.overdue(0).sent, "no answer from"
         call = pending.overdue(_seconds(sent) if sent else 0)
     else:
-        return None  # also that of a stop: whoever is in a hurry knows what is being stopped
+        return None  # also that of a stop: the user knows what is being stopped
     if not call.missing:
         return None
     keys = [(place.mesh_id, place.rank, place.actor) for place in call.missing]
@@ -103,7 +103,7 @@ def _unsent(written: Written, target: Target, endpoint: str) -> CallTimeout:
 
 
 def _places(call: CallTimeout, activity: Any) -> Iterator[str]:
-    """Say where those stand of whom it is known, the most first."""
+    """Say where the ranks are whose place is known, the largest group first."""
     if activity is None:
         return
     found: dict[tuple[str, int, str], list[tuple[RankPlace, float]]] = {}

@@ -96,7 +96,7 @@ class Lifecycle:
                 record.progress.update(len(record.shape))
             record.initialized.reject(_unstarted(record, rank, fate))
             if fate.kind == "unborn" and record.stopped is None:
-                # A mesh with a hole is of no use, and its owner has only an error in hand, not what to stop.
+                # An incomplete mesh cannot be used, and its owner has only an error, not a handle to stop it.
                 self._stopping.stop(mesh_id, 0.0, str(record.initialized.exception(0)))
         if fate.kind == "died" and record.stopped is None and (refusal or not waited_for):
             again = f", and is not started again: {refusal}" if refusal else ""
@@ -203,6 +203,6 @@ def _unstarted(record: MeshRecord, rank: int, fate: Fate) -> MeshError:
         return fate.error(RankPlace(record.mesh_id, "", rank), "")
     error = SpawnError(f"rank {rank} of {record.name} {fate}{last_lines(fate.log_tail)}")
     if fate.kind in ("died", "host"):
-        # Whoever is given this has been told of that, too.
+        # A caller that is given this error has been told of that failure, too.
         error.__cause__ = replace(fate, log_tail=()).error(record.rank_place(rank), "")
     return error

@@ -102,7 +102,7 @@ class RankOwner:
         """The root hears of it by the error that this rank itself ends with."""
 
     def left(self, mesh_id: str) -> None:
-        """How this rank ends its meshes is of no account to the root."""
+        """Do nothing: the root need not know why this rank ends its meshes."""
 
     def watch(self, mesh_id: str, seconds: float) -> None:
         """Only the root looks after calls (`proc_mesh` has refused it)."""

@@ -1,4 +1,4 @@
-"""Which host agents a program has: placed by engines when they are needed, buried when they have ended."""
+"""Which host agents a program has: placed by engines when they are needed, reaped when they have ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from meshrt.mesh.agents import AgentLink, Engine, Placed
 
 __all__ = ["Placement"]
 
-#: Loaded by name: an engine stands above this floor.
+#: Loaded by name: an engine is above this floor.
 #: Seconds for which processes are looked for, if no descriptor is free for that, and between two tries.
 _LOOK = 2.0
 _AGAIN = 0.05
@@ -76,7 +76,7 @@ class Placement:
         return [survivor or self._connect(new) for survivor, new in zip(survivors, placed, strict=True)]
 
     def _place(self, engine: Engine) -> list[Placed]:
-        """Have agents placed, none of them with the pid of an earlier one: what its store keeps is known by that."""
+        """Have agents placed, each with a pid that no earlier one had: the pid identifies what its store keeps."""
         others: list[Placed] = []
         try:
             while True:
@@ -105,7 +105,7 @@ class Placement:
                 reaper.start()
 
     def end(self) -> None:
-        """Wait for the end of those that were let go, and kill what does not end."""
+        """Wait for the end of the agents that were disconnected, and kill those that do not end."""
         for agent in self.all():
             if not agent.wait(2.0):
                 agent.kill()
@@ -117,7 +117,7 @@ class Placement:
 
 
 def _undo(placed: Placed) -> None:
-    """End an agent that nobody has spoken to."""
+    """End an agent that was never connected to."""
     placed.link_socket.close()
     placed.process.kill()
     placed.process.communicate()

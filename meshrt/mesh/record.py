@@ -74,13 +74,13 @@ class MeshRecord:
         self.stopped: Settled[None] | None = None
         #: When that began; monotonic ns, 0: it was not stopped.
         self.stopped_at = 0
-        #: It is stopped because of an error, or with the program: nobody waits for what still uses it.
+        #: It is stopped because of an error, or with the program: what still uses it is not waited for.
         self.abandoned = False
         #: Its block has ended well.
         self.left = False
         #: When nothing of it was left; monotonic ns, 0: not yet.
         self.over_at = 0
-        #: When what runs on it is interrupted, because it is stopped: monotonic ns; 0 until somebody has asked for it.
+        #: When what runs on it is interrupted, because it is stopped: monotonic ns; 0 until a stop is requested.
         self.interrupted = 0
         #: Seconds that its ranks have for what was sent before; 0: they were interrupted at once.
         self.grace = 0.0

@@ -61,14 +61,14 @@ class Registry:
         return True
 
     def born(self, mesh_id: str, rank: int, pid: int) -> list[Callable[[], None]]:
-        """The rank listens. Returns whom to call."""
+        """The rank listens. Returns the callbacks to run."""
         with self._lock:
             record = self.meshes[mesh_id]
             record.pids[rank] = pid
             return record.born_callbacks.pop(rank, [])
 
     def gone(self, mesh_id: str, rank: int, fate: Fate) -> list[Callable[[], None]]:
-        """The rank has ended. Returns whom to call; nobody the second time."""
+        """The rank has ended. Returns the callbacks to run; none the second time."""
         with self._lock:
             record = self.meshes[mesh_id]
             if rank in record.fates:
@@ -80,7 +80,7 @@ class Registry:
             return [*born, *(_bind(callback, fate) for callback in record.gone_callbacks.pop(rank, []))]
 
     def restarted(self, mesh_id: str, rank: int, fate: Fate, actors: Container[str]) -> list[Callable[[], None]]:
-        """The rank has ended, and is about to be started again with some actors. Returns whom to call."""
+        """The rank has ended, and is about to be started again with some actors. Returns the callbacks to run."""
         with self._lock:
             record = self.meshes[mesh_id]
             del record.pids[rank]
@@ -107,7 +107,7 @@ class Registry:
         callback(0, Fate("stopped"))
 
     def no_more_restarts(self, mesh_id: str) -> None:
-        """The mesh has ended: nobody waits for that any more."""
+        """The mesh has ended: that is no longer waited for."""
         with self._lock:
             waiting, self.meshes[mesh_id].restart_callbacks = self.meshes[mesh_id].restart_callbacks, {}
         for callbacks in waiting.values():

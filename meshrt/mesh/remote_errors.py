@@ -34,7 +34,7 @@ _OWN = ("place", "endpoint", "remote", "exception", "others", "others_text", "se
 #: Kinds of further errors that are told, and characters of a message of theirs.
 _KINDS = 5
 _MESSAGE = 200
-#: Types that mean something to whoever raises them: the end of an iteration, or a rank of the call itself.
+#: Types with a meaning where they are raised: the end of an iteration, or a rank of the call itself.
 _NEVER = (MeshError, StopIteration, StopAsyncIteration)
 
 

@@ -1,4 +1,4 @@
-"""Ranks that are started again after their end, because whoever spawned their actors has asked for it.
+"""Ranks that are started again after their end, because the owner of their actors has asked for it.
 
 A rank is one process: it is started again only if every actor that lives on it is to be built again, and
 
@@ -6,8 +6,8 @@ A rank is one process: it is started again only if every actor that lives on it 
 * it has restarts left (``max_restarts``), and
 * the last one was more than `APART` seconds ago: what dies again at once would do so for ever.
 
-Whoever spawned an actor keeps what its ``__init__`` was sent, and sends it again: `Rebuilding`. What else was sent to a
-rank that ended is lost (the callers are told, with ``may_have_run``); what is sent later waits for ``__init__``.
+The owner of an actor keeps the message for its ``__init__``, and sends it again: `Rebuilding`. Other messages to a rank
+that ended are lost (the callers are told, with ``may_have_run``); later ones wait for ``__init__``.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Restarts:
                     self._allowed.get((mesh_id, rank), {}).pop(actor, None)
 
     def refuses(self, record: MeshRecord, rank: int, fate: Fate) -> str | None:
-        """Return why a rank that has ended is not started again; "" if nobody has asked for it; None: it is to be."""
+        """Return why a rank that has ended is not started again; "" if that was not asked for; None: it is to be."""
         with self._lock:
             address = (record.mesh_id, rank)
             allowed = self._allowed.get(address)
@@ -131,7 +131,7 @@ class Restarts:
         self.allow(mesh_id, [rank], actor, 0, ("", 0))
 
     def forget_spawner(self, spawner: Address) -> None:
-        """A rank has ended: nobody would build what it has spawned."""
+        """A rank has ended: the actors that it has spawned cannot be built again."""
         with self._lock:
             for actors in self._allowed.values():
                 for actor in [actor for actor, allowed in actors.items() if allowed.spawner == spawner]:

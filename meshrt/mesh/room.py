@@ -72,7 +72,7 @@ async def wait_ready(target: Target, endpoint: str) -> None:
 
 def _gate(target: Target) -> asyncio.Lock:
     """Return what the tasks of this event loop queue at."""
-    import asyncio  # start-up: whoever awaits has loaded it
+    import asyncio  # start-up: code that awaits has loaded it
 
     loop = asyncio.get_running_loop()
     if target.gates is None:

@@ -1,9 +1,9 @@
 """How the script ends: what is printed when an exception ends it, and with which status it exits.
 
 An exception that came from a rank is shown with the script's own frames only, in one line, and the report of the
-failure follows. Ctrl-C is one line, or a few. A failure that nobody was told of (in a thread, a task, a ``broadcast``)
-is reported at the end, and the exit status is not 0. What user code raises that the runtime has called (a hook) is
-shown without the runtime's frames too.
+failure follows. Ctrl-C is one line, or a few. A failure that was not reported yet (in a thread, a task, a
+``broadcast``) is reported at the end, and the exit status is not 0. An error of user code that the runtime has called
+(a hook) is shown without the runtime's frames too.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Reporter(Protocol):
         """Wait for what belongs to ``error``, before its mesh is stopped."""
 
     def report(self, error: BaseException | None) -> str:
-        """Return the report about ``error``, or about what nobody was told of."""
+        """Return the report about ``error``, or about failures that were not reported yet."""
 
     def stopped(self, error: BaseException) -> str:
         """Say what was stopped, if nothing else has led to ``error``; or ""."""
@@ -64,10 +64,10 @@ class Reporter(Protocol):
         """Return the record of a failure, or None."""
 
     def on_its_way(self, error: BaseException) -> None:
-        """Tell whoever started the script that it may end with ``error``."""
+        """Tell the launcher of the script that it may end with ``error``."""
 
     def interrupted(self, error: BaseException, waited: CallTimeout) -> bool:
-        """A person has ended the script while it waited: keep where ranks stand; returns whether that is known."""
+        """The user has ended the script while it waited: keep where ranks are; returns whether that is known."""
 
     def ended_by(self, error: BaseException) -> None:
         """The script ends by ``error`` without a report."""
@@ -76,7 +76,7 @@ class Reporter(Protocol):
         """Note what a thread of the script has let out, and return the number of the failure."""
 
     def tell_launcher(self, error: BaseException) -> None:
-        """Tell whoever started the script of an error of its own."""
+        """Tell the launcher of the script of an error of the script's own."""
 
 
 class Script:
@@ -93,7 +93,7 @@ class Script:
         self._unawaited = Unawaited(is_of_a_rank)
         self._pid = os.getpid()
         self._before: Any = None
-        self._hook = self._excepthook  # one object: whoever is here now can be asked for
+        self._hook = self._excepthook  # one object, so that it can be compared with the hook that is installed
         self._reported = False
         #: The main thread has ended by an error: what other threads raise from then on follows from that.
         self.main_ended = False
@@ -110,7 +110,7 @@ class Script:
         self._unawaited.install()
 
     def uninstall(self) -> None:
-        """Undo `install`, unless somebody has taken over since, or an error of a rank is on its way to the hook."""
+        """Undo `install`, unless another hook was set since, or an error of a rank is on its way to the hook."""
         self._unawaited.uninstall()
         if is_of_a_rank(sys.exc_info()[1]):
             return
@@ -166,7 +166,7 @@ class Script:
         return reporter
 
     def at_end(self, *, sets_status: bool) -> None:
-        """Report what nobody was told of; with ``sets_status`` the process is on its way out."""
+        """Report failures that were not reported yet; with ``sets_status`` the process is about to exit."""
         lost = self._alarm.close()
         self._services.unseen += self._alarm.unread
         unseen = [failure for failure in self._services.unseen if failure not in self._services.excused]
@@ -179,7 +179,7 @@ class Script:
             exit_with(1)
 
     def _report_untold(self, unseen: Sequence[str], untold: Sequence[BaseException]) -> None:
-        """Print the report on failures, by their numbers, and on errors of which nobody was told; not both empty."""
+        """Print the report on failures, by their numbers, and on errors that were not reported yet; not both empty."""
         what = one_line(text_of(untold[0]), HEADLINE) if untold else ""
         if unseen:
             what = f"{len(unseen)} failure" + ("" if len(unseen) == 1 else "s")
@@ -226,7 +226,7 @@ class Script:
             return
         try:
             self._show(kind, error, walker)
-        except KeyboardInterrupt:  # whoever waits no longer for the report is told what there is
+        except KeyboardInterrupt:  # the user does not wait for the report: print what there is
             if issubclass(kind, KeyboardInterrupt):
                 self._print(f"meshrt: interrupted{interrupted_at(error, walker)}\n")
             else:
@@ -309,4 +309,4 @@ class Script:
             sys.stderr.write(coloured(text))
             sys.stderr.flush()
         except (OSError, ValueError, AttributeError):
-            pass  # nobody reads it; the file has it
+            pass  # the reader has closed it; the file has it

@@ -42,7 +42,7 @@ __all__ = ["Answer", "Services"]
 
 _log = logging.getLogger("meshrt")
 
-#: Failures that nobody was told of, of which the numbers are kept: the latest ones, as many as there are records.
+#: How many numbers of failures that were not reported are kept: the latest ones, as many as there are records.
 _UNSEEN = 10_000
 
 
@@ -56,7 +56,7 @@ class Services:
         driver: The root's links.
         terminal: Where `announce` writes.
         loop: Runs all of it.
-        told: When somebody was first told that a process is gone (`meshrt.mesh.alarm.Alarm.told_at`).
+        told: When a caller was first told that a process has ended (`meshrt.mesh.alarm.Alarm.told_at`).
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Services:
         record.agent_of[rank].send(message, (record.mesh_id, rank))
 
     def held(self) -> bool:
-        """Whether a person holds a rank."""
+        """Whether a user holds a rank."""
         return self._holds.any()
 
     def clock(self) -> float:
@@ -180,7 +180,7 @@ class Services:
         return self._driver.clock.now()
 
     def holds(self, mesh_id: str, rank: int) -> bool:
-        """Whether a person holds this rank."""
+        """Whether a user holds this rank."""
         return self._holds.of(mesh_id, rank)
 
     def call_soon(self, function: Callable[[], None]) -> None:
@@ -287,7 +287,7 @@ class Services:
     # -- what becomes of ranks
 
     def on_born(self, mesh_id: str, rank: int) -> None:
-        """A rank serves. If others are held, its deadlines stand still too."""
+        """A rank serves. If others are held, its deadlines are suspended too."""
         self._holds.born(mesh_id, rank)
         hooks.run(self.rank_born, mesh_id, rank)
 

@@ -45,7 +45,7 @@ _WORTH_A_LOOK = 32
 
 
 def check_name(what: str, name: object) -> str:
-    """Return ``name`` if it can be typed at a prompt and stand in a file name. Raises UsageError."""
+    """Return ``name`` if it can be typed at a prompt and be part of a file name. Raises UsageError."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UsageError(
             f"{what} is named with a letter or '_', then letters, digits, '_' or '-' (64 at most), not {name!r}"

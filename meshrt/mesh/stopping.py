@@ -168,7 +168,7 @@ class Stopping:
             self.fail(record)
 
     def fail(self, record: MeshRecord) -> None:
-        """End a mesh that nobody serves, as the loop has failed. Any thread, also two of them."""
+        """End a mesh that is not served any more because the loop has failed. Any thread, also two of them."""
         for agent in record.agents:
             agent.kill()
         for rank in record.alive():

@@ -1,4 +1,4 @@
-"""Who is told of a failure: the actor that made the mesh, then whoever made that actor's mesh, at last the script.
+"""Who is told of a failure: the actor that made the mesh, then the owner of that actor's mesh, at last the script.
 
 A failure of a mesh, on the root's loop::
 
@@ -29,7 +29,7 @@ __all__ = ["Supervision"]
 
 #: Seconds in which what fails on a mesh is taken together.
 _TOGETHER = 0.05
-#: Seconds that an owner has to decide; they stand still while a person holds a rank.
+#: Seconds that an owner has to decide; suspended while a user holds a rank.
 _DECIDE = 10.0
 #: From more faults on, an owner is not told what each rank has printed last: a control message has its limit.
 _IN_FULL = 8
@@ -59,11 +59,11 @@ class Supervision:
         self._decided = threading.Condition()
 
     def lost(self, record: MeshRecord, rank: int, fate: Fate) -> None:
-        """A rank has ended that nobody stopped."""
+        """A rank has ended without a stop."""
         self._add(record, Fault(record.rank_place(rank), fate=fate))
 
     def stray(self, mesh_id: str, fault: Fault) -> None:
-        """Code on a rank has let out an exception that nobody waits for."""
+        """Code on a rank has raised an exception that no caller waits for."""
         record = self._registry.meshes.get(mesh_id)
         if record is None:
             self._unseen([fault])
@@ -79,7 +79,7 @@ class Supervision:
         failure.faults.append(fault)
 
     def settle(self, seconds: float) -> None:
-        """Wait until everything is decided, while those who decide still are there. A thread of the script."""
+        """Wait until everything is decided, while the owners that decide still exist. A thread of the script."""
         with self._decided:
             self._decided.wait_for(lambda: not self._open, seconds)
 

@@ -79,14 +79,14 @@ class Target:
         return [out.fate for out in self._links]
 
     def middle(self, endpoint: str) -> bytes:
-        """Return endpoint and view as they stand, packed, in the header of every CALL."""
+        """Return endpoint and view, packed as in the header of every CALL."""
         packed = self._middles.get(endpoint)
         if packed is None:
             packed = self._middles[endpoint] = msgpack.packb(endpoint) + msgpack.packb(self.view)
         return packed
 
     def place(self, position: int) -> RankPlace:
-        """Say which rank stands at a position: its coordinates in the mesh, and further ones that the view named."""
+        """Say which rank is at a position: its coordinates in the mesh, and further ones that the view named."""
         rank = self.shape.ndslice[position]
         coordinates = self.whole.coordinates(rank)
         for label, index in self.shape.extent.point(position).items():
@@ -95,7 +95,7 @@ class Target:
         return RankPlace(self.mesh_id, self.name, rank, tuple(coordinates.items()), host, pid)
 
     def position(self, mesh_id: str, rank: int) -> int | None:
-        """Return where a base rank stands in it; None if it does not."""
+        """Return the position of a base rank in it; None if it has none."""
         if mesh_id != self.mesh_id:
             return None
         try:

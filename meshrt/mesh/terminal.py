@@ -1,13 +1,13 @@
 """The program's terminal: output of ranks and the runtime's own lines, whole lines only, from one thread.
 
-What comes from ranks is in all of it: names, messages, stacks and what they print. It is shown so that it has no effect
-on the terminal but colours (`meshrt.escapes`).
+All of it contains text of ranks: names, messages, stacks and what they print. Such text is escaped: it can change only
+colours of the terminal (`meshrt.escapes`).
 
 A terminal that does not take its text (paused, or slow) must not stop the root: lines wait in memory up to a limit,
 beyond it they are counted and left out; the files of the run directory have them all.
 
-What the runtime logs is among its own lines where the script has set up no logging: Python would print such records
-bare, and nobody could tell whose words these are.
+Log records of the runtime are among its own lines where the script has set up no logging: Python would print them
+without a prefix, and a reader could not tell their origin.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class TerminalLog(logging.Handler):
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    """Write all of it, also where somebody has made the descriptor non-blocking."""
+    """Write all of it, also where another process has made the descriptor non-blocking."""
     while data:
         try:
             data = data[os.write(descriptor, data) :]

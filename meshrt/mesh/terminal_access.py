@@ -33,7 +33,7 @@ class TerminalAccess:
         run: Has the directory.
         loop: Serves them.
         services: Answer their requests.
-        upkeep: Makes anew what somebody removes.
+        upkeep: Makes removed files again.
     """
 
     def __init__(self, run: Run, loop: RootLoop, services: Services, upkeep: Upkeep) -> None:
@@ -71,7 +71,7 @@ class TerminalAccess:
         directories.remove_tree(self._run.runtime_directory)
 
     def abandon(self) -> None:
-        """Let go of the sockets in a forked child: a terminal must see the end of the parent."""
+        """Close the sockets in a forked child: a terminal must see the end of the parent."""
         if self._tools is not None:
             self._tools.abandon()
 

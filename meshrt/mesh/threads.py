@@ -1,8 +1,8 @@
-"""The threads of the script: what they let out, and when the main one has ended.
+"""The threads of the script: their uncaught exceptions, and when the main one has ended.
 
-An exception that a thread lets out is printed by Python, and nobody else is told.
+Python prints an uncaught exception of a thread, and reports it nowhere else.
 
-A program that has a `threading.excepthook` of its own decides itself what they mean: nothing is watched then.
+A program that has a `threading.excepthook` of its own handles them itself: nothing is watched then.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def at_main_end(function: Callable[[], None]) -> None:
 def _hook(args: Any) -> None:
     try:
         threading.__excepthook__(args)
-    finally:  # nobody may read what it prints
+    finally:  # what it prints may have no reader
         _tell(args)
 
 

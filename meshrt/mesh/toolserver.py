@@ -169,7 +169,7 @@ class ToolServer:
             self._server = server
 
     def listen_again(self) -> None:
-        """Listen at the same path anew: its socket has been removed. Those who are connected stay. Any thread."""
+        """Listen at the same path again: its socket was removed. Open connections stay. Any thread."""
         with contextlib.suppress(RuntimeError):  # the loop has been closed: the program ends
             self._loop.call_soon_threadsafe(self._bind_again)
 
@@ -203,7 +203,7 @@ class ToolServer:
             client.abort()
 
     def abandon(self) -> None:
-        """Let go of the sockets in a forked child: a terminal must see the end of the parent."""
+        """Close the sockets in a forked child: a terminal must see the end of the parent."""
         _sever(self._place)
         for client in (*self.clients, *self.unproved):
             _sever(client.place)

@@ -1,8 +1,8 @@
-"""What tasks of the script raise that nobody awaits.
+"""Exceptions of tasks of the script that are never awaited.
 
-asyncio logs it when such a task is dropped, and nobody else is told. That is done by the exception handler of the loop,
-which is the program's own affair; so what is logged is looked at. A program that has a handler of its own, or does not
-want that logged, decides itself what it means.
+asyncio logs such an exception when the task is dropped, and reports it nowhere else. The exception handler of the loop
+does that, which belongs to the program; so the log records are watched. A program that has a handler of its own, or
+switches that logging off, handles these exceptions itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The directories of a running program, kept from cleaners of temporary files. On the root's loop.
 
-Such a cleaner removes what is old: so the files of a program are given new times every few minutes. What somebody has
-removed all the same is made anew within a second, or before the next mesh: directory, lock, token, ``program.json`` and
-the tools' socket here, the sockets of ranks and stores by those who listen there. Whoever is connected notices nothing.
+Such a cleaner removes old files: so the files of a program are given new times every few minutes. What was removed all
+the same is made again within a second, or before the next mesh: directory, lock, token, ``program.json`` and the tools'
+socket here, the sockets of ranks and stores by the processes that listen there. Open connections are not affected.
 """
 
 from __future__ import annotations

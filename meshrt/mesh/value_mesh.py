@@ -89,7 +89,7 @@ class ValueMesh(MeshTrait, Generic[R]):
         return self._values[rank]
 
     def __repr__(self) -> str:
-        """Equal values stand once, with the ranks that have them."""
+        """Show equal values once, with the ranks that have them."""
         groups = group_by_value((rank, _Shown(value)) for rank, value in enumerate(self._values))
         rows = [f"  [{fold_ranks(ranks)}] {shown.text}" for ranks, shown in groups[:_REPR_ROWS]]
         if len(groups) > _REPR_ROWS:
