@@ -141,7 +141,7 @@ class Agent:
         self._store: StoreServer | None = None
         self._root_pidfd = -1
         self._root_pipe = -1
-        #: The root has ended without a goodbye, so nobody else cleans up behind it.
+        #: The root has ended without a goodbye, so this process cleans up for it.
         self._bereaved = False
         self._selector.register(self._strays.fileno(), selectors.EVENT_READ, self._sweep_next)
 
@@ -209,7 +209,7 @@ class Agent:
         self._selector.register(self._root_pidfd, selectors.EVENT_READ, self._on_root_exit)
         try:
             self._root_pipe = open_root_pipe(program.directory)
-            # Somebody may have stopped this process, and without it nobody kills what ranks have detached.
+            # This process may be stopped (SIGSTOP), and nothing else kills what ranks have detached.
             if signal_at_end(self._root_pipe, signal.SIGCONT, self._pid) is None:
                 raise RootGoneError
             self._store = StoreServer(self._selector, directory, run_directory, secret, hello.store_limit, self._later)
@@ -361,7 +361,7 @@ class Agent:
             try:
                 self._take(child, FROM_RANK.decode(frame.payload))
             except Exception as error:
-                # Whatever it has caused: a bad message costs its sender, and nobody else.
+                # Any error: a bad message affects its sender only.
                 self._distrust(child, error)
                 return False
         return True

@@ -228,7 +228,7 @@ def become_rank(birth: Birth, plumbing: Plumbing, main: Callable[[Birth, Plumbin
         for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        # Not the script's: its launcher takes what stands in there for the script's own last words.
+        # Not the script's: its launcher takes the text in that file for the script's own error.
         os.environ[ERROR_FILE] = str(error_path(birth.run_directory, birth.mesh_name, birth.mesh_id, birth.rank))
         os.environ.update(birth.env)
         set_name(f"mesh:{birth.mesh_name[:5]}:{birth.rank}")

@@ -65,7 +65,7 @@ class Dumps:
         self._asked[child] = _Dump(start)
 
     def forget(self, child: Child) -> None:
-        """Nobody wants to know any more."""
+        """Drop the request: its answer is no longer wanted."""
         dump = self._asked.pop(child, None)
         if dump is not None and not child.gone:
             child.take_dump(dump.start)

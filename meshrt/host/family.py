@@ -1,4 +1,4 @@
-"""Which rank a process descends from, however it was started and whoever its parent is now.
+"""Which rank a process descends from, however it was started and whatever its parent is now.
 
 The kernel hands the limits of a process down to all that it starts: through fork and exec, into new sessions, past a
 cleared environment and closed descriptors. One of them, the number of file locks, has meant nothing since Linux 2.4.25.
@@ -31,7 +31,7 @@ def new_family_block() -> int:
 def is_of_block(pid: int, block: int) -> bool:
     """Whether a process descends from a rank of the agent with these numbers.
 
-    Limits of other users' processes are not to be read, so none of those is. Raises OSError for nothing else.
+    Limits of other users' processes cannot be read: False for those. Raises OSError for any other error.
     """
     try:
         return resource.prlimit(pid, _LIMIT)[0] >> _COUNT_BITS == block
@@ -55,7 +55,7 @@ class Families:
         return self._own << _COUNT_BITS | next(self._counter)
 
     def of(self, pid: int) -> int | None:
-        """Return the number of a child of this process, also after its end; None if it is none of `new`."""
+        """Return the number of a child of this process, also after its end; None if it was not made by `new`."""
         try:
             number, _ = resource.prlimit(pid, _LIMIT)
         except OSError:  # it has become another user's

@@ -78,7 +78,7 @@ class _Gather:
         return min(self.heard + _SILENT, latest, self.deadline)
 
     def add(self, address: Address, kind: str, same: Any, per: Any = None) -> None:
-        """Take in how it stands with one rank."""
+        """Take in the state of one rank."""
         mesh, rank = address
         packed: bytes = msgpack.packb(same, unicode_errors="backslashreplace")
         group = self.groups.setdefault((mesh, kind, packed), _Group(same))

@@ -68,7 +68,7 @@ class LogSpace:
             )
 
     def finished(self, path: Path, kept: Path) -> None:
-        """Nobody writes to a file any more; ``kept`` is its name from now on, and maybe that of an older one."""
+        """Note that a file is no longer written; ``kept`` is its name from now on, and maybe that of an older one."""
         size = self._open.pop(path, 0)
         older = self._finished.pop(kept, None)
         if older is not None:

@@ -33,7 +33,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 #: FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 _PUNCH_HOLE = 3
 
-#: In the environment of every process of a program, so that strays can be found whoever their parent is.
+#: In the environment of every process of a program, so that strays can be found whatever their parent is.
 RUN_VARIABLE = "MESHRT_RUN"
 
 #: What is raised for a process that has ended.
@@ -151,7 +151,7 @@ def kill_run(run_id: str, belongs: Callable[[int], bool]) -> int:
 
     killed: set[int] = set()
     while True:
-        # Again until nobody is left: what one of them forks meanwhile may have a pid that was looked at already.
+        # Again until none is left: what one of them forks meanwhile may have a pid that was looked at already.
         entries = reserve.run(os.listdir, "/proc")
         pids = {int(entry) for entry in entries if entry.isdigit()} - killed - {os.getpid()}
         found = {pid for pid in pids if reserve.run(_kill_if, pid, lambda pid=pid: marked(pid))}  # type: ignore[misc]
@@ -160,7 +160,7 @@ def kill_run(run_id: str, belongs: Callable[[int], bool]) -> int:
         killed |= found
 
 
-#: Addresses that are nobody's (RFC 5737, RFC 3849): the way there is the way out.
+#: Addresses for documentation (RFC 5737, RFC 3849): the route to them is the route to other machines.
 _NOBODY = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
 

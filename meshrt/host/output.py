@@ -52,7 +52,7 @@ class RankLog:
             return
         try:
             if self._file is not None and not os.fstat(self._file).st_nlink:
-                self.close()  # somebody has removed it: a new one keeps what comes
+                self.close()  # it was removed: a new one keeps what comes
                 self._size = 0
             if self._file is None:
                 self._file = open_private(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -73,7 +73,7 @@ class RankLog:
             self._size += written
             self._space.grow(self._path, written)
         except OSError as error:
-            # A directory that somebody has removed is made again by the root.
+            # A directory that was removed is made again by the root.
             self._failed = not isinstance(error, FileNotFoundError)
             if not self._told:
                 self._warn(f"the output of a rank is not kept any more: {self._path}: {error.strerror}")
@@ -128,7 +128,7 @@ class Stream:
         return self._lines(pieces)
 
     def _is_old(self) -> bool:
-        """Whether somebody may wait to be told how far a line is that is written over again and again."""
+        """Whether the latest state of a line that is written over again and again may be due to be shown."""
         if b"\r" not in self._partial:
             self._progress = 0.0
             return False
@@ -140,7 +140,7 @@ class Stream:
         return True
 
     def end(self) -> list[tuple[str, str]]:
-        """Return what stands after the last newline, and close the pipe."""
+        """Return the text after the last newline, and close the pipe."""
         rest = [self._partial] if self._partial else []
         self._partial = b""
         os.close(self.fd)

@@ -23,7 +23,7 @@ from meshrt.transport.kernel import is_stopped
 
 __all__ = ["BUSY_SECONDS", "STACK_SIGNAL", "Pulse"]
 
-#: faulthandler writes all stacks on it; a real-time signal that nobody else uses.
+#: faulthandler writes all stacks on it; a real-time signal with no other use.
 STACK_SIGNAL = signal.SIGRTMIN + 7
 BUSY_SECONDS = 3.0
 _INTERVAL = 1.0

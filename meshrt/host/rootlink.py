@@ -66,7 +66,7 @@ class RootLink:
 
     @property
     def full(self) -> bool:
-        """Whether so much waits that nobody is to add to it."""
+        """Whether so much waits to be sent that no more may be added."""
         return self._link.backlog_bytes > WAIT_BYTES
 
     def pass_on(self, message: Message, address: Address) -> None:

@@ -42,7 +42,7 @@ class Strays:
 
         Args:
             ranks: Those that live, or are about to start.
-            zygotes: Processes that may fork ranks which nobody knows yet.
+            zygotes: Processes that may fork ranks which are not known yet.
         Returns:
             The families of which some are still ending; None stands for those without one.
         Raises:
@@ -78,7 +78,7 @@ class Strays:
         """Kill every descendant of the agent; gives up after ``seconds``."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            # Who cannot look knows of nobody, which is not the same as that there is nobody.
+            # Without a look-up no process is known, which does not mean that there is none.
             with contextlib.suppress(OSError):
                 children = children_of(self._pid)
                 if not children:
