@@ -14,8 +14,8 @@ def checked_labels(labels: Iterable[str]) -> tuple[str, ...]:
     """Return ``labels`` as a tuple of distinct identifiers.
 
     Raises:
-        TypeError: A lone string, or a label that is no string.
-        ValueError: A label that is no identifier, or that comes twice.
+        TypeError: A lone string, or a label that is not a string.
+        ValueError: A label that is not an identifier, or that comes twice.
     """
     if isinstance(labels, str):
         raise TypeError(f"labels must be a sequence of names, got the string {labels!r}")
@@ -90,7 +90,7 @@ class Extent(Mapping[str, int]):
         """Return the row-major rank of ``coordinates``, the inverse of ``point``.
 
         Raises:
-            KeyError: A dimension is missing, or is none of this extent.
+            KeyError: A dimension is missing, or is not in this extent.
             IndexError: A coordinate is outside ``0 <= coordinate < size``.
         """
         for label in coordinates:
@@ -147,7 +147,7 @@ class Point(Mapping[str, int]):
         rank: Row-major position, ``0 <= rank < extent.nelements``.
         extent: The dimensions that it is a coordinate of.
     Raises:
-        TypeError: The rank is no integer.
+        TypeError: The rank is not an integer.
         ValueError: The rank is outside the extent.
     """
 

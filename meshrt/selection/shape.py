@@ -107,7 +107,7 @@ class Shape:
         return list(self._ndslice)
 
     def point(self, rank: SupportsIndex) -> Point:
-        """Return where base rank ``rank`` stands in this shape; ValueError when it is not in it."""
+        """Return the position of base rank ``rank`` in this shape; ValueError when it is not in it."""
         return Point(self._ndslice.index(rank), self.extent)
 
     def coordinates(self, rank: SupportsIndex) -> dict[str, int]:
@@ -118,7 +118,7 @@ class Shape:
         """Return the shape at ``index`` of one dimension, without that dimension.
 
         Raises:
-            TypeError: The index is no integer.
+            TypeError: The index is not an integer.
             ValueError: No such dimension, or the index is outside it.
         """
         return self.index(**{label: index})
@@ -147,7 +147,7 @@ class Shape:
         Bounds clamp and count from the end as Python's do; the step must be positive.
 
         Raises:
-            TypeError: Not a slice, or a bound that is no integer.
+            TypeError: Not a slice, or a bound that is not an integer.
             ValueError: No such dimension, nothing is left, or the step is zero or negative.
         """
         dim = self._dim(label)

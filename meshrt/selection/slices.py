@@ -29,7 +29,7 @@ class Slice:
         sizes: Number of coordinates of each dimension, each >= 0.
         strides: What one step in each dimension adds to the value, each >= 0; as many as sizes.
     Raises:
-        TypeError: Something is no integer.
+        TypeError: A number is not an integer.
         ValueError: A number is negative, the lengths differ, or a value would occur twice.
     """
 

@@ -45,7 +45,7 @@ class MeshTrait(ABC):
         ``mesh.split(hosts=("dp", "pp"), gpus=("tp", "cp"), pp=16, cp=2)``
 
         Raises:
-            TypeError: What should be a sequence of names is none.
+            TypeError: A value is not a sequence of names.
             ValueError: The sizes do not divide the dimension, cannot be inferred, or are unused; a name comes twice.
         """
         return self._with_shape(views.split_shape(self._shape, requests))
@@ -54,8 +54,8 @@ class MeshTrait(ABC):
         """Return this mesh with new names for some dimensions: ``mesh.rename(hosts="dp", gpus="tp")``.
 
         Raises:
-            TypeError: A new name is no string.
-            ValueError: No such dimension, a new name is no identifier, or a name would come twice.
+            TypeError: A new name is not a string.
+            ValueError: No such dimension, a new name is not an identifier, or a name would come twice.
         """
         return self._with_shape(views.rename_shape(self._shape, names))
 

@@ -50,7 +50,7 @@ def split_shape(shape: Shape, requests: Mapping[str, object]) -> Shape:
         requests: Existing dimension to the sequence of names that replaces it, and new name to its size. One size per
             divided dimension may be left out. An empty sequence removes a dimension of size 1.
     Raises:
-        TypeError: What should be a sequence of names is none.
+        TypeError: A value is not a sequence of names.
         ValueError: The sizes do not divide the dimension, cannot be inferred, or are unused; a name comes twice.
     Source: MeshTrait.split of Monarch.
     """
@@ -81,8 +81,8 @@ def rename_shape(shape: Shape, names: Mapping[str, object]) -> Shape:
     """Return ``shape`` with new names for some dimensions.
 
     Raises:
-        TypeError: A new name is no string.
-        ValueError: No such dimension, a new name is no identifier, or a name would come twice.
+        TypeError: A new name is not a string.
+        ValueError: No such dimension, a new name is not an identifier, or a name would come twice.
     """
     for label in names:
         if label not in shape.labels:

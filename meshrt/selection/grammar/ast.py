@@ -1,7 +1,7 @@
 """The tree of a parsed selection: small immutable nodes, each with the span of text that it came from.
 
 Spans and the text do not take part in ``==``. ``conjunction`` and ``disjunction`` keep trees in one form: no ``And``
-directly below an ``And``, no ``Or`` directly below an ``Or``, none of either with fewer than two operands.
+directly below an ``And``, no ``Or`` directly below an ``Or``, and each has at least two operands.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The ranks that stand at ``file:line``."""
+    """The ranks that are at ``file:line``."""
 
     file: str
     line: int

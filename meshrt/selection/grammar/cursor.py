@@ -1,4 +1,4 @@
-"""``Cursor``: where a parse stands in its text. It knows tokens, limits and complaints, and none of the rules."""
+"""``Cursor``: the position of a parse in its text. It knows tokens, limits and complaints, but not the rules."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Cursor:
         self.token = self.scan(end)
 
     def accept(self, kind: str) -> bool:
-        """Step over a token of ``kind`` if one stands here."""
+        """Step over a token of ``kind`` if one is here."""
         if self.token.kind != kind:
             return False
         self.advance()
@@ -71,7 +71,7 @@ class Cursor:
         return result
 
     def unexpected(self, expected: Sequence[str]) -> SelectionError:
-        """Return the complaint that the current token cannot stand here."""
+        """Return the complaint that the current token is not valid here."""
         ended = self.token.kind == "end"
         return self.error("the text ends too early" if ended else f"{self.token.value!r} cannot stand here", expected)
 

@@ -25,7 +25,7 @@ __all__ = ["format_selection"]
 
 _BARE_FILE = re.compile(r"[\w./\\-]+")
 
-# Where a node stands decides whether it needs parentheses: nowhere special, beside |, beside &, or behind !.
+# The place of a node decides whether it needs parentheses: nowhere special, beside |, beside &, or behind !.
 _OPEN, _IN_OR, _IN_AND, _IN_NOT = range(4)
 
 

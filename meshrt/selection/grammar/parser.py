@@ -1,7 +1,7 @@
 """The rules of the selection grammar, by recursive descent; ``docs/grammar.md`` has them as EBNF.
 
-A comma-separated list is either rank numbers, of which any counts, or conditions, which all count. To leave no doubt a
-list does not mix both, and ``|`` does not stand beside a comma without parentheses.
+A comma-separated list is either rank numbers (any of them matches) or conditions (all must hold). To avoid ambiguity a
+list does not mix both, and ``|`` beside a comma needs parentheses.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class _Parser(Cursor):
             raise complain(problem, self.text, (start, token.end), (f"{first}:{last + 1}",))
 
     def unexpected(self, expected: Sequence[str]) -> SelectionError:
-        """Return the complaint that the current token cannot stand here, with a hint for what others write."""
+        """Return the complaint that the current token is not valid here, with a hint for the syntax of other tools."""
         token = self.token
         if token.value in _HINTS:
             return self.error(f"the word {token.value!r} is not part of the grammar", (_HINTS[token.value],))

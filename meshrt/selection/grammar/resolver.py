@@ -38,7 +38,7 @@ class RankFacts(Protocol):
         ...
 
     def at(self, file: str, line: int, /) -> Iterable[int]:
-        """Return the ranks that stand at ``file:line``; ``file`` is as the user typed it."""
+        """Return the ranks that are at ``file:line``; ``file`` is as the user typed it."""
         ...
 
 
@@ -80,7 +80,7 @@ def dimensions_of(selection: Selection) -> frozenset[str]:
 
 
 def names_states(selection: Selection) -> bool:
-    """Whether ``selection`` depends on what ranks do: on their states, or on where they stand."""
+    """Whether ``selection`` depends on what ranks do: on their states, or on where they are."""
     return any(isinstance(node, State | Place) for node in _leaves(selection))
 
 
