@@ -64,5 +64,5 @@ class Chunks:
         self._maps.pop(chunk, None)
 
     def clear(self) -> None:
-        """None of them is needed here any more."""
+        """Drop them: this process does not need them any more."""
         self._maps.clear()

@@ -91,10 +91,10 @@ class Packer:
 
         Args:
             kind: "argument" or "result".
-            receivers: Returns who they are (none of them: nothing is shared); None: not known, but they will answer.
+            receivers: Returns the receivers (empty: nothing is shared); None: not known, but they will answer.
             unsent: Told what they hold from then on.
-            answered: Whether they will. If not, this waits until what goes to other machines is there.
-            site: Returns where in user code it is sent: where this was called, unless it is said.
+            answered: Whether they will answer. If not, this waits until the data for other machines has arrived.
+            site: Returns where in user code it is sent: by default where this was called.
         Raises:
             EncodeError: It cannot be pickled.
             MeshError, OSError: It has a reference in it, whose store cannot be reached; or that a host does not take.

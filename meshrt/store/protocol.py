@@ -111,7 +111,7 @@ class DescriptorStream:
             catalogue: What the peer may send.
         Raises:
             ProtocolError: One of them is invalid, or descriptors belong to no message. What came with it is lost: the
-                connection is of no use any more.
+                connection cannot be used any more.
         """
         messages: list[Incoming[M]] = []
         try:

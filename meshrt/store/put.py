@@ -18,7 +18,7 @@ __all__ = ["call_site", "put"]
 
 T = TypeVar("T")
 
-#: Commands that were installed, and do no more than call what they stand for.
+#: Installed commands that only call the module of their name.
 _COMMANDS = os.path.join(sys.prefix, "bin", "")
 
 

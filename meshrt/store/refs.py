@@ -1,4 +1,4 @@
-"""References: objects that were put into the store, and stand for themselves in messages."""
+"""References to objects in the store; a message carries the reference, not the object."""
 
 from __future__ import annotations
 

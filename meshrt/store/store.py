@@ -132,7 +132,7 @@ class Store:
                 raise OSError(error.errno, where) from error
 
     def statistics(self) -> dict[str, Any]:
-        """Return how it stands, after hearing what was let go: ``taken`` and ``committed`` bytes of what this process
+        """Return its state, after receiving what was released: ``taken`` and ``committed`` bytes of what this process
         has written, and how many messages went through sockets because there was no room: ``refusals``, ``why``."""
         return {**self._arenas.statistics(), "refusals": self._packer.refusals, "why": self._packer.why_refused}
 
