@@ -59,7 +59,7 @@ class EncodeError(Exception):
 
 
 class Outside(Protocol):
-    """A payload of which parts stand elsewhere, see `meshrt.store`."""
+    """A payload of which parts are elsewhere, see `meshrt.store`."""
 
     @property
     def payload(self) -> memoryview | bytes | Unreceived:
@@ -299,6 +299,6 @@ def _make_pickler() -> type:
 
 
 def warm_up() -> None:
-    """Load cloudpickle now: in the process that ranks are forked from, so that none of them has to."""
+    """Load cloudpickle now: in the process that ranks are forked from, so that the ranks need not."""
     global _pickler_class
     _pickler_class = _make_pickler()

@@ -23,7 +23,7 @@ def refusal(number: int, error: Exception) -> Refusal:
 
 
 def why_of(error: Exception) -> str:
-    """Return the text of a refusal: that of ``error``, behind its class if this is none of meshrt's."""
+    """Return the text of a refusal: that of ``error``, behind its class if this is not one of meshrt's."""
     name = type(error).__name__
     return (str(error) or name) if isinstance(error, MeshError) else f"{name}: {error}"
 
@@ -57,7 +57,7 @@ def error_to_wire(remote: RemoteException, *, brief: bool = False) -> list[Any]:
         noted = [_cut(note, message // 16) for note in item.notes[:notes]]
         texts = [_cut(item.type, 1000), _cut(item.message, message), _cut(item.traceback, traceback)]
         wire.append([*texts, noted, item.failure])
-        # The causes stand in the traceback of the first one as well.
+        # The traceback of the first one contains the causes as well.
         message, traceback, notes = (_BRIEF // 16, 0, 0) if brief else (message, traceback, notes)
     return wire
 

@@ -92,7 +92,7 @@ class Unreceived:
         self.reason = getattr(error, "strerror", None) or str(error) or "the interpreter is out of memory"
 
     def error(self) -> MemoryError:
-        """Return the error of whoever wants the payload."""
+        """Return the error for the caller that wants the payload."""
         return MemoryError(f"a message of {self.size} bytes was not received: {self.reason}")
 
 

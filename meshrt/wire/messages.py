@@ -20,7 +20,7 @@ Control links (root, agent, rank; terminals to the root; processes to the store 
 
     CONTROL [mesh id, rank] or nil                        payload: msgpack map, never a pickle (`meshrt.wire.control`)
 
-The address says whom a message is for (root to rank) or from (rank to root); nil is the peer itself.
+The address is the receiver (root to rank) or the sender (rank to root) of a message; nil is the peer itself.
 """
 
 from __future__ import annotations
@@ -43,5 +43,5 @@ STORED = 0x40
 #: The error of an ERROR whose kind says it all.
 NO_ERROR: list[Any] = [["", "", "", [], ""]]
 
-#: Flag of a CALL whose answer nobody wants (`broadcast`).
+#: Flag of a CALL that is not answered (`broadcast`).
 NO_REPLY = 1

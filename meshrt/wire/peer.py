@@ -5,7 +5,7 @@ A request of this side (`Requests`)::
     open -> answered    its `Answer` has come
          -> refused     its `Refusal` has come
          -> failed      the process that was asked has ended, or the connection to it (`Requests.fail`)
-         -> forgotten   nobody waits any more (`Requests.forget`); an answer that comes later is dropped
+         -> forgotten   no longer waited for (`Requests.forget`); an answer that comes later is dropped
 
 A request of the other side (`Reply`)::
 
@@ -49,7 +49,7 @@ class Requests:
         """Send a request. Returns its number.
 
         Args:
-            answered: Called by whoever passes the answer to `received`, or calls `fail`.
+            answered: Called by the thread that passes the answer to `received`, or calls `fail`.
         """
         number = next(self._numbers)
         self._open[number] = answered
@@ -64,7 +64,7 @@ class Requests:
         return number
 
     def forget(self, number: int) -> None:
-        """Nobody waits for the answer to a request any more."""
+        """Drop a request whose answer is no longer waited for."""
         self._open.pop(number, None)
 
     def received(self, message: Answer | Refusal) -> None:
@@ -88,8 +88,8 @@ class Reply:
     """``reply(body, "")`` or ``reply(None, why)``: the first call counts. Any thread.
 
     Args:
-        number: The request's: 0 when nobody wants an answer, negative when a host agent gathers them.
-        send: Sends a message to who has asked. Raises ProtocolError for one that is too long.
+        number: The request's: 0 when no answer is wanted, negative when a host agent gathers them.
+        send: Sends a message to the peer that has asked. Raises ProtocolError for one that is too long.
     """
 
     __slots__ = ("_number", "_send", "given")

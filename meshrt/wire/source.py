@@ -33,7 +33,7 @@ for _name in __future__.all_feature_names:
 
 
 def source_text(filename: str) -> str | None:
-    """Return the text of ``filename`` as it stands in this process, or None when it is not known."""
+    """Return the text of ``filename`` as this process has it, or None when it is not known."""
     with _lock:
         text = _texts.get(filename)
     if text is not None:
@@ -110,8 +110,8 @@ def _stdio_buffer() -> str | None:
     if not base or not end or end <= base:
         return None
     lines = ctypes.string_at(base, end - base).partition(b"\0")[0].decode(errors="replace").splitlines(keepends=True)
-    # How long the text is, nobody knows any more: behind it may stand anything. It is the right one if it explains all
-    # the code that runs.
+    # The end of the text is not known any more: anything may follow it. It is the right one if it explains all the
+    # code that runs.
     for count in range(len(lines), 0, -1):
         text = "".join(lines[:count])
         try:
@@ -142,7 +142,7 @@ def _in_history(code: types.CodeType) -> tuple[str, list[types.CodeType]] | None
         if not lines[start] or lines[start][0].isspace():
             continue
         for text in _statements(lines, start):
-            # With the __future__ features of that code, and none of this module's.
+            # With the __future__ features of that code, and without this module's.
             flags = code.co_flags & _FEATURES
             inner = list(_inner_codes(compile(text, _STDIN, "exec", flags, dont_inherit=True)))
             if code in inner:

@@ -1,8 +1,8 @@
 """The messages of the control tree (root, host agent, rank) and of terminals.
 
 A frame from the root to a rank, and from a rank to the root, has the rank's address; the agent passes it on. Requests
-are numbered by whoever asks. A number of 0 wants no answer; a rank is asked with positive numbers by the root and with
-negative ones by its agent, so that the sign tells whose answer it is.
+are numbered by the process that asks. A request with the number 0 gets no answer. The root asks a rank with positive
+numbers and its agent with negative ones, so that the sign tells whose answer it is.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Pong(Message, frozen=True, tag="pong"):
 
 
 class Hint(Message, frozen=True, tag="hint"):
-    """Why this rank is about to end, for whoever is told of its end."""
+    """Why this rank is about to end, for the processes that are told of its end."""
 
     text: str
 
