@@ -166,8 +166,8 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-#: What the script makes of a failure that nobody below has handled: called with a `MeshFailure` at its next wait for a
-#: call, on the thread that waits. Returns: it is handled. None: the wait raises the failure's error.
+#: The script's hook for a failure that no owner below has handled: called with a `MeshFailure` at the script's next
+#: wait for a call, on the thread that waits. If it returns, the failure is handled. None: the wait raises its error.
 unhandled_fault_hook: Callable[[MeshFailure], object] | None = None
 
 

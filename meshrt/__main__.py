@@ -1,7 +1,7 @@
 """``python -m meshrt``: the ``meshrt`` command, where it is not on ``PATH``.
 
 Helpers are started by the path of this file (`meshrt.transport.helper`). The package is not on ``sys.path`` then, or
-another one of its name is: this one is loaded. What stands beside it, its dependencies perhaps, is looked for last.
+another one of its name is: this one is loaded. Its directory, which may hold its dependencies, is searched last.
 """
 
 from __future__ import annotations

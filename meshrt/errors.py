@@ -1,4 +1,4 @@
-"""The exceptions of meshrt, split by who can mend the matter.
+"""The exceptions of meshrt, split by blame: caller, user code, failed process, protocol.
 
 ::
 
@@ -19,7 +19,7 @@
     |- SpawnError                 (RuntimeError) the processes could not be started
     |- StoreFull                  no shared memory is left for an object
     |- StoreTimeout               (TimeoutError) the agent of a host does not answer what concerns shared memory
-    |- ReferenceLost              what a reference stands for is gone
+    |- ReferenceLost              the object of a reference is gone
     |- CallTimeout                (TimeoutError) ranks that have not answered
     |- ProtocolError              foreign, broken or oversized bytes
     |  `- AuthenticationError     the peer does not hold the secret
@@ -108,7 +108,7 @@ class RemoteException:
     traceback: str
     notes: tuple[str, ...] = ()
     cause: RemoteException | None = None
-    #: The number of the failure in its program; "" where nobody counted it.
+    #: The number of the failure in its program; "" where it has none.
     failure: str = ""
 
 
@@ -389,8 +389,8 @@ class MeshFailure:
     Attributes:
         mesh_id, mesh_name: The mesh.
         errors: One for each failure, in the order of the ranks: `ProcessDied` or `HostLost` for a rank that is gone,
-            `ActorError` for an exception that nobody waits for. ``__notes__`` of the first one say what owners below
-            have made of it.
+            `ActorError` for an exception that no caller waits for. ``__notes__`` of the first one say what owners below
+            have decided.
     """
 
     mesh_id: str
@@ -557,7 +557,7 @@ class StoreTimeout(MeshError, TimeoutError):
 
 
 class ReferenceLost(MeshError):
-    """The object that a reference stands for is gone: the host agent that kept it has ended."""
+    """The object of a reference is gone: the host agent that kept it has ended."""
 
 
 class CallTimeout(MeshError, TimeoutError):
@@ -567,7 +567,7 @@ class CallTimeout(MeshError, TimeoutError):
         missing: The places that have not answered.
         total: How many were asked.
         seconds: The time-out that ran out.
-        over: Whether the script has ended with this error: nobody can wait any longer then.
+        over: Whether the script has ended with this error: a longer wait is not possible then.
     """
 
     def __init__(self, what: str, seconds: float, missing: Sequence[RankPlace], total: int, folded: str = "") -> None:

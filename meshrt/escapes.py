@@ -1,11 +1,11 @@
-"""What text of others may do to a terminal: nothing, or nothing but colours. Pure, and the one place that decides it.
+"""Escaping of foreign text for a terminal: it can change nothing there, except colours. Pure; the one place for it.
 
-Whoever prints can otherwise move the cursor over a line of somebody else, set the window's title, or turn the direction
-of writing round. So what is no text is shown as what it is: ``\\e[2J``, ``\\x07``, ``\\u202e``. What ranks print may
-have colours (SGR: ``ESC [ numbers m``); a line that does not take them back has them taken back at its end.
+Without it a process can move the cursor over another line, set the window's title, or reverse the direction of writing.
+So characters that are not text are shown as escapes: ``\\e[2J``, ``\\x07``, ``\\u202e``. Output of ranks may have
+colours (SGR: ``ESC [ numbers m``); a line that does not reset them is given a reset at its end.
 
-It is applied to whole lines: a sequence that a chunk or a newline cuts in two is none. So the order of business is:
-bytes to lines (`meshrt.host.output`), of a line that is written over its last state (`latest_state`), and this.
+It is applied to whole lines: a sequence that a chunk or a newline cuts in two is not a sequence. So the order is: bytes
+to lines (`meshrt.host.output`), the last state of a line that is written over (`latest_state`), and this.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import re
 
 __all__ = ["coloured", "escaped", "escaped_line", "latest_state"]
 
-#: What is no text: C0 without tab and newline, DEL, C1, what marks or overrides the direction of writing, separators
-#: of lines and paragraphs, and halves of surrogate pairs, which no terminal can be sent.
+#: What is not text: C0 without tab and newline, DEL, C1, marks and overrides of the direction of writing, separators
+#: of lines and paragraphs, and halves of surrogate pairs, which cannot be sent to a terminal.
 _CONTROL = r"\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _CONTROLS = re.compile(rf"[\x1b{_CONTROL}]")
 #: The same, but for the escape of a colour.
@@ -48,7 +48,7 @@ def coloured(text: str) -> str:
 
 
 def latest_state(line: str) -> str:
-    """Return what a terminal shows of a line in the end: what stands behind its last carriage return."""
+    """Return what a terminal shows of a line in the end: the text behind its last carriage return."""
     if "\r" not in line:
         return line
     for state in reversed(line.split("\r")):

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 __all__ = ["EVENT_LOOP_FILES", "INSTALLED", "RUNTIME_FILES", "STDLIB_FILES", "is_library_file"]
 
-#: Files below this directory are the runtime's, all others are somebody else's.
+#: Files below this directory belong to the runtime, all others do not.
 RUNTIME_FILES = os.path.dirname(os.path.abspath(__file__)) + os.sep
 #: ... below this one Python's, apart from those that have one of the next ones in their path.
 STDLIB_FILES = os.path.join(os.path.dirname(os.__file__), "")
@@ -22,5 +22,5 @@ INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-
 
 @lru_cache(maxsize=4096)
 def is_library_file(filename: str) -> bool:
-    """Whether ``filename`` came with Python or was installed: somebody else's code that the user's calls."""
+    """Whether ``filename`` came with Python or was installed: library code that the user's code calls."""
     return filename.startswith((STDLIB_FILES, "<frozen ")) or any(part in filename for part in INSTALLED)

@@ -29,7 +29,7 @@ _count = 0
 
 @dataclass(frozen=True)
 class LocalEngine:
-    """One agent on this machine; with ``agents=N``, N of them, each standing for a host (``name~0`` ...)."""
+    """One agent on this machine; with ``agents=N``, N of them, each as one host (``name~0`` ...)."""
 
     agents: int = 1
 

@@ -89,7 +89,7 @@ class ActorState:
 
     @property
     def serves(self) -> EndpointCall | None:
-        """What stands for the actor: the message that it serves, or else the oldest concurrent call."""
+        """The call that is shown for the actor: the message that it serves, or else the oldest concurrent call."""
         return self.call or next(iter(self.concurrent.values()), None)
 
     def runs(self, call: EndpointCall | None) -> bool:
@@ -110,8 +110,8 @@ class Variable:
     Attributes:
         actor: The actor that it belongs to.
         kind: ``"attribute"`` of the actor's object, ``"class"`` (an attribute of its class), ``"global"`` (of the
-            class' module), or ``"local"`` of a stack frame that stands in the debugger.
-        where: How a person writes it: ``"self.x"``, ``"Trainer.cache"``, ``"train.CACHE"``, ``"step() batch"``.
+            class' module), or ``"local"`` of a stack frame that is stopped in the debugger.
+        where: How a user writes it: ``"self.x"``, ``"Trainer.cache"``, ``"train.CACHE"``, ``"step() batch"``.
     """
 
     actor: str

@@ -94,7 +94,7 @@ def plugin_of(name: str) -> str:
 plugins = Plugins()
 """The plug-ins of this process."""
 
-# A fork in the middle of loading would leave the child with locks that nobody lets go of.
+# A fork in the middle of loading would leave the child with locks that are never released.
 os.register_at_fork(
     before=plugins.loading.acquire, after_in_parent=plugins.loading.release, after_in_child=plugins.loading.release
 )

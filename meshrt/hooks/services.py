@@ -79,7 +79,7 @@ class RankServices(Protocol):
         """Ask the root and wait (not on the control thread). Raises TimeoutError, or MeshError with a refusal."""
 
     def set_held(self, held: bool) -> None:
-        """Say that a thread of this rank was stopped (or let go) by a person: deadlines stand still. Counts."""
+        """Report that the debugger has stopped (or resumed) a thread of this rank: deadlines are suspended. Counts."""
 
     #: How often `signal_main` has sent its signal, how many of them were handled, how much processor time
     #: `Hooks.signalled` has taken then (ns), and whether it runs now.
@@ -138,7 +138,7 @@ class PendingCall(Protocol):
     def when_done(self, callback: Callable[[], None], *, background: bool) -> None:
         """Run ``callback`` once the answers were read, on the thread that reads them (at once if they were).
 
-        ``background`` asks for somebody to read them although nobody waits.
+        ``background``: have them read by another thread, also while no thread waits for them.
         """
 
 
@@ -163,7 +163,7 @@ class RootServices(Protocol):
     rank_born: list[Callable[[str, int], None]]
     #: called as ``fn(mesh id, base rank, description)`` when a rank's process has ended ("was killed by SIGKILL").
     rank_gone: list[Callable[[str, int, str], None]]
-    #: called as ``fn(mesh id, base rank, fate)`` when a rank has ended that nobody stopped; ``fate`` says how, as plain
+    #: called as ``fn(mesh id, base rank, fate)`` when a rank has ended without a stop; ``fate`` says how, as plain
     #: data (`meshrt.wire.fate.Fate`, and ``waited_for``: whether callers are told).
     rank_lost: list[Callable[[str, int, Body], None]]
     #: called as ``fn(mesh id, base rank, state)`` when a rank ceases to answer (``"stopped"`` by a signal, or
@@ -171,7 +171,7 @@ class RootServices(Protocol):
     rank_silent: list[Callable[[str, int, str], None]]
     #: called as ``fn(mesh id, base rank, name)`` when an actor has begun on a rank.
     actor_begun: list[Callable[[str, int, str], None]]
-    #: called as ``fn(mesh id, base rank, text)`` with an error that nobody waits for.
+    #: called as ``fn(mesh id, base rank, text)`` with an error that no caller waits for.
     unhandled: list[Callable[[str, int, str], None]]
     #: what plug-ins let each other read, by name (``"inspect.activity"``).
     tables: dict[str, Any]
@@ -247,21 +247,21 @@ class RootServices(Protocol):
             work: Also tell what they use of the processors, and leave out what the kernel would have to add up.
         """
 
-    #: The numbers of the failures that nobody was told of, and nobody has handled.
+    #: The numbers of the failures that were neither reported to a caller nor handled.
     unseen: deque[str]
     #: The numbers of failures that are none, because the script itself has ended them.
     excused: set[str]
-    #: When somebody was first given an error that says that a process is gone, monotonic ns: (mesh id, base rank, pid).
+    #: When an error that says that a process has ended was first given out, monotonic ns: (mesh id, base rank, pid).
     told: Mapping[tuple[str, int, int], int]
 
     def held(self) -> bool:
-        """Whether a person holds a rank: deadlines stand still."""
+        """Whether a user holds a rank: deadlines are suspended."""
 
     def clock(self) -> float:
-        """Return the time of the clock of deadlines, seconds: it stands still while a person holds a rank."""
+        """Return the time of the clock of deadlines, seconds: it is suspended while a user holds a rank."""
 
     def holds(self, mesh_id: str, rank: int) -> bool:
-        """Whether a person holds this rank."""
+        """Whether a user holds this rank."""
 
     def call_soon(self, function: Callable[[], None]) -> None:
         """Run ``function`` on the root's loop. Any thread."""

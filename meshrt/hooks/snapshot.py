@@ -1,4 +1,4 @@
-"""What the root knows of a mesh at one moment, as plain data for plug-ins. Asks nobody."""
+"""What the root knows of a mesh at one moment, as plain data for plug-ins. Sends no request."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Hooks:
         self.variables: list[Callable[[], Iterable[Variable]]] = []
         #: Root side, on a thread of the script: a call was sent.
         self.call_sent: list[Callable[[PendingCall], None]] = []
-        #: Any process, any thread: deadlines stand still from now on (True), or go on (False).
+        #: Any process, any thread: deadlines are suspended from now on (True), or resumed (False).
         self.hold_changed: list[Callable[[bool], None]] = []
         self.strict = bool(os.environ.get("MESHRT_STRICT_HOOKS"))
 

@@ -95,7 +95,7 @@ def _lock_directory(directory: _Open) -> None:
 
 
 def owns(path: Path) -> bool:
-    """Whether this program has the lock of a directory, and none of that, its lock or the descriptors was removed."""
+    """Whether this program has the lock of a directory, and directory, lock and descriptors all still exist."""
     found = _locks.get(path)
     return found is not None and found.directory.is_at(path) and found.file.is_at(path / LOCK)
 

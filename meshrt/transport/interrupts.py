@@ -104,8 +104,8 @@ class Shield:
         self.pending = False
         if not _is_ignored(frame):
             raise KeyboardInterrupt
-        # By a thread, which comes to it a little later: here it would be handled at once. None of `threading`, whose
-        # locks this one may have.
+        # By a thread, which runs a little later: here it would be handled at once. Not one of `threading`, whose
+        # locks this thread may hold.
         try:
             _thread.start_new_thread(signal.pthread_kill, (get_ident(), signal.SIGINT))
         except RuntimeError:
