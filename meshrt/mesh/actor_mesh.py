@@ -62,7 +62,7 @@ class Endpoint:
         return future
 
     def choose(self, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call it on one rank, chosen by chance, of those that do not raise MeshBusy; else as `call`."""
+        """Call it on one rank, chosen at random among those that do not raise MeshBusy; else as `call`."""
         self._spec.check(args, kwargs)
         driver = current_runtime().driver
         if driver.full:
@@ -80,7 +80,7 @@ class Endpoint:
         return stream
 
     def broadcast(self, *args: Any, **kwargs: Any) -> None:
-        """Call it on every rank and want no answer; an exception is reported on the program's terminal."""
+        """Call it on every rank without answers; an exception is reported on the program's terminal."""
         self._spec.check(args, kwargs)
         broadcast(self._target, self._spec.name, args, kwargs)
 

@@ -1,4 +1,4 @@
-"""What a host agent writes to its standard error: why it does not start, and what modules say that it preloads."""
+"""The standard error of a host agent: why it does not start, and the output of modules that it preloads."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import IO, Any
 
 __all__ = ["AgentOutput"]
 
-#: Lines that an error carries, and bytes of one that has no end.
+#: Lines that an error carries, and bytes after which a line without a newline is cut.
 _LINES = 20
 _LINE_MAX = 8 << 10
 
 
 class AgentOutput:
-    """Hands it on line by line, and keeps the last lines. One thread at a time.
+    """Forwards it line by line, and keeps the last lines. One thread at a time.
 
     Not inherited from the script: what is printed there reaches no notebook, and no error.
 

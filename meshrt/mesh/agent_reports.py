@@ -1,4 +1,4 @@
-"""What host agents tell of ranks that live: silence, what they print, events that were left out. On the root's loop."""
+"""Reports of host agents about ranks that live: silence, output, events that were left out. On the root's loop."""
 
 from __future__ import annotations
 

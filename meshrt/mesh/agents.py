@@ -63,7 +63,7 @@ class AgentLink:
     ) -> None:
         self.host = placed.host
         self.mark = placed.mark
-        #: What the numbers of its ranks begin with, see `meshrt.host.family`.
+        #: The start of the numbers of its ranks, see `meshrt.host.family`.
         self.families = new_family_block()
         self.process = placed.process
         self.output = AgentOutput(placed.process.stderr, write)
@@ -77,7 +77,7 @@ class AgentLink:
         #: It has said that its store listens.
         self.serves = False
         self.gone = False
-        #: When it surely lived last, and when it was seen that it has ended; monotonic ns.
+        #: When it was last known to live, and when its end was noticed; monotonic ns.
         self.alive_at = time.monotonic_ns()
         self.gone_at = 0
         #: The number of the latest question by `hear`, and whether it was answered.
@@ -124,7 +124,7 @@ class AgentLink:
             for frame in frames:
                 self._received(frame)
         except ProtocolError as error:
-            # An agent that speaks garbage is as good as dead, and must not stay half alive.
+            # An agent that sends invalid data cannot be used any more, and must not stay half alive.
             logging.getLogger("meshrt").error("the agent of host %s is ended: it has sent %s", self.host, error)
             self.kill()
             self._end()
@@ -139,7 +139,7 @@ class AgentLink:
             self._loop.call_soon(self._readable)
 
     def _received(self, frame: Frame) -> None:
-        """Raises ProtocolError for what no agent may send."""
+        """Handle a message. Raises ProtocolError for one that an agent may not send."""
         if frame.header is None:
             receive = functools.partial(self._on_message, self, FROM_AGENT.decode(frame.payload))
         else:
@@ -147,7 +147,7 @@ class AgentLink:
         try:
             receive()
         except Exception:
-            # What goes wrong here must not take those with it that were read together with it: deaths are among them.
+            # An error here must not lose the messages that were read together with this one: deaths are among them.
             logging.getLogger("meshrt").exception("a message of host %s", self.host)
 
     def _end(self) -> None:
@@ -158,29 +158,29 @@ class AgentLink:
             self._loop.remove_reader(self._link.fileno())
             self._loop.remove_writer(self._link.fileno())
             self._link.close()
-            self.output.detach()  # its last words were written before the link ended
+            self.output.detach()  # its last lines were written before the link ended
             self._on_gone(self)
 
     def look(self) -> None:
-        """Note that it lives, if it does. Its end is seen some time after it: what failed before that is known so."""
+        """Note that it lives, if it does. Its end is noticed later: this tells what failed before it."""
         now = time.monotonic_ns()
         if not self.gone and not self._link.hung_up():
             self.alive_at = now
 
     def resume(self) -> bool:
-        """Let it go on if a signal has stopped it; returns whether one had. Any thread."""
+        """Resume it if a signal has stopped it; returns whether one had. Any thread."""
         if self.gone:
             return False
         stopped = is_stopped(self.process.pid)
-        # In any case: a stop that was sent and has not taken effect yet, which cannot be seen, is undone by it too.
+        # In any case: this also undoes a stop that was sent and has not taken effect yet, which cannot be seen.
         self.process.send_signal(signal.SIGCONT)
         return stopped
 
     def hear(self, seconds: float) -> bool:
-        """Wait until it has told what had happened before; returns whether it has. Any thread but the loop's.
+        """Wait until it has reported all earlier events; returns whether it has. Any thread but the loop's.
 
         Args:
-            seconds: That each of its answers may take.
+            seconds: Time limit for each of its answers.
         """
         for _ in range(2):  # what it finds ready together with the first question, it reads before the second one
             self._heard.clear()
@@ -271,7 +271,7 @@ class AgentPulse:
     def _tick(self) -> None:
         self._loop.call_later(self.INTERVAL, self._tick)
         now = self._loop.time()
-        # If the root itself was stopped for a while, every agent seems silent: begin anew.
+        # If the root itself was stopped for a while, every agent seems silent: begin again.
         late = now - self._last > self.INTERVAL + 1.0
         self._last = now
         for agent in self._agents():

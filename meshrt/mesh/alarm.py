@@ -4,7 +4,7 @@ When the main thread has ended by an error, no other thread waits any more: each
 
 A failure: ``new -> told`` (an error about one of its ranks was given to a caller), ``-> handled`` (by
 `meshrt.unhandled_fault_hook`), ``-> raised`` (at a wait), or ``-> left``: that is reported at the end of the program. A
-wait is not disturbed by a mesh that was stopped, nor by ranks that it will be told of by its own error.
+wait is not interrupted for a mesh that was stopped, nor for ranks that its own error will name.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _REMEMBERED = 10_000
 @dataclass(eq=False)
 class _Left:
     failure: MeshFailure
-    #: Processes that are gone; without any, no wait is disturbed for want of a hook.
+    #: Processes that have ended; if there are none and no hook is set, no wait is interrupted.
     lost: set[Lost]
-    #: Called when the script is told of lost ranks at most: the rest of it is reported at the end.
+    #: Called when the script is told of the lost ranks only, or of nothing: the rest is reported at the end.
     unseen: Callable[[], None]
 
 
@@ -42,7 +42,7 @@ class Alarm:
     """The failures that the script is to be told of. Any thread.
 
     Args:
-        driver: Its waits are disturbed.
+        driver: Its waits are interrupted.
         stopped: Whether a mesh was stopped.
     """
 
@@ -51,7 +51,7 @@ class Alarm:
         self._stopped = stopped
         self._lock = threading.Lock()
         self._silent = False
-        #: How the main thread has ended, if that was by an error: other threads wait for nothing any more.
+        #: The error that has ended the main thread, if there was one: waits of other threads end then.
         self._ended = ""
         self._left: list[_Left] = []
         #: When a caller was first told that a process has ended, monotonic ns; the oldest first.
@@ -106,7 +106,7 @@ class Alarm:
             for each in (error, *error.others):
                 self._unread.pop(each.remote.failure, None)
             if error.endpoint == "__init__":
-                # Each call to the actor tells of it, by the error of whichever rank is first.
+                # Each call to the actor reports it, by the error of the first rank.
                 call = (error.place.mesh_id, error.place.actor, error.endpoint)
                 for failure in [failure for failure, other in self._unread.items() if other == call]:
                     del self._unread[failure]
@@ -119,7 +119,7 @@ class Alarm:
 
     @property
     def unread(self) -> list[str]:
-        """The numbers of failures of which the script was sent an answer that it has never looked at."""
+        """The numbers of failures whose answers the script has received and never read."""
         with self._lock:
             return list(self._unread)
 

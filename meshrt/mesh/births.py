@@ -1,4 +1,4 @@
-"""What a host agent is asked to start, in as many messages as it takes: none is longer than a control link carries."""
+"""The requests to a host agent to start ranks, in as many messages as the limit of a control link requires."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["Births", "spawn_frames"]
 
 
 class Births:
-    """Makes what agents are asked, for a rank's first birth and for each one after it. Any thread.
+    """Makes the requests to agents, for a rank's first birth and for each restart. Any thread.
 
     Args:
-        at_birth: What gives the operations that each rank serves first (`meshrt.hooks.services.RootServices`).
+        at_birth: Functions that return the first operations of each rank (`meshrt.hooks.services.RootServices`).
         restarts: Knows which actors a rank has again.
     """
 
@@ -59,11 +59,11 @@ def spawn_frames(common: Spawn, ranks: Sequence[int], rank_env: Mapping[int, Map
     One process preloads modules for all of them: the agent waits for the last message then (``more`` is false in it).
 
     Args:
-        common: What is the same for all; ``ranks``, ``env`` and ``more`` are set here.
+        common: The fields that are the same for all; ``ranks``, ``env`` and ``more`` are set here.
         ranks: Base ranks.
         rank_env: The environment of those that have one of their own.
     Raises:
-        UsageError: What a single rank is told does not fit.
+        UsageError: The request for a single rank is too long.
     """
     parts = [ranks] if ranks else []
     frames: list[bytes] = []

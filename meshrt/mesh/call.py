@@ -62,7 +62,7 @@ _NO_ARGUMENTS = Parcel(*codec.encode(((), {})))
 _pack = msgpack.Packer().pack
 #: Ranks of a wait that are named.
 _NAMED = 64
-#: In the place of an answer that is not needed any more.
+#: Replaces an answer that is not needed any more.
 _LOOKED_AT = Frame(RESULT, [0, None], b"")
 
 
@@ -117,7 +117,7 @@ class _Answers(_Called, Future[T]):
         #: Those that have raised, the first one first.
         self._failed: list[tuple[int, Frame]] = []
         self._lost: list[Loss] = []
-        #: What of its arguments is in shared memory, until all have answered.
+        #: The parts of its arguments that are in shared memory, until all have answered.
         self.kept: Sequence[Lease] = ()
 
     def deliver(self, position: int, frame: Frame) -> None:
@@ -184,16 +184,16 @@ class _Answers(_Called, Future[T]):
                 add_others(error, also)
             return error
         if self._lost:
-            # In the order of the ranks, whatever the order in which they were found dead.
+            # In the order of the ranks, not in the order in which their ends were noticed.
             losses = sorted(self._known_losses(), key=lambda loss: loss.position)
-            # What was stopped after others had died is not what the call has failed by.
+            # A rank that was stopped after others had died is not the cause of the failure.
             (position, fate, sent), *also_lost = [loss for loss in losses if loss.fate.kind != "stopped"] or losses
             others = [self._target.place(loss.position) for loss in also_lost]
             return fate.error(self._target.place(position), self._endpoint, may_have_run=sent, others=others)
         return None
 
     def _known_losses(self) -> Collection[Loss]:
-        """Also those that the thread that reads has found and not come to tell of: new calls fail by them already."""
+        """Include those that the reading thread has found but not reported yet: new calls already fail by them."""
         losses = {loss.position: loss for loss in self._lost}
         for position, fate in enumerate(self._target.fates()):
             if fate is not None and self._frames[position] is None and position not in losses:
@@ -221,7 +221,7 @@ def _load_result(frame: Frame, place: Callable[[int], RankPlace], position: int,
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # loading runs user code, which may do anything, even sys.exit
-        # The rank did its part; what it sent cannot be rebuilt in this process.
+        # The rank has run the endpoint; its result cannot be rebuilt in this process.
         text = f"the result cannot be read here: {codec.text_of(error)}"
         remote = RemoteException(type(error).__name__, text, "")
         raise ResultNotSerializable(place(position), endpoint, remote, error) from error
@@ -321,7 +321,7 @@ class StreamCall(_Called, Generic[R]):
         return [position for position in range(len(self._futures)) if position not in self._answered]
 
     def awaited(self) -> Wait | None:
-        """Return who has not answered; None: all have."""
+        """Return which ranks have not answered; None: all have."""
         return self._wait(any_of_them=True)
 
     def done(self) -> bool:
@@ -410,12 +410,12 @@ def remote_error(place: RankPlace, endpoint: str, frame: Frame) -> MeshError:
 
 
 class _Receivers:
-    """Who a message to a target is for; looked up if something of it goes into shared memory."""
+    """The receivers of a message to a target; looked up if a part of it goes into shared memory."""
 
     def __init__(self, runtime: ProcessRuntime, target: Target) -> None:
         self._runtime = runtime
         self._target = target
-        #: Those that it was shared with.
+        #: The processes that it was shared with.
         self._pids: set[int] | None = None
 
     def __call__(self) -> list[Identity] | None:
@@ -425,7 +425,7 @@ class _Receivers:
         return found
 
     def only(self, parcel: Parcel) -> set[int] | None:
-        """Return who it can be of use to: not to a process that has taken the place of one of them since."""
+        """Return the processes that can use it: not one that has replaced a receiver since."""
         return None if parcel.loans is None else self._pids
 
 
@@ -550,7 +550,7 @@ def pack_init(target: Target, cls: type, args: tuple[Any, ...], kwargs: dict[str
     store = current_runtime().store
 
     def unknown() -> None:
-        # Its ranks may not be born yet, and those that are started again are sent it once more: none is given anything.
+        # Its ranks may not be born yet, and restarted ones are sent it once more: nothing goes into shared memory.
         store.wait_until_served()
 
     try:

@@ -1,4 +1,4 @@
-"""What the end of a mesh has cut off: calls that still ran when the grace was over, and calls that had not begun."""
+"""Calls that the end of a mesh has cut off: those that still ran when the grace was over, and those not begun."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["CutWork"]
 
 #: Lines about calls; the others are counted.
 _LINES = 8
-#: Characters of a name that a rank has told.
+#: Characters of a name that a rank has sent.
 _NAME = 100
 
 
@@ -33,7 +33,7 @@ class CutWork:
         self._killed: set[int] = set()
 
     def told(self, rank: int, body: dict[str, Any]) -> None:
-        """A rank tells what it does at the end of the grace, once: what it sends after that takes no memory."""
+        """A rank reports what it does at the end of the grace, once: later reports are dropped."""
         if rank in self._told:
             return
         self._told.add(rank)

@@ -95,7 +95,7 @@ class Ending:
         self._alarm.end_waits(why)
 
     def exits(self) -> None:
-        """The interpreter is on its way out: what has failed sets the exit status."""
+        """The interpreter exits: failures set the exit status."""
         self._exits = True
 
     def shutdown(self, grace: float = 5.0, why: str = "") -> None:

@@ -29,7 +29,7 @@ def _checked(timeout: float | None) -> float | None:
 
 
 class Future(Pending, Generic[T]):
-    """Something that will be there: get it, await it, or be called back. From any thread, as often as you like.
+    """A value that will be there: get it, await it, or be called back. From any thread, any number of times.
 
     Made by meshrt only. A time-out consumes nothing: the call goes on, and ``get`` may be called again.
     """
@@ -46,14 +46,14 @@ class Future(Pending, Generic[T]):
     # -- made by subclasses
 
     def _produce(self) -> T:
-        """Return the value, or raise. Called once, by the first who asks, when the future is finished."""
+        """Return the value, or raise. Called once, by the first reader, when the future is finished."""
         raise NotImplementedError
 
     def overdue(self, seconds: float) -> CallTimeout:
-        """Return the error that says who has not answered for so long."""
+        """Return the error that names the ranks that have not answered for ``seconds``."""
         return CallTimeout("the operation", seconds, (), 1)
 
-    # -- for everybody
+    # -- for all users
 
     def get(self, timeout: float | None = None) -> T:
         """Wait and return the value, or raise the error (the same object each time).
@@ -87,7 +87,7 @@ class Future(Pending, Generic[T]):
                 self._wait_for(timeout)
             except CallTimeout as error:
                 return error.with_traceback(None)
-            except Exception as error:  # of something else that the program is told of here
+            except Exception as error:  # not of this call: an error that this wait reports to the program
                 return error
         failure = self._failure()
         if failure is None or issubclass(type(failure), Exception):
@@ -115,7 +115,7 @@ class Future(Pending, Generic[T]):
         def run() -> None:
             try:
                 function(self)
-            except BaseException:  # whichever thread this is, it is not the callback's to end
+            except BaseException:  # a callback must not end the thread that runs it
                 logging.getLogger("meshrt").exception("a done-callback raised")
 
         self.when_done(run, background=True)
@@ -171,7 +171,7 @@ class Future(Pending, Generic[T]):
                 try:
                     self._value = self._produce()
                 except KeyboardInterrupt:
-                    raise  # Ctrl-C is no outcome of the call: it can be asked again
+                    raise  # Ctrl-C is not a result of the call: `get` may be called again
                 except BaseException as error:
                     # Its traceback is of the runtime alone, and leads to the frames of callers.
                     self._error = BaseException.with_traceback(error, None)
@@ -237,7 +237,7 @@ class Settled(Future[T]):
 
 
 def done(driver: Driver) -> Future[None]:
-    """Return a future of what is done already."""
+    """Return a future that is done already."""
     future: Settled[None] = Settled(driver, "")
     future.resolve(None)
     return future

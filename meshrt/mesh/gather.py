@@ -25,7 +25,7 @@ _OVERDUE = 0.3
 
 
 class _Gather:
-    """A question under way, and what has come since the last report."""
+    """A question under way, and the answers since the last report."""
 
     def __init__(self, report: Callable[[Gathered], None]) -> None:
         self.report = report
@@ -131,7 +131,7 @@ class Gathers:
                 shares.setdefault(record.agent_of[rank], {}).setdefault(mesh_id, []).append(rank)
 
     def leave(self, number: int) -> None:
-        """Want no more reports; a no-op for one that is done."""
+        """End the reports of a question; a no-op for one that is done."""
         gather = self._gathers.pop(number, None)
         if gather is not None:
             for agent in gather.agents:
@@ -157,7 +157,7 @@ class Gathers:
         """All in?"""
         gather = self._gathers[number]
         if not gather.waiting and not gather.ended:
-            # After what is under way: it may be the call that asked.
+            # Behind the current function: that may be the call that asked.
             gather.ended = True
             self._call_later(0.0, lambda: self._tick(number))
 

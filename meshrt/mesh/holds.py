@@ -59,7 +59,7 @@ class Holds:
         self._tell(before)
 
     def _tell(self, before: bool) -> None:
-        """Suspend the deadlines, or let them go on, if that has changed."""
+        """Suspend or resume the deadlines, if that has changed."""
         if before == self.any():
             return
         self._driver.clock.hold(not before)

@@ -38,14 +38,14 @@ class Home:
         """An agent has ended. On the loop."""
         self._agents.remove(agent)
         if not self._agents:
-            self._serves.set()  # who waits for one to serve waits no longer
+            self._serves.set()  # a thread that waits for one to serve waits no longer
             self._serves.clear()
 
     def agent(self, seconds: float) -> int:
-        """Return the pid of the agent whose store knows what the script writes; 0: none serves within so long."""
+        """Return the pid of the agent whose store knows what the script writes; 0: none serves within that time."""
         if seconds and self._agents and not self._loop.is_this_thread():
             self._serves.wait(seconds)
-        # Always the same one while it lives: on whose machine the script is others have been told.
+        # Always the same one while it lives: other processes have been told on which machine the script is.
         if self._chosen is None or self._chosen.gone:
             self._chosen = next((agent for agent in tuple(self._agents) if agent.serves and not agent.gone), None)
         return 0 if self._chosen is None else self._chosen.process.pid

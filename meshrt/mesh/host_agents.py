@@ -1,4 +1,4 @@
-"""The host agents of the program: they are greeted, what they tell goes to the part that it is for, and their end.
+"""The host agents of the program: their greeting, the dispatch of their messages to other parts, and their end.
 
 Placed by engines (`meshrt.mesh.placement`), each with a link of its own (`meshrt.mesh.agents`).
 """
@@ -54,12 +54,12 @@ class HostAgents:
     """The agents of one root. Any thread, unless said otherwise.
 
     Args:
-        run: What they are greeted with.
-        loop: Reads what they send, and lets go of them at its end.
-        registry, services, lifecycle, reports: Are told what they tell.
+        run: The content of the greeting.
+        loop: Reads what they send, and closes their links at its end.
+        registry, services, lifecycle, reports: Receive their messages.
         terminal: Shows what they write to their standard error.
-        upkeep: Looks after the program's directories, as often as the agents are pinged.
-        home: Is told of those whose stores serve.
+        upkeep: Checks the program's directories, as often as the agents are pinged.
+        home: Is told of agents whose stores serve.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class HostAgents:
         loop.on_failure.append(self._fail)
 
     def of(self, engine: Any) -> list[AgentLink]:
-        """Return the agents of an engine (None: the local one), which are placed if need be. Not on the loop."""
+        """Return the agents of an engine (None: the local one); places them if necessary. Not on the loop."""
         return self._placement.of(engine)
 
     def all(self) -> list[AgentLink]:
@@ -141,7 +141,7 @@ class HostAgents:
             if not self._loop.has_begun:  # the loop has not read from it
                 agent.close()
 
-    # -- what they tell, on the loop
+    # -- their messages, on the loop
 
     def _on_agent(self, agent: AgentLink, message: FromAgent) -> None:
         match message:
@@ -190,11 +190,11 @@ class HostAgents:
 
 
 def _path_bytes(path: str) -> bytes:
-    """Return a path as the kernel knows it: bytes, which may be no UTF-8."""
+    """Return a path as the kernel knows it: bytes, which may be invalid UTF-8."""
     try:
         return os.fsencode(path)
     except UnicodeEncodeError:
-        return path.encode(errors="backslashreplace")  # it names nothing
+        return path.encode(errors="backslashreplace")  # no such path can exist
 
 
 def _short(argv: list[str]) -> list[str]:

@@ -30,7 +30,7 @@ _HANGS = 1.0
 _ASK = "`python -m meshrt.debug -c where` says where ranks are, while they run"
 
 
-#: The functions that wait, and the name of what for.
+#: The functions that wait, and the name of what they wait for.
 _WAITS = {Waiting.wait.__code__: "pending", Future._wait_on_loop.__code__: "self"}
 #: The functions that wait until a call is written; their ``target`` and ``endpoint`` say which one.
 _SENDS = {send_call.__code__, broadcast.__code__}
@@ -54,11 +54,11 @@ class Interrupted:
 
 
 def waited_for(walker: TracebackType | None, given_up: Any, activity: Any) -> Interrupted | None:
-    """Return what the wait that an exception has ended was for; None if it was for no call.
+    """Return the call that the ended wait was for; None if it was not a wait for a call.
 
     Args:
         walker: The traceback of the exception.
-        given_up: What was awaited when Ctrl-C cancelled that: told if the traceback has no wait; or None.
+        given_up: What was awaited when Ctrl-C cancelled it, used if the traceback has no wait; or None.
         activity: What is known of the ranks (`meshrt.inspect.root.Activity`); None if nothing is.
     """
     pending = sending = None

@@ -1,4 +1,4 @@
-"""What becomes of ranks: the root's answer to their births and ends, which the host agents tell. On the root's loop.
+"""Births and ends of ranks, as host agents report them, and what the root does about them. On the root's loop.
 
 A rank: ``asked -> born -> gone``, or ``born -> asked`` again (`meshrt.mesh.restarts`).
 """
@@ -69,7 +69,7 @@ class Lifecycle:
             record.initialized.resolve(None)
 
     def gone(self, mesh_id: str, rank: int, fate: Fate) -> None:
-        """A rank has ended: tell everybody who waits for it; a no-op the second time."""
+        """A rank has ended: tell all that wait for it; a no-op the second time."""
         record = self._registry.meshes[mesh_id]
         if rank in record.fates:
             return
@@ -83,9 +83,9 @@ class Lifecycle:
             self._start_again(record, rank, replace(fate, restarts=True))
             return
         if fate.kind == "unborn" and rank in record.incarnations:
-            # It had been there: what it was asked before, and who has made it, must not wait for ever.
+            # It had been there: requests to it, and its creator, must not wait for ever.
             fate = replace(fate, kind="died", hint=f"its process was to be started again, and {fate}")
-        # A caller who waits is told by the error of the call.
+        # A caller that waits is told by the error of the call.
         waited_for = self._driver.owed_by(mesh_id, rank)
         for callback in self._registry.gone(mesh_id, rank, fate):
             callback()
@@ -140,7 +140,7 @@ class Lifecycle:
         self._owned[address] = [*self._known(self._owned.get(address, ())), mesh_id]
 
     def _known(self, meshes: Iterable[str]) -> list[str]:
-        """Return those that did not end so long ago that they are forgotten."""
+        """Return those that are not forgotten: meshes that ended long ago are."""
         return [mesh_id for mesh_id in meshes if mesh_id in self._registry.meshes]
 
     def _actor(self, mesh_id: str, rank: int, body: Body) -> None:
@@ -154,7 +154,7 @@ class Lifecycle:
         self._restarts.forget_actor(mesh_id, rank, body["name"])
 
     def _cut(self, mesh_id: str, rank: int, body: Body) -> None:
-        """A rank tells what it still does at the end of the grace."""
+        """A rank reports what it still does at the end of the grace."""
         record = self._registry.meshes.get(mesh_id)
         if record is not None:
             record.cut.told(rank, body)

@@ -74,8 +74,8 @@ class RootLoop:
         """Start the thread, once."""
         with self._lock:
             if not self._thread.is_alive():
-                # Loaded here, while the agent starts beside us: a thread that imports it may be overtaken by the
-                # interpreter's end, which forbids that.
+                # Loaded here, while the agent starts in parallel: on another thread the interpreter may end first,
+                # and then forbids the import.
                 import uvloop  # noqa: F401 - start-up: as said
 
                 for function in self.on_start:
@@ -88,7 +88,7 @@ class RootLoop:
             if self._posted is not None:
                 self._posted.append(function)
                 return
-        with contextlib.suppress(RuntimeError):  # the loop has been closed: so has what it would act on
+        with contextlib.suppress(RuntimeError):  # the loop has been closed, and with it the object of the function
             self.running.call_soon_threadsafe(function)
 
     def post_later(self, seconds: float, function: Callable[[], None]) -> None:
@@ -100,7 +100,7 @@ class RootLoop:
         self.running.call_later(seconds, function)
 
     def linger(self, seconds: float) -> None:
-        """Have it run so much longer behind `on_end`, for what is to be written still. On the loop."""
+        """Keep it running for so many seconds after `on_end`, for data still to be written. On the loop."""
         self._linger = max(self._linger, seconds)
 
     def end(self) -> None:
@@ -145,7 +145,7 @@ class RootLoop:
         await asyncio.sleep(self._linger)
 
     def _fail(self, error: BaseException) -> None:
-        """Nothing can be served any more: say so to everybody who waits."""
+        """Nothing can be served any more: fail all waits."""
         why = f"the runtime failed in this process: {type(error).__name__}: {error}"
         logging.getLogger("meshrt").critical(why, exc_info=error)
         self._failure = why

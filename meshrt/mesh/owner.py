@@ -1,4 +1,4 @@
-"""Who starts and stops meshes for the calling code: the root itself in the script, the root by request in a rank."""
+"""The owner of meshes, which starts and stops them: in the script the root itself, in a rank the root by request."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class RankOwner:
         """Do nothing: the root need not know why this rank ends its meshes."""
 
     def watch(self, mesh_id: str, seconds: float) -> None:
-        """Only the root looks after calls (`proc_mesh` has refused it)."""
+        """Only the root watches calls (`proc_mesh` has refused it)."""
 
     def listen_for_ide(self, port: int) -> None:
         """Only the root does (`proc_mesh` has refused it)."""
@@ -122,7 +122,7 @@ class RankOwner:
         if first:
             self.driver.queues.when_written(mesh_id, grace, ask)
         elif grace <= 0 and not future.finished:
-            ask(0.0)  # at once, after all
+            ask(0.0)  # again, without a grace
         return future
 
 
@@ -140,11 +140,11 @@ def _owner_here() -> MeshOwner | None:
 
 
 def owner_for_new() -> MeshOwner:
-    """Return who starts a mesh for the calling process."""
+    """Return the owner that starts meshes for the calling process."""
     owner = _owner_here()
     if isinstance(owner, RankOwner):
         return owner
-    if sys.is_finalizing():  # where the import below would fail, without a word to the point
+    if sys.is_finalizing():  # where the import below would fail with an unclear message
         raise ShutdownError("the interpreter is ending: no new mesh can be started")
     from meshrt.mesh.program import start_root  # start-up: ranks never need it
 

@@ -28,7 +28,7 @@ class Placement:
     Args:
         run_id: The program.
         connect: Makes the root's end of an agent that was started.
-        attach: Has it read; when it is known here, so that its end is.
+        attach: Starts reading from it, once it is known here, so that its end is noticed.
     """
 
     def __init__(
@@ -43,12 +43,12 @@ class Placement:
         #: Of all agents that there were.
         self._pids: set[int] = set()
         self._reapers: list[threading.Thread] = []
-        #: Held while an engine places agents, which takes as long as it takes: the root's loop never waits for it.
+        #: Held while an engine places agents, for an unlimited time: the root's loop never waits for it.
         self._placing = threading.RLock()
         self._lock = threading.RLock()
 
     def of(self, engine: Any) -> list[AgentLink]:
-        """Return the agents of an engine (None: the local one). In the place of one that is gone there is a new one."""
+        """Return the agents of an engine (None: the local one). An agent that has ended is replaced by a new one."""
         with self._placing:
             agents = self._by_engine.get(engine, [])
             if not agents or any(agent.gone for agent in agents):
@@ -66,7 +66,7 @@ class Placement:
     def _complete(self, survivors: list[AgentLink | None], placed: list[Placed]) -> list[AgentLink]:
         """Return an agent for each host. An engine places all of them: a new one whose host has one already is ended.
 
-        Were the new ones taken, each agent that is lost would leave the others of its engine without any use.
+        If the new ones were taken, each loss of an agent would make the other agents of its engine useless.
         """
         if len(survivors) != len(placed):
             survivors = [None] * len(placed)
@@ -99,7 +99,7 @@ class Placement:
         with self._lock:
             if agent in self._placed:
                 self._placed.remove(agent)
-                # Its ranks die with it; what they had detached carries the mark.
+                # Its ranks die with it; processes that they had detached carry the mark.
                 reaper = threading.Thread(target=_reap, args=(agent,), name="meshrt-reap", daemon=True)
                 self._reapers = [*(thread for thread in self._reapers if thread.is_alive()), reaper]
                 reaper.start()

@@ -55,14 +55,14 @@ def proc_mesh(
         preload: Modules imported once, before the ranks are forked.
         post_mortem: What ranks do when an endpoint raises: True stops them there for the debugger, "dump" writes a file
             for it, False does neither; None leaves it to ``MESHRT_POST_MORTEM`` and the debugger.
-        watchdog: Seconds after which a call of the script that is not answered is told on the terminal, with the ranks
-            and where they are; and again after twice the time. The call goes on.
+        watchdog: Seconds after which a call of the script that is not answered is reported on the terminal, with the
+            ranks and where they are; and again after twice the time. The call goes on.
         dap: A port of the loopback interface (0: any), at which an IDE can attach to the program from now on, as with
             ``meshrt dap``. The ranks need debugpy then (``meshrt dap --help``).
         engine: Places the host agents; this machine by default. See `meshrt.engine`.
         **sizes: Dimension to size, each >= 1.
     Raises:
-        UsageError: A size, a name or an option is none.
+        UsageError: A size, a name or an option is invalid.
         SpawnError: This machine cannot hold so many processes.
     """
     seconds = None
@@ -259,7 +259,7 @@ class ProcMesh(MeshTrait):
                 of its last restart, and only if all its actors are to be. Calls that were on their way fail.
             on_restart: Called with a `Restart` when the actor has been built again; on a thread of its own.
         Raises:
-            UsageError: The name or the class is none.
+            UsageError: The name or the class is invalid.
             ValueError: An endpoint has a name that every mesh has (``slice``, ``size`` ...).
             TypeError: The arguments do not fit ``cls.__init__``.
             ArgumentNotSerializable: The class or an argument cannot be pickled.
@@ -290,8 +290,8 @@ class ProcMesh(MeshTrait):
     def stop(self, grace: float = 5.0) -> Future[None]:
         """End the processes: what was sent before is served for up to ``grace`` seconds, then they are killed.
 
-        Returns a future; off an event loop it has been waited for already. Twice is fine. In a ``finally``, what
-        belongs to the error that is on its way is looked at first, as a block does: for about a second at most.
+        Returns a future; off an event loop it has been waited for already. A second call is allowed. In a ``finally``,
+        the failure behind the current error is collected first, as a block does: for about a second at most.
 
         Raises:
             UsageError: This process does not own the mesh, or this is a slice of it.
@@ -306,7 +306,7 @@ class ProcMesh(MeshTrait):
 
     def _begin_stop(self, grace: float, why: str = "") -> Future[None]:
         # Kept: in a long program the owner forgets a mesh some time after its end.
-        if self._driver is not None and self._driver.closed:  # by `shutdown_context`, and there is no owner any more
+        if self._driver is not None and self._driver.closed:  # by `shutdown_context`: there is no owner any more
             self._stopped = done(self._driver)
         elif self._stopped is None or not self._stopped.finished:
             owner = self._owner()
@@ -332,7 +332,7 @@ class ProcMesh(MeshTrait):
             self._begin_stop(_grace(kind), why_ended(error)).get()
 
     def _tell_failed(self, error: BaseException | None) -> None:
-        """The block ends: what belongs to its error is looked at while the ranks still are there."""
+        """The block ends: the failure behind its error is collected while the ranks still exist."""
         if error is not None and not self._has_stopped():
             self._owner().failed(self._mesh_id, error)
 

@@ -21,7 +21,7 @@ _WHY = 300
 
 _root: Root | None = None
 _root_lock = threading.Lock()
-#: The interpreter runs its exit handlers, ours has run: nothing would end what starts now.
+#: The interpreter runs its exit handlers, and ours has run: a mesh that starts now would not be ended.
 _ended = False
 
 
@@ -46,7 +46,7 @@ def start_root() -> Root:
 
 
 def shutdown_context(grace: float = 5.0) -> None:
-    """Stop every mesh and end the agents and threads of meshrt. Twice is fine; at exit it happens by itself.
+    """Stop every mesh and end the agents and threads of meshrt. May be called twice; runs by itself at exit.
 
     Args:
         grace: Seconds that the ranks may take to finish what was sent to them.
@@ -55,14 +55,14 @@ def shutdown_context(grace: float = 5.0) -> None:
 
 
 def _shutdown(grace: float, why: str) -> None:
-    """End the root, if there is one; a later mesh starts anew. ``why``: the error that is the reason."""
+    """End the root, if there is one; a later mesh starts a new one. ``why``: the error that is the reason."""
     root = _root
     if root is not None:
         root.ending.shutdown(grace, why)
 
 
 def _forget(root: Root) -> None:
-    """Only now may another one start: both would take the process's runtime, and each other's away."""
+    """Only now may another one start: each would replace the other's runtime of the process."""
     global _root
     with _root_lock:
         if _root is root:
@@ -83,8 +83,8 @@ def _at_exit() -> None:
         _root.ending.exits()
     error = sys.exc_info()[1] or getattr(sys, "last_value", None)
     _shutdown(0.5 if error is None else 0.0, why_ended(error))
-    # CPython keeps that an unhandled Ctrl-C has ended the script in one flag of the process, and each string that is
-    # executed takes it back, on whichever thread: `@dataclass` does, in what is loaded at the end. A shell's loop goes
-    # on then. An interactive interpreter ends by itself, whatever its last error was.
+    # CPython has one flag per process: an unhandled Ctrl-C has ended the script. Each string that is executed on any
+    # thread clears it: `@dataclass` executes one, in modules that are loaded at the end. A shell's loop would go on
+    # then. An interactive interpreter ends by itself, whatever its last error was.
     if isinstance(error, KeyboardInterrupt) and not hasattr(sys, "ps1"):
         die_by(signal.SIGINT)

@@ -33,8 +33,8 @@ class MeshRecord:
     Args:
         mesh_id, name, spec: What it is.
         agents: Those that are to have its ranks.
-        driver: What its futures wait with.
-        owner: Who has made it; None: the script.
+        driver: Its futures wait with it.
+        owner: The rank that has made it; None: the script.
         births: Makes the messages that ask an agent to start some ranks.
         progress: Shows how many ranks have started.
     """
@@ -76,9 +76,9 @@ class MeshRecord:
         self.stopped_at = 0
         #: It is stopped because of an error, or with the program: what still uses it is not waited for.
         self.abandoned = False
-        #: Its block has ended well.
+        #: Its block has ended without an error.
         self.left = False
-        #: When nothing of it was left; monotonic ns, 0: not yet.
+        #: When its end was complete; monotonic ns, 0: not yet.
         self.over_at = 0
         #: When what runs on it is interrupted, because it is stopped: monotonic ns; 0 until a stop is requested.
         self.interrupted = 0
@@ -102,7 +102,7 @@ class MeshRecord:
         return [] if self._births is None else self._births(self, ranks)
 
     def interrupt_after(self, grace: float) -> None:
-        """Note that whatever runs after ``grace`` seconds is ended."""
+        """Note that calls that still run after ``grace`` seconds are ended."""
         moment = time.monotonic_ns() + int(max(0.0, grace) * 1e9)
         self.interrupted = min(self.interrupted or moment, moment)
 
@@ -145,5 +145,5 @@ class _Start(Settled[None]):
 
     @property
     def tells(self) -> bool:
-        """True, though nothing else disturbs a wait for it."""
+        """True, although nothing else interrupts a wait for it."""
         return True

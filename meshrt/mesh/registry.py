@@ -1,4 +1,4 @@
-"""What the root knows of every mesh: which rank lives where, how it ended, who wants to be told.
+"""What the root knows of every mesh: where each rank lives, how it ended, and the callbacks for both.
 
 A rank: ``asked -> born -> gone``. All methods may be called from any thread.
 """
@@ -160,13 +160,13 @@ class Registry:
             return [record for record in self.meshes.values() if record.stopped is None or not record.stopped.finished]
 
     def _of_script(self, record: MeshRecord) -> MeshRecord:
-        """Return the mesh that the script has made with which this one ends: itself, or its owners' owner."""
+        """Return the script's mesh with which this one ends: itself, or the mesh at the top of its chain of owners."""
         while record.owner is not None and record.owner.mesh_id in self.meshes:
             record = self.meshes[record.owner.mesh_id]
         return record
 
     def running_by_script(self) -> list[list[MeshRecord]]:
-        """Return the same by the mesh of the script, the latest first: what ranks have made is with their own mesh."""
+        """Return the same, grouped by the script's mesh, the latest first: meshes of ranks are with the rank's mesh."""
         with self._lock:
             found: dict[str, list[MeshRecord]] = {}
             for record in self.running():

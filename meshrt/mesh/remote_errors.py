@@ -1,8 +1,8 @@
 """What a call raises when user code on a rank has raised: an `ActorError` that is of that exception's type as well.
 
 So ``except ValueError`` around a call catches the ``ValueError`` of a rank, and ``except ActorError`` catches it too,
-with the rank and the remote traceback. Of the remote object come the attributes; its constructor, and whatever else its
-class would do, is not run. Where its class is not known here, or refuses, it is an `ActorError` alone.
+with the rank and the remote traceback. The attributes of the remote object are copied; its constructor and other code
+of its class are not run. Where its class is not known here, or refuses, the error is an `ActorError` alone.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from meshrt.wire.frames import Frame
 
 __all__ = ["actor_error", "add_others"]
 
-#: What is taken from `ActorError` and from Python, whatever the user's class has under that name ...
+#: Names that come from `ActorError` and from Python, even if the user's class defines them ...
 _PLAIN = (
     *("__repr__", "__getattribute__", "__setattr__", "__eq__", "__hash__"),
     *("__cause__", "__context__", "__suppress_context__", "__traceback__"),
     *("args", "with_traceback", "add_note", "rank"),
 )
-#: ... and what lies in the error itself.
+#: ... and those that are attributes of the error itself.
 _OWN = ("place", "endpoint", "remote", "exception", "others", "others_text", "sent", "__notes__")
-#: Kinds of further errors that are told, and characters of a message of theirs.
+#: How many kinds of further errors are shown, and how many characters of each message.
 _KINDS = 5
 _MESSAGE = 200
 #: Types with a meaning where they are raised: the end of an iteration, or a rank of the call itself.
@@ -63,7 +63,7 @@ def actor_error(
 
 
 def add_others(error: ActorError, others: Iterable[tuple[RankPlace, Frame]]) -> None:
-    """Tell in ``error`` what further ranks have answered with errors of their own."""
+    """Note in ``error`` the errors that further ranks have answered with."""
     found = []
     for place, frame in others:
         _, chain, _, kind = frame.header
@@ -87,14 +87,14 @@ def add_others(error: ActorError, others: Iterable[tuple[RankPlace, Frame]]) -> 
 def _kind_of(remote: RemoteException, exception: BaseException | None) -> type[Exception] | None:
     kind: Any = type(exception) if exception is not None else _named(remote.type)
     while isinstance(kind, type) and issubclass(kind, ActorError):
-        kind = vars(kind).get("kind")  # raised by a rank that another one has called: what that one raised
+        kind = vars(kind).get("kind")  # a rank that another rank has called raised it: take the type raised there
     if not isinstance(kind, type) or not issubclass(kind, Exception) or issubclass(kind, _NEVER) or kind is Exception:
         return None
     return kind
 
 
 def _named(name: str) -> Any:
-    """Return what ``name`` is called here, if it is loaded. Imports nothing, and asks no module for what it has not."""
+    """Return the object of that name, if it is loaded. Imports nothing and calls no module's ``__getattr__``."""
     module, _, path = "builtins", "", name
     if "." in name:
         parts = name.split(".")
@@ -112,7 +112,7 @@ def _named(name: str) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _class_for(kind: type[Exception]) -> type[ActorError]:
-    # What Python and meshrt ask every error for is not asked of the user's class.
+    # Attributes that Python and meshrt read of every error are not read from the user's class.
     facts = {
         **{name: getattr(ActorError, name) for name in _PLAIN},
         **{name: _Own(name) for name in _OWN},
@@ -125,12 +125,12 @@ def _class_for(kind: type[Exception]) -> type[ActorError]:
     }
     try:
         return type(ActorError.__name__, (ActorError, kind), facts)
-    except Exception:  # its memory is laid out in another way, its metaclass objects, it wants no subclass ...
+    except Exception:  # another memory layout, an error of its metaclass, subclasses not allowed ...
         return ActorError
 
 
 class _Own:
-    """An attribute that lies in the error's dictionary, although a class has something else of that name."""
+    """An attribute in the error's dictionary, although a class has another one of that name."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -151,7 +151,7 @@ class _Own:
 
 
 def _builtin(cls: type) -> type:
-    """Return the class of Python's own that ``cls`` is laid out as: its constructor runs nothing of the user's."""
+    """Return the built-in class with the memory layout of ``cls``: its constructor runs no code of the user."""
     # By what it was derived from, not by its MRO: MemoryError is laid out as Exception is, and makes no others.
     while cls.__module__ != "builtins":
         cls = cls.__base__ or object
@@ -159,7 +159,7 @@ def _builtin(cls: type) -> type:
 
 
 def _facts(error: ActorError, exception: BaseException) -> dict[str, Any]:
-    """Return the attributes of the remote exception; those that lie in no dictionary are set."""
+    """Return the attributes of the remote exception; sets those that are not in a dictionary."""
     for base in type(exception).__mro__:
         if base.__module__ != "builtins" or base in (Exception, BaseException, object):
             continue
@@ -172,7 +172,7 @@ def _facts(error: ActorError, exception: BaseException) -> dict[str, Any]:
 
 
 def _reduce(error: ActorError) -> tuple[Any, ...]:
-    # Attributes of the user's may be anything; the data can always be sent, and the type goes by its name.
+    # Attributes of the user may be any object; the data can always be sent, and the type is sent by its name.
     notes = tuple(getattr(error, "__notes__", ()))
     others = {"others": error.others, "others_text": error.others_text}
     return _rebuilt, (error.place, error.endpoint, error.remote, notes, others)

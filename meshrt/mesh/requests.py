@@ -1,6 +1,6 @@
 """What ranks may ask the root for: to be told of births and deaths, and to start and stop meshes of their own.
 
-Each answer may come later; until then the rank waits, so whatever goes wrong is an answer too. On the root's loop.
+Each answer may come later; until then the rank waits, so any error is an answer too. On the root's loop.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class RankRequests:
             try:
                 mesh_id = self._spawning.spawn(MeshSpec.from_wire(body), owner=owner)
             except Exception as error:
-                # The rank waits: whatever went wrong is its answer.
+                # The rank waits: any error is its answer.
                 if not isinstance(error, MeshError):
                     _log.exception("a mesh for a rank")
                 answer.fail(error)

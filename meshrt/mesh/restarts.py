@@ -59,7 +59,7 @@ def check_max_restarts(count: object) -> int:
 
 
 def check_restartable(target: Target) -> None:
-    """Raise UsageError if all that would be started again is the process that spawns the actor."""
+    """Raise UsageError if only the process that spawns the actor would be started again."""
     runtime = current_runtime()
     if runtime.is_root:
         here = runtime.own_mesh is not None and runtime.own_mesh.mesh_id == target.mesh_id
@@ -80,7 +80,7 @@ class _Allowed:
 
 
 class Restarts:
-    """What the root has been asked for. Any thread."""
+    """The restarts that were requested of the root. Any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -150,7 +150,7 @@ class Rebuilding:
     Args:
         target: The actor.
         class_name, packed: What its ``__init__`` was sent (`meshrt.mesh.call.send_init`).
-        told: Called with a `Restart` when its ``__init__`` has run again; on a thread of its own.
+        told: Called with a `Restart` when its ``__init__`` has run again; on a separate thread.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Rebuilding:
     ) -> None:
         self._target = target
         self._class_name = class_name
-        # Copies: what the script has given may change before it is sent again.
+        # Copies: the script may change its objects before they are sent again.
         self._packed = packed._replace(parts=[bytes(part) for part in packed.parts])
         self._told = told
         self._over = False
@@ -190,7 +190,7 @@ class Rebuilding:
                         del _rebuilding[_key(self._target)]
                 return
             self._watch(runtime, position)
-            # Building takes as long as it takes, and the thread that tells of it is not ours.
+            # Building has no time limit, and this thread does not belong to us.
             arguments = (position, incarnation, fate)
             threading.Thread(target=self._rebuild, args=arguments, name="meshrt-rebuild", daemon=True).start()
 
@@ -213,12 +213,12 @@ class Rebuilding:
             )
             return
         except MeshError:
-            return  # it has ended again, or was stopped: that goes its own way
+            return  # it has ended again, or was stopped: handled elsewhere
         if self._told is not None:
             self._told(Restart(self._target.place(position), incarnation, fate.error(place, "")))
 
     def _send_init(self, position: int, fate: Fate) -> None:
-        # To the one rank, which is told the whole view: it is where it was.
+        # To this rank only, with the whole view: its place in it has not changed.
         one = self._target.only(position)
         while True:
             try:

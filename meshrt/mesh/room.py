@@ -33,7 +33,7 @@ def on_event_loop() -> bool:
 
 
 def refuse_if_busy(target: Target, endpoint: str, driver: Driver) -> None:
-    """Raise MeshBusy if a call on this event loop would make a queue longer that is full. Threads may wait instead."""
+    """Raise MeshBusy if a call on this event loop would add to a full queue. Threads may wait instead."""
     if not on_event_loop():
         return
     busy = driver.queues.busy(target.links(driver))
@@ -71,7 +71,7 @@ async def wait_ready(target: Target, endpoint: str) -> None:
 
 
 def _gate(target: Target) -> asyncio.Lock:
-    """Return what the tasks of this event loop queue at."""
+    """Return the queue of this event loop's waiting tasks."""
     import asyncio  # start-up: code that awaits has loaded it
 
     loop = asyncio.get_running_loop()
@@ -96,7 +96,7 @@ class _Room(Future[None]):
         self._endpoint = endpoint
 
     def _produce(self) -> None:
-        """There is nothing to return."""
+        """Return None: it has no value."""
 
     def _slow(self) -> list[int]:
         ranks = self._target.shape.ndslice

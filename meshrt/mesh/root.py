@@ -1,8 +1,8 @@
 """The root: one per program, in the process that makes the first mesh. Here its parts are built, in this order.
 
-Each part is given what it needs when it is made, and nothing is put into it afterwards; a part that is to hear of
-something puts itself into a list of the part that it hears it from (``on_...``, ``rank_events``). The one exception is
-what `meshrt.transport.process` keeps for floors below its own: store and owner of the process (`Root._install`).
+Each part is given what it needs when it is made, and nothing is put into it afterwards. A part that listens for an
+event adds itself to a list of the part that raises it (``on_...``, ``rank_events``). The one exception is
+`meshrt.transport.process`, which keeps store and owner of the process for floors below (`Root._install`).
 
 ==============  ===================================================  ==================================================
 part            what it is                                           what it is given
@@ -93,12 +93,12 @@ class Root:
         over: Called when all of it has ended, with this root: another one may be made.
 
     Raises:
-        UsageError: The environment asks for something that cannot be read.
+        UsageError: An environment variable has an invalid value.
         UsageError, OSError: There is no place for the directories, or no descriptor is free.
     """
 
     def __init__(self, over: Callable[[Root], None]) -> None:
-        limits = Limits.from_environment()  # first of all: what cannot be read is refused before anything is made
+        limits = Limits.from_environment()  # first of all: an invalid value is refused before anything is made
         with contextlib.ExitStack() as undo:  # for the next attempt: descriptors may be short
             self.run = run = Run(limits)
             undo.callback(run.discard)
@@ -134,7 +134,7 @@ class Root:
         self.script = script = Script(services, driver, terminal, alarm, overdue)
         terminated = Terminated(driver, script.terminated)
         loop.post(lambda: terminated.start(loop.running))
-        # Not at the first failure, which wants to be told at once; nor while everything else starts.
+        # Not at the first failure, which is to be reported at once; nor while everything else starts.
         loop.post(lambda: loop.call_later(_SETTLED, script.load_failures))
         self.ending = Ending(
             run,

@@ -65,7 +65,7 @@ class RootTree:
         self._loop.post_later(seconds, function)
 
     def request_root(self, operation: str, body: Body, timeout: float) -> Body:
-        """The root asks itself nothing."""
+        """The root sends no requests to itself."""
         raise UsageError(f"{operation} is for ranks")
 
     def ask_root(self, operation: str, body: Body, answered: Answered) -> None:

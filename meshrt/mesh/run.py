@@ -36,7 +36,7 @@ class Limits:
 
     @classmethod
     def from_environment(cls) -> Limits:
-        """Read them. Raises UsageError for a variable that is no size."""
+        """Read them. Raises UsageError for a variable that is not a size."""
         return cls(store_limit(), size_asked_for(LOGS_LIMIT, _LOGS_MAX), size_asked_for(RUNS_LIMIT, _RUNS_MAX))
 
 
@@ -51,16 +51,16 @@ class Run:
         self.limits = limits
         self.run_id = secrets.token_hex(4)
         self.pid = os.getpid()
-        #: Seconds since the epoch; for people only: deadlines use the monotonic clock.
+        #: Seconds since the epoch; for display only: deadlines use the monotonic clock.
         self.started = time.clock_gettime(time.CLOCK_REALTIME)
         #: What every link of the program proves.
         self.secret = Secret(secrets.token_bytes(32))
-        #: Lines for the terminal: a directory is not where it usually is, say.
+        #: Lines for the terminal: for example that a directory is not at its usual place.
         self.notes: list[str] = []
         with contextlib.ExitStack() as undo:  # for the next attempt: descriptors may be short
             self.runtime_directory = directories.create_runtime(self.run_id, self.notes.append)
             undo.callback(directories.discard, self.runtime_directory)
-            #: Its end tells agents and ranks of that of this process.
+            #: Its end tells agents and ranks that this process has ended.
             self.pipe = RootPipe(self.runtime_directory)
             undo.callback(self.pipe.close)
             self.run_directory = directories.create_run(self.run_id, self.notes.append, limits.runs)
@@ -83,7 +83,7 @@ class Run:
         directories.discard(self.runtime_directory)
 
     def close(self) -> None:
-        """The program has ended: keep what a person reads afterwards."""
+        """The program has ended: keep the files that a user reads afterwards."""
         self.pipe.close()
         directories.discard(self.runtime_directory)
         if directories.is_empty(self.run_directory):
@@ -91,7 +91,7 @@ class Run:
         dirlock.unlock(self.run_directory)
 
     def abandon(self) -> None:
-        """Let go of the pipe in a forked child: agents and ranks would not see the end of the program."""
+        """Close the pipe in a forked child: otherwise agents and ranks would not see the end of the program."""
         self.pipe.close()
 
 

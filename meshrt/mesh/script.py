@@ -58,7 +58,7 @@ class Reporter(Protocol):
         """Return the report about ``error``, or about failures that were not reported yet."""
 
     def stopped(self, error: BaseException) -> str:
-        """Say what was stopped, if nothing else has led to ``error``; or ""."""
+        """Say what was stopped, if that alone has led to ``error``; or ""."""
 
     def find(self, failure: str, mesh_id: str, rank: int) -> Any:
         """Return the record of a failure, or None."""
@@ -73,7 +73,7 @@ class Reporter(Protocol):
         """The script ends by ``error`` without a report."""
 
     def thread_raised(self, error: BaseException, what: str) -> str:
-        """Note what a thread of the script has let out, and return the number of the failure."""
+        """Note an uncaught exception of a thread of the script, and return the number of the failure."""
 
     def tell_launcher(self, error: BaseException) -> None:
         """Tell the launcher of the script of an error of the script's own."""
@@ -95,13 +95,13 @@ class Script:
         self._before: Any = None
         self._hook = self._excepthook  # one object, so that it can be compared with the hook that is installed
         self._reported = False
-        #: The main thread has ended by an error: what other threads raise from then on follows from that.
+        #: The main thread has ended by an error: exceptions of other threads from then on follow from that.
         self.main_ended = False
-        #: What the block of a mesh that Ctrl-C has ended had waited for: its ranks are gone when that is shown.
+        #: What the block that Ctrl-C has ended had waited for: the ranks of its mesh have ended when that is shown.
         self._waited_for: tuple[BaseException, str] | None = None
 
     def install(self) -> None:
-        """Take over what Python does with an exception that ends the script."""
+        """Handle exceptions that end the script, in place of Python."""
         self._before = sys.excepthook
         sys.excepthook = self._hook
         launcher.take()
@@ -126,14 +126,14 @@ class Script:
         return self._reporter.find(failure, mesh_id, rank)
 
     def _thread_raised(self, error: BaseException, what: str) -> None:
-        """A thread of the script has let out an exception, and the program goes on. That thread."""
+        """A thread of the script has ended by an exception, and the program goes on. On that thread."""
         if self.main_ended:
             return
         number = ""
         try:
             self.load_failures()
             number = self._reporter.thread_raised(error, what)
-        finally:  # it has failed, though no record could be made
+        finally:  # it has failed, although no record could be made
             self._services.unseen.append(number)
 
     def load_failures(self) -> None:
@@ -141,12 +141,12 @@ class Script:
         plugins.load("failure", self._services, in_root=True)
 
     def watch(self, mesh_id: str, seconds: float) -> None:
-        """Tell of calls to a mesh that are not answered for so long."""
+        """Report calls to a mesh that are not answered for ``seconds``."""
         self.load_failures()
         self._services.tables["failure"].watchdog.watch(mesh_id, seconds)
 
     def failed(self, error: BaseException) -> None:
-        """A block that owns a mesh ends with an exception: what belongs to it is collected before the mesh ends."""
+        """A block that owns a mesh ends with an exception: its failure is collected before the mesh ends."""
         # On an event loop, Ctrl-C comes to a block as the cancellation that follows from it.
         for each in (error, own_attribute(error, "__context__")):
             if type(each) is KeyboardInterrupt and not self._knows_wait_of(each):
@@ -187,9 +187,9 @@ class Script:
         try:
             self.load_failures()
             report = self._reporter.report(None) if unseen else ""
-            if not report and untold:  # a host was lost with what it had to tell of others: that is known at least
+            if not report and untold:  # a host was lost with its reports on others: at least the loss is known
                 report = self._reporter.report(untold[0])
-        except Exception as error:  # no descriptor, no memory: it has failed all the same
+        except Exception as error:  # no descriptor, no memory: it counts as failed all the same
             why = f"there is no report: {type(error).__name__}: {text_of(error)}"
             self._print(f"meshrt: nobody was told of {what}, and {why}\n")
         else:
@@ -209,7 +209,7 @@ class Script:
 
         Args:
             task: The asyncio task that awaits; None: the thread itself waits.
-            awaited: What that awaits.
+            awaited: What the task awaits.
         """
         walker: TracebackType | None = None
         for frame in own_frames() if task is None else reversed(list(awaiting(task))):
@@ -231,7 +231,7 @@ class Script:
                 self._print(f"meshrt: interrupted{interrupted_at(error, walker)}\n")
             else:
                 self._before(kind, error, walker)
-        except Exception as failure:  # of a hostile exception class, say
+        except Exception as failure:  # of a hostile exception class, for example
             self._before(kind, error, walker)
             self._print(f"meshrt: no report: {type(failure).__name__}: {failure}\n")
 
@@ -261,7 +261,7 @@ class Script:
     def _knows_wait_of(self, error: BaseException) -> bool:
         if self._waited_for is None:
             return False
-        # A second Ctrl-C, while what the first one has ended is stopped, follows from it.
+        # A second Ctrl-C, during the stop that the first one has caused, follows from it.
         return any(each is self._waited_for[0] for each in (error, own_attribute(error, "__context__")))
 
     def _wait_of(self, error: BaseException, awaited: Any = None) -> str:
@@ -290,7 +290,7 @@ class Script:
         return next((pending for pending, when in self._driver.waits.cancelled if when >= since), None)
 
     def _tell(self, error: BaseException) -> None:
-        """Tell the launcher, if there is one; on the terminal an excepthook of the program's own says what it likes."""
+        """Tell the launcher, if there is one; on the terminal an excepthook of the program itself prints."""
         if issubclass(type(error), KeyboardInterrupt):
             return
         told, of_a_rank = launcher.launcher_file() is not None, is_of_a_rank(error)

@@ -20,7 +20,7 @@ __all__ = ["ScriptOwner"]
 
 
 class ScriptOwner:
-    """The meshes of the program, those that ranks have made among them. Any thread.
+    """The meshes of the program, including those that ranks have made. Any thread.
 
     Args:
         directory: The runtime directory.
@@ -81,11 +81,11 @@ class ScriptOwner:
         self._script.failed(error)
 
     def left(self, mesh_id: str) -> None:
-        """A block that owns a mesh ends well, and the mesh with it."""
+        """A block that owns a mesh ends without an error, and the mesh with it."""
         self._registry.meshes[mesh_id].left = True
 
     def watch(self, mesh_id: str, seconds: float) -> None:
-        """Tell of calls to the mesh that are not answered for so long."""
+        """Report calls to the mesh that are not answered for ``seconds``."""
         self._script.watch(mesh_id, seconds)
 
     def listen_for_ide(self, port: int) -> None:

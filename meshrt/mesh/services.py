@@ -107,7 +107,7 @@ class Services:
         loop.on_end.append(lambda: hooks.run(self.closing))
 
     def load_asked_for(self) -> None:
-        """Load the plug-ins that the environment asks for, unless they are. Any thread. Raises what they raise."""
+        """Load the plug-ins that the environment names, unless they are loaded. Any thread. Raises their errors."""
         for variable, plugin in ASKED_FOR.items():
             if os.environ.get(variable):
                 plugins.load(plugin, self, in_root=True)
@@ -127,7 +127,7 @@ class Services:
         return self._registry.stopped_how(mesh_id)
 
     def interrupted(self, mesh_id: str) -> int:
-        """Return when what runs on a mesh is ended, because it is stopped. Any thread."""
+        """Return when calls on a mesh are ended because it is stopped. Any thread."""
         record = self._registry.meshes.get(mesh_id)
         return 0 if record is None else record.interrupted
 
@@ -162,7 +162,7 @@ class Services:
         return answer
 
     def send_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> None:
-        """Run a control operation on a rank and want no answer. Any thread."""
+        """Run a control operation on a rank without an answer. Any thread."""
         record = self._registry.meshes.get(mesh_id)
         if record is not None and rank not in record.fates:
             self._send(record, rank, Request(0, operation, body))
@@ -241,7 +241,7 @@ class Services:
                     requests.received(answer)
 
     def on_own_actor(self, message: Event) -> None:
-        """An actor of this process (`meshrt.mesh.this_proc`) has something to tell. Any thread."""
+        """Take a report of an actor of this process (`meshrt.mesh.this_proc`). Any thread."""
         self._loop.post(lambda: self.on_rank(("", 0), message))
 
     def _on_event(self, address: Address, name: str, body: Body) -> None:
@@ -274,7 +274,7 @@ class Services:
                 raise MeshError(f"the root has no operation {name!r}")
             body = self.rank_operations[name](*address, request.arguments)
         except Exception as error:
-            # The rank waits: whatever went wrong is its answer.
+            # The rank waits: any error is its answer.
             if not isinstance(error, MeshError):
                 _log.exception("operation %s of a rank", name)
             reply.fail(error)
@@ -284,7 +284,7 @@ class Services:
     def _load(self, name: str) -> None:
         plugins.load(plugin_of(name), self, in_root=True)
 
-    # -- what becomes of ranks
+    # -- births and ends of ranks
 
     def on_born(self, mesh_id: str, rank: int) -> None:
         """A rank serves. If others are held, its deadlines are suspended too."""
@@ -300,7 +300,7 @@ class Services:
         self.gathers.gone(mesh_id, rank, str(fate))
         hooks.run(self.rank_gone, mesh_id, rank, str(fate))
         if fate.kind != "stopped":
-            # Behind what tells the callers: the first time, it takes a while.
+            # After the callers are told: the first time, it takes a while.
             body = {"waited_for": waited_for, **fate.to_wire()}
             self._loop.running.call_soon(self._on_lost, mesh_id, rank, body)
 

@@ -1,4 +1,4 @@
-"""The start of a mesh: what may refuse it, which agents have its ranks, and what they are sent."""
+"""The start of a mesh: its checks, the agents that have its ranks, and the messages to them."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class Spawning:
         self._names = 0
 
     def spawn(self, spec: MeshSpec, engine: Any = None, owner: Owner | None = None) -> str:
-        """Start the ranks of a mesh; returns its id at once. ``owner``: which rank has asked for it.
+        """Start the ranks of a mesh; returns its id at once. ``owner``: the rank that has asked for it.
 
         Raises:
             SpawnError: The machine cannot hold them.
-            UsageError: What a rank is told at its birth is too long.
+            UsageError: The message for the birth of a rank is too long.
         """
         self._check_open()
         self._upkeep.mend()  # the ranks listen there
@@ -87,9 +87,9 @@ class Spawning:
         frames: dict[AgentLink, list[bytes]] = {}
         for agent in record.agents:
             frames[agent] = record.births([rank for rank in range(count) if record.agent_of[rank] is agent])
-        # Known from here on: what could be refused has been.
+        # Known from here on: all checks have passed.
         self._registry.add(record)
-        if self._loop.failure:  # since it was asked: this mesh was not known then
+        if self._loop.failure:  # it has failed since the check: this mesh was not known then
             self._stopping.fail(record)
             return record.mesh_id
         for agent, asked in frames.items():

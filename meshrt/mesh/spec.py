@@ -1,4 +1,4 @@
-"""What a mesh is asked to be, checked before anything is started; and whether this machine can hold it."""
+"""The request for a mesh, checked before anything is started; and whether this machine can hold it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def check_seconds(what: str, seconds: object) -> float:
 
 
 def check_port(what: str, port: object) -> int:
-    """Return ``port`` if it is one. Raises UsageError."""
+    """Return ``port`` if it is a port number. Raises UsageError."""
     if type(port) is not int or not 0 <= port <= 65535:
         raise UsageError(f"{what} is a port, a number from 0 (any) to 65535, not {port!r}")
     return port
@@ -134,7 +134,7 @@ class MeshSpec:
         return cls(check_name("a mesh", name) if name else "", extent, common, rank_env, setup, modules)
 
     def to_wire(self) -> dict[str, object]:
-        """Return plain data, without the set-up function (it travels with the handle)."""
+        """Return plain data, without the set-up function (which is sent with the handle)."""
         return {
             "name": self.name,
             "sizes": list(self.extent.items()),
@@ -174,7 +174,7 @@ def _check_switches(env: Mapping[str, str]) -> None:
 def check_limits(ranks: int, running: int) -> None:
     """Raise SpawnError if this machine cannot hold ``ranks`` more processes beside ``running`` ones.
 
-    It looks at open files, at processes and at free memory; it is an early, readable no, not a reservation.
+    It checks open files, processes and free memory. It is an early refusal with a clear message, not a reservation.
     """
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = (ranks + running) * _FILES_PER_RANK + 64
@@ -185,7 +185,7 @@ def check_limits(ranks: int, running: int) -> None:
         )
     if ranks < _WORTH_A_LOOK:
         return
-    import psutil  # start-up: a small mesh does without the look
+    import psutil  # start-up: a small mesh does not need the check
 
     processes, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if processes != resource.RLIM_INFINITY and os.geteuid() != 0:

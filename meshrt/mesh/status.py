@@ -1,4 +1,4 @@
-"""How the process of the script ends, whatever its interpreter thinks of that."""
+"""The exit status of the script's process, set independently of the interpreter."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["die_by", "exit_with"]
 def exit_with(status: int) -> None:
     """Have this process exit with ``status``.
 
-    An interpreter that is on its way out cannot change its status any more; ``os._exit`` could, but would leave out
-    what others have registered with `atexit`. So it is left to the C library: what is registered there runs behind the
-    interpreter's own end. There ``exit`` goes on with what is left to run, and with another status (glibc's
-    ``__run_exit_handlers``; musl ends at once).
+    An interpreter that exits cannot change its status any more; ``os._exit`` could, but would skip functions that
+    others have registered with `atexit`. So the C library does it: functions that are registered there run after the
+    interpreter's end. A call of ``exit`` in one of them goes on with the remaining ones, and with another status
+    (glibc's ``__run_exit_handlers``; musl ends at once).
     """
     _at_last("exit", status)
 

@@ -1,4 +1,4 @@
-"""The end of a mesh: who is asked for it, what is done about host agents that do not answer, and when it is complete.
+"""The end of a mesh: the requests to host agents, what is done if they do not answer, and when it is complete.
 
 ::
 
@@ -32,7 +32,7 @@ _HEAR = 2.0
 
 
 class OverdueAgents:
-    """Host agents that did not answer in time, when a mesh or the program was to end: what they know is waited for.
+    """Host agents that did not answer in time, when a mesh or the program was to end: their reports are waited for.
 
     Args:
         announce: Prints a line.
@@ -41,7 +41,7 @@ class OverdueAgents:
     def __init__(self, announce: Callable[[str], None]) -> None:
         self._announce = announce
         self._agents: set[AgentLink] = set()
-        #: Those that did not answer at the end of the program either: what has failed on their ranks is not known.
+        #: Those that did not answer at the end of the program either: failures on their ranks are not known.
         self.unheard: set[AgentLink] = set()
 
     def add(self, agent: AgentLink) -> None:
@@ -49,7 +49,7 @@ class OverdueAgents:
         self._agents.add(agent)
 
     def resume(self, agents: list[AgentLink]) -> None:
-        """Have agents that a signal has stopped tell what has failed meanwhile: they end now anyway."""
+        """Make agents that a signal has stopped report failures: they end now anyway."""
         for agent in agents:
             if agent.resume():
                 self._agents.add(agent)
@@ -59,7 +59,7 @@ class OverdueAgents:
                 )
 
     def hear(self) -> None:
-        """Wait for what they have to tell. Any thread but the loop's."""
+        """Wait for their reports. Any thread but the loop's."""
         for agent in self._agents - self.unheard:
             if not agent.hear(_HEAR):
                 self.unheard.add(agent)
@@ -100,7 +100,7 @@ class Stopping:
         loop.on_failure.append(self._fail_all)
 
     def stop(self, mesh_id: str, grace: float, why: str = "") -> Future[None]:
-        """End a mesh; the same future for everybody who asks. Any thread.
+        """End a mesh; every caller gets the same future. Any thread.
 
         Args:
             grace: Seconds for what was sent before.
@@ -149,7 +149,7 @@ class Stopping:
         self.check(record)
 
     def check(self, record: MeshRecord) -> None:
-        """Complete the stop of a mesh if nothing of it is left. On the loop."""
+        """Complete the stop of a mesh if all its ranks have ended. On the loop."""
         stopped = record.stopped
         if stopped is None or stopped.finished:
             return

@@ -6,8 +6,8 @@ A failure of a mesh, on the root's loop::
                             |---not handled, raised, no answer for 10 s, no such method---> asked, one owner higher
     at the top: the script's next wait (`meshrt.mesh.alarm`)
 
-What fails while an owner decides is a failure of its own. The ranks of a mesh that is being stopped do not fail; what
-had failed just before its owner stopped it is over.
+A rank that fails while an owner decides is a separate failure. The ranks of a mesh that is being stopped do not fail;
+a failure just before its owner stopped it is dropped.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class _Failure:
 
 
 class Supervision:
-    """The way of every failure. On the root's loop."""
+    """Passes each failure from owner to owner. On the root's loop."""
 
     def __init__(self, registry: Registry, services: Services, alarm: Alarm) -> None:
         self._registry = registry
         self._services = services
         self._alarm = alarm
         self._gathering: dict[str, _Failure] = {}
-        #: All that is not decided.
+        #: The failures that are not decided.
         self._open: set[_Failure] = set()
         self._decided = threading.Condition()
 
@@ -103,12 +103,12 @@ class Supervision:
             return
         above = self._registry.meshes.get(owner.mesh_id)
         if above is None or owner.rank in above.fates or above.stopped is not None:
-            # It ends, or has ended: that is a failure of its own, if it is one.
+            # It ends, or has ended: if that is a failure, it is reported by itself.
             failure.asked = None if above is None else above.owner
             self._ask(failure)
             return
         if failure.record.stopped is not None and owner is failure.record.owner and not self._alarm.silent:
-            # By this very owner, who wants nothing of its ranks any more; not by the end of the program.
+            # By this owner, which does not use its ranks any more; not by the end of the program.
             if not self._over(failure):
                 self._unseen(failure.faults)
             return

@@ -1,4 +1,4 @@
-"""Whom a call goes to: an actor, on the ranks of a view."""
+"""The target of a call: an actor, on the ranks of a view."""
 
 from __future__ import annotations
 

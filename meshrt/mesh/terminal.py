@@ -49,7 +49,7 @@ class Terminal:
         """Write whole lines: ``text`` ends with a newline.
 
         Args:
-            acts: It may be less than a line, and act on the terminal; nothing in it comes from a rank.
+            acts: It may be less than a line, and contain control sequences; no part of it comes from a rank.
         """
         with self._condition:
             if self._size > _LIMIT:
@@ -100,11 +100,11 @@ class Terminal:
             self._emit("".join(text if acts else coloured(text) for acts, text in texts), err)
 
     def _emit(self, text: str, err: bool) -> None:
-        # A closed or broken terminal takes the text nowhere; the files have it.
+        # A closed or broken terminal loses the text; the files have it.
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream = sys.stderr if err else sys.stdout
             if type(stream) is io.TextIOWrapper and stream.line_buffering:
-                # What it holds is a line of the script's that is not at its end: ours must not come into the middle.
+                # Its buffer holds an unfinished line of the script: a line of ours must not split it.
                 _write(stream.fileno(), text.encode(stream.encoding, stream.errors or "strict"))
             else:
                 stream.write(text)
@@ -127,7 +127,7 @@ class TerminalLog(logging.Handler):
         _log.addHandler(self)
 
     def end(self) -> None:
-        """Leave it to Python again."""
+        """Undo `install`: Python handles the records again."""
         _log.removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -140,7 +140,7 @@ class TerminalLog(logging.Handler):
         self._announce(text)
 
     def _has_another(self) -> bool:
-        """Whether the program has said what becomes of these records."""
+        """Whether the program has configured a handler for these records."""
         logger: logging.Logger | None = _log
         while logger is not None:
             if any(handler is not self for handler in logger.handlers):

@@ -27,7 +27,7 @@ _LAST_WORDS = 0.01
 
 
 class TerminalAccess:
-    """The socket of one program's terminals, and the files that lead there. On the root's loop.
+    """The socket of one program's terminals, and the files that point to it. On the root's loop.
 
     Args:
         run: Has the directory.
@@ -67,7 +67,7 @@ class TerminalAccess:
             self._tools.close()
             if self._tools.clients:
                 self._loop.linger(_LAST_WORDS)
-        # Before the agents are told that this program cleans up itself: it might be killed right behind that.
+        # Before the agents are told that this program cleans up itself: it might be killed right after that.
         directories.remove_tree(self._run.runtime_directory)
 
     def abandon(self) -> None:
@@ -77,5 +77,5 @@ class TerminalAccess:
 
 
 def _load() -> None:
-    """Import what takes long, on the thread that begins the loop, while the agent starts beside us."""
+    """Import what takes long, on the thread that begins the loop, while the agent starts in parallel."""
     import meshrt.mesh.toolserver  # noqa: F401 - start-up: as said

@@ -2,9 +2,9 @@
 
 A handler of Python's runs on the main thread, between two instructions: a script that is in C code would not end by
 SIGTERM for as long as that takes. So the handler is in place only while the main thread has waited in a ``get()`` for a
-second or longer, where it runs at once, or while a task of its event loop has awaited so long; what the loop runs
-beside that task has some time to come back to it. The handler takes the place of the default only, never of one of the
-program, and is not used where the main thread blocks the signal.
+second or longer, where it runs at once, or while a task of its event loop has awaited so long; other callbacks of the
+loop then have some time to return to it. The handler replaces the default only, never one of the program, and is not
+used where the main thread blocks the signal.
 
 ::
 
@@ -54,7 +54,7 @@ class Terminated:
         self._loop: Any = None
 
     def start(self, loop: Any) -> None:
-        """Begin to look how long the main thread waits. On the root's loop."""
+        """Begin to check how long the main thread waits. On the root's loop."""
         self._loop = loop
         loop.call_later(_INTERVAL, self._look)
 

@@ -23,7 +23,7 @@ _pid = 0
 
 
 def watch_threads(watcher: Watcher) -> None:
-    """Tell ``watcher`` of what threads of this process let out from now on."""
+    """Report uncaught exceptions of this process's threads to ``watcher`` from now on."""
     global _pid
     if _pid != os.getpid():
         _watchers.clear()  # those of the process that this one is a fork of
@@ -45,8 +45,8 @@ def unwatch_threads(watcher: Watcher) -> None:
 def at_main_end(function: Callable[[], None]) -> None:
     """Call ``function`` when the main thread has ended, before Python waits for other threads.
 
-    `atexit` calls what it has behind that. Python keeps this one to its own library (``concurrent.futures`` needs it,
-    for the same reason); where it is not there, or it is too late, nothing is called.
+    `atexit` calls its functions after that. This hook is private to Python's library (``concurrent.futures`` uses it
+    for the same reason); where it does not exist, or it is too late, nothing is called.
     """
     register = getattr(threading, "_register_atexit", None)
     if register is not None:

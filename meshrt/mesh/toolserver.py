@@ -84,7 +84,7 @@ class ToolConnection(asyncio.Protocol):
         answer = handshake.receive_data(data)
         if answer:
             self._transport.write(answer)
-            self._expect_proof()  # which it can only make from here on
+            self._expect_proof()  # which it can make only from here on
         if not handshake.done:
             return b""
         self._handshake = None
@@ -104,7 +104,7 @@ class ToolConnection(asyncio.Protocol):
         try:
             reply(await self._server.serve(self, request.op, request.arguments), "")
         except Exception as error:
-            # The refusal is the answer; the client shows it.
+            # The refusal is the answer, which the client shows.
             if not isinstance(error, MeshError):
                 _log.exception("operation %s of a terminal", request.op)
             reply.fail(error)
@@ -175,7 +175,7 @@ class ToolServer:
 
     def _bind_again(self) -> None:
         if self._closed or os.path.lexists(self._path):
-            return  # it was asked twice, or the program ends
+            return  # the second request, or the program ends
         self._server.close()
         try:
             self._sock = listening_socket(self._path)

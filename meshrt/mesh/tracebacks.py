@@ -1,7 +1,7 @@
 """Tracebacks of the script, as they are shown when it ends: without the runtime's frames.
 
-What came from a rank is one line in them, as the report of the failure follows; an exception that user code has raised,
-which the runtime had called (a hook), is shown without what lies between.
+An error of a rank is one line in them, as the report of the failure follows. An exception of user code that the runtime
+had called (a hook) is shown without the frames between.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
     "place_of",
 ]
 
-#: Characters of the line that says what came from a rank.
+#: Characters of the line for an error of a rank.
 HEADLINE = 500
 _HEAD = "Traceback (most recent call last):\n"
 _CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
@@ -55,7 +55,7 @@ def folded(shown: Any, error: BaseException, *, brief: bool) -> Iterator[str]:
     """Make the text of a traceback without the runtime's frames.
 
     Args:
-        brief: Of what came from a rank, only the first line: the report says the rest.
+        brief: Show only the first line of an error of a rank: the report has the rest.
     """
     cause, context = own_attribute(error, "__cause__"), own_attribute(error, "__context__")
     if cause is not None and shown.__cause__ is not None:
@@ -81,7 +81,7 @@ def folded(shown: Any, error: BaseException, *, brief: bool) -> Iterator[str]:
 
 
 def interrupted_at(error: BaseException, walker: TracebackType | None) -> str:
-    """Return the innermost line of the script; of what asyncio has cancelled because of Ctrl-C, where that awaited."""
+    """Return the innermost line of the script; for a task that asyncio has cancelled by Ctrl-C, where it awaited."""
     context = own_attribute(error, "__context__")
     cancelled = context is not None and type(context).__name__ == "CancelledError"
     return (place_of(own_attribute(context, "__traceback__")) if cancelled else "") or place_of(walker)

@@ -15,7 +15,7 @@ __all__ = ["Unawaited"]
 
 _LOGGER = "asyncio"
 _SAID = "exception was never retrieved"
-#: Errors that are kept: with them, what their frames hold.
+#: How many errors are kept: each keeps the objects of its frames.
 _KEPT = 10
 
 
@@ -32,7 +32,7 @@ class Unawaited:
         self.errors: deque[BaseException] = deque(maxlen=_KEPT)
 
     def install(self) -> None:
-        """Look from now on."""
+        """Begin to watch."""
         logging.getLogger(_LOGGER).addFilter(self._look)
 
     def uninstall(self) -> None:

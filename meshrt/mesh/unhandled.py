@@ -1,4 +1,4 @@
-"""Errors that no caller waits for: said on the terminal, equal ones of many ranks together, and supervised."""
+"""Errors that no caller waits for: printed on the terminal, equal ones of many ranks together, and supervised."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from meshrt.wire.errors import error_from_wire
 
 __all__ = ["StrayErrors", "Unhandled"]
 
-#: Seconds in which what follows an error is taken together.
+#: Seconds in which further errors are grouped with the first.
 _TOGETHER = 0.2
 _HEADLINE = 300
-#: How user code ends that `stop` interrupts, or lets go from a breakpoint: nothing to report.
+#: How user code ends that `stop` interrupts, or resumes from a breakpoint: nothing to report.
 _ENDED_BY_STOP = ("SystemExit", "bdb.BdbQuit")
-#: What is raised about a rank that was stopped, and seconds in which its record comes.
+#: Errors about a rank that was stopped, and seconds within which its record arrives.
 _STOPPED = "meshrt.errors.MeshStopped"
 _RECORD_COMES = 0.3
 
@@ -73,7 +73,7 @@ class StrayErrors:
 
 
 class Unhandled:
-    """Says the first error of a kind in full, and of those that follow only the ranks. On the root's loop.
+    """Prints the first error of a kind in full, and only the ranks of further ones. On the root's loop.
 
     Args:
         announce: Prints a line, or several.
@@ -83,11 +83,11 @@ class Unhandled:
     def __init__(self, announce: Callable[[str], None], later: Callable[[float, Callable[[], None]], None]) -> None:
         self._announce = announce
         self._later = later
-        #: What has been said, and the ranks of those that came since.
+        #: The errors that were printed, and the ranks of those that came since.
         self._following: dict[_Key, list[int]] = {}
 
     def say(self, place: RankPlace, call: str, remote: RemoteException) -> str:
-        """Say it, now or together with others; returns all that there is to be said."""
+        """Print it, now or together with others; returns the full text."""
         headline = f"{call} raised on {place.where}, and nobody waits for it"
         text = f"{headline}\n{remote.traceback.rstrip()}"
         key = (place.mesh_id, call, remote.type, _last_frame(remote.traceback))

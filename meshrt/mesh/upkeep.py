@@ -35,7 +35,7 @@ class Upkeep:
     def __init__(self, directory: Path, run_directory: Path, announce: Callable[[str], None]) -> None:
         self._announce = announce
         self._directories = directory, run_directory
-        #: What has to be in the runtime directory, and what makes it anew.
+        #: The paths that must exist in the runtime directory, and the functions that make them again.
         self._kept: dict[Path, Callable[[], object]] = {}
         self._others: list[Callable[[], None]] = []
         self._refreshed = time.monotonic()
@@ -49,16 +49,16 @@ class Upkeep:
             self._kept[path] = make
 
     def at_look(self, function: Callable[[], None]) -> None:
-        """Call ``function``, which is short, at every look."""
+        """Call ``function``, which is short, at every check."""
         self._others.append(function)
 
     def end(self) -> None:
-        """Look no more: the directories are about to be removed. Any thread."""
+        """Stop checking: the directories are about to be removed. Any thread."""
         with self._lock:
             self._over = True
 
     def mend(self) -> None:
-        """Make anew what is missing. Some stats if nothing is. Any thread."""
+        """Make missing files again. Costs a few ``stat`` calls if none is missing. Any thread."""
         with self._lock:
             if self._over:
                 return
@@ -68,7 +68,7 @@ class Upkeep:
                 self._repair(removed)
 
     def look(self) -> None:
-        """`mend`, and what else is to be done all the time."""
+        """`mend`, and the other periodic work."""
         self.mend()
         if self._over:
             return
@@ -102,6 +102,6 @@ class Upkeep:
     def _refresh(self) -> None:
         runtime, run = self._directories
         for path in (runtime, run) if places.is_temporary(run) else (runtime,):
-            with contextlib.suppress(OSError, KeyError):  # it is being removed: the next look tells
+            with contextlib.suppress(OSError, KeyError):  # it is being removed: the next check finds it
                 dirlock.refresh(path)
                 os.utime(path.parent)

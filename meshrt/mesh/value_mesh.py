@@ -99,7 +99,7 @@ class ValueMesh(MeshTrait, Generic[R]):
 
 
 class _Shown:
-    """A value as its text: what looks equal is folded, whatever ``==`` of the value would do (arrays, NaN)."""
+    """A value as its text: values with equal text are folded, whatever ``==`` of the value would do (arrays, NaN)."""
 
     __slots__ = ("text",)
 
