@@ -14,15 +14,15 @@ class Actor:
     ``__init__`` runs on the rank. One message is served at a time, in the order in which one caller sent them.
 
     An optional ``__cleanup__(self, exc)`` (sync or async) runs when the actor ends. ``exc`` is None if it was stopped;
-    else it is the error that is the reason: what has ended the block that it lived in, the script, or its rank.
+    else it is the error that is the reason: the one that has ended its block, the script, or its rank.
 
     An optional ``__supervise__(self, failure)`` (sync or async) decides about a `MeshFailure` of a mesh that this actor
     has made. True: it is handled. Otherwise, or if it raises or takes longer than 10 s, the owner of this actor's mesh
     is asked, and at last the script. It runs between two messages, or when the message that is served waits in a
     ``get()``; on an actor with an event loop in a task of its own.
 
-    What an endpoint raises, ``SystemExit`` among it, is its caller's error, and the rank lives. ``sys.exit()`` in a
-    task that an endpoint has started ends the process, as asyncio has it: what runs on the rank is ended, its actors
+    An exception of an endpoint, also ``SystemExit``, is its caller's error, and the rank lives. ``sys.exit()`` in a
+    task that an endpoint has started ends the process, as in asyncio: running calls are ended, the actors of the rank
     clean up, and every caller gets a `ProcessDied` that says so.
     """
 

@@ -1,4 +1,4 @@
-"""The actors of one process: which there are, and the threads that serve them.
+"""The actors of one process, and the threads that serve them.
 
 An actor: ``begun -> stopped -> begun ...``. While it is stopped it has no thread, no mailbox and no descriptor of its
 own; the control thread answers its callers (`meshrt.actor.stopped`).
@@ -28,19 +28,19 @@ __all__ = ["ActorHost"]
 
 _log = logging.getLogger("meshrt")
 
-#: Seconds until an actor is begun again that could not be: no descriptor, no thread, no memory was left for it.
+#: Seconds until the next try to begin an actor that could not be begun: no descriptor, no thread, no memory was left.
 _BEGIN_AGAIN = 0.1
 
 
 class ActorHost:
-    """The actors of one process. What is not marked otherwise belongs to the control thread.
+    """The actors of one process. Methods belong to the control thread, unless marked otherwise.
 
     Args:
-        mesh_id, rank: Whose actors these are.
+        mesh_id, rank: The rank of these actors.
         send: Sends a message up the control tree.
-        main: Where the main thread waits for what it is to `serve`, and for None at the end; None if it does not.
-        exiting: Told, on the actor's thread, that a task of an actor wants the process to end (`Mailbox`); None if that
-            is not to be: it is reported then.
+        main: The queue from which the main thread takes actors to `serve`, and None at the end; None: it takes none.
+        exiting: Called, on the actor's thread, when a task of an actor wants the process to end (`Mailbox`); None: the
+            process does not end, and the error is reported.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ActorHost:
         self._main = main
         self._exiting = exiting or _report_exit
         self._threads: dict[str, threading.Thread] = {}
-        #: What has come for actors that could not be begun yet.
+        #: Callers of actors that could not be begun yet.
         self._waiting: dict[str, tuple[list[Link], list[Message]]] = {}
         self._ending: bool | None = None
         self._error: BaseException | None = None
@@ -93,7 +93,7 @@ class ActorHost:
             self._begin(actor, [link], messages)
 
     def _begin(self, actor: str, links: list[Link], messages: list[Message]) -> None:
-        """Begin an actor now, or, where something is short, as soon as that can be done."""
+        """Begin an actor now, or, where a resource is short, as soon as possible."""
         if actor in self._waiting:
             known, unserved = self._waiting[actor]
             known += links
@@ -140,7 +140,7 @@ class ActorHost:
         self._threads[actor] = thread
 
     def were_stopped(self, actors: Iterable[str]) -> None:
-        """These have been on the rank before it was started again: who calls them is told that they were stopped."""
+        """These were on the rank before it was started again: their callers are told that they were stopped."""
         for actor in actors:
             self._stopped.add(actor, [], [])
 
@@ -151,7 +151,7 @@ class ActorHost:
             self._call_soon(functools.partial(self._retire, mailbox))
 
     def _retire(self, mailbox: Mailbox) -> None:
-        """Free what a stopped actor had."""
+        """Free the resources of a stopped actor."""
         self._send(Event("actor-ended", {"name": mailbox.name}))
         del self.mailboxes[mailbox.name]
         self._threads.pop(mailbox.name, None)
@@ -178,10 +178,10 @@ class ActorHost:
             self._main.put(None)
 
     def interrupt(self, *, cleanup: bool) -> None:
-        """Wait for nothing more, when `stop` did: serve what runs only, and cancel what waits in an event loop.
+        """Do not wait any longer after `stop`: serve only the running message, and cancel what waits in an event loop.
 
         Args:
-            cleanup: Also a ``__cleanup__`` that has begun. Otherwise it has its time, as after every other end.
+            cleanup: Cancel also a ``__cleanup__`` that has begun. Otherwise it has its time, as after every other end.
         """
         self.stop(False)
         for mailbox in tuple(self.mailboxes.values()):

@@ -24,7 +24,7 @@ def breakpoint(*, when: bool | Callable[[], object] = True, ranks: str = "", hea
             slice, the renamed mesh) through which the running call came. Not looked at outside of a rank.
         header: A line to show first.
     Raises:
-        SelectionError: ``ranks`` is none, or names a dimension or a rank that this mesh does not have.
+        SelectionError: ``ranks`` is not a selection, or names a dimension or a rank that this mesh does not have.
         UsageError: ``ranks`` is given where no call of an endpoint runs.
     Source: docs/grammar.md
     """

@@ -1,4 +1,4 @@
-"""The callers of one actor: their links, what has come from them, and the answers that they have not taken yet.
+"""The callers of one actor: their links, the messages from them, and the answers that they have not read yet.
 
 Rules:
 
@@ -37,18 +37,18 @@ _log = logging.getLogger("meshrt")
 _EVENTS = 64
 #: Bytes of answers that one caller has not read, from which on its messages are not served.
 _UNREAD_MAX = 4 << 20
-#: Bytes of one caller in which messages that were not read yet are counted.
+#: Bytes of one caller that are searched for messages that were not read yet, to count them.
 _PEEK = 256 << 10
 
 
 class Callers:
-    """Belongs to the thread of the actor; `add`, `wake` and what comes after its end may be called from others."""
+    """Belongs to the thread of the actor; other threads may call `add` and `wake`, and the rest after its end."""
 
     def __init__(self) -> None:
         #: What is to be served next.
         self.queue: deque[Message] = deque()
         self._early: deque[Message] = deque()
-        #: Whether an INIT has come: what follows it keeps its place in the queue.
+        #: Whether an INIT has come: messages after it keep their place in the queue.
         self._begun = False
         self._links: dict[int, Link] = {}
         #: Those that have not read their answers.
@@ -130,7 +130,7 @@ class Callers:
     def _read(self, link: Link) -> None:
         try:
             frames = link.read()
-        except (ProtocolError, MemoryError):  # not even a few bytes can be read: this caller is lost, and no other
+        except (ProtocolError, MemoryError):  # not even a few bytes can be read: only this caller is lost
             frames = None
         if frames is None:
             self.drop(link)
@@ -158,7 +158,7 @@ class Callers:
             self.queue.append(message)
 
     def set_aside(self) -> bool:
-        """Set aside what comes next but is of callers that do not read. Returns whether nothing else is there."""
+        """Set aside the next messages of callers that do not read. Returns whether there are no others."""
         while self.queue:
             link, frame = self.queue[0]
             if link not in self._aside and (link.backlog_bytes <= _UNREAD_MAX or frame.kind != CALL):
@@ -167,22 +167,22 @@ class Callers:
         return True
 
     def _take_back(self, link: Link) -> None:
-        # It is before all that the caller has sent since.
+        # It precedes all that the caller has sent since.
         self.queue.extendleft(reversed(self._aside.pop(link, ())))
 
     def take_all_back(self) -> None:
-        """What was set aside is served next, whether or not its callers read."""
+        """Serve the messages that were set aside next, whether or not their callers read."""
         for link in tuple(self._aside):
             self._take_back(link)
 
     def init_done(self) -> None:
-        """What came before INIT is next."""
+        """Serve the messages that came before INIT next."""
         self.queue.extendleft(reversed(self._early))
         self._early.clear()
 
     def drop(self, link: Link) -> None:
-        """Close a link. What the caller sent before is served all the same: a broadcast is not waited for."""
-        # What it has sent may be found to be nonsense when it has been closed, and its number is another one's.
+        """Close a link. Messages that the caller sent before are still served: a broadcast is not waited for."""
+        # Its data may be found to be invalid after it was closed, when another link has its number.
         if self._links.get(link.fileno()) is link:
             del self._links[link.fileno()]
             with contextlib.suppress(OSError):
@@ -223,7 +223,7 @@ class Callers:
     # -- the end; the actor's thread serves no more
 
     def hand_over(self) -> tuple[list[Link], list[Message]]:
-        """Return the links, open, and what has come and was not served; close the rest."""
+        """Return the open links and the messages that were not served; close the rest."""
         self._take_arrivals()
         self.take_all_back()
         self.keep_backlogs()
@@ -246,6 +246,6 @@ class Callers:
             os.close(self._wake_fd)
 
     def abandon(self) -> None:
-        """Close the links in a forked child, where the locks may be held by a thread that is not there."""
+        """Close the links in a forked child, where the locks may be held by a thread that does not exist."""
         for link in tuple(self._links.values()):
             link.sock.close()

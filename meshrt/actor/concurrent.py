@@ -1,7 +1,7 @@
-"""What runs in asyncio tasks of their own beside the messages of one actor: calls of concurrent endpoints, and errands.
+"""Asyncio tasks beside the messages of one actor: calls of concurrent endpoints, and errands.
 
 A call: ``started -> running -> answered``, or ``-> cancelled`` at the end of the grace: then its caller is told the
-fate of the rank, or, if the actor alone was stopped, that.
+fate of the rank, or that the actor was stopped, if only the actor was.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from meshrt.transport.link import Link
 
 __all__ = ["ConcurrentCalls"]
 
-#: Seconds for what runs, when the actor alone is stopped; in a rank that ends it is the mesh that has patience.
+#: Seconds for running calls, when the actor alone is stopped; in a rank that ends the grace of the mesh counts.
 _GRACE = 5.0
-#: Seconds for what has been cancelled then.
+#: Seconds for the calls that were cancelled then.
 _CANCELLED = 1.0
 
 
@@ -31,18 +31,18 @@ class ConcurrentCalls:
         self._callers = callers
         self._running: dict[Any, Execution] = {}
         self._links: dict[Any, Link | None] = {}
-        #: What is cancelled must be answered: nothing else will tell its callers.
+        #: A cancelled call must be answered: its caller is told in no other way.
         self._rank_lives = False
-        #: The number of the next call, by endpoint: names of tasks that a person can tell apart.
+        #: The number of the next call, by endpoint: distinct names of tasks.
         self._numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: itertools.count(1))
 
     @property
     def running(self) -> dict[Any, Execution]:
-        """Return what runs, by its asyncio task, in the order in which it began. Any thread."""
+        """Return the running calls, by their asyncio tasks, in the order in which they began. Any thread."""
         return dict(self._running)
 
     def start(self, loop: Any, link: Link | None, execution: Execution) -> None:
-        """Run a call, or an errand. It begins when the loop comes round, after those that were started before."""
+        """Run a call, or an errand. It begins in the loop's next iteration, after those that were started before."""
         endpoint = execution.context.endpoint
         name = f"{endpoint}-{next(self._numbers[endpoint])}"
         task = loop.create_task(self._run(link, execution), name=name)
@@ -78,7 +78,7 @@ class ConcurrentCalls:
             await asyncio.wait(self.running)
 
     async def finish_soon(self) -> None:
-        """Wait until all have ended, and cancel what takes too long."""
+        """Wait until all have ended, and cancel those that take too long."""
         import asyncio  # start-up: as above
 
         if self._running:
@@ -88,7 +88,7 @@ class ConcurrentCalls:
             self.cancel()
             await asyncio.wait(self.running, timeout=_CANCELLED)
         for task, execution in self.running.items():
-            # It does not mind being cancelled. Its caller is told all the same, and nothing afterwards.
+            # It ignores the cancellation. Its caller is told that it was cancelled, and nothing afterwards.
             answer = self._executor.cancelled(execution)
             execution.no_reply = True
             link = self._links[task]

@@ -1,4 +1,4 @@
-"""What user code may ask about where it runs: ``context()``, ``current_rank()``, ``current_size()``."""
+"""Where user code runs: ``context()``, ``current_rank()``, ``current_size()``."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class ActorInstance:
         return f"<{self.name} {self.class_name} {self.rank}>"
 
 
-#: For a moment only; a signal handler may ask in the middle of it.
+#: Held for a moment only; reentrant, as a signal handler may take it in that moment.
 _call_lock = threading.RLock()
 
 
 class CallContext:
-    """One message as it runs; what is not asked for is not computed."""
+    """One message as it runs; its properties are computed when they are first read."""
 
     __slots__ = ("_call", "_link", "_point", "base_rank", "call_id", "endpoint", "instance", "shape")
 
@@ -69,7 +69,7 @@ class CallContext:
         self.shape = shape
         self.base_rank = base_rank
         self.call_id = call_id
-        #: Where the message came from.
+        #: The sender of the message.
         self._link = link
         self._point: Point | None = None
         self._call: EndpointCall | None = None

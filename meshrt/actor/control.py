@@ -1,4 +1,4 @@
-"""The control thread of a rank: the tree, new callers, and whatever must work while user code does not.
+"""The control thread of a rank: the tree, new callers, and all that must work while user code is blocked.
 
 It never runs user code, never unpickles and never waits for another thread. It serves
 
@@ -40,7 +40,7 @@ from meshrt.wire.tree import TO_RANK, Answer, DroppedEvents, End, Ping, Pong, Re
 
 __all__ = ["ControlThread"]
 
-#: Seconds between two looks whether the agent reads again.
+#: Seconds between two checks whether the agent reads again.
 _FULL_PAUSE = 0.02
 
 _log = logging.getLogger("meshrt")
@@ -52,8 +52,8 @@ class ControlThread:
     Args:
         listener: Where callers connect.
         control: The socket to the host agent, or None (an actor host in the root: callers only).
-        secret: What callers prove.
-        endpoint: ``"<mesh id>/<rank>/"``, the beginning of what callers may ask for.
+        secret: Callers prove that they have it.
+        endpoint: ``"<mesh id>/<rank>/"``, the prefix of the names that callers may ask for.
         deliver: ``deliver(actor, link, leftover)`` for a proved caller.
         on_stop: ``on_stop(drain, why)``; ``why`` is "" unless an error is the reason.
         operations: name -> handler.
@@ -76,13 +76,13 @@ class ControlThread:
         self._on_stop = on_stop
         self._operations = operations
         self._services: RankServices | None = None
-        #: What else this thread serves registers here; a key's data are called with the events.
+        #: Other parts that this thread serves register here; a key's data are called with the events.
         self.selector = selectors.DefaultSelector()
         self._acceptor = Acceptor(self.selector, listener, "a caller", self._enters, self.call_later)
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._requests = Requests(self.send)
         self._timers = Timers()
-        #: Returns who this process is to those that share memory with it.
+        #: Returns the identity of this process for processes that share memory with it.
         self.identity: Callable[[], Identity] = lambda: Identity(0, 0, os.getpid())
         self._unproved: dict[socket.socket, float] = {}
         self._refusals = Refusals()
@@ -90,7 +90,7 @@ class ControlThread:
         self._driver_wanted = False
         self._driver_on = False
         self._closing = False
-        #: What was left out since the agent was told of it.
+        #: Events that were left out since the last report to the agent.
         self._dropped = Dropped()
         self._pulsing = False
         self.thread = RuntimeThread(target=self._run, name="meshrt-control", daemon=True)
@@ -150,7 +150,7 @@ class ControlThread:
         self.call_soon(self._acceptor.listen_again)
 
     def settle(self, timeout: float) -> None:
-        """Wait until what was asked for by `call_soon` has been done, at most ``timeout`` seconds."""
+        """Wait until the functions given to `call_soon` have run, at most ``timeout`` seconds."""
         done = threading.Event()
         self.call_soon(done.set)
         done.wait(timeout)
@@ -166,7 +166,7 @@ class ControlThread:
         self._wake()
         self.thread.join(2.0)
         if not self.thread.is_alive():
-            # Not by the thread itself, which may see that it is to end before it is woken.
+            # Not by the thread itself, which may notice its end before it is woken.
             wake_fd, self._wake_fd = self._wake_fd, -1
             os.close(wake_fd)
 
@@ -195,7 +195,7 @@ class ControlThread:
         except ProtocolError as error:
             _log.warning("control thread: %s", error)
         except Exception:
-            # One bad request must not take away the only thread that answers.
+            # One bad request must not end the only thread that answers.
             _log.exception("control thread")
 
     def _timeout(self) -> float | None:
@@ -241,7 +241,7 @@ class ControlThread:
             answer = handshake.receive_data(data) if data else b""
             if answer:
                 sock.send(answer)
-                # It can only prove itself from here on, and code that held the GIL may have used up the time.
+                # It can prove itself only from here on, and code that held the GIL may have used up the time.
                 self._unproved[sock] = time.monotonic() + HANDSHAKE_SECONDS
         except BlockingIOError:
             return
@@ -273,7 +273,7 @@ class ControlThread:
                 self._refuse(sock)
 
     def _take_callers(self) -> None:
-        """Let those in whose proof is there already: what they sent behind it was sent before what comes now."""
+        """Accept callers whose proof has arrived: their messages behind it were sent before those that come now."""
         for key, events in self.selector.select(0):
             if key.fileobj in self._unproved:
                 key.data(events)
@@ -297,7 +297,7 @@ class ControlThread:
                 try:
                     self._on_frame(frame)
                 except Exception:
-                    # One bad message must not take those with it that were read together with it.
+                    # One bad message must not lose those that were read together with it.
                     _log.exception("control thread")
 
     def _on_frame(self, frame: Frame) -> None:

@@ -1,4 +1,4 @@
-"""What ends user code, and processes that user code ends."""
+"""The interrupt that ends user code, and the end of processes by user code."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["StopInterrupt", "end_forked_child", "exit_code"]
 
 
 class StopInterrupt(SystemExit):
-    """Raised in user code that the end of the rank does not wait for."""
+    """Raised in user code to end it when the rank ends."""
 
 
 def exit_code(error: BaseException | None) -> int:
-    """Return the code with which an interpreter ends after ``error``; prints what it prints then."""
+    """Return the exit code of an interpreter after ``error``; prints its message."""
     if error is None:
         return 0
     with contextlib.suppress(OSError, ValueError):  # user code may have closed the streams

@@ -32,7 +32,7 @@ def endpoint(method: F | None = None) -> F | Callable[[F], F]:
     Inside the actor it stays an ordinary method. Both kinds may be mixed in one class.
 
     Raises:
-        UsageError: What is decorated is no function.
+        UsageError: The decorated object is not a function.
     """
     if method is None:
         return endpoint
@@ -53,14 +53,14 @@ def concurrent_endpoint(method: None = None) -> Callable[[F], F]: ...
 
 
 def concurrent_endpoint(method: F | None = None) -> F | Callable[[F], F]:
-    """Mark an ``async def`` method as callable through a mesh, beside whatever else the actor does.
+    """Mark an ``async def`` method as callable through a mesh, concurrently with the actor's other calls.
 
     Each call is an asyncio task of its own on the actor's event loop, and the actor takes its next message at once.
-    The calls of one caller begin in the order in which they were sent; when they end is theirs. There is no limit to
-    how many run.
+    The calls of one caller begin in the order in which they were sent, and end in any order. Their number is not
+    limited.
 
     Raises:
-        UsageError: What is decorated is no ``async def`` function, or has ``@endpoint`` already.
+        UsageError: The decorated object is not an ``async def`` function, or has ``@endpoint`` already.
     """
     if method is None:
         return concurrent_endpoint
@@ -127,7 +127,7 @@ def _endpoints_of(cls: type) -> dict[str, EndpointSpec]:
 
 
 def explain_missing(cls: type, name: str) -> Exception:
-    """Return the error for ``mesh.name`` when ``name`` is no endpoint of ``cls``."""
+    """Return the error for ``mesh.name`` when ``name`` is not an endpoint of ``cls``."""
     if name in dir(cls) and not name.startswith("__"):
         if callable(getattr(cls, name, None)):
             return NotAnEndpointError(

@@ -16,7 +16,7 @@ from meshrt.wire.codec import describe, own_attribute, text_of
 __all__ = ["describe_exception", "number_failure", "tell_stray", "type_name", "why_ended"]
 
 _TEXT_MAX = 1 << 18
-#: Characters of the reason that what is stopped because of an error is told.
+#: Characters of the reason that is given to a rank or an actor that is stopped because of an error.
 _WHY = 500
 _RUNTIME = (RUNTIME_FILES, EVENT_LOOP_FILES)
 _numbers = itertools.count(1)
@@ -28,7 +28,7 @@ def type_name(error: BaseException) -> str:
 
 
 def why_ended(error: BaseException | None) -> str:
-    """Say which error ends a block, for the ``__cleanup__`` of what ends with it; "" for None."""
+    """Name the error that ends a block, for the ``__cleanup__`` of its actors; "" for None."""
     if error is None:
         return ""
     first_line = text_of(error).partition("\n")[0]
@@ -52,7 +52,7 @@ def describe_exception(error: BaseException) -> RemoteException:
     """Return ``error`` as plain data. Never raises, whatever the exception's own methods do."""
     try:
         formatted = traceback.TracebackException.from_exception(error, compact=True)
-        # What the runtime raises by itself, where it runs nothing of the user's, says all there is to be said.
+        # An error of the runtime itself, raised where no user code runs, needs no traceback.
         known = not _without_runtime(formatted) and issubclass(type(error), MeshError)
         text = "" if known else "".join(formatted.format())
     except BaseException as failure:  # an exception class may do anything in its methods

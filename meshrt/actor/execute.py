@@ -91,20 +91,20 @@ class Execution:
         self.failure = ""
         #: Given what a function without a caller has returned or raised.
         self.done: Callable[[Any, BaseException | None], None] | None = None
-        #: The error that it is asked about.
+        #: The error that an errand is about.
         self.because: BaseException | None = None
-        #: Run while another message waits: hooks are told of that one only.
+        #: Runs while another message waits: hooks are told of that message only.
         self.nested = False
 
     def site(self) -> str:
-        """Return where its result comes from: file and line of the endpoint, and its name."""
+        """Return the origin of its result: file and line of the endpoint, and its name."""
         name = f"{self.context.instance.name}.{self.context.endpoint}()"
         code = getattr(self.method, "__code__", None)
         return name if code is None else f"{code.co_filename}:{code.co_firstlineno} {name}"
 
 
 def _caller_behind(link: Link | None) -> list[Identity]:
-    """Return who reads a result."""
+    """Return the process that reads a result."""
     return [link.client] if link is not None and link.client.pid else []
 
 
@@ -116,7 +116,7 @@ class Executor:
         setup: Runs the mesh's set-up function, which it is given, once per process.
         unhandled: Told of errors that no caller waits for: (endpoint, view, exception as data).
         before_error: Called when an endpoint has raised, before the hooks for that are looked up.
-        before_raised: As that, for the hooks that are told once the caller has been answered.
+        before_raised: The same, for the hooks that are told once the caller has been answered.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Executor:
         self.name = name
         self.state = "new"
         self.is_async = False
-        #: What was raised and not told to the hooks yet, and when (monotonic ns): see `tell`.
+        #: Exceptions that the hooks were not told of yet, and their times (monotonic ns): see `tell`.
         self.untold: list[tuple[Execution, BaseException, int]] = []
         self.actor: Any = None
         self.instance: ActorInstance | None = None
@@ -316,7 +316,7 @@ class Executor:
             self.untold.append((execution, error, time.monotonic_ns()))
 
     def tell(self) -> None:
-        """Tell the hooks of what was raised, once the callers have their answers."""
+        """Tell the hooks of exceptions, once the callers have their answers."""
         hooks.run(self._before_raised)
         while self.untold:
             execution, error, when = self.untold.pop(0)
@@ -376,7 +376,7 @@ class Executor:
             if sum(lengths) > _EXCEPTION_MAX:
                 parts, lengths = [], []
         except (codec.EncodeError, KeyboardInterrupt):
-            pass  # the exception's data says it all; the object is a courtesy
+            pass  # the exception's data is complete; the object is optional
         return split_frames(ERROR, [execution.call_id, error_to_wire(remote), lengths, kind], parts)
 
     def cancelled(self, execution: Execution) -> Parts | None:
@@ -422,13 +422,13 @@ class Executor:
         self._unhandled(context, replace(describe_exception(error), failure=failure))
 
     def lone(self, what: str) -> CallContext:
-        """Return the context of what runs on this actor without a call: ``__cleanup__``, a task."""
+        """Return the context of code that runs on this actor without a call: ``__cleanup__``, a task."""
         instance = self.instance or ActorInstance(self.name, "", self.mesh_id, Shape.unity().extent.point(0))
         alone = Shape((), Slice(offset=self.rank, sizes=(), strides=()))
         return CallContext(instance, what, alone, self.rank)
 
     def ended(self) -> None:
-        """The actor has ended: it is free to go."""
+        """The actor has ended: drop the references to it."""
         self.state = "ended"
         self.actor = None
         self._methods = {}

@@ -24,7 +24,7 @@ Lost = tuple[str, int, int]
 class Fault:
     """One rank that has ended (``fate``), or an exception there that no caller waits for (``remote``).
 
-    ``what`` says where the exception was let out: the endpoint, ``"a task"``, ``"thread 'loader'"``.
+    ``what`` names the code that raised it: the endpoint, ``"a task"``, ``"thread 'loader'"``.
     """
 
     place: RankPlace
@@ -61,7 +61,7 @@ class Fault:
 
 
 def lost_ranks(error: BaseException) -> Iterator[Lost]:
-    """Go through the processes of which an error, or one that it came from, says that they have ended."""
+    """Yield the processes that have ended according to an error, or to one that caused it."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
@@ -74,7 +74,7 @@ def lost_ranks(error: BaseException) -> Iterator[Lost]:
 
 
 def mesh_failure(mesh_id: str, name: str, faults: Iterable[Fault], notes: Iterable[str] = ()) -> MeshFailure:
-    """Make what an owner is given: the errors in the order of the ranks, and what earlier owners have made of them."""
+    """Make the failure for an owner: the errors in the order of the ranks, with the decisions of earlier owners."""
     errors = tuple(fault.error() for fault in sorted(faults, key=lambda fault: fault.place.rank))
     for note in notes:
         errors[0].add_note(note)

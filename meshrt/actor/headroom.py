@@ -10,7 +10,7 @@ from typing import Any
 
 __all__ = ["SHORTAGES", "Headroom", "headroom", "say_unavailable"]
 
-#: What a process that is short of something raises in the middle of anything.
+#: Errors that may be raised anywhere in a process that is short of a resource.
 SHORTAGES = (RecursionError, MemoryError, OSError, ImportError)
 
 #: Calls deep: more than loading the debugger and a command at its prompt take.
@@ -20,7 +20,7 @@ _LATER = 0.1
 
 
 class Headroom:
-    """Raises the recursion limit of this process while anybody is in it (``with``). Any thread, signal handlers too."""
+    """Raises the recursion limit of this process while any thread is in it (``with``). Also for signal handlers."""
 
     def __init__(self) -> None:
         #: Runs a function on another thread, whose stack is short, after some seconds.
@@ -65,7 +65,7 @@ _said: list[bool] = []
 
 
 def say_unavailable(error: BaseException) -> None:
-    """Say once, on standard error, that the debugger could not be had; the program goes on."""
+    """Say once, on standard error, that the debugger could not be started; the program goes on."""
     if _said:
         return
     _said.append(True)

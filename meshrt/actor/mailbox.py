@@ -10,7 +10,7 @@ Rules:
 * One message at a time, in the order of arrival; calls of concurrent endpoints begin in that order, and run beside.
 * It ends with a STOP, which stays in the queue for the thread that takes the callers over, or with `stop` (the rank
   ends).
-* At the end of the grace, what runs is ended: by an exception where user code runs, by a cancellation where it awaits.
+* At the end of the grace, calls that still run are ended: user code by an exception, where it awaits by cancellation.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Mailbox:
 
     Args:
         executor: The actor.
-        exiting: Told of what escaped from the event loop: the ``SystemExit`` or ``KeyboardInterrupt`` of a task.
+        exiting: Called with an exception that left the event loop: ``SystemExit`` or ``KeyboardInterrupt`` of a task.
     """
 
     def __init__(self, executor: Executor, exiting: Callable[[Executor, BaseException], None]) -> None:
@@ -59,31 +59,31 @@ class Mailbox:
         self.thread: int | None = None
         #: The message that runs now; read by other threads.
         self.running: Execution | None = None
-        #: CALLs that have begun to be served so far.
+        #: The number of CALLs that were begun so far.
         self.calls = 0
-        #: What runs beside it.
+        #: The calls that run concurrently with it.
         self.concurrent = ConcurrentCalls(executor, self.callers)
-        #: What has ended the rank, if that was an error: ``__cleanup__`` is told.
+        #: The error that has ended the rank, if there was one: given to ``__cleanup__``.
         self.error: BaseException | None = None
         #: Whether a STOP has ended it.
         self.stopped = False
         self._exiting = exiting
         self._ending: bool | None = None
-        #: What ran at the end of the grace has been ended; what runs since is the actor's ``__cleanup__``.
+        #: Calls that ran at the end of the grace have been ended; since then only ``__cleanup__`` runs.
         self._interrupted = False
-        #: What runs is ``__cleanup__``, or it has run.
+        #: ``__cleanup__`` runs, or has run.
         self._cleaning = False
         self._loop: Any = None
         #: The asyncio task that serves, of an actor with a loop.
         self.task: Any = None
         self._current_task: Callable[[], Any] | None = None
-        #: What is to be done between two messages, and whether that needs the event loop.
+        #: Work for the time between two messages, and whether it needs the event loop.
         self._errands: deque[tuple[Execution, bool]] = deque()
 
     # -- any thread
 
     def give(self, errand: Execution, *, awaits: bool) -> None:
-        """Have something done between two messages, or in a task of its own if the actor has an event loop.
+        """Run an errand between two messages, or in a task of its own if the actor has an event loop.
 
         Args:
             errand: See `Executor.errand`.
@@ -107,7 +107,7 @@ class Mailbox:
         blocks = running is not None and not running.is_async
         found = self.callers.waiting(unread=blocks)
         if blocks and self.running is not running:
-            found = self.callers.waiting(unread=False)  # it may have read meanwhile: what was counted is worth nothing
+            found = self.callers.waiting(unread=False)  # it may have read meanwhile: the count is not valid
         count, more = found
         # What an event loop has not read is not counted: it may read at any moment.
         return count, more or (self._loop is not None and not blocks and count >= _QUEUE_MAX)
@@ -118,7 +118,7 @@ class Mailbox:
         return bool(self._errands)
 
     def do_errands(self) -> None:
-        """Do what is to be done between two messages now: there is none, or the one that runs waits. Actor's thread."""
+        """Run the errands now: no message runs, or the running one waits. Actor's thread."""
         outer = self.running
         if self._loop is not None and (outer is None or outer.is_async):
             return  # its loop goes on
@@ -129,7 +129,7 @@ class Mailbox:
             errand.nested, before = outer is not None, self._interrupted
             self._step(None, errand)
             if self._interrupted and not before and outer is not None:
-                raise StopInterrupt("this rank is stopping")  # what has waited ends with it
+                raise StopInterrupt("this rank is stopping")  # the code that waits ends by it
 
     def cancel(self, *, cleanup: bool) -> None:
         """Cancel the calls that wait in the event loop, if there are any; ``__cleanup__`` too, if ``cleanup``."""
@@ -139,7 +139,7 @@ class Mailbox:
                 loop.call_soon_threadsafe(self._cancel_running, cleanup)
 
     def in_user_code(self) -> bool:
-        """Whether user code runs on its thread now, which an exception would end; what waits in the loop does not."""
+        """Whether user code runs on its thread now, which an exception would end; waiting tasks do not count."""
         if self._current_task is None:
             return self.running is not None
         task = self._current_task()
@@ -149,7 +149,7 @@ class Mailbox:
         """Serve no further message, and raise in the user code that runs. In a signal handler of the serving thread.
 
         Args:
-            cleanup: In ``__cleanup__`` too. What was meant for the call before it must not end it.
+            cleanup: Also in ``__cleanup__``, which an interrupt for the call before it must not end.
         """
         self._ending = False
         if not self.in_user_code():
@@ -200,7 +200,7 @@ class Mailbox:
         callers = self.callers
         if self._ending is not None:
             callers.take_all_back()
-            # Look for what was sent before: by a caller that has only just come, or in part.
+            # Look for messages that were sent before: by a caller that has just connected, or in part.
             while self._ending and not callers.queue and callers.collect(0):
                 pass
             if not self._ending or not callers.queue:
@@ -223,7 +223,7 @@ class Mailbox:
             if frame.kind == INIT:
                 return self.executor.decode_init(frame, link)
             raise ProtocolError(f"an actor is sent no messages of kind {frame.kind}")
-        except Exception as error:  # what user code raises is an answer; this is about the header
+        except Exception as error:  # an exception of user code is an answer; this one is about the header
             if not isinstance(error, ProtocolError):
                 _log.warning("a caller is cut off: its message cannot be read: %r", error)
             self.callers.drop(link)
@@ -240,7 +240,7 @@ class Mailbox:
         return None
 
     def _step(self, link: Link | None, work: Execution | Parts | None) -> None:
-        """Run what is to be run, and answer."""
+        """Run a message and answer it."""
         if isinstance(work, Execution):
             self.callers.keep_backlogs()
             outer, self.running = self.running, work
@@ -278,7 +278,7 @@ class Mailbox:
                 except StopInterrupt:
                     pass  # it ended a task of the actor's own
                 except (SystemExit, KeyboardInterrupt) as error:
-                    # asyncio lets them out of the loop: they mean the process, not the task.
+                    # asyncio raises them out of the loop: they end the process, not the task.
                     self._exiting(self.executor, error)
         finally:
             self._loop = None
@@ -302,7 +302,7 @@ class Mailbox:
             callers.collect(0)
             arrived.set()
             if len(callers.queue) >= _QUEUE_MAX:
-                # What waits here takes memory; what waits in the sockets makes its callers wait.
+                # Messages that wait here take memory; messages that wait in the sockets make their callers wait.
                 reading = False
                 loop.remove_reader(callers.fileno())
 

@@ -44,7 +44,7 @@ class LineOutput(io.RawIOBase):
             if newline:
                 self._emit(thread, whole + newline)
             if len(rest) > LINE_MAX:
-                # The agent would cut it as well; collecting on would cost memory and, copied each time, hours.
+                # The agent would cut it as well; to go on collecting would cost memory and, copied each time, hours.
                 self._emit(thread, rest + b"\n")
             elif rest:
                 self._pending[thread] = rest

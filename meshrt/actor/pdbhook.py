@@ -44,7 +44,7 @@ class _PdbFinder(MetaPathFinder):
 def _set_trace(*, header: str | None = None, **_ignored: Any) -> None:
     """Stop here, as ``breakpoint()`` does."""
     if sys.breakpointhook is sys.__breakpointhook__:
-        # A forked child is no rank, and Python's own hook would come back here.
+        # A forked child is not a rank, and Python's own hook would come back here.
         pdb: Any = sys.modules["pdb"]
         debugger = pdb.Pdb()
         if header is not None:

@@ -1,4 +1,4 @@
-"""A rank: what the freshly forked process becomes.
+"""A rank: the life of the freshly forked process.
 
 ::
 
@@ -57,13 +57,13 @@ from meshrt.wire.tree import Event, Hint
 
 __all__ = ["RankProcess", "rank_main"]
 
-#: Seconds for what runs, when this rank ends without being told by the mesh; as in ``ProcMesh.stop()``.
+#: Seconds for running calls, when this rank ends without a request of the mesh; as in ``ProcMesh.stop()``.
 GRACE = 5.0
-#: Seconds between the interrupt of what does not end and SIGKILL; as the agent has it.
+#: Seconds between the interrupt of calls that do not end and SIGKILL; as in the agent.
 _KILL_AFTER = 0.5
 #: Seconds for the last answers of the control thread.
 _SETTLE = 1.0
-#: Calls that are named when they are cut off.
+#: How many calls are named when they are cut off.
 _CALLS = 20
 #: Interrupts the main thread at any place; a real-time signal with no other use.
 _MAIN_SIGNAL = signal.SIGRTMIN + 6
@@ -131,7 +131,7 @@ class RankProcess:
         if self._exit is not None:
             raise SystemExit(exit_code(self._exit))
         if self._terminated:
-            # Say it as the system does: who asked for the end of this rank was not its program.
+            # Report it as the system does: this rank was not ended by its program.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(self.pid, signal.SIGTERM)
 
@@ -180,7 +180,7 @@ class RankProcess:
     def _send(self, message: Message) -> None:
         self.control.send(message)
 
-    # -- the end: what is not marked otherwise is on the control thread
+    # -- the end: on the control thread, unless marked otherwise
 
     def _on_stop(self, drain: bool, why: str) -> None:
         self._stopping = True
@@ -198,7 +198,7 @@ class RankProcess:
                 os.kill(self.pid, signal.SIGTERM)
 
     def _on_cut(self, _body: Body) -> None:
-        """The grace is over: tell what is cut off, and interrupt it."""
+        """The grace is over: report the calls that are cut off, and interrupt them."""
         calls = [[call.actor, call.endpoint] for call in self.current_calls()]
         work = self.workload()
         waiting, more = sum(each.waiting for each in work), any(each.more for each in work)
@@ -255,13 +255,13 @@ class RankProcess:
 
     def _thread_excepthook(self, args: Any) -> None:
         if self._stopping and args.exc_type.__name__ == "BdbQuit":
-            return  # let go from a breakpoint because the mesh stops: nothing went wrong
+            return  # resumed from a breakpoint because the mesh stops: not an error
         if args.exc_value is not None and not issubclass(args.exc_type, SystemExit) and not self._stopping:
             name = args.thread.name if args.thread is not None else "?"
             what = f"thread {name!r}"
             failure = self._tell_stray(args.exc_value, what)
             remote = replace(describe_exception(args.exc_value), failure=failure)
-            # What Python prints of it says it on the terminal.
+            # Python prints it on the terminal.
             body = {"actor": "", "endpoint": what, "error": error_to_wire(remote, brief=True), "said": True}
             self._send(Event("unhandled", {**body, "when": time.monotonic_ns()}))
         threading.__excepthook__(args)
@@ -272,7 +272,7 @@ class RankProcess:
         sys.__unraisablehook__(args)
 
     def _tell_stray(self, error: BaseException, what: str) -> str:
-        """Tell of an exception that no endpoint let out; what Python prints of it is printed as well."""
+        """Report an exception that no endpoint has raised; Python prints it as well."""
         hooks.run(self.host.before_raised)
         return tell_stray(error, None, what)
 
@@ -289,16 +289,16 @@ class RankProcess:
     def _load_debugger(self) -> None:
         """The first endpoint that raises loads the debugger, if the environment asks for that.
 
-        No hook itself: loading takes a while, and whatever else raises meanwhile has to find the debugger's hooks too.
+        It is not a hook: loading takes a while, and other exceptions meanwhile must find the debugger's hooks too.
         """
         plugins.load("debug", self, in_root=False)
 
     def _load_failures(self) -> None:
-        """The first exception that user code lets out loads what writes them down."""
+        """The first uncaught exception of user code loads the plug-in that records them."""
         plugins.load("failure", self, in_root=False)
 
     def _on_main_signal(self, _number: int, frame: types.FrameType | None) -> None:
-        # Not through `hooks.run`: what a hook raises here is meant for the code that was interrupted.
+        # Not through `hooks.run`: an exception of a hook is meant for the code that was interrupted.
         outermost, began = not self.in_signal, time.thread_time_ns()
         self.in_signal = True
         try:
@@ -355,7 +355,7 @@ class RankProcess:
         return found
 
     def workload(self) -> list[Workload]:
-        """Return how much the actors that live here have to do."""
+        """Return the workload of the actors that live here: calls begun, and messages that wait."""
         found = []
         for mailbox in tuple(self.host.mailboxes.values()):
             count, more = mailbox.waiting()
@@ -363,11 +363,11 @@ class RankProcess:
         return found
 
     def wait_of(self, waiter: object) -> Wait | None:
-        """Return what a thread (its ident) or an asyncio task waits for; None: for no call."""
+        """Return the call that a thread (its ident) or an asyncio task waits for; None: it waits for none."""
         return self.runtime.driver.waits.of(waiter)
 
     def waits_since(self, thread: int) -> float | None:
-        """Return since when (monotonic) a thread is in a ``get()``; None: it is in none."""
+        """Return since when (monotonic) a thread is in a ``get()``; None: it is not."""
         return self.runtime.driver.waits.since(thread)
 
     def notify(self, event: str, body: Body) -> None:
@@ -392,7 +392,7 @@ class RankProcess:
         self._send(Event("held", {"held": held}))
 
     def flush_output(self) -> None:
-        """Push out what user code printed so far."""
+        """Flush the output of user code."""
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()

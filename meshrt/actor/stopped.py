@@ -1,8 +1,8 @@
-"""The callers of actors that were stopped: what they send is answered here, so that the actors need nothing any more.
+"""The callers of actors that were stopped: their messages are answered here, so that the actors hold no resources.
 
-An actor: ``stopped -> begins anew`` with the next INIT, which takes all its callers along. Every caller is told of both
-(`meshrt.wire.messages.STATE`). A caller closes its link once it is owed nothing; a link is never closed from here, so
-that whatever was sent is read. A name is kept for as long as the process lives: calls that come late find it.
+An actor: ``stopped -> begins again`` with the next INIT, which takes all its callers over. Every caller is told of both
+(`meshrt.wire.messages.STATE`). A caller closes its link once it waits for no answer; a link is never closed from here,
+so that all data is read. A name is kept for as long as the process lives: calls that come late find it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class StoppedActors:
                 link.close()
 
     def abandon(self) -> None:
-        """Close the links in a forked child, where the locks may be held by a thread that is not there."""
+        """Close the links in a forked child, where the locks may be held by a thread that does not exist."""
         for links in self._links.values():
             for link in tuple(links):
                 link.sock.close()

@@ -1,8 +1,8 @@
 """``__supervise__``: an actor is asked whether it handles a failure of a mesh that it has made.
 
 It is asked at a safe point of its own thread: between two messages, or when the message that it serves waits in a
-``get()``; an actor with an event loop in a task of its own. It is served as a message is: the end of the rank waits for
-it, and then interrupts it.
+``get()``; with an event loop, in a task of its own. It is served like a message: the end of the rank waits for it, and
+then interrupts it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Supervising:
 
     Args:
         mailboxes: The actors of this rank.
-        driver: Returns what their calls wait with.
+        driver: Returns the driver of their calls.
     """
 
     def __init__(self, mailboxes: dict[str, Mailbox], driver: Callable[[], Driver]) -> None:
@@ -66,7 +66,7 @@ class Supervising:
 
 
 def _decided(answer: Answer, value: Any, error: BaseException | None) -> None:
-    """Tell the root what came of it. The actor's thread."""
+    """Send the result to the root. The actor's thread."""
     if inspect.isawaitable(value):  # cannot be awaited: this actor has no event loop, or the loop waits itself
         if inspect.iscoroutine(value):
             value.close()
