@@ -1,8 +1,8 @@
 """The agent's loop: one thread, one selector.
 
-It lives as long as the root: when the root's end of the control link closes, or the root's pidfd says that it is gone,
-every rank and every descendant of a rank is killed, and the agent ends. As subreaper it inherits the orphans of its
-ranks, so nothing escapes by starting a session of its own.
+It lives as long as the root: when the root's end of the control link closes, or the root's pidfd reports its end, the
+agent kills every rank and every descendant of a rank, and ends. As subreaper it inherits the orphans of its ranks, so
+no process escapes by starting a session of its own.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _KILL_AFTER = 0.5
 _KILL_EVERYTHING = 2.0
 #: Seconds that the end of a rank's output may take after its death (a grandchild may hold the pipe).
 _OUTPUT_GRACE = 0.05
-#: The files of a process are closed so long before its end is told, at most; ns.
+#: Longest time from the closing of a process' files to the report of its end; ns.
 _TEARDOWN = 100_000_000
 #: Seconds until strays are looked for again, if that could not be done.
 _SWEEP_AGAIN = 0.1
@@ -90,12 +90,12 @@ _TAIL_MAX = 64 << 10
 
 
 class _Goodbye(Exception):
-    """The root cleans up behind itself."""
+    """The root cleans up by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """What the root has told of its program."""
+    """The program, as the root has described it."""
 
     run_id: str
     directory: str
@@ -120,9 +120,9 @@ class Agent:
         self._children: dict[Address, Child] = {}
         self._starter = Starter(self._selector, self._children, main, self._adopt, self._not_started, self._warn)
         self._strays = Strays()
-        #: Something has ended since the strays were looked at.
+        #: A process has ended since the strays were checked.
         self._unswept = False
-        #: They could not be looked at, which the user was told.
+        #: They could not be checked, which was reported to the user.
         self._sweep_failed = False
         #: Meshes that are being stopped, and the families of their ranks (None: what is of no family).
         self._stopping: dict[str, set[int | None]] = {}
@@ -312,7 +312,7 @@ class Agent:
         if child is None:
             return
         message = TO_RANK.decode(frame.payload)
-        # What wants no answer changes a state, or is said once.
+        # A message without an answer changes a state, or is sent once.
         if child.full and isinstance(message, Request) and message.id:
             error = MeshError(f"{message.op} was not sent to rank {child.birth.rank}: it takes no messages")
             self._root.tell(refusal(message.id, error), address)
@@ -356,7 +356,7 @@ class Agent:
                 self._selector.register(child.link.sock, events, lambda events, c=child: self._from_rank(c, events))
 
     def _pass_on(self, child: Child, frames: list[Frame]) -> bool:
-        """Take what a rank has sent. Returns whether that was what a rank may send; if not, the rank is ended."""
+        """Handle a message of a rank. Returns whether it was valid; if not, the rank is ended."""
         for frame in frames:
             try:
                 self._take(child, FROM_RANK.decode(frame.payload))
@@ -399,7 +399,7 @@ class Agent:
             self._root.output(child.address, err, lines)
 
     def _on_exit(self, child: Child) -> None:
-        """The process has ended: read what it left, reap it, and tell."""
+        """The process has ended: read its last output, reap it, and report its end."""
         child.gone = True
         self._selector.unregister(child.pidfd)
         self._muted.discard(child)
@@ -435,10 +435,10 @@ class Agent:
         self._unswept = True
 
     def _ended(self, child: Child) -> tuple[int, int]:
-        """Return when a process ended: what follows from its end cannot be seen to be before that.
+        """Return when a process ended, such that no effect of its end appears to be earlier.
 
-        Its files are closed, which its peers see, before its pidfd tells of its end, and the link to its agent is the
-        first of them. How long it takes from there depends on how busy the machine is.
+        Its files are closed, which its peers notice, before its pidfd reports its end, and the link to its agent is the
+        first of them. The time between the two depends on the load of the machine.
         """
         low, high = self._waking.span()
         if child.closed is not None and high - child.closed[1] < _TEARDOWN:
@@ -473,7 +473,7 @@ class Agent:
         self._unswept = True
 
     def _sweep(self) -> None:
-        """Leave nothing of what has ended, and say so of the meshes of which nothing is left."""
+        """Kill what ended ranks have left, and report the meshes that have ended completely."""
         self._unswept = False
         try:
             ending = self._strays.sweep(self._children.values(), self._starter.zygotes.keys())
@@ -526,7 +526,7 @@ class Agent:
         return [child for (owner, _), child in self._children.items() if owner == mesh]
 
     def _cut(self, mesh: str) -> None:
-        """The grace is over: each rank tells what it still does, and interrupts that."""
+        """The grace is over: each rank reports its running calls, and interrupts them."""
         self._starter.give_up(mesh)
         for child in self._of(mesh):
             if child.pid:
@@ -541,7 +541,7 @@ class Agent:
                     signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
 
     def _kill_everything(self) -> None:
-        """Leave nothing: ranks, their descendants, and strays with the mark of this program."""
+        """Kill everything: ranks, their descendants, and strays with the mark of this program."""
         self._strays.kill_all(_KILL_EVERYTHING)
         if self._bereaved:
             reserve.release()  # directories are opened to be removed
@@ -557,14 +557,14 @@ class Agent:
 
 
 def _crashed(child: Child, fate: Fate) -> bool:
-    """Whether a rank that was to stop has ended in another way: not with its actors, nor by a request to end."""
+    """Whether a rank that was to stop has ended otherwise: neither with its actors nor by a request to end."""
     if fate.signal == signal.SIGKILL:
         return not child.killed
     return fate.exit_code != 0 and fate.signal != signal.SIGTERM
 
 
 def _counts(sent: dict[str, int]) -> dict[str, int]:
-    """Return what a rank says that it has left out. Raises ProtocolError."""
+    """Return the events that a rank reports as left out. Raises ProtocolError."""
     if not all(event in DROPPABLE and count > 0 for event, count in sent.items()):
         raise ProtocolError(f"counts of events that were left out; expected some of {', '.join(DROPPABLE)}")
     return sent
@@ -601,9 +601,9 @@ def serve(descriptor: int, main: Callable[..., None]) -> None:
     osutil.raise_file_limit()
     reserve.fill()
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        # The root decides; a scheduler that signals the whole job must not take the agent away before it.
+        # The root decides; a scheduler that signals the whole job must not end the agent before the root.
         signal.signal(number, signal.SIG_IGN)
-    # Inherited by the ranks, until faulthandler has it: a rank that is slow to start must survive being asked.
+    # Inherited by the ranks, until faulthandler handles it: a rank that is slow to start must survive the signal.
     signal.signal(STACK_SIGNAL, signal.SIG_IGN)
     try:
         Agent(socket.socket(fileno=descriptor), main).run()

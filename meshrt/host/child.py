@@ -27,7 +27,7 @@ from meshrt.wire.control import Address
 from meshrt.wire.frames import control_decoder
 from meshrt.wire.handshake import Secret
 
-#: How faulthandler begins what it writes when the process crashes; what it was asked for does not.
+#: The start of faulthandler's text when the process crashes; requested dumps do not start so.
 _CRASH = b"Fatal Python error"
 #: Characters of a dump that are kept. The main thread comes last.
 _DUMP_MAX = 64 << 10
@@ -37,7 +37,7 @@ __all__ = ["Birth", "Child", "Plumbing", "become_rank", "keep_only"]
 
 @dataclass
 class Birth:
-    """What a rank is born with."""
+    """The data that a rank is given at its birth."""
 
     mesh_id: str
     mesh_name: str
@@ -51,11 +51,11 @@ class Birth:
     host: str
     argv: list[str]
     agent_pid: int
-    #: What all that it starts is known by, see `meshrt.host.family`.
+    #: The mark of all processes that it starts, see `meshrt.host.family`.
     family: int
     #: `meshrt.transport.rootpipe.open_root_pipe`, to be inherited.
     root_pipe: int
-    #: Where files for a person to read afterwards go.
+    #: The directory of files that a user reads afterwards.
     run_directory: str
     #: Control operations that it serves itself before any other: ``[name, body]``.
     operations: Sequence[tuple[str, Body]]
@@ -99,9 +99,9 @@ class Child:
     gone: bool = False
     #: Its agent has killed it, as it did not stop in time.
     killed: bool = False
-    #: When its end of the link was closed: not before, not after; monotonic ns.
+    #: When its end of the link was closed: earliest and latest time; monotonic ns.
     closed: tuple[int, int] | None = None
-    #: Where the dumps that were asked for end in the fault file: a crash writes behind them.
+    #: The end of the requested dumps in the fault file: a crash writes behind them.
     asked_faults: int = 0
 
     @classmethod
@@ -159,9 +159,9 @@ class Child:
         return os.pread(self.fault_file, 4 << 20, start)
 
     def take_dump(self, start: int) -> str:
-        """Return the stacks that were asked for and written from ``start`` on; they are no crash.
+        """Return the requested stacks that were written from ``start`` on; they do not count as a crash.
 
-        What has been taken takes no memory any more. The file keeps its length: the rank may be writing to it.
+        The part that was read takes no memory any more. The file keeps its length: the rank may be writing to it.
         """
         try:
             dump = self._fault_bytes(start).partition(_CRASH)[0]
@@ -199,8 +199,8 @@ def keep_only(descriptors: set[int]) -> None:
 def become_rank(birth: Birth, plumbing: Plumbing, main: Callable[[Birth, Plumbing], None]) -> None:
     """Turn this freshly forked process into a rank and run it; never returns.
 
-    The agent's Python objects stay referenced (and frozen) for ever, so that none of them closes a descriptor number
-    that the rank has taken over.
+    The agent's Python objects stay referenced (and frozen) for ever: they must not close a descriptor number that the
+    rank has taken over.
     """
     code = 1
     try:
@@ -243,7 +243,7 @@ def become_rank(birth: Birth, plumbing: Plumbing, main: Callable[[Birth, Plumbin
         with contextlib.suppress(BaseException):
             os.write(2, traceback.format_exc().encode(errors="replace"))
     finally:
-        # User code may have closed or replaced them; nothing may lead back into the agent's frames.
+        # User code may have closed or replaced them; no error may return into the agent's frames.
         with contextlib.suppress(BaseException):
             sys.stdout.flush()
         with contextlib.suppress(BaseException):

@@ -22,10 +22,10 @@ class _Dump:
 
 
 class Dumps:
-    """Call `look` until it tells something.
+    """Call `look` until it returns a result.
 
     Args:
-        pulse: It asks the same ranks by the same signal; what it has asked for is waited for, not asked again.
+        pulse: It asks the same ranks by the same signal; its requests are waited for, not repeated.
     """
 
     def __init__(self, pulse: Pulse) -> None:
@@ -40,7 +40,7 @@ class Dumps:
         """
         if not child.pid:
             return None  # about to start
-        with contextlib.suppress(OSError):  # what cannot be looked up may be told by its stacks
+        with contextlib.suppress(OSError):  # without a look-up, its stacks may tell
             if is_stopped(child.pid):
                 self.forget(child)
                 return "stopped", ""

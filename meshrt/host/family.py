@@ -1,8 +1,8 @@
 """Which rank a process descends from, however it was started and whatever its parent is now.
 
-The kernel hands the limits of a process down to all that it starts: through fork and exec, into new sessions, past a
-cleared environment and closed descriptors. One of them, the number of file locks, has meant nothing since Linux 2.4.25.
-So every rank gets a number of its own there, and a process tells its rank by the number that it has inherited.
+A process inherits the limits of its parent: through fork and exec, in new sessions, and with a cleared environment or
+closed descriptors. One of them, the number of file locks, has had no effect since Linux 2.4.25. So every rank gets a
+number of its own there, and the inherited number of a process identifies its rank.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = ["Families", "is_of_block", "join_family", "new_family_block"]
 _LIMIT = 10
 #: The low bits of a number count ranks, those above are the agent's own: a mesh may be started within a rank.
 _COUNT_BITS = 28
-#: ... and so many: with those it is below 2**63, what the kernel's interface takes for a number.
+#: ... and so many: together they are below 2**63, the limit of the kernel's interface.
 _BLOCK_BITS = 34
 
 
 def new_family_block() -> int:
-    """Return what the numbers of one host agent begin with, and those of no other program."""
-    # The highest bit is always set: what an administrator sets as a limit never looks like it, nor does "unlimited".
+    """Return the first bits of one host agent's numbers, which no other program uses."""
+    # The highest bit is always set: a limit of an administrator never has that form, nor has "unlimited".
     return secrets.randbits(_BLOCK_BITS) | 1 << (_BLOCK_BITS - 1)
 
 
@@ -43,7 +43,7 @@ class Families:
     """The numbers that one host agent gives to its ranks.
 
     Args:
-        block: What they begin with: `new_family_block`.
+        block: Their first bits: `new_family_block`.
     """
 
     def __init__(self, block: int) -> None:
@@ -58,7 +58,7 @@ class Families:
         """Return the number of a child of this process, also after its end; None if it was not made by `new`."""
         try:
             number, _ = resource.prlimit(pid, _LIMIT)
-        except OSError:  # it has become another user's
+        except OSError:  # it belongs to another user now
             return None
         return number if number >> _COUNT_BITS == self._own else None
 
@@ -66,6 +66,6 @@ class Families:
 def join_family(number: int) -> None:
     """Make this process, and what it starts from now on, members of a family."""
     hard = resource.getrlimit(_LIMIT)[1]
-    # Refused where an administrator has limited it after all: such a process is told from no other, see `Strays`.
+    # Refused where an administrator has limited it: such a process cannot be identified, see `Strays`.
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(_LIMIT, (number, hard))

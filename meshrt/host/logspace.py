@@ -1,8 +1,8 @@
-"""How much room the files take that keep what ranks print: all of one host agent together.
+"""The size limit of the files that keep the output of ranks: for all ranks of one host agent together.
 
 ::
 
-    open       a rank writes there; it begins anew, and its old file is kept, when it is as long as its share
+    open       a rank writes there; when it is as long as its share, it is kept as the old file and a new one begins
     finished   an old file of a rank, or the last one of a rank that has ended; the oldest go where room is short
 """
 

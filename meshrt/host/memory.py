@@ -1,8 +1,8 @@
-"""How much memory the processes of this host have: read from ``/proc`` by their agent, so no rank has to say a word.
+"""How much memory the processes of this host have: read from ``/proc`` by their agent, without the ranks' help.
 
-The root sends one ``memory``; this side answers with ``measured`` messages: at once what is cheap of every rank
-(0.05 ms each), and then, some ranks at a time so that it goes on serving, what the kernel has to add up (1 to 5 ms).
-Who looks again and again asks for their work: that is all cheap, and nothing is added up.
+The root sends one ``memory``; this side answers with ``measured`` messages: at once the cheap values of every rank
+(0.05 ms each), and then, some ranks at a time so that it goes on serving, those that the kernel adds up (1 to 5 ms).
+A repeated display asks for the ranks' work: all of that is cheap, and nothing is added up.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _Row = tuple[str, int, Facts]
 
 
 def resident(pid: int) -> Bytes:
-    """Return what a process has in memory: ``{"rss", "peak", "anonymous", "file", "shmem", "swap"}``, bytes.
+    """Return the memory of a process: ``{"rss", "peak", "anonymous", "file", "shmem", "swap"}``, bytes.
 
     Empty if it is gone.
     """
@@ -66,7 +66,7 @@ def resident(pid: int) -> Bytes:
 
 
 def shares(pid: int) -> Bytes:
-    """Return what of that it has alone: ``{"pss", "shared", "private"}``, bytes; empty if it is gone.
+    """Return its shared and private parts: ``{"pss", "shared", "private"}``, bytes; empty if it is gone.
 
     ``pss`` counts a page that n processes have as 1/n, so those of all processes add up.
     """
@@ -74,7 +74,7 @@ def shares(pid: int) -> Bytes:
 
 
 def machine() -> dict[str, str]:
-    """Return how others know this machine: ``{"node": its name, "address"}``."""
+    """Return the identity of this machine: ``{"node": its name, "address"}``."""
     return {"node": socket.gethostname(), "address": outgoing_address()}
 
 

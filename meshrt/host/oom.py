@@ -22,7 +22,7 @@ class OutOfMemory:
         # The nearest one that counts: the topmost group has no counter.
         self._group = next((group for group in memory_groups() if group.kills() is not None), None)
         self._seen = self._count()
-        #: Kills that no end of a process was put down to yet, and until when (monotonic) one may be.
+        #: Kills that were not assigned to the end of a process yet, and until when (monotonic) they may be.
         self._kills = 0
         self._until = 0.0
 
@@ -38,7 +38,7 @@ class OutOfMemory:
         self._seen = now
 
     def evidence(self) -> str:
-        """Return what speaks for it that a process which was just killed was killed for want of memory, or ""."""
+        """Return the evidence that a process was just killed for lack of memory, or ""."""
         self.look()
         if not self._kills:
             return ""

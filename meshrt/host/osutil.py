@@ -110,7 +110,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def _kill_if(pid: int, condition: Callable[[], bool]) -> bool:
-    """Kill the process that fulfils ``condition``, and surely no other one that gets its number meanwhile.
+    """Kill the process that fulfils ``condition``, and never another one that gets its number meanwhile.
 
     Raises OSError if it cannot be looked up.
     """
@@ -131,7 +131,7 @@ def _kill_if(pid: int, condition: Callable[[], bool]) -> bool:
 
 
 def kill_child(parent: int, pid: int) -> bool:
-    """Kill ``pid`` if it is a child of ``parent``. Returns whether it was. Raises OSError if that cannot be told."""
+    """Kill ``pid`` if it is a child of ``parent``. Returns whether it was. Raises OSError if that is unknown."""
     return reserve.run(_kill_if, pid, lambda: pid in children_of(parent))
 
 
@@ -139,8 +139,8 @@ def kill_run(run_id: str, belongs: Callable[[int], bool]) -> int:
     """Kill every process of a host agent that is left, except this one. Returns how many.
 
     Args:
-        run_id: The mark that it carries in its environment,
-        belongs: or ``belongs(pid)``: it is known by something that it cannot clear.
+        run_id: The mark that it carries in its environment.
+        belongs: ``belongs(pid)``, used in place of the mark: by a property that it cannot clear.
     Raises:
         OSError: Processes cannot be looked up; some may be left.
     """

@@ -1,10 +1,10 @@
 """What the ranks print: read from their pipes, kept in files, passed on to the root line by line.
 
-The files have every byte as it was printed, but for the marks of actors; only lines of more than `LINE_MAX` bytes are
-cut into several. What of a line may act on a terminal is decided where it is shown (`meshrt.escapes`).
+The files have every byte as it was printed, except the marks of actors; only lines of more than `LINE_MAX` bytes are
+cut into several. Control sequences are escaped where a line is shown (`meshrt.escapes`).
 
-A rank that prints faster than the root reads never waits: the file keeps it (two files, the older one is dropped; how
-long they may be, `meshrt.host.logspace` tells), the terminal gets a line that says how much was left out.
+A rank that prints faster than the root reads never waits: the file keeps the output (two files, the older one is
+dropped; their limit: `meshrt.host.logspace`), and the terminal gets a line that says how much was left out.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ __all__ = ["LINE_MAX", "MARK", "RankLog", "Stream"]
 LINE_MAX = 16 << 10
 #: Marks a line of another actor than the rank's first one: MARK + actor name + MARK at its start.
 MARK = b"\x1e"
-#: Such a line. Whatever else a rank puts between two marks is no name, and could be taken for another line.
+#: Such a line. Other text between two marks is not a name, and could be taken for another line.
 _MARKED = re.compile(MARK + rb"([A-Za-z_][A-Za-z0-9_-]{0,63})" + MARK)
 _TAIL = 20
-#: Seconds after which a line that is written over again and again (a progress bar) is told as it is.
+#: Seconds after which the current state of a line that is written over again and again (a progress bar) is sent.
 _PROGRESS = 5.0
 
 
@@ -47,7 +47,7 @@ class RankLog:
         self.tail: deque[str] = deque(maxlen=_TAIL)
 
     def write(self, data: bytes) -> None:
-        """Append to the file. A full disk costs the log, never the program; it is said once."""
+        """Append to the file. A full disk affects the log, never the program; it is reported once."""
         if self._failed or not data:
             return
         try:
@@ -96,7 +96,7 @@ class RankLog:
 class Stream:
     """One pipe of a rank: bytes to lines.
 
-    Of a line with carriage returns its latest state is told: at its end, and every `_PROGRESS` seconds before that.
+    Of a line with carriage returns the latest state is sent: at its end, and every `_PROGRESS` seconds before that.
     """
 
     def __init__(self, fd: int, log: RankLog, *, err: bool, clock: Callable[[], float] = time.monotonic) -> None:

@@ -62,7 +62,7 @@ class Pulse:
         for child in alive:
             asked = self._asked.get(child)
             if asked is None or late:
-                # If this process itself was stopped for a while, every rank seems silent: begin anew.
+                # If this process itself was stopped for a while, every rank seems silent: begin again.
                 self._asked[child] = now
                 self._ping(child)
             elif child not in self._states:

@@ -1,6 +1,6 @@
 """The agent's end of its link to the root, and how much it keeps for a root that does not read.
 
-What may be left out, and what may not: `meshrt.transport.dropping`.
+The messages that may be left out: see `meshrt.transport.dropping`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RootLink:
         self._dropped = 0
         #: Events of ranks that were left out since then.
         self._events: dict[Address, Dropped] = {}
-        #: What waits in place of what was said before of the same thing.
+        #: Waiting messages, each of which replaces an earlier one of the same kind and rank.
         self._latest: dict[tuple[type[Message], Address], Message] = {}
         self._on_room = on_room
         selector.register(control, selectors.EVENT_READ, self._on_event)
@@ -85,7 +85,7 @@ class RootLink:
             self._tell_dropped()
 
     def tell_latest(self, message: Message, address: Address) -> None:
-        """Send what counts only until the next message of this kind about the same rank."""
+        """Send a message that the next one of this kind about the same rank replaces."""
         key = (type(message), address)
         if self._link.backlog_bytes > EVENT_BYTES or key in self._latest:
             self._latest[key] = message

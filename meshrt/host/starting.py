@@ -27,15 +27,15 @@ _MANY = 64
 
 
 class Starter:
-    """Starts ranks, and tells what became of each.
+    """Starts ranks, and reports the result for each.
 
     Args:
         selector: Where zygotes are waited for.
         children: Every rank of the agent. One that a zygote will fork is entered before it has a pid.
         main: What a rank runs.
         born: ``born(child, pid)``: its process has been forked.
-        failed: ``failed(birth, reason)``: it has none, and nothing of it is left.
-        warn: Says what is no failure.
+        failed: ``failed(birth, reason)``: it has none, and its resources are freed.
+        warn: Prints a warning.
     """
 
     def __init__(

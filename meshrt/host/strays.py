@@ -1,10 +1,10 @@
 """Orphans of ranks: children of the agent that it did not start, for it is their subreaper.
 
-An orphan of a living rank is that rank's own affair; when the rank ends, what descends from it ends too. Which rank
-that is, its inherited number tells (`meshrt.host.family`); an orphan that has lost it lives as long as any rank does.
+An orphan of a living rank is left alone; when the rank ends, its descendants are ended too. The inherited number of an
+orphan identifies its rank (`meshrt.host.family`); an orphan that has lost it lives as long as any rank does.
 
-Only own children are signalled. They keep their pid until they are reaped, so no stranger is ever hit; and the children
-of one that is killed become children of the agent in turn, whose end is a signal again: all generations come by.
+Only own children are signalled. They keep their pid until they are reaped, so no other process is hit. The children of
+a killed one become children of the agent in turn, and their end is a signal again: so all generations are reached.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Strays:
     """Finds, reaps and kills them. `fileno` is readable when a child of the agent has ended."""
 
     def __init__(self) -> None:
-        #: Replaced by those that the root gives it.
+        #: Replaced by the numbers that the root sends.
         self.families = Families(new_family_block())
         self._pid = os.getpid()
         self._pipe, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -72,7 +72,7 @@ class Strays:
                     ending.add(family)
             if not reaped:
                 return ending
-            # What they have left behind has become the agent's since it looked.
+            # Their children have become the agent's since the check.
 
     def kill_all(self, seconds: float) -> None:
         """Kill every descendant of the agent; gives up after ``seconds``."""

@@ -1,4 +1,4 @@
-"""When what woke the agent up has happened: it may have had to wait for a processor since."""
+"""The time of the event that woke the agent up: the agent may have waited for a processor since."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 __all__ = ["Waking"]
 
-#: A processor that idles needs so long to go on, at most, which the kernel does not count as waiting for it; ns.
+#: Longest wake-up time of an idle processor, which the kernel does not count as waiting for it; ns.
 #: With 0, in a virtual machine, the peers of a process that had ended were awake before the agent in 10 of 200 runs.
 _LATENCY = 5_000_000
 
@@ -34,7 +34,7 @@ class Waking:
         self._woken = time.monotonic_ns()
 
     def span(self) -> tuple[int, int]:
-        """Return when what this wait has brought has happened: not before, not after; monotonic ns."""
+        """Return when the events of this wait have happened: earliest and latest time; monotonic ns."""
         delay = self._delay() - self._delayed
         if self._schedstat < 0 or self._woken - self._begin < 50_000:
             # It did not wait: that may have been at any time since the last look.

@@ -1,7 +1,7 @@
 """Ranks with modules imported once: a process that imports them, forks the ranks, and ends.
 
 Its ranks become children of the agent: the process in between ends at once and the agent is the subreaper. Each rank's
-pid is reported through a pipe, ``"<rank> <pid>\\n"``; whatever follows without a newline says what failed.
+pid is reported through a pipe, ``"<rank> <pid>\\n"``; text without a newline at the end is the error.
 """
 
 from __future__ import annotations
