@@ -79,8 +79,8 @@ class Arena:
 
     Args:
         make: ``make(name, size)`` opens the file of a chunk.
-        publish: Told of every new chunk before it is used. May raise OSError.
-        grant: ``grant(bytes)`` asks for more memory, or gives some back (negative). Raises what refuses it.
+        publish: Called with every new chunk before it is used. May raise OSError.
+        grant: ``grant(bytes)`` asks for more memory, or gives some back (negative). Raises the error of a refusal.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Arena:
         chunk.committed.add(start, end)
 
     def release(self, block: Block) -> None:
-        """Take back what no process sees any more."""
+        """Take back ranges that no process sees any more."""
         block.chunk.free.add(block.start, block.start + block.size)
         self.taken -= block.size
 
@@ -165,7 +165,7 @@ class Arena:
         """Give free memory back, unless some was asked for since the last time. Returns how many bytes.
 
         Args:
-            most: Not more than so many: each of them takes the kernel its time.
+            most: The largest number to give back: the kernel takes time for each byte.
         """
         busy, self._busy = self._busy, False
         if busy:
@@ -189,7 +189,7 @@ class Arena:
                     yield chunk, left, right
 
     def close(self) -> None:
-        """Let go of the chunks; what is seen of them stays mapped until it is not."""
+        """Release the chunks; a chunk with views stays mapped until the last view has ended."""
         for chunk in self.chunks.values():
             os.close(chunk.descriptor)
         self.chunks.clear()

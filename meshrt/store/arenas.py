@@ -1,7 +1,7 @@
 """What a process writes into the store: its arenas, and where in them its segments are.
 
 One lock guards the arenas and the table of segments: it is held while memory is asked for, and while a slice of it is
-given back, never while bytes are copied. Who must not wait tries it, and comes back if another thread has it.
+given back, never while bytes are copied. A thread that must not wait tries it, and retries later if it is taken.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Arenas"]
 
 #: Views begin where processors and arrays like it.
 _ALIGN = 64
-#: Bytes that are given back in one go: some milliseconds for the thread that does it, and for who waits for the lock.
+#: Bytes that are given back at a time: some milliseconds for the thread that does it, and for those that need the lock.
 _SLICE = 8 << 20
 
 
@@ -33,8 +33,8 @@ class Arenas:
     """Any thread.
 
     Args:
-        registrars: How the stores are reached that are told of what is written.
-        run_directory: Where objects go that spill.
+        registrars: Reach the stores that register what is written.
+        run_directory: The directory of objects that spill.
         watch: Called when something was written: `tend` is to be called before long.
     """
 
@@ -43,7 +43,7 @@ class Arenas:
         self._registrars = registrars
         self._watch = watch
         self._lock = Exclusive()
-        #: By the pid of the agent that is told of them: in memory, and on disk.
+        #: By the pid of the agent that registers them: in memory, and on disk.
         self._arenas: dict[tuple[int, bool], Arena] = {}
         self._blocks: dict[int, tuple[Arena, Block]] = {}
 
@@ -82,7 +82,7 @@ class Arenas:
                 arena = self._arena(registrar, disk)
                 try:
                     block = arena.allocate(size)
-                except StoreFull as error:  # it has asked for what was missing
+                except StoreFull as error:  # it has asked for the missing memory
                     raise StoreFull(size, error.limit, error.used, error.what) from None
                 self._blocks[segment] = (arena, block)
             shield = installed()
@@ -107,7 +107,7 @@ class Arenas:
         return None
 
     def statistics(self) -> dict[str, Any]:
-        """Return ``{"taken", "committed"}``, bytes, after hearing what was let go."""
+        """Return ``{"taken", "committed"}``, bytes, after receiving what was released."""
         with self._lock:
             self._reclaim()
             arenas = tuple(self._arenas.values())
@@ -117,9 +117,9 @@ class Arenas:
         }
 
     def tend(self) -> tuple[bool, bool]:
-        """Use again what was let go, and give back a slice of what was not needed since the last time.
+        """Reuse what was released, and give back a slice of what was not needed since the last time.
 
-        Waits for nothing. Returns whether there is more to give back, and whether there is anything to look after.
+        Never waits. Returns whether there is more to give back, and whether further calls are needed.
         """
         if not self._lock.acquire(blocking=False):
             return False, True
@@ -128,12 +128,12 @@ class Arenas:
             given = any(arena.trim(_SLICE) for arena in self._arenas.values())  # of one of them
             return given, any(arena.taken or arena.committed for arena in self._arenas.values())
         except (OSError, MeshError):
-            return False, True  # the store that is told of it has ended, which the next look finds out
+            return False, True  # the store that registers it has ended, which the next check finds
         finally:
             self._lock.release()
 
     def close(self) -> None:
-        """Let go of the chunks; what is seen of them stays mapped until it is not."""
+        """Release the chunks; a chunk with views stays mapped until the last view has ended."""
         for arena in self._arenas.values():
             arena.close()
 
@@ -165,7 +165,7 @@ class Arenas:
         return self._arenas[key]
 
     def _reclaim(self) -> None:
-        """Use again what no process holds any more."""
+        """Reuse what no process holds any more."""
         for registrar in self._registrars:
             registrar.settle()
             while registrar.freed:
@@ -179,7 +179,7 @@ class Arenas:
             arena.release(block)
 
     def _forget(self, registrar: Registrar) -> None:
-        """A store has ended: it is not known any more who sees what it knew of, so nothing of that is written again."""
+        """A store has ended: the readers of its segments are not known any more, so those are never written again."""
         self._registrars.forget(registrar)
         for disk in (False, True):
             arena = self._arenas.pop((registrar.agent_pid, disk), None)

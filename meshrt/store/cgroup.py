@@ -1,7 +1,7 @@
-"""The control group that this process is in: what memory it may have, and where the kernel counts whom it kills for it.
+"""The control group that this process is in: its memory limit, and the kernel's count of out-of-memory kills.
 
-A process learns its group from ``/proc/self/cgroup``. In a container that path may be that of the machine, which cannot
-be seen there: then what is mounted is the group itself. A limit of any group above holds as well.
+A process reads its group from ``/proc/self/cgroup``. In a container that path may be that of the machine, which is not
+visible there: then the mounted directory is the group itself. A limit of any group above holds as well.
 
 Documented in the kernel's Documentation/admin-guide/cgroup-v2.rst ("Memory Interface Files") and cgroup-v1/memory.rst.
 """
@@ -18,7 +18,7 @@ __all__ = ["MemoryGroup", "memory_groups"]
 _MEMBERSHIP = "/proc/self/cgroup"
 _V2 = "/sys/fs/cgroup"
 _V1 = "/sys/fs/cgroup/memory"
-#: What version 1 calls unlimited is about 2**63; no machine has as much as this.
+#: Version 1 shows "unlimited" as about 2**63; no machine has as much as this.
 _UNLIMITED = 1 << 60
 
 
@@ -35,7 +35,7 @@ class MemoryGroup:
     version: int
 
     def limit_and_use(self) -> tuple[int, int] | None:
-        """Return the limit and what is in use, bytes, without what is only a cache of files; None: it has no limit."""
+        """Return the limit and the memory in use, bytes, without the cache of files; None: it has no limit."""
         limit = self._read("memory.max" if self.version == 2 else "memory.limit_in_bytes")
         used = self._read("memory.current" if self.version == 2 else "memory.usage_in_bytes")
         try:

@@ -25,15 +25,15 @@ class Chunks:
         self._maps: dict[int, Mapping | Copies] = {}
 
     def __bool__(self) -> bool:
-        """Whether the store has to be listened to, as it says which of them is dropped."""
+        """Whether messages of the store must be read, as it says which chunks are dropped."""
         return bool(self._maps)
 
     def mapping(self, chunk: int) -> Mapping | Copies:
         """Return a chunk as it is mapped here.
 
         Raises:
-            ReferenceLost: It is not there any more.
-            StoreTimeout: The store says nothing.
+            ReferenceLost: It does not exist any more.
+            StoreTimeout: The store does not answer.
             OSError: No descriptor is left.
         """
         found = self._maps.get(chunk)

@@ -1,4 +1,4 @@
-"""What is sent to other machines and will not be answered: it is brought there before the message is sent.
+"""Data for other machines in messages without an answer: it is brought there before the message is sent.
 
 The result of an endpoint and a broadcast are not answered, so their sender would not know how long to keep what they
 refer to. Instead the receivers' hosts are **offered** the segments, with the pids that are to hold them.
@@ -6,8 +6,8 @@ Each host fetches them once (`meshrt.store.imports`) and says where they are the
 its receivers it is like one of their own machine.
 
 A delivery: ``offered -> there``, or ``-> failed``. It is there when all hosts have said so. If one refuses, or says
-nothing for `_PATIENCE`, it has failed, and is **recalled** from the others. A host that is lost is left out: so are its
-ranks. One that has said nothing is not waited for again until it speaks, which its answers to what it was offered do.
+nothing for `_PATIENCE`, it has failed, and is **recalled** from the others. A host that is lost is left out, as its
+ranks are. A silent host is not waited for again until it sends something, for example the answer to an offer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from meshrt.wire.tree import Later, Refusal
 __all__ = ["Deliveries"]
 
 Answer = Callable[[Delivered | Later | Refusal | Silent], bool]
-"""Tells the process that has asked. Returns whether it was told."""
+"""Answers the process that has asked. Returns whether the answer was sent."""
 
 #: Seconds without a word of a host.
 _PATIENCE = 10.0
@@ -54,7 +54,7 @@ class _Delivery:
         self.loans = loans
         self.answer = answer
         self.offers: list[_Offer] = []
-        #: What the process is told, once it has failed.
+        #: The error for the process, once the delivery has failed.
         self.failure: Refusal | Silent | None = None
 
     def fail(self, why: str) -> None:
@@ -77,8 +77,8 @@ class Deliveries:
         """Bring segments of this store to other hosts, whose processes hold them then.
 
         Args:
-            number: That of the question, in what ``answer`` is called with.
-            answer: Called, now or later, with the result. If the process cannot be told, the segments are recalled.
+            number: That of the question, used in the result.
+            answer: Called, now or later, with the result. If it cannot be sent, the segments are recalled.
         """
         delivery = _Delivery(number, loans, answer)
         self._open.add(delivery)
@@ -105,14 +105,14 @@ class Deliveries:
         self._look(delivery)
 
     def recall(self, segments: Sequence[int], to: Sequence[Host]) -> None:
-        """What was brought to these hosts was not sent."""
+        """The message for segments that were brought to these hosts was not sent."""
         for machine, agent_pid, pids in to:
             link = self._links.find(machine, agent_pid)
             if link is not None:
                 link.tell(TakeBack(segments, pids))
 
     def tick(self) -> None:
-        """Give up hosts that say nothing; tell the others that it takes its time."""
+        """Give up hosts that send nothing; tell the waiting processes that it takes longer."""
         silent = time.monotonic() - _PATIENCE
         for delivery in tuple(self._open):
             for offer in delivery.offers:

@@ -15,7 +15,7 @@ from meshrt.wire.handshake import ROLE_STORE, ClientHandshake, Identity
 
 __all__ = ["dial", "knock", "wait_for"]
 
-#: Seconds that Ctrl-C may wait for one who waits here.
+#: Longest delay of Ctrl-C by a thread that waits here, seconds.
 _PAUSE = 0.1
 
 
@@ -25,12 +25,12 @@ def knock(path: str, secret: bytes, own: Identity, patience: float) -> tuple[soc
     Args:
         path: Where it listens (`meshrt.store.protocol.store_path`).
         secret: What both sides prove.
-        own: Who dials.
+        own: The identity of this side.
         patience: Seconds that each step may take; 0.0: nothing waits, neither here nor later.
     Raises:
         FileNotFoundError, ConnectionError: No process listens there any more.
-        OSError: There is no descriptor, or the store has no time now.
-        ProtocolError: It is that of another user.
+        OSError: There is no descriptor, or the store is busy.
+        ProtocolError: It belongs to another user.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -53,14 +53,14 @@ def dial(
 
     Args:
         path, secret, own: As in `knock`.
-        patience: Seconds without a word of it.
+        patience: Seconds without a message of it.
         pause: Called about ten times a second meanwhile; ends this by an exception.
     Returns:
-        The connection, which does not block, and what it has said already.
+        The connection, which does not block, and the messages that have come already.
     Raises:
-        TimeoutError: It has said nothing.
-        ReferenceLost: It has hung up.
-        FileNotFoundError, ConnectionError, OSError, ProtocolError: As `knock`; or what it says is nonsense.
+        TimeoutError: It has sent nothing.
+        ReferenceLost: It has closed the connection.
+        FileNotFoundError, ConnectionError, OSError, ProtocolError: As `knock`; or its data is invalid.
     """
     sock, handshake = knock(path, secret, own, patience)
     try:

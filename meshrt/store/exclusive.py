@@ -1,8 +1,8 @@
-"""A lock that a thread cannot take twice: who tries is told, instead of waiting for itself for ever.
+"""A lock that a thread cannot take twice: the second try is an error, instead of a deadlock.
 
-Ctrl-C is held back while the main thread has it: it would be raised between taking the lock and knowing that it is
-taken, or just before it is given back, and no thread could ever take it again. A thread that waits under it asks for
-it (`pause`).
+Ctrl-C is delayed while the main thread has the lock: it could be raised between taking the lock and noting that it is
+taken, or just before the release, and no thread could ever take it again. A thread that waits under the lock checks for
+Ctrl-C itself (`pause`).
 """
 
 from __future__ import annotations

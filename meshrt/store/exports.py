@@ -1,7 +1,7 @@
-"""What the store of a host sends to those of other machines: the bytes of segments, piece by piece.
+"""The bytes of segments that the store of a host sends to stores of other machines, piece by piece.
 
-A piece is read from the chunk when the connection has taken the one before: so a slow reader costs no memory, and what
-else the agent has to do comes between any two. Pure, but for the reading of the file.
+A piece is read from the chunk when the connection has taken the one before: so a slow reader costs no memory, and the
+agent does other work between any two. Pure, except for the reading of the file.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ PIECE = 256 << 10
 
 @dataclass(eq=False)
 class Exports:
-    """What one connection is sent.
+    """The data to send over one connection.
 
     Attributes:
         sent: Bytes so far.
     """
 
     sent: int = 0
-    #: Segments, and what is to be sent of them.
+    #: Segments, and the ranges of them to send.
     _left: deque[tuple[int, Iterator[Piece]]] = field(default_factory=deque)
 
     def begin(self, number: int, segment: int, descriptor: int, start: int, size: int) -> None:

@@ -1,7 +1,7 @@
-"""The connections of a host's store to those of other machines: one for each, made when something is to be said there.
+"""The connections of a host's store to those of other machines: one for each, made for the first message to it.
 
-A question has a number. What the other store says to that number is passed to a function, until the question is
-forgotten. Where the connection ends, all of these functions are told (`Lost`).
+A question has a number. Messages of the other store with that number are passed to a function, until the question is
+forgotten. When the connection ends, all of these functions are called with `Lost`.
 
 Nothing here waits: the connections are in the agent's selector. So there is no `meshrt.store.questions.Question`, whose
 thread waits for one answer; the table of numbers is the same.
@@ -39,7 +39,7 @@ class Lost:
 
 
 Answered = Callable[[ToStore | Lost], None]
-"""Called with all that is said to a question; an exception ends the connection."""
+"""Called with all answers to a question; an exception ends the connection."""
 
 
 class HostLink:
@@ -58,7 +58,7 @@ class HostLink:
         self._links = links
 
     def ask(self, question: Callable[[int], Pull | Offer], answered: Answered) -> int:
-        """Ask, and have ``answered`` called with all that is said to it until `forget`. Returns the number.
+        """Ask, and call ``answered`` with all answers until `forget`. Returns the number.
 
         Args:
             question: Returns the question with a number.
@@ -68,12 +68,12 @@ class HostLink:
         return number
 
     def tell(self, message: FromStore) -> None:
-        """Say something; that it could not be sent is told to those who have asked."""
+        """Send a message; if it cannot be sent, all open questions are told."""
         self.stream.queue(message)
         self._links.flush(self)
 
     def forget(self, number: int) -> None:
-        """Ignore what is still said to this question."""
+        """Ignore further answers to this question."""
         self.asked.remove(number)
 
 
@@ -83,8 +83,8 @@ class HostLinks:
     Args:
         selector: Its keys' data are called with the events.
         directory: The runtime directory of the program.
-        secret: What stores prove to each other.
-        identity: Who this host is.
+        secret: Stores prove it to each other.
+        identity: The identity of this host.
     """
 
     def __init__(self, selector: selectors.BaseSelector, directory: str, secret: bytes, identity: Identity) -> None:
@@ -104,7 +104,7 @@ class HostLinks:
 
         Raises:
             MeshError: The host is lost.
-            OSError: There is no descriptor, or it has no time for more connections now.
+            OSError: There is no descriptor, or the other store cannot accept more connections now.
         """
         found = self.find(machine, agent_pid)
         if found is not None:
@@ -124,7 +124,7 @@ class HostLinks:
         self._selector.register(link.stream.sock, selectors.EVENT_READ, lambda events: self._on_event(link, events))
 
     def _dial_again(self, link: HostLink) -> bool:
-        """The host has hung up before it let this one in, as it does if one of them had no time: nothing was lost."""
+        """The host has closed the connection before it accepted this one, as it does under load: nothing was lost."""
         link.refusals += 1
         if link.refusals >= _DIALS:
             return False
@@ -169,7 +169,7 @@ class HostLinks:
             if link.handshake is None or not self._dial_again(link):
                 self._lose(link, f"is lost: {error.strerror}")
         except Exception as error:
-            # Whatever it has caused: a bad message costs its sender alone.
+            # Any error: a bad message affects its sender only.
             self._lose(link, f"has sent an invalid message: {why_of(error)}")
 
     def _read(self, link: HostLink) -> None:

@@ -1,8 +1,8 @@
 """What the store of a host fetches from those of other machines: once for all of its processes.
 
-An import: ``asked -> coming -> here -> gone``, or ``asked|coming -> failed``. Who asks for a segment that is asked for
-or coming waits for the same bytes; once it is here it is a segment of this store like any other, in a file of its own
-that is not written to any more, and when the last local holder lets go, so does this host at the owner's store.
+An import: ``asked -> coming -> here -> gone``, or ``asked|coming -> failed``. Later requests for a segment that is
+asked for or coming wait for the same bytes. Once it is here it is a normal segment of this store, in a file of its own
+that is not written any more. When its last local holder releases it, this host releases it at the owner's store.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = ["Imports"]
 _MIB = 1 << 20
 
 Answer = Callable[[Imported | Later | Refusal], object]
-"""Tells the peer that has asked."""
+"""Answers the peer that has asked."""
 
 
 @dataclass(frozen=True)
 class _Waiting:
-    """One that has asked for a segment that is not here yet."""
+    """A peer that has asked for a segment that is not here yet."""
 
     number: int
     answer: Answer
@@ -48,10 +48,10 @@ class _Import:
     descriptor: int
     #: Bytes of memory that were granted for it: none for what goes to a file.
     granted: int
-    #: What it is asked for by.
+    #: The name by which it is requested.
     number: int = 0
     received: int = 0
-    #: What the owner's store says of it, once it has.
+    #: The owner's description of it, once it has come.
     found: Found | None = None
 
 
@@ -59,9 +59,9 @@ class Imports:
     """One thread: that of the agent's selector.
 
     Args:
-        links: Where the other stores are reached.
-        run_directory: Where goes what there is no memory for: its sender cannot send it another way any more.
-        own: Who this host is.
+        links: Connections to the other stores.
+        run_directory: For segments without memory here: their sender has no other way to send them any more.
+        own: The identity of this host.
         registry: Where imported segments are held.
         arrived: ``arrived(chunk, descriptor, size, segment, granted)`` makes what has come a chunk of this store, which
             says `dropped` of it when no process holds it any more.
@@ -84,7 +84,7 @@ class Imports:
         self._arrived = arrived
         self._room = room
         self._by_segment: dict[int, _Import] = {}
-        #: Of what is here: the machine that it has come from, and the pid of the agent there.
+        #: The origin of each segment that is here: its machine, and the pid of the agent there.
         self._origins: dict[int, tuple[int, int]] = {}
         #: Bytes that have come so far, and how many segments.
         self.bytes = 0
@@ -94,7 +94,7 @@ class Imports:
         """Processes are to hold a segment, once more each.
 
         Args:
-            number: That of the question, in what ``answer`` is called with.
+            number: That of the question, used in the answer.
             answer: Called, now or later, when it is here and they hold it, or with a refusal.
         Raises:
             StoreFull: There is no room for it, nor for a file.
@@ -140,7 +140,7 @@ class Imports:
             raise
 
     def tick(self) -> None:
-        """Tell those who wait that it takes its time."""
+        """Tell the waiting peers that it takes longer."""
         for coming in tuple(self._by_segment.values()):
             for each in coming.waiting:
                 each.answer(Later(each.number))
@@ -218,7 +218,7 @@ class Imports:
         self._fail(coming, why)
 
     def _fail(self, coming: _Import, why: str) -> None:
-        """``why``: what those who wait are told."""
+        """``why``: the reason for the waiting peers."""
         del self._by_segment[coming.loan.segment]
         os.close(coming.descriptor)
         self._registry.imported -= coming.granted

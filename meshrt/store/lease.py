@@ -1,4 +1,4 @@
-"""What a process holds of a segment, and what has come with one message."""
+"""The leases of a process on segments, and the segments of one message."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Spot = tuple[int, int]
 
 
 class Loan(NamedTuple):
-    """Where a segment is: whose store knows of it, and its bytes in a chunk.
+    """Where a segment is: the store that registers it, and its bytes in a chunk.
 
     Travels in the header of a message, and in messages of the stores (`meshrt.store.messages`), which check its size.
     """

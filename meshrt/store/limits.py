@@ -1,4 +1,4 @@
-"""How much memory the store may take: a share of the machine's (or of the control group's), or what the user says."""
+"""How much memory the store may take: a share of the machine's (or of the control group's), or the user's setting."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MOST = 1 << 60
 
 
 def parse_size(text: str) -> int | None:
-    """Return the bytes that a person writes as ``4GiB``, ``500 MB`` or ``1000000``; None: it is no size."""
+    """Return the bytes of a size such as ``4GiB``, ``500 MB`` or ``1000000``; None: it is not a size."""
     match = _TEXT.fullmatch(text)
     factor = _UNITS.get(match[2].upper()) if match else None
     return int(float(match[1]) * factor) if match and factor else None
@@ -58,7 +58,7 @@ def parse_limit(text: str, total: int) -> int:
 
 
 def size_asked_for(variable: str, default: int) -> int:
-    """Return the bytes that an environment variable says. Raises UsageError."""
+    """Return the bytes that an environment variable gives. Raises UsageError."""
     text = os.environ.get(variable)
     size = parse_size(text) if text else default
     if size is None:

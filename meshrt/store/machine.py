@@ -1,7 +1,7 @@
 """Which machine a process is on: only processes of one machine can map the same memory.
 
 Hosts of one machine share what their ranks have written. ``MESHRT_STORE_SEPARATE=1`` makes each host behave as if it
-were a machine of its own, so that it can be tried on one machine what happens on several.
+were a machine of its own, to test on one machine how several behave.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A chunk of shared memory as one process maps it.
 
-A chunk is a memfd, or a file that has no name any more. Its owner maps it once, for writing; everybody else is given a
+A chunk is a memfd, or a file that has no name any more. Its owner maps it once, for writing; other processes get a
 descriptor that was opened for reading, from which the kernel makes no writable mapping.
 """
 
@@ -43,11 +43,11 @@ class Mapping:
     Args:
         descriptor: Of the file; it may be closed afterwards.
         size: Bytes of it.
-        writable: What is written here, others see.
-        private: What is written here stays here, in pages of this process's own. The descriptor need not allow writing.
-        offset: Where in the file it begins; a multiple of the size of a page.
+        writable: Writes are visible to other processes.
+        private: Writes stay in pages of this process. The descriptor need not allow writing.
+        offset: Start in the file; a multiple of the page size.
     Attributes:
-        address: Where it begins.
+        address: Start in the address space.
         size: Bytes.
     Raises:
         OSError: It cannot be mapped: the descriptor does not allow it, or no addresses are left.
@@ -71,7 +71,7 @@ class Mapping:
         weakref.finalize(self, _libc.munmap, address, size).atexit = False
 
     def window(self, start: int, size: int, keep: object) -> memoryview:
-        """Return bytes of it, which keep ``keep`` (and this mapping) for as long as anybody sees them.
+        """Return bytes of it, which keep ``keep`` (and this mapping) for as long as a view of them exists.
 
         To read, unless it is private.
         """

@@ -4,8 +4,8 @@ A process talks to the store of its host. The store of a host talks to that of a
 the one that asks has made: it offers segments of its own (`Offer`), and fetches those of the other (`Pull`). The side
 that asks numbers its questions; the answer has the same ``id``.
 
-A process is known by its pid, as the kernel gives it. What it holds ends with the process, not with its connection: one
-that was lost may be made anew.
+A process is identified by its pid, as the kernel gives it. Its leases end with the process, not with its connection: a
+lost connection may be made again.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class LetGo(Message, frozen=True, tag="let_go"):
 
 
 class Withdraw(Message, frozen=True, tag="withdraw"):
-    """These segments were shared, and then not sent to anybody."""
+    """These segments were shared, and then not sent to any process."""
 
     segments: Sequence[int]
 

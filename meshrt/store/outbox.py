@@ -1,6 +1,6 @@
-"""What a process tells a store without waiting for anything: it is noted, and sent by the thread with the connection.
+"""Messages of a process to a store without a wait: they are queued, and sent by the thread with the connection.
 
-Finalizers note what they have to tell: they run wherever the collector happens to be. So each change here is one step.
+Finalizers queue messages too, and may run at any place of any thread. So each change here is one step.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Outbox"]
 
 
 class Outbox:
-    """What one store is to be told. Any thread, at any time; only `move_to` has the lock of the connection."""
+    """The messages for one store. Any thread, at any time; only `move_to` has the lock of the connection."""
 
     def __init__(self) -> None:
         #: Segments.

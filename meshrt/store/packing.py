@@ -6,8 +6,8 @@ Large buffers of a message go into shared memory instead of the socket, once for
    the receivers, before it sends the message. From then on the receivers hold it, not the sender.
 2. The header of the message names the segment; the bytes stay where they are. A receiver maps the sender's chunk when
    it sees it for the first time, and never again.
-3. When the last view of it is gone in a receiver, that one lets go; when all have, the owner hears that it may write
-   there again.
+3. When the last view of it is gone in a receiver, that receiver releases it; when all have, the owner is told that it
+   may write there again.
 
 A sender that cannot say who the receivers are (ranks that are not born yet), or has some on other machines, **keeps**
 the segment until it is answered, and those take it when they read. Where they will not answer, it is brought to other
@@ -64,9 +64,9 @@ class Packer:
     """Any thread.
 
     Args:
-        arenas: Where buffers go.
-        registrars: How stores are told who is given a reference.
-        lender: Told when what the sender keeps is let go.
+        arenas: Buffers are written there.
+        registrars: Tell stores which processes are given a reference.
+        lender: Told when segments that the sender keeps are released.
     """
 
     def __init__(self, arenas: Arenas, registrars: Registrars, lender: Lender) -> None:

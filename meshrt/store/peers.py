@@ -1,6 +1,6 @@
-"""Who is connected to the store of a host: the processes of this machine, and the stores of others.
+"""The peers of the store of a host: the processes of this machine, and the stores of others.
 
-Nothing here waits for a peer.
+No function here waits for a peer.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Peers:
     Args:
         selector: Its keys' data are called with the events.
         path: Of the socket.
-        secret: What peers prove.
-        own: Who this host is.
+        secret: Peers prove that they have it.
+        own: The identity of this host.
         from_process: Called with a process and its message; removes the descriptors that it keeps from those that have
             come with it. An exception ends the connection.
         from_store: Called with the store of another machine and its message. An exception ends the connection.
@@ -101,7 +101,7 @@ class Peers:
             self._close(peer)
 
     def pids(self) -> Set[int]:
-        """Return who is connected."""
+        """Return the connected peers."""
         return self._peers.keys()
 
     def connected(self, peer: Peer) -> bool:
@@ -176,7 +176,7 @@ class Peers:
         except OSError:
             self._close(peer)
         except Exception as error:
-            # Whatever it has caused: a bad message costs its sender alone.
+            # Any error: a bad message affects its sender only.
             if not isinstance(error, MeshError):
                 error = ProtocolError(f"an invalid message ({why_of(error)})")
             self._refusals.note(f"process {peer.pid}, at the store,", error)

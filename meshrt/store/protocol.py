@@ -56,7 +56,7 @@ class DescriptorStream:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        # Who waits for a message that is lost is told by the end of the connection.
+        # A thread that waits for a lost message is told by the end of the connection.
         self._decoder = control_decoder(_no_memory)
         #: Bytes that were read so far.
         self.received = 0

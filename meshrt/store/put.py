@@ -26,13 +26,13 @@ def put(value: T, *, lazy: bool = False, spill: bool | None = None) -> ObjectRef
     """Write an object into the shared memory of this host, and return a reference to it. Any thread.
 
     The reference may be an argument of any endpoint, part of one, or a result. It arrives as the object, whose large
-    arrays are views of the shared memory, to read. The object is there for as long as anybody in the program holds a
+    arrays are read-only views of the shared memory. The object exists for as long as a process of the program holds a
     reference to it or sees one of its arrays.
 
     Args:
         lazy: Let it arrive as the reference; the receiver calls ``.get()``.
-        spill: Write it to a file in the run directory where there is no memory for it; None: as ``MESHRT_STORE_SPILL``
-            says.
+        spill: Write it to a file in the run directory where there is no memory for it; None: see
+            ``MESHRT_STORE_SPILL``.
     Raises:
         ArgumentNotSerializable: It cannot be pickled.
         StoreFull: There is no room for it (and it may not spill).
@@ -53,7 +53,7 @@ def call_site() -> str:
     while frame is not None and frame.f_code.co_filename.startswith(RUNTIME_FILES):
         frame = frame.f_back
     found = frame
-    # Not beyond the code of the runtime that has called this code: what is there has nothing to do with it.
+    # Not beyond the runtime's code that has called this code: frames outside of it are not related.
     while frame is not None and not (file := frame.f_code.co_filename).startswith(RUNTIME_FILES):
         if not is_library_file(file) and not file.startswith(_COMMANDS):
             found = frame

@@ -1,4 +1,4 @@
-"""What a process has asked a store: answers are told apart by number, so each thread that reads one passes it on.
+"""The questions of a process to a store: answers have numbers, so each thread that reads one passes it on.
 
 A question: ``asked -> answered``, or ``-> given up`` where its thread was interrupted, or has waited long enough. That
 thread has no lock while it waits, and may be interrupted, so each change here is one step.

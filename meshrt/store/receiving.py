@@ -1,7 +1,7 @@
-"""What has come to a process: the segments that messages name, and the memory that they are in.
+"""The segments that received messages name, and the memory that they are in.
 
-There is no lock: what a message has brought belongs to its reader, and each `Registrar` has a lock of its own.
-Finalizers come here (`Borrower.let_go`), so that one waits for nothing.
+There is no lock: the segments of a message belong to its reader, and each `Registrar` has a lock of its own.
+Finalizers call `Borrower.let_go`, so it never waits.
 """
 
 from __future__ import annotations

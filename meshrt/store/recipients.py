@@ -1,4 +1,4 @@
-"""Who receives a message, as far as shared memory goes: who is on this machine, and who on which others."""
+"""The receivers of a message that has shared memory: those on this machine, and those on each other machine."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def mentions() -> Iterator[dict[int, Lease]]:
 
 
 class ObjectRef(Generic[T]):
-    """An object in the store of a host; it is there for as long as anybody holds a reference or sees its arrays.
+    """An object in the store of a host; it exists for as long as a process holds a reference or sees its arrays.
 
     As an argument or in a result it arrives as the object, or as a reference if it was put with ``lazy=True``.
 
