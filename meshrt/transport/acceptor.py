@@ -74,7 +74,7 @@ class Acceptor:
         self._listener.close()
 
     def listen_again(self) -> None:
-        """Listen at the same path anew if its socket has been removed, as cleaners of temporary files do."""
+        """Listen at the same path again if its socket has been removed, as cleaners of temporary files do."""
         path = self._listener.getsockname()
         if self._closed or not path or os.path.lexists(path):
             return

@@ -1,4 +1,4 @@
-"""The clock of deadlines, which is suspended while a person holds a rank at a breakpoint."""
+"""The clock of deadlines, which is suspended while a user holds a rank at a breakpoint."""
 
 from __future__ import annotations
 

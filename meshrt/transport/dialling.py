@@ -36,8 +36,8 @@ class Dialler:
     """Connects links. Any thread.
 
     Args:
-        secret: What each side of a link proves to hold.
-        identity: Returns what this process tells of itself in each handshake.
+        secret: Each side of a link proves that it has it.
+        identity: Returns the identity of this process for each handshake.
         tree: Tells when a rank listens; calls after a while.
         table: Reads what was connected.
         disconnects: Gets the links that cannot be connected.
@@ -98,7 +98,7 @@ class Dialler:
         self._wake()
 
     def _dial(self, out: OutLink) -> OSError | None:
-        """Dial once; returns what has failed."""
+        """Dial once; returns the error, if there is one."""
         handshake = ClientHandshake(self._secret, ROLE_DATA, "/".join(map(str, out.key)), self._identity())
         try:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

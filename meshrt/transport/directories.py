@@ -2,7 +2,7 @@
 
 * The **runtime directory** holds sockets, the tools' token and ``program.json``. It lives in a place that is private
   (`meshrt.transport.places`), and goes when the program ends.
-* The **run directory** holds what a person reads afterwards: the output of every rank. It stays; the oldest go.
+* The **run directory** holds what a user reads afterwards: the output of every rank. It stays; the oldest are removed.
 
 A socket's path may have 107 bytes, so the runtime directory is kept short.
 """
@@ -111,7 +111,7 @@ def create_runtime(run_id: str, tell: Callable[[str], object] = _ignore) -> Path
 
 
 def create_run(run_id: str, tell: Callable[[str], object] = _ignore, limit: int = 1 << 60) -> Path:
-    """Make the directory for what outlives the program; in the temporary directory when home is read-only.
+    """Make the directory for files that outlive the program; in the temporary directory when home is read-only.
 
     Args:
         tell: Given a line if ``MESHRT_RUNS`` names a directory that is not safe, and if what is kept is too large.
@@ -174,7 +174,7 @@ def _size_of(run: Path) -> int:
 
 
 def repair(path: Path) -> bool:
-    """Make a directory of this program anew, and its lock, if they have been removed; returns whether they had.
+    """Make a directory of this program and its lock again if they were removed; returns whether they were.
 
     Raises UsageError, OSError: its place is not safe any more.
     """
@@ -230,5 +230,5 @@ def discard(path: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a directory with all that is in it; what has been removed already is no error."""
+    """Remove a directory with all that is in it; files that were removed already are not an error."""
     shutil.rmtree(path, ignore_errors=True)

@@ -64,7 +64,7 @@ class _Lock:
 
 
 def lock(path: Path) -> None:
-    """Say that this program uses a directory of its own, until `unlock`; once more: what was removed is made anew.
+    """Say that this program uses a directory of its own, until `unlock`; a second call makes again what was removed.
 
     Raises OSError.
     """
@@ -149,7 +149,7 @@ def _is_flocked(path: Path) -> bool:
 
 
 def identity() -> dict[str, Any]:
-    """Return what tells this process from one that is given its pid later."""
+    """Return an identity that distinguishes this process from a later one with the same pid."""
     pid = os.getpid()
     return {"pid": pid, "start": start_of(pid), "boot": boot_id(), "pid_namespace": pid_namespace()}
 
@@ -183,7 +183,7 @@ def _read(path: Path) -> dict[str, Any]:
 def refresh(path: Path) -> None:
     """Set the times of a locked directory, and of what is in it, to now. Any thread. Raises OSError.
 
-    A file keeps the time of its last change, which people look at: cleaners look at the latest of its times.
+    A file keeps the time of its last change, which users read: cleaners use the latest of its times.
     """
     directory = _locks[path].directory
     _lock_directory(directory)

@@ -50,11 +50,11 @@ class Driver(Waiting):
     Args:
         secret: What each side of a link proves to hold.
         tree: Tells of starts and ends of ranks, and polls in the background.
-        claim: Takes what has come with an answer in shared memory.
-        identity: Returns what this process tells of itself to those that share memory with it.
+        claim: Takes the shared memory of an answer.
+        identity: Returns the identity of this process for processes that share memory with it.
 
     Attributes:
-        queues: What was sent and not written yet.
+        queues: Messages that were sent and not written yet.
         lost: Marks links as lost, and fails the calls that wait there.
         full: `Queues.full`. Empty: no call is refused.
     """

@@ -1,12 +1,12 @@
-"""What a peer that does not read costs: how much may wait for it, and which events are left out then.
+"""Limits for a peer that does not read: how much may wait for it, and which events are left out then.
 
-A stopped process reads nothing, and those that talk to it go on. Three kinds of messages go up the control tree:
+A stopped process reads nothing, while its peers go on. Three kinds of messages go up the control tree:
 
-* **May be left out**, and are counted: events that come again and again while no reader looks (`DROPPABLE`). The first
-  ones are kept, as they tell the cause.
-* **Only the latest counts**: whether a rank answers. It waits in place of the one before (`meshrt.host.rootlink`).
-* **Never lost**: the end of a rank, answers, requests, and events that change a state. Each answers something that the
-  peer has asked, or is said once; where code could repeat it without end, its thread waits for the peer to read.
+* **May be left out**, and are counted: events that repeat while the peer does not read (`DROPPABLE`). The first ones
+  are kept, as they show the cause.
+* **Only the latest counts**: whether a rank answers. It replaces the one before (`meshrt.host.rootlink`).
+* **Never lost**: the end of a rank, answers, requests, and events that change a state. Each answers a request of the
+  peer, or is sent once; where code could repeat it without end, its thread waits for the peer to read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from meshrt.wire.tree import Event
 
 __all__ = ["DROPPABLE", "EVENT_BYTES", "QUESTION_BYTES", "WAIT_BYTES", "Dropped", "may_be_dropped"]
 
-#: Events that may be left out, and what they are called where the user is told.
+#: Events that may be left out, and their names in messages to the user.
 DROPPABLE: Mapping[str, str] = {
     "unhandled": "exceptions that no caller waits for",
     "failure.record": "records of failures",

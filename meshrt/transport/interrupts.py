@@ -4,8 +4,8 @@ Python raises KeyboardInterrupt between any two bytecodes of the main thread: al
 and storing them, which would lose an answer. While the shield is closed the interrupt is remembered; it is raised when
 the shield opens. The handler is installed only in place of Python's own, never over a user's.
 
-What is raised in a finalizer, or in another function that Python calls by itself, Python prints and forgets. There the
-signal is sent once more instead, until it finds the main thread elsewhere. Where no thread can be started that would
+Python prints and drops an exception in a finalizer, or in another function that Python calls by itself. There the
+signal is sent once more instead, until it arrives while the main thread is elsewhere. If no thread can be started to
 send it, the interrupt is remembered, and raised by the next section.
 """
 
@@ -25,20 +25,20 @@ __all__ = ["Shield", "called_by_python", "follows_from_interrupt", "installed"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Functions whose exceptions Python prints and forgets, and that call nothing that could wait.
+#: Functions whose exceptions Python prints and drops, and that call nothing that could wait.
 _ignored: set[CodeType] = set()
 #: The same of the standard library, as far as nothing else has been called from there: callbacks of weak references.
 _WEAK = {weakref.finalize.__call__.__code__.co_filename, weakref.WeakSet.add.__code__.co_filename}
 
 
 def called_by_python(function: F) -> F:
-    """Mark a finalizer, or what else Python calls without handing on what it raises; it must not wait for anything."""
+    """Mark a finalizer, or another function whose exceptions Python does not pass on; it must not wait."""
     _ignored.add(function.__code__)
     return function
 
 
 def _is_ignored(frame: FrameType | None) -> bool:
-    """Whether Python would forget what is raised there."""
+    """Whether Python would drop an exception that is raised there."""
     if frame is not None and frame.f_code.co_filename in _WEAK:
         return True
     while frame is not None and frame.f_code not in _ignored:

@@ -14,7 +14,7 @@ from meshrt.transport.reserve import reserve
 
 __all__ = ["boot_id", "is_stopped", "kernel_state", "pid_namespace", "start_of", "started_before", "stat_fields"]
 
-#: What the kernel counts the start of a process in: so many a second.
+#: The kernel's unit for the start of a process: clock ticks in a second.
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -43,7 +43,7 @@ def is_stopped(pid: int) -> bool:
 def start_of(pid: int) -> int:
     """Return when a process was started, clock ticks since the machine was; 0 when it has ended and was reaped.
 
-    With its pid this tells it from every other one, also from a later process with the same pid. Raises OSError.
+    With its pid this identifies a process, also against a later one with the same pid. Raises OSError.
     """
     fields = stat_fields(pid)
     return int(fields[19]) if fields else 0
@@ -58,12 +58,12 @@ def started_before(start: int, when: int) -> bool:
 
 @functools.cache
 def boot_id() -> str:
-    """Return what tells this boot of the machine from others."""
+    """Return the id of this boot of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
 
 
 def pid_namespace() -> int:
-    """Return the number of the pid namespace in which this process looks for others; 0: it cannot be told."""
+    """Return the number of the pid namespace in which this process looks for others; 0: it is unknown."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:

@@ -65,7 +65,7 @@ class Link:
         self._peer = -1
         self.backlog: deque[memoryview | bytes] = deque()
         self.backlog_bytes = 0
-        #: How many of the last ones in it belong to their sender, who may change them.
+        #: How many of the last ones in it belong to their sender, which may change them.
         self._borrowed = 0
         self.closed = False
         #: The peer does not read any more; what is sent is dropped, what it sent before can still be read.

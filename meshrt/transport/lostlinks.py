@@ -97,7 +97,7 @@ class LostLinks:
             if out.fate is None:
                 self._lose(out, fate, losses)
             elif out.fate.kind == "link":
-                # The connection ended first, the reason is known now: the next caller is told.
+                # The connection ended first, and the reason is known now: the next caller gets it.
                 if fate.restarts:
                     self._restart(out, fate, losses)
                 else:
@@ -108,7 +108,7 @@ class LostLinks:
     def _lose(self, out: OutLink, fate: Fate, losses: dict[Receiver, list[Loss]]) -> None:
         opened = out.early is None
         if opened and not out.disconnected:
-            with contextlib.suppress(ProtocolError):  # what was delivered before it is all that there is
+            with contextlib.suppress(ProtocolError):  # only the answers before it can be delivered
                 self._reader.drain(out)
         self._table.release(out)
         if fate.restarts:

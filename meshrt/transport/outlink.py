@@ -90,7 +90,7 @@ class Early:
         self.bytes += sum(map(len, parts))
 
     def keep(self) -> None:
-        """Copy what belongs to the sender, who may change it. Raises MemoryError."""
+        """Copy the buffers of the sender, which may change them. Raises MemoryError."""
         for index in range(self._kept, len(self.messages)):
             self.messages[index] = [kept(part) for part in self.messages[index]]
             self._kept = index + 1

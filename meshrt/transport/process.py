@@ -39,11 +39,11 @@ class SharedMemory(Protocol):
 
     @property
     def claim(self) -> Callable[[Frame], Frame]:
-        """Takes what has come with a message in shared memory."""
+        """Takes the shared memory of a message."""
 
     @property
     def identity(self) -> Callable[[], Identity]:
-        """Returns what this process tells of itself to those that share memory with it."""
+        """Returns the identity of this process for processes that share memory with it."""
 
     def close(self) -> None:
         """End the part; what was taken stays valid."""
@@ -58,7 +58,7 @@ class ProcessRuntime:
     Args:
         run_id: The program's id.
         directory: Its runtime directory.
-        secret: What links prove.
+        secret: Both sides of a link prove that they have it.
         tree: How this process reaches the control tree.
         store: Its part in the shared memory of its host; None: it has none.
         host: The name of that host; "": that of this machine.

@@ -1,4 +1,4 @@
-"""What was sent and not written yet: whose memory it is, how much there may be of it, and when it is written.
+"""Messages that were sent and not written yet: their memory, its limits, and when they are written.
 
 * What a rank does not take is queued on its link. A thread that has queued more than `THREAD_LIMIT` there waits.
 * An event loop must not wait: it is refused a call where `LOOP_LIMIT` is reached.
@@ -24,7 +24,7 @@ __all__ = ["LOOP_LIMIT", "THREAD_LIMIT", "Queues", "Written"]
 THREAD_LIMIT = 1 << 20
 #: Bytes of memory that the queue of one link may take before an event loop is refused a call there.
 LOOP_LIMIT = 64 << 20
-#: Seconds after which what a slow rank has not taken is copied instead: a rank that reads is faster than a copy.
+#: Seconds after which buffers that a slow rank has not read are copied: a rank that reads is faster than a copy.
 _COPY_AFTER = 0.005
 
 
@@ -74,7 +74,7 @@ class Queues:
 
     Attributes:
         full: Links that have reached `LOOP_LIMIT`, and maybe no longer have (`busy`). Empty: no call is refused.
-        actions: What is called when something that was sent has been written.
+        actions: Functions to call when certain bytes have been written.
     """
 
     def __init__(self, table: LinkTable, tree: Tree, reads: _Reads) -> None:

@@ -1,4 +1,4 @@
-"""Reading the outgoing links: the handshake, answers to their calls, and what a rank says of its actor's state.
+"""Reading the outgoing links: the handshake, answers to their calls, and messages on the state of an actor.
 
 A rank says that an actor was stopped, and goes on to answer. The caller closes the link as soon as no call waits for an
 answer on it (it is ``idle``), and connects it again for the next call: no call is ever sent to a process that does not
@@ -23,13 +23,13 @@ __all__ = ["Reader"]
 
 
 class Reader:
-    """Reads links and delivers answers to those who called. The lead is held.
+    """Reads links and delivers answers to the callers. The lead is held.
 
     Args:
         table: The links.
         dialler: Dials a rank again that hangs up in the handshake.
         disconnects: Gets the links whose connection has ended.
-        claim: Takes what has come with an answer in shared memory.
+        claim: Takes the shared memory of an answer.
         background: As for `LinkTable`.
     """
 

@@ -31,7 +31,7 @@ class RootPipe:
         self.make()
 
     def make(self) -> None:
-        """Make it, also anew where it has been removed: those who watch the one before still do. Raises OSError."""
+        """Make it, or make it again if it was removed: processes that watch the old one still do. Raises OSError."""
         self._forget_unread()
         # Opened before it has its name: without a writing end it would say that the root has ended.
         unnamed = self.path.with_suffix(".new")

@@ -24,7 +24,7 @@ class Timers:
         self._numbers = itertools.count()
 
     def add(self, seconds: float, function: Callable[[], object]) -> None:
-        """Have ``function`` called after ``seconds``. Who waits in `wait` has to be woken by the caller."""
+        """Call ``function`` after ``seconds``. The caller must wake the thread that waits in `wait`."""
         self._new.append((time.monotonic() + seconds, next(self._numbers), function))
 
     def wait(self) -> float | None:
@@ -33,7 +33,7 @@ class Timers:
         return max(0.0, self._heap[0][0] - time.monotonic()) if self._heap else None
 
     def due(self) -> list[Callable[[], object]]:
-        """Return and forget those whose time has come: what they add is due at the next look, at the earliest."""
+        """Return and forget those that are due: timers that they add are due at the next call, at the earliest."""
         self._sort()
         now = time.monotonic()
         found = []

@@ -30,7 +30,7 @@ from meshrt.wire.tree import TO_TERMINAL, Event, Request, ToTerminal
 
 __all__ = ["TOKEN", "Program", "ToolConnection", "connect", "own_program", "programs", "publish"]
 
-#: The file with what a terminal proves.
+#: The file with the token that a terminal proves.
 TOKEN = "tools.token"
 
 #: Where a thousand processes want the machine at once, a program that is well answers late.
@@ -56,7 +56,7 @@ def publish(directory: Path, token: bytes, facts: Mapping[str, Any]) -> None:
 
     Args:
         directory: Its runtime directory.
-        token: What terminals have to prove.
+        token: Terminals prove that they have it.
         facts: ``run_id``, ``cwd``, ``started`` and ``run_directory``, as in `Program`.
     """
     write_atomic(directory / TOKEN, token.hex())
