@@ -75,7 +75,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class RankPlace:
-    """Where something happened: the identity of one rank, as a person wants to read it.
+    """Where an error happened: the identity of one rank, in readable form.
 
     ``rank`` is the base rank; ``coordinates`` are those of the view through which the call came.
     """
@@ -101,7 +101,7 @@ class RankPlace:
 
 @dataclass(frozen=True, slots=True)
 class RemoteException:
-    """An exception as plain data: what crosses the wire whatever pickle can do with the object itself."""
+    """An exception as plain data: it can be sent even if the object itself cannot be pickled."""
 
     type: str
     message: str
@@ -247,7 +247,7 @@ def _headline(remote: RemoteException) -> str:
 
 
 class ResultNotSerializable(ActorError, TypeError):
-    """The endpoint ran to its end, but what it returned cannot be pickled, or cannot be read here."""
+    """The endpoint ran to its end, but its result cannot be pickled, or cannot be read here."""
 
     def __str__(self) -> str:
         call = f"{self.place.actor}.{self.endpoint}()"
@@ -449,10 +449,10 @@ class MeshBusy(MeshError):
     """A call on an event loop was not sent, to no rank of its mesh: too much waits to be sent to one of them already.
 
     Attributes:
-        place: The rank that does not take what is sent to it; that with the longest queue.
+        place: The rank that does not read its messages; the one with the longest queue.
         endpoint: What was called.
         queued: Bytes of memory that its queue takes in this process.
-        limit: From how many on a call is refused.
+        limit: Bytes from which on a call is refused.
         others: The further ranks whose queues are full.
     """
 
@@ -526,12 +526,12 @@ def _amount(count: int) -> str:
 
 
 class StoreTimeout(MeshError, TimeoutError):
-    """The agent of a host does not answer what concerns shared memory. What was asked of it may be asked again.
+    """The agent of a host does not answer requests about shared memory. The request may be repeated.
 
     Attributes:
-        host: Its host; "" where this process does not know which one that is.
+        host: Its host; "" where this process does not know it.
         pid: Of the agent.
-        seconds: For how long it has said nothing.
+        seconds: How long it has sent nothing.
         since: When that began, ns since the epoch.
         stopped: Whether a signal, or a debugger, had stopped it.
     """

@@ -1,4 +1,4 @@
-"""Whose a source file is: the runtime's, Python's, a library's, or the user's. By its name alone.
+"""The owner of a source file: the runtime, Python, a library, or the user. By its name alone.
 
 This module imports nothing of meshrt.
 """
@@ -16,7 +16,7 @@ RUNTIME_FILES = os.path.dirname(os.path.abspath(__file__)) + os.sep
 STDLIB_FILES = os.path.join(os.path.dirname(os.__file__), "")
 #: The files that the event loop's compiled code names in tracebacks; they are in no installation.
 EVENT_LOOP_FILES = "uvloop/"
-#: What was installed has one of these in its path.
+#: Installed files have one of these in their path.
 INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 
 

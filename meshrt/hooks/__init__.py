@@ -1,3 +1,3 @@
-"""What a plug-in may see of the runtime, and how it is reached without being imported."""
+"""The interface between the runtime and plug-ins, which the runtime does not import."""
 
 __all__: list[str] = []

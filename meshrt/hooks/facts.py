@@ -1,4 +1,4 @@
-"""What the runtime tells plug-ins: plain data on calls, actors, waits, exceptions, and answers of many ranks."""
+"""Plain data for plug-ins: calls, actors, waits, exceptions, and answers of many ranks."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ UNRAISABLE = "code that cannot raise"
 
 @dataclass(slots=True)
 class Raised:
-    """An exception that user code has let out of an endpoint, a thread or a task.
+    """An uncaught exception of user code in an endpoint, a thread or a task.
 
     Attributes:
         failure: Its number in the program; the error that a caller gets has it too.
         call: The endpoint; for a task, the actor that it belongs to; None for a thread.
         when: Monotonic ns.
-        what: Where it was let out, if that was no endpoint: ``"a task"``, ``"thread 'loader'"``.
+        what: Where it was raised, if that was not an endpoint: ``"a task"``, ``"thread 'loader'"``.
         waited_for: Whether a caller is told.
-        because: The error that the code was asked about, if it was.
+        because: The error that the code was called for, if there is one.
     """
 
     failure: str
@@ -129,7 +129,7 @@ class Wait:
         ranks: Base ranks that have not answered, in the order of the call: the first ones.
         count: How many have not answered.
         any: The answer of one of them is enough.
-        seconds: So long it had been waited for when it was looked at. Two looks at one wait are equal.
+        seconds: How long it had lasted when it was read. Ignored when two readings are compared.
         left: Seconds until its time-out, likewise, on the clock of deadlines; None: it has none, or none that is known.
     """
 
@@ -181,7 +181,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What is new in a gather. Every rank is reported once."""
+    """The new answers of a gather. Every rank is reported once."""
 
     groups: list[Group]
     done: bool
@@ -197,7 +197,7 @@ class Measured:
             asked for, there is ``{"cpu", "at", "kernel", "threads"}`` (`meshrt.host.memory.work`) instead of these.
         agents: The same of host agents, by host, with ``"pid"`` and ``"node"``.
         silent: Hosts whose agent has not answered in time.
-        references: What the stores of the hosts have, if that was asked for: see `meshrt.store.table`, with ``"host"``.
+        references: The objects in the stores of the hosts, if requested: see `meshrt.store.table`, with ``"host"``.
     """
 
     ranks: dict[tuple[str, int], dict[str, Any]]

@@ -1,4 +1,4 @@
-"""What a plug-in may ask of the runtime: the services of a rank and of the root.
+"""The services of a rank and of the root for plug-ins.
 
 Three of them make a debugger possible from outside:
 
@@ -8,7 +8,7 @@ Three of them make a debugger possible from outside:
 
 A fourth one makes it cheap on many ranks: **gather** puts one operation to any number of them. The root sends one
 message to each host agent; the agents ask their ranks, group equal answers, ask ranks whose control thread is silent by
-a signal, and send up what they have in few messages.
+a signal, and send the results up in few messages.
 
 Operations and events are named ``"<plug-in>.<operation>"``: one whose plug-in is not loaded yet loads it.
 """
@@ -58,7 +58,7 @@ class RankServices(Protocol):
         """Return how much the actors that live here have to do."""
 
     def wait_of(self, waiter: object) -> Wait | None:
-        """Return what a thread (its ident) or an asyncio task waits for; None: for no call."""
+        """Return the call that a thread (its ident) or an asyncio task waits for; None: it waits for none."""
 
     def waits_since(self, thread: int) -> float | None:
         """Return since when (monotonic) a thread is in a ``get()``; None: it is in none."""
@@ -130,10 +130,10 @@ class PendingCall(Protocol):
     endpoint: str
 
     def done(self) -> bool:
-        """Whether it waits no more; looks at what has arrived."""
+        """Whether the wait is over; reads what has arrived."""
 
     def overdue(self, seconds: float) -> CallTimeout:
-        """Return the error that says who has not answered."""
+        """Return the error that names the ranks that have not answered."""
 
     def when_done(self, callback: Callable[[], None], *, background: bool) -> None:
         """Run ``callback`` once the answers were read, on the thread that reads them (at once if they were).
@@ -157,7 +157,7 @@ class RootServices(Protocol):
     #: called with every client that is gone.
     client_gone: list[Callable[[ToolClient], None]]
     #: called when a mesh is asked for, on any thread: control operations (name, body) that each of its ranks serves
-    #: before it serves anybody else.
+    #: before any other request.
     at_birth: list[Callable[[], Sequence[tuple[str, Body]]]]
     #: called as ``fn(mesh id, base rank)`` when a rank serves.
     rank_born: list[Callable[[str, int], None]]
@@ -179,7 +179,7 @@ class RootServices(Protocol):
     closing: list[Callable[[], None]]
 
     def meshes(self) -> Sequence[MeshFacts]:
-        """Return what is known of each mesh that runs. Any thread."""
+        """Describe each mesh that runs. Any thread."""
 
     def mesh(self, mesh_id: str) -> MeshFacts | None:
         """Return the same of one mesh, which may have ended; None if it is not remembered. Any thread."""
@@ -216,7 +216,7 @@ class RootServices(Protocol):
         Args:
             targets: Base ranks, by mesh id.
             seconds: After so long the ranks that have not answered are reported as silent.
-            report: Called with what is new: first after about 50 ms if not all are in, then at most every 100 ms, and
+            report: Called with new answers: first after about 50 ms if not all are in, then at most every 100 ms, and
                 at once when all are in. On the root's loop, never before this returns. The last call says ``done``.
             stack_suffices: A rank that C code keeps from answering is reported as silent, with its stack, without
                 waiting for the end of ``seconds``. (One that was stopped by a signal always is.)
@@ -242,9 +242,9 @@ class RootServices(Protocol):
 
         Args:
             targets: Base ranks, by mesh id.
-            seconds: After so long it is done with what has come.
-            references: Also tell what the stores of their hosts have: what has a name that begins so ("": all).
-            work: Also tell what they use of the processors, and leave out what the kernel would have to add up.
+            seconds: After so long it is done with the answers that have come.
+            references: Also list objects in the stores of their hosts whose name begins so ("": all).
+            work: Also report their use of processors, and leave out values that the kernel would have to add up.
         """
 
     #: The numbers of the failures that were neither reported to a caller nor handled.
@@ -270,7 +270,7 @@ class RootServices(Protocol):
         """Run ``function`` on the root's loop after ``seconds``."""
 
     def log_file(self, mesh_id: str, rank: int) -> Path:
-        """Return the file that keeps what a rank prints; it need not exist. Any thread."""
+        """Return the file that keeps the output of a rank; it need not exist. Any thread."""
 
     def pending_calls(self) -> Mapping[int, PendingCall]:
         """Return the calls of the script that wait for answers, by their number. Any thread."""
@@ -284,6 +284,6 @@ class RootServices(Protocol):
     def interject(self, function: Callable[[Waited], None]) -> bool:
         """Run ``function`` on the script's main thread if it waits in a ``get()`` now.
 
-        ``function`` gets what is waited for; answers go on being read meanwhile, and the wait goes on afterwards.
+        ``function`` gets the call that is waited for; answers are read meanwhile, and the wait goes on afterwards.
         Returns False if the main thread does not wait. Any thread.
         """

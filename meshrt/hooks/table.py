@@ -1,11 +1,11 @@
 """The hooks: lists of functions that plug-ins append to and the runtime calls.
 
 Hooks of a rank: ``proc_ready`` (once, when it serves), ``endpoint_enter`` / ``endpoint_exit`` / ``endpoint_error``,
-``raised`` (whatever user code let out, in threads and tasks too), ``variables`` (who holds memory),
+``raised`` (every uncaught exception of user code, also in threads and tasks), ``variables`` (names that hold memory),
 ``pulse`` (on the control thread, at each ping of the host agent, about once a second), ``proc_closing``. In any
-process: ``message_sent`` (a call is about to go out), ``hold_changed`` (deadlines are suspended, or go on). The
-plug-ins in `meshrt.hooks.plugins.PULSE_PLUGINS` live by the pulse: they are loaded at the first ping of a rank instead
-of on first use.
+process: ``message_sent`` (a call is about to be sent), ``hold_changed`` (deadlines are suspended, or resumed). The
+plug-ins in `meshrt.hooks.plugins.PULSE_PLUGINS` need the pulse: they are loaded at the first ping of a rank instead of
+on first use.
 
 Hooks are optional, typed and synchronous; an empty hook costs one test of an empty list. A hook that fails is reported
 and switched off, and the program goes on; with ``strict`` (the tests) it raises.

@@ -1,8 +1,8 @@
 """``Slice``: a strided block of integers, and the inverse of each of its maps.
 
 A slice holds ``offset + sum(coordinate[k] * strides[k])`` for all coordinates below ``sizes``, in row-major order (the
-last dimension runs fastest). Legal is every slice whose values are distinct and not negative. Nearly all are
-decoded by division (see ``strides.py``); the few whose strides interleave are decoded by a table.
+last dimension runs fastest). A slice is valid if its values are distinct and not negative. Nearly all are decoded by
+division (see ``strides.py``); the few whose strides interleave are decoded by a table.
 
 Source: the behaviour of ndslice in Monarch; unlike there, strides need not be multiples of each other.
 """

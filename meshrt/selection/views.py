@@ -1,4 +1,4 @@
-"""What a mesh does with its shape: slice, split, flatten, rename, size. ``MeshTrait`` and the grammar call these."""
+"""Operations on the shape of a mesh: slice, split, flatten, rename, size. ``MeshTrait`` and the grammar call these."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Objects to bytes and back: the only module that pickles and unpickles.
 
 Plain pickle (protocol 5, large buffers out of band) first, cloudpickle where it cannot: for lambdas and closures, and
-for whatever lives in ``__main__``, which a rank does not have. The in-band pickle names the module of everything that
+for objects of ``__main__``, which a rank does not have. The in-band pickle names the module of everything that
 it refers to, so finding ``__main__`` in it is enough to know; a false alarm costs only time.
 
 Encoded form: a list of parts (the pickle, then its buffers, each aligned for numpy) and their lengths.
@@ -219,7 +219,7 @@ def _fact(value: object, name: str) -> str:
 
 
 def text_of(value: object) -> str:
-    """Return ``str(value)`` in a form that can be sent, whatever its class does."""
+    """Return ``str(value)`` in a form that can be sent, also if its class raises."""
     try:
         return str(value).encode(errors="backslashreplace").decode()
     except BaseException as failure:  # user code, which may do anything, even sys.exit

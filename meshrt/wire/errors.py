@@ -29,7 +29,7 @@ def why_of(error: Exception) -> str:
 
 
 def refused(refusal: Refusal) -> MeshError:
-    """Return the error that a refusal tells of: of the class that it names if a text is all that this one takes."""
+    """Return the error of a refusal: of the class that it names, if that class takes a text alone."""
     why, name = refusal.why, refusal.error
     if name in errors.__all__:
         # Those that want facts, which have not come along, say something else than the text, or cannot be made at all.

@@ -227,7 +227,7 @@ class FrameDecoder:
         """Take the next bytes of the link and return the frames that they complete.
 
         Raises:
-            ProtocolError: The bytes are no frames, or exceed a limit; the link must be closed.
+            ProtocolError: The bytes are not valid frames, or exceed a limit; the link must be closed.
         """
         if self._tail:
             data = self._tail + data

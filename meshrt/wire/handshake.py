@@ -9,15 +9,15 @@
 
     T = magic, role, endpoint as dialled, both nonces, each with its length
 
-The last sixteen bytes of a nonce say who its side is (`Identity`): who shares memory with it has to say with whom, and
-through which store. The kernel tells the server who has connected, if that is on this machine, but the client only who
-has made the listening socket, which is the host agent.
+The last sixteen bytes of a nonce identify its side (`Identity`): a peer that shares memory with it must name the
+process and its store. The kernel tells the server which process has connected, if it is on this machine, but tells the
+client only which process has made the listening socket, which is the host agent.
 
-The server proves first, so a client never speaks to a stranger; the endpoint is inside the proof, so a proof cannot be
-relayed to another endpoint. At most 256 bytes are taken from a peer that has proved nothing; who listens gives it
-`HANDSHAKE_SECONDS` for its hello and as many for its proof, and keeps `UNPROVED_MAX` of them at most: beyond, the
-oldest is dropped. So a client that had no time may be dropped when it has proved itself already. It sends nothing else
-before it knows that it was let in, and may dial again if it was not.
+The server proves first, so a client never talks to a foreign server; the endpoint is inside the proof, so a proof
+cannot be relayed to another endpoint. At most 256 bytes are taken from an unproved peer. The listening side gives it
+`HANDSHAKE_SECONDS` for its hello and as many for its proof, and keeps at most `UNPROVED_MAX` of them: beyond, the
+oldest is dropped. So a slow client may be dropped although it has sent its proof. It sends nothing else before it knows
+that it was let in, and may dial again if it was not.
 
 States: client ``hello -> proof -> let in -> done``, server ``hello -> proof -> done``; any other byte is
 `AuthenticationError`.
@@ -75,7 +75,7 @@ _HEAD = len(MAGIC) + 1 + _NONCE + 1
 
 
 class Identity(NamedTuple):
-    """Who a side is, as it says itself. 0: not known, or of no interest there.
+    """The identity of a side, as it states it. 0: not known, or not needed there.
 
     Attributes:
         machine: See `meshrt.store.machine`: processes of different ones share no memory.
@@ -138,7 +138,7 @@ class ClientHandshake:
         self._proved = False
         self.done = False
         self.leftover = b""
-        #: Who serves, once it has proved itself.
+        #: The server, once it has proved itself.
         self.server = NOBODY
 
     def hello(self) -> bytes:
@@ -192,7 +192,7 @@ class ServerHandshake:
 
     def __init__(self, secret: bytes, role: int, identity: Identity | None = None) -> None:
         self._identity = identity
-        #: Who the client is, once it has proved itself.
+        #: The client, once it has proved itself.
         self.client = NOBODY
         self._secret = secret
         self._role = role

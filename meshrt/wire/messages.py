@@ -7,7 +7,7 @@ Data links (caller to actor, one link per pair; both directions in the order sen
     STOP    [call id]                                     end the actor after what was sent before
     RESULT  [call id, lengths or nil]                     payload: pickled value; nil stands for None
     ERROR   [call id, error, lengths, kind]               payload: the pickled exception, may be missing
-    STATE   [0, stopped]                                  to every caller: the actor was stopped, or begins anew
+    STATE   [0, stopped]                                  to every caller: the actor was stopped, or begins again
 
 ``view`` is msgpack of ``[labels, offset, sizes, strides]``: one encoding serves all ranks, each finds its own point.
 ``lengths`` are those of the pickle and of its out-of-band buffers, see `meshrt.wire.codec`.
@@ -40,7 +40,7 @@ CONTROL = 16
 #: Flag in the kind of a CALL, an INIT or a RESULT: parts of its payload are in shared memory.
 STORED = 0x40
 
-#: The error of an ERROR whose kind says it all.
+#: The error of an ERROR that is described by its kind alone.
 NO_ERROR: list[Any] = [["", "", "", [], ""]]
 
 #: Flag of a CALL that is not answered (`broadcast`).

@@ -9,7 +9,7 @@ A request of this side (`Requests`)::
 
 A request of the other side (`Reply`)::
 
-    served -> answered | refused    once: what is said after that is dropped
+    served -> answered | refused    once: later answers are dropped
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from meshrt.wire.tree import Answer, Later, Refusal, Request
 
 __all__ = ["LATER", "Answered", "Reply", "Requests"]
 
-#: Seconds after which a host agent that gathers answers is told that this one takes its time, and nothing is wrong.
+#: Seconds after which a host agent that gathers answers is told that this answer takes longer, without an error.
 LATER = 0.1
 
 Answered = Callable[[Body | None, Exception | None], object]
@@ -104,7 +104,7 @@ class Reply:
         self._give(Refusal(self._number, why) if why else Answer(self._number, body))
 
     def fail(self, error: Exception) -> None:
-        """Refuse with an error: who has asked gets one of the same class, if it is one of meshrt."""
+        """Refuse with an error: the peer that has asked gets one of the same class, if it is one of meshrt."""
         self._give(refusal(self._number, error))
 
     def _give(self, message: Answer | Refusal) -> None:

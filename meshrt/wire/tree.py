@@ -302,7 +302,7 @@ class Measured(Message, frozen=True, tag="measured"):
 
 
 class Warn(Message, frozen=True, tag="warning"):
-    """A line for the person who runs the program."""
+    """A line for the user of the program."""
 
     text: str
 

@@ -1,7 +1,7 @@
-"""Which global of a script keeps it from being pickled: looked for once that has failed.
+"""Which global of a script keeps it from being pickled: searched after pickling has failed.
 
-What lives in ``__main__`` travels by value, and with each function the globals that it uses. One of them that cannot be
-pickled fails far away from where anybody would look for it.
+Objects of ``__main__`` are sent by value, and with each function the globals that it uses. The error for a global that
+cannot be pickled does not name the place where it is used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def hint(
     for function in reversed(functions):
         for name in dict.fromkeys(_globals_of(function.__code__)):
             value = function.__globals__.get(name)
-            # A function or a class is no culprit: it is one of `functions` itself if it has come so far.
+            # A function or a class is not the cause: pickling got so far that it is one of `functions` itself.
             if not isinstance(value, types.FunctionType | types.ModuleType | type) and fails(value):
                 return (
                     f"{function.__qualname__}() uses the global {name} ({describe(value)}), which would be sent too; "

@@ -1,4 +1,4 @@
-"""How the grammar complains: one way to make a ``SelectionError``, and the guess at what was meant."""
+"""Errors of the grammar: one way to make a ``SelectionError``, and the guess at what was meant."""
 
 from __future__ import annotations
 

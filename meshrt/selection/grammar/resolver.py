@@ -31,7 +31,7 @@ __all__ = ["RankFacts", "dimensions_of", "names_states", "pick", "resolve", "sel
 
 
 class RankFacts(Protocol):
-    """What is known about the ranks of a running mesh. The answers are base ranks; those of other meshes do no harm."""
+    """The known facts about the ranks of a running mesh. Answers are base ranks; those of other meshes are ignored."""
 
     def in_state(self, word: str, /) -> Iterable[int]:
         """Return the ranks in the state ``word``, one of ``STATE_WORDS``."""
@@ -57,13 +57,13 @@ def resolve(
         shape: The view: where dims are looked up, and what the result is confined to. Sizes ``(d0, ..., dk)``.
         numbering: What plain rank numbers are positions in, row-major; ``shape`` when left out. Dims that ``shape``
             does not have are looked up here too, so that the names before a rename or a slice keep working.
-        facts: What states and places are asked of.
+        facts: The source of states and places.
         allow_empty: Return ``()`` instead of raising when no rank is left.
     Returns:
         Ranks, ascending, unique; length ``1 <= n <= prod(sizes)``, or 0 with ``allow_empty``.
     Raises:
-        SelectionError: A number is outside its dimension or mesh, a dimension is unknown, a state or place cannot be
-            told, or no rank is selected. ``.span`` points at the part of ``selection.text``.
+        SelectionError: A number is outside its dimension or mesh, a dimension, a state or a place is unknown, or no
+            rank is selected. ``.span`` points at the part of ``selection.text``.
     Source: docs/grammar.md; row-major order and slices as in MeshTrait.slice.
     """
     resolver = _Resolver(selection.text, shape, shape if numbering is None else numbering, facts)
