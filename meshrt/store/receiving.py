@@ -36,7 +36,7 @@ class Borrower:
         self._watch = watch
 
     def claim(self, frame: Frame) -> Frame:
-        """Take what came with a frame of a kind with the flag ``STORED``; dropping the result lets go of it.
+        """Take what came with a frame of a kind with the flag ``STORED``; dropping the result releases it.
 
         Raises:
             ProtocolError: It does not say what that is.

@@ -23,7 +23,7 @@ class Recipients:
 
     Args:
         receivers: None: they are not known yet.
-        unsent: Told what they hold from now on.
+        unsent: Records what they hold from now on.
 
     Attributes:
         here: Pids on this machine.
@@ -36,7 +36,7 @@ class Recipients:
         self.known = receivers is not None
         self.here: list[int] = []
         self.away: list[Host] = []
-        #: By which store what was brought to whom.
+        #: What was brought to which receivers, by store.
         self._brought: list[tuple[Registrar, list[int], Sequence[Host]]] = []
         own = registrars.identity().machine if receivers else 0
         found: dict[tuple[int, int], list[int]] = {}

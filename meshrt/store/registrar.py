@@ -1,7 +1,7 @@
 """A process's connection to the store of one host.
 
-Any thread may speak. Finalizers do: they run wherever the collector happens to be, also inside of this code. So what
-they say is queued, and sent by the thread that has the connection.
+Any thread may send. Finalizers do: they may run at any place, also inside of this code. So their messages are queued,
+and sent by the thread that has the connection.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ _SHORT = 0.1
 
 
 class Registrar:
-    """Raises OSError, ProtocolError or ReferenceLost where the store cannot be reached, StoreTimeout where it is mute.
+    """Raises OSError, ProtocolError or ReferenceLost if the store cannot be reached, StoreTimeout if it is silent.
 
-    When one has waited for it in vain, the next ones are told at once, until it says something, or has read all that it
-    was told and owes no answer; or after a second, where there is no connection yet.
+    After one thread has timed out, further ones fail at once, until the store sends something, or has read all messages
+    and owes no answer; or for a second, where there is no connection yet.
 
     Args:
         directory: The runtime directory of the program.
-        secret: What both sides prove.
-        agent_pid: Whose store it is.
+        secret: Both sides prove that they have it.
+        agent_pid: The host agent of the store.
         machine: The number of the machine that both are on.
         host_of: Returns the host of an agent; "" if that is not known here.
     """
@@ -91,7 +91,7 @@ class Registrar:
         self._secret = secret
         self._host_of = host_of
         self._silence = Silence()
-        #: Segments of this process whose memory may be written again, as far as was heard.
+        #: Segments of this process whose memory may be written again, as far as is known.
         self.freed: deque[int] = deque()
         self._stream: DescriptorStream | None = None
         self._lock = Exclusive()
@@ -125,16 +125,16 @@ class Registrar:
         self.tell(Give(segments, pids), undo=lambda: self._outbox.take_back(segments, pids))
 
     def take_back(self, segments: Sequence[int], pids: Sequence[int]) -> None:
-        """What these processes were given was not sent. Waits for nothing."""
+        """The message for segments that these processes were given was not sent. Never waits."""
         self._outbox.take_back(segments, pids)
         self.settle()
 
     def ask(self, question: Callable[[int], Asked], expected: type[A], send: Sequence[int] = ()) -> A:
-        """Ask, and wait for the answer. Raises what the store refuses it with (MeshError).
+        """Ask, and wait for the answer. Raises the error of the store's refusal (MeshError).
 
         Args:
             question: Returns the question with a number.
-            expected: What its answer is.
+            expected: The class of the answer.
             send: Descriptors that go with it, if it is one that has some.
         """
         answer, descriptors = self._asked(question, expected, send)
@@ -222,7 +222,7 @@ class Registrar:
         self.settle()
 
     def withdraw(self, segment: int) -> None:
-        """What this process has shared was not sent. Waits for nothing."""
+        """The message for segments that this process has shared was not sent. Never waits."""
         self._outbox.withdraw(segment)
         self.settle()
 
@@ -237,7 +237,7 @@ class Registrar:
         self.settle()
 
     def settle(self) -> None:
-        """Send what is in the outbox, and hear what the store has to say; waits for nothing."""
+        """Send the outbox, and read the messages of the store; never waits."""
         while not self.lost and self._stream is not None and self._lock.acquire(blocking=False):
             try:
                 self._outbox.move_to(self._stream)
@@ -252,7 +252,7 @@ class Registrar:
 
     @property
     def has_work(self) -> bool:
-        """Whether it has to be listened to, or told something."""
+        """Whether there are messages to read or to send."""
         unsent = self._stream is not None and self._stream.unsent
         return bool(self._outbox or self.chunks or unsent) and not self.lost
 
@@ -263,7 +263,7 @@ class Registrar:
         self.settle()
 
     def tend(self) -> None:
-        """Send and hear what there is, on a thread that must not be blocked: what takes longer is left for later."""
+        """Send and read, on a thread that must not be blocked: what would block is left for later."""
         if self._stream is None and self._outbox and not self.lost and self._lock.acquire(blocking=False):
             try:
                 self._connect(_SHORT)
@@ -298,7 +298,7 @@ class Registrar:
         if self._silence.since:
             self._receive(stream)
         if self._silence.since and self._flush(stream) and not self._questions.owed:
-            self._silence.forget()  # it has read what it was told in vain, and owes no answer
+            self._silence.forget()  # it has read all messages, and owes no answer
         return bool(self._silence.since)
 
     def _says_nothing(self, since: float) -> StoreTimeout:
@@ -350,7 +350,7 @@ class Registrar:
         except ConnectionError:  # it has ended, and had not read what was sent to it
             messages = None
         except ProtocolError:
-            self._lose()  # what has come with that is lost, answers maybe
+            self._lose()  # data that has come with it is lost, perhaps answers
             raise
         if messages is None:
             self._lose()

@@ -22,11 +22,11 @@ class Registrars:
 
     Args:
         directory: The runtime directory of the program.
-        secret: What processes prove to each other.
-        home: ``home(seconds)`` returns the pid of the host agent whose store knows what this process writes; 0 if there
-            is none within so many seconds.
+        secret: Processes prove it to each other.
+        home: ``home(seconds)`` returns the pid of the host agent whose store registers what this process writes; 0 if
+            there is none within so many seconds.
         host_of: Returns the host of an agent; "" if that is not known here.
-        watch: Called when a registrar has something to say or to hear: `tend` is to be called before long.
+        watch: Called when a registrar has messages to send or to read: `tend` is to be called soon.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Registrars:
         return iter(tuple(self._by_agent.values()))
 
     def identity(self) -> Identity:
-        """Return who this process is to others; of no machine if that is not known yet."""
+        """Return the identity of this process for others; with machine 0 if that is not known yet."""
         home = self.home(0.0)
         return Identity(machine_of(home), home, os.getpid())
 
@@ -84,7 +84,7 @@ class Registrars:
         self._by_agent.pop(registrar.agent_pid, None)
 
     def tend(self) -> bool:
-        """Say and hear what there is, waiting for nothing. Returns whether there may be more before long."""
+        """Send and read messages without waiting. Returns whether there may be more soon."""
         for registrar in self:
             registrar.tend()
         return any(registrar.has_work for registrar in self)

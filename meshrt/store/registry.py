@@ -1,16 +1,16 @@
-"""Who holds what in the store of one host. Pure: no I/O; the host agent has one (`meshrt.store.server`).
+"""The holders of segments in the store of one host. Pure: no I/O; the host agent has one (`meshrt.store.server`).
 
 A **segment** is what one process has written at once: an object that was put, or the large parts of one message. Its
 holders are processes, each with a count:
 
-* the process that writes it shares it with the receivers before it sends them the message, and lets go of it itself: a
+* the process that writes it shares it with the receivers before it sends them the message, and releases it itself: a
   receiver holds it from then on, whether it has read the message or not;
 * a receiver on another machine has its host's store fetch it: that host is one holder here, under a number of its own
   that is negative, and its connection is all that is known of it;
-* a receiver that passes a reference on gives it to the next receivers in the same way, before it lets go.
+* a receiver that passes a reference on gives it to the next receivers in the same way, before it releases it.
 
-Messages of different processes are not ordered: a receiver may let go before it is known here to hold. So counts may be
-negative, and what is not known yet is remembered.
+Messages of different processes are not ordered: a release may arrive here before the share. So counts may be negative,
+and releases of unknown segments are remembered.
 
 A segment: ``unknown -> shared -> free``; free when it has been shared and every count is zero. What a process holds
 ends with that process. Memory of an owner that has ended is given back, by chunk, when nothing in the chunk is held.
@@ -56,7 +56,7 @@ class Segment:
 class _Chunk(Generic[H]):
     owner: int
     size: int
-    #: What the reader of a chunk needs; kept for the server.
+    #: The data for readers of a chunk; kept for the server.
     handle: H
     segments: set[int] = field(default_factory=set)
     #: Its owner has ended.
@@ -143,7 +143,7 @@ class Registry(Generic[H]):
         self.give(segment.id, holders)
 
     def withdraw(self, number: int) -> None:
-        """What an owner has shared was not sent to any process, and never will be."""
+        """The segments that an owner has shared were not sent to any process, and never will be."""
         segment = self._segments.pop(number, None)
         chunk = None if segment is None else self._chunks.get(segment.chunk)
         if chunk is not None:

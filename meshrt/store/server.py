@@ -1,7 +1,7 @@
-"""The store of one host: it listens in the host agent, and knows who holds what (`meshrt.store.registry`).
+"""The store of one host: it listens in the host agent, and knows the holders of segments (`meshrt.store.registry`).
 
-It keeps a descriptor of every chunk, so that what a process has written outlives it for as long as a process holds it.
-Nothing here waits for a process.
+It keeps a descriptor of every chunk, so that data of a process outlives it for as long as another process holds it.
+No function here waits for a process.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class StoreServer:
     Args:
         selector: Its keys' data are called with the events.
         directory: The runtime directory of the program.
-        run_directory: Where goes what is fetched and has no room in memory.
-        secret: What processes prove.
+        run_directory: For fetched segments that have no room in memory.
+        secret: Processes prove that they have it.
         limit: Bytes that all processes may have written together.
         later: Calls a function after so many seconds, not from within this call.
     """
@@ -122,7 +122,7 @@ class StoreServer:
         try:
             start = start_of(pid)
         except OSError:
-            return True  # who cannot look must not say that it has ended
+            return True  # without a look-up it must not count as ended
         return start != 0 and self._starts.setdefault(pid, start) == start
 
     @property
@@ -131,7 +131,7 @@ class StoreServer:
         return self._peers.sent
 
     def close(self) -> None:
-        """Listen no more, and let go of the files."""
+        """Stop listening, and close the files."""
         self._links.close()
         for file in self.registry.handles():
             os.close(file.descriptor)
@@ -237,8 +237,8 @@ class StoreServer:
         """A peer holds a segment once more.
 
         Args:
-            answer: Returns what it is told.
-            unread: What was not read when it was first looked for.
+            answer: Returns the answer to it.
+            unread: The messages that were not read at the first search.
         """
         if unread is not None:
             self._peers.catch_up(unread)

@@ -1,7 +1,7 @@
-"""Whether a peer that is asked has been waited for in vain: then it is not waited for again, until something is heard.
+"""Whether a wait for a peer has timed out: then it is not waited for again, until it sends something.
 
-``speaks -> silent``, when one has waited as long as one waits, and nothing was heard meanwhile;
-``silent -> speaks``, when anybody hears something, or nothing is left that it could be silent about.
+``speaks -> silent``, when a wait has timed out, and no message came meanwhile;
+``silent -> speaks``, when a message of it is read, or no answer of it is open.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Silence:
 
     def __init__(self) -> None:
         self.since = 0.0
-        #: When anybody has heard something of it last (monotonic).
+        #: When a message of it was last read (monotonic).
         self._heard = 0.0
 
     def heard(self) -> None:

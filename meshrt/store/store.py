@@ -1,4 +1,4 @@
-"""The store as one process uses it, and who looks after it from time to time.
+"""The store as one process uses it, and its periodic work.
 
     Packer    values on their way out                    Arenas      what this process writes
     Borrower  what has come, and the memory it is in     Registrars  the connections to the stores of the hosts
@@ -30,7 +30,7 @@ from meshrt.wire.handshake import Identity
 
 __all__ = ["Store", "encode_result"]
 
-#: Seconds between two looks at what has been let go.
+#: Seconds between two checks for released memory.
 _TICK = 1.0
 #: Seconds that the first host agent may take to start, for what is written right behind `proc_mesh`.
 _START = 30.0
@@ -60,10 +60,10 @@ class Store:
 
     Args:
         directory: The runtime directory of the program.
-        run_directory: Where objects go that spill.
-        secret: What processes prove to each other.
-        home: ``home(seconds)`` returns the pid of the host agent whose store knows what this process writes; 0 if there
-            is none within so many seconds.
+        run_directory: The directory of objects that spill.
+        secret: Processes prove it to each other.
+        home: ``home(seconds)`` returns the pid of the host agent whose store registers what this process writes; 0 if
+            there is none within so many seconds.
         host_of: Returns the host of an agent; "" if that is not known here.
         call_later: Calls a function after some seconds, on a thread that must not be blocked.
     """
@@ -99,14 +99,14 @@ class Store:
         Raises:
             EncodeError: It cannot be pickled.
             StoreFull: There is no room for it.
-            StoreTimeout: The host agent says nothing.
+            StoreTimeout: The host agent does not answer.
             ReferenceLost, OSError: There is no store, no descriptor, no place on the disk.
         """
         data, buffers = codec.pickled(value)
         pieces = [memoryview(data), *buffers]
         self.wait_until_served()  # that can be interrupted
         shield = installed()
-        shield.close()  # when Ctrl-C is raised, what is written has a lease, which lets go of it
+        shield.close()  # when Ctrl-C is raised, the segment has a lease, which releases it
         try:
             loan, starts = self._written(pieces, site, spills() if spill is None else spill)
             lease = Lease(self._borrower, loan, self._borrower.mapping(loan))
@@ -142,13 +142,13 @@ class Store:
             self._call_later(_TICK, self._tick)
 
     def _tick(self) -> None:
-        """Hear what was let go, and give memory back that has not been needed for a while: a slice at a time."""
+        """Read which memory was released, and give back what was not needed for a while: a slice at a time."""
         self._ticking = False
         busy = self._registrars.tend()
         more, in_use = self._arenas.tend()
         if more and not self._registrars.closed:
             self._ticking = True
-            self._call_later(0.0, self._tick)  # behind whatever else this thread has to do
+            self._call_later(0.0, self._tick)  # after the other work of this thread
         elif in_use or busy:
             self._watch()
 

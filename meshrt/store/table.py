@@ -1,4 +1,4 @@
-"""What the store of a host has to tell of its segments: equal ones as one row, so that thousands are few."""
+"""The table of a host's segments: equal ones are one row, so that thousands make few rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from meshrt.store.registry import Segment
 
 __all__ = ["held_by", "in_files", "segment_rows"]
 
-#: Names of segments that a row tells.
+#: How many names of segments a row has.
 _NAMES = 3
 
 

@@ -4,9 +4,8 @@ Torch pickles a tensor, whatever kind it is (a view, a parameter, a subclass, sp
 of a storage, and a storage as a copy of its bytes inside the pickle. Only the latter is done otherwise here, for large
 storages in the memory of the processor; so tensors that share a storage share it at the other end.
 
-A tensor cannot be told that it must not be written to, and writing to memory that can only be read would end the
-process: a storage is made on memory that may be written to, of which the receiver gets pages of its own as it writes
-(`meshrt.store.lease.writable`).
+A tensor cannot be read-only, and a write to read-only memory would end the process. So a storage is made on writable
+memory, of which the receiver gets private pages as it writes (`meshrt.store.lease.writable`).
 
 Torch is looked up where the program has loaded it, and never imported.
 """

@@ -1,4 +1,4 @@
-"""What the receivers of a message hold before it is sent, and what becomes of that if it never is."""
+"""The segments that receivers hold before a message is sent, and their return if it never is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Unsent"]
 
 
 class Unsent:
-    """Around the packing of a message and the sending of it: what it has given is taken back if it was not `sent`.
+    """Encloses the packing and the sending of a message: what it has shared is taken back if it was not `sent`.
 
     Ctrl-C may be raised between any two steps of that, and an error in any of them. One thread.
     """
@@ -24,7 +24,7 @@ class Unsent:
         """Something was given, or is about to be: called in the same shielded section, or before that.
 
         Args:
-            take_back: Takes back what was; waits for nothing, and raises nothing.
+            take_back: Takes it back; never waits, and never raises.
         """
         self._take_back.append(take_back)
 
