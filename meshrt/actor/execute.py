@@ -1,6 +1,6 @@
 """Running one message on an actor, and making its answer.
 
-An actor: ``new -> ready`` by INIT, or ``new -> failed`` when its ``__init__`` raises; INIT on a failed one begins anew.
+An actor: ``new -> ready`` by INIT, or ``new -> failed`` when its ``__init__`` raises; INIT on a failed one retries it.
 CALLs before INIT wait in the mailbox; after STOP there is no executor any more (`meshrt.actor.stopped`).
 """
 

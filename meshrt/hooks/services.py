@@ -44,7 +44,7 @@ class RankServices(Protocol):
     pid: int
     #: The host, as the program names it.
     host_name: str
-    #: Where files for a person to read afterwards go.
+    #: The directory of files that a user reads afterwards.
     run_directory: str
     #: name -> handler, run on the control thread; must not block and must not run user code.
     operations: dict[str, Callable[[Body], Body | None]]
@@ -146,7 +146,7 @@ class RootServices(Protocol):
     """What a plug-in finds in the root. On the root's loop, unless said otherwise."""
 
     run_id: str
-    #: Where files for a person to read afterwards go.
+    #: The directory of files that a user reads afterwards.
     run_directory: Path
     #: name -> coroutine function (client, body) -> body, for requests of terminals.
     tool_operations: dict[str, Callable[[ToolClient, Body], Awaitable[Body | None]]]

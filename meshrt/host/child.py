@@ -72,6 +72,7 @@ class Plumbing:
     fault_file: int
 
     def descriptors(self) -> set[int]:
+        """Return the descriptors that the rank keeps."""
         return {self.control.fileno(), self.listener.fileno(), self.stdout, self.stderr, self.fault_file}
 
     def close(self) -> None:
@@ -133,6 +134,7 @@ class Child:
 
     @property
     def address(self) -> Address:
+        """Mesh id and base rank."""
         return self.birth.mesh_id, self.birth.rank
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ from meshrt.wire.tree import Measure, Measured
 
 __all__ = ["Measures", "machine", "private", "resident", "shares", "work"]
 
-#: Seconds for which ranks are read in one go.
+#: Seconds for which ranks are read at a time.
 _SLICE = 0.02
 #: Ranks in one message.
 _BATCH = 500

@@ -54,6 +54,7 @@ class ToolConnection(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
+        """Begin the handshake; another user is disconnected."""
         self._transport = transport
         sock = transport.get_extra_info("socket")
         if not same_user(sock):
@@ -70,6 +71,7 @@ class ToolConnection(asyncio.Protocol):
         self._deadline = asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
+        """Serve the requests that ``data`` completes; invalid data ends the connection."""
         try:
             if self._handshake is not None:
                 data = self._prove(self._handshake, data)
@@ -121,6 +123,7 @@ class ToolConnection(asyncio.Protocol):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel what this client has asked for, and forget it."""
         if self._deadline is not None:
             self._deadline.cancel()
         for task in self._tasks:

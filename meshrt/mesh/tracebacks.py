@@ -35,6 +35,7 @@ _CONTEXT = "\nDuring handling of the above exception, another exception occurred
 
 
 def is_of_a_rank(error: BaseException | None) -> bool:
+    """Whether an error, its cause, its context or a member of its group comes from a rank."""
     seen: set[int] = set()
     waiting = [error]
     while waiting:

@@ -80,7 +80,7 @@ class Acceptor:
             return
         try:
             listener = listening_socket(path)
-        except OSError:  # its directory has been removed, too: that is made anew elsewhere, or the program ends
+        except OSError:  # its directory was removed, too: other code makes it again, or the program ends
             return
         before, waits = self._listener, self._listener in self._selector.get_map()
         with contextlib.suppress(OSError):

@@ -20,6 +20,7 @@ class HoldClock:
         self._lost = 0.0
 
     def now(self) -> float:
+        """Return the time of this clock, seconds; it does not advance while a rank is held. Any thread."""
         with self._lock:
             return (self._since if self._holds else time.monotonic()) - self._lost
 

@@ -31,7 +31,7 @@ _RECV_SMALL = 1 << 12
 _IOV = 64
 #: The kernel cannot do it now: the socket is full or empty, or memory is short. It is tried again.
 LATER = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS})
-#: What the kernel may hold of a link: a payload of this size is written in one go, without waking each other in turns.
+#: What the kernel may hold of a link: a payload of this size is written at once, without waking each other in turns.
 _SEND_BUFFER = 1 << 20
 
 

@@ -77,7 +77,7 @@ def signal_at_end(pipe: int, number: int, receiver: int) -> int | None:
         number: The signal.
         receiver: A pid, or the negative number of a process group.
     """
-    # Opened anew: an open file has one receiver, and an inherited descriptor is the same open file.
+    # Opened again: an open file has one receiver, and an inherited descriptor is the same open file.
     own = os.open(f"/proc/self/fd/{pipe}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     fcntl.fcntl(own, fcntl.F_SETSIG, number)
     fcntl.fcntl(own, fcntl.F_SETOWN, receiver)

@@ -122,7 +122,7 @@ class ToolConnection:
         """Ask and wait.
 
         Raises:
-            MeshError: The program refuses; the text says why, and the class what it is (`meshrt.errors`).
+            MeshError: The program refuses; text and class give the reason (`meshrt.errors`).
             ConnectionError: The program has ended.
             TimeoutError: No answer within ``timeout`` seconds.
         """
@@ -202,7 +202,7 @@ def connect(
     """Connect to a program.
 
     Args:
-        on_event: Called with what comes without being asked for. On the connection's own thread.
+        on_event: Called with each event. On the connection's own thread.
         on_close: Called once when the connection has ended. On the connection's own thread.
 
     Raises:

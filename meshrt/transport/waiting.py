@@ -44,8 +44,8 @@ class Waiting(ABC):
 
     Attributes:
         waits: What threads and tasks wait for.
-        clock: Of the deadlines.
-        shield: Holds Ctrl-C back while links are read and written.
+        clock: The clock of deadlines.
+        shield: Delays Ctrl-C while links are read and written.
     """
 
     def __init__(self, switch: Callable[[bool], None]) -> None:

@@ -24,7 +24,7 @@ class Waits:
     """The waits of a process. Any thread.
 
     Args:
-        clock: Of the deadlines.
+        clock: The clock of deadlines.
 
     Attributes:
         entries: The ident of a thread, or an asyncio task -> what it waits for, since when (monotonic seconds), and

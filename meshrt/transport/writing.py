@@ -1,4 +1,4 @@
-"""Writing files that people and other processes read: whole, private, and never through what another user has planted.
+"""Writing files for users and other processes: whole, private, and never through a link of another user.
 
 All of meshrt writes files by these two functions (`tests/test_layers.py` checks that).
 """
@@ -33,12 +33,12 @@ def write_atomic(path: Path, text: str | Iterable[str], *, private: bool = False
     """Write a file so that a reader sees all of it or nothing.
 
     A new file has mode 0600. One of this user that is replaced keeps its mode, one of another user does not. A link
-    stays one, and what it points to is written; a link, or a pipe, of another user is refused. What is no file, such as
-    a pipe or a device, cannot be replaced: it is written to, as ``/dev/stdout`` is.
+    stays one, and its target is written; a link, or a pipe, of another user is refused. A pipe or a device cannot be
+    replaced: it is written to, as ``/dev/stdout`` is.
 
     Args:
         text: All of it, or its pieces in order.
-        private: A file that is there already loses what others may do with it.
+        private: An existing file loses the permissions of other users.
         durable: It is on the disk before it replaces the one before, so that one of them is there after a power cut.
     Raises:
         OSError: It cannot be written, and nothing is left. The error names ``path``, also where the disk is full.
@@ -103,7 +103,7 @@ def _own_output(path: Path) -> int | None:
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):  # closed, or there is nothing
             if os.path.samestat(path.stat(), os.fstat(descriptor)):
-                return os.dup(descriptor)  # opened anew it would begin at its start, and a socket cannot be
+                return os.dup(descriptor)  # opened again it would begin at its start, and a socket cannot be opened
     return None
 
 
