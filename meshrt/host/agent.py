@@ -40,7 +40,7 @@ from meshrt.transport.dropping import DROPPABLE
 from meshrt.transport.reserve import reserve
 from meshrt.transport.rootpipe import open_root_pipe, signal_at_end
 from meshrt.transport.timers import Timers
-from meshrt.wire.control import Address, control_frame
+from meshrt.wire.control import Address, control_frame, relayed_frame
 from meshrt.wire.errors import refusal
 from meshrt.wire.fate import Fate
 from meshrt.wire.frames import Frame
@@ -311,13 +311,14 @@ class Agent:
         child = self._children.get(address)
         if child is None:
             return
-        message = TO_RANK.decode(frame.payload)
-        # A message without an answer changes a state, or is sent once.
-        if child.full and isinstance(message, Request) and message.id:
-            error = MeshError(f"{message.op} was not sent to rank {child.birth.rank}: it takes no messages")
-            self._root.tell(refusal(message.id, error), address)
-        else:
-            self._send_rank(child, control_frame(message))
+        if child.full:
+            # A message without an answer changes a state, or is sent once: those pass.
+            message = TO_RANK.decode(frame.payload)
+            if isinstance(message, Request) and message.id:
+                error = MeshError(f"{message.op} was not sent to rank {child.birth.rank}: it takes no messages")
+                self._root.tell(refusal(message.id, error), address)
+                return
+        self._send_rank(child, relayed_frame(frame.payload))
 
     def _send_rank(self, child: Child, data: bytes) -> None:
         if not child.link.send([data]):

@@ -20,7 +20,7 @@ from meshrt.errors import ProtocolError
 from meshrt.wire.frames import CONTROL_MAX, pack_header
 from meshrt.wire.messages import CONTROL
 
-__all__ = ["Address", "Catalogue", "Message", "control_frame"]
+__all__ = ["Address", "Catalogue", "Message", "control_frame", "relayed_frame"]
 
 Address = tuple[str, int]
 """A rank on the control tree: (mesh id, base rank)."""
@@ -28,6 +28,9 @@ Address = tuple[str, int]
 #: What is nested as deep as msgpack reads could not be passed on inside another message. So a message that may hold
 #: anything is encoded inside so many lists, of one byte each, and sent without them.
 _ENVELOPES = 32
+#: Bytes of a message that cannot be nested too deep, whatever it holds: msgpack reads 1024 levels, and each takes one.
+#: (Packing the lists takes 1.5 us: as long as a message of so many bytes.)
+_SHALLOW = 400
 #: Elements of one list or map; a list may have an element for each rank of a mesh.
 _LENGTH_MAX = 65536
 #: Are bytes on the wire, too: a text in their place is not taken for base64.
@@ -93,18 +96,23 @@ def control_frame(message: Message, address: Address | None = None) -> bytes:
         address: The rank that the message is for (root to rank) or from (rank to root); None: it is the peer's own.
     """
     try:
-        value: Any = _plain(message)
-        if message.any_depth:
+        fields = _plain(message)
+        payload = _packed(fields)
+        if message.any_depth and len(payload) > _SHALLOW:
+            wrapped: Any = fields
             for _ in range(_ENVELOPES):
-                value = [value]
-            payload = _packed(value)[_ENVELOPES:]
-        else:
-            payload = _packed(value)
+                wrapped = [wrapped]
+            payload = _packed(wrapped)[_ENVELOPES:]
     except (ValueError, OverflowError) as error:
         raise ProtocolError(f"a control message ({_tag(message)}) that cannot be encoded: {error}") from None
     if len(payload) > CONTROL_MAX:
         raise ProtocolError(f"a control message of {len(payload)} bytes ({_tag(message)}) is too long")
-    return pack_header(CONTROL, address, len(payload)) + payload
+    return relayed_frame(payload, address)
+
+
+def relayed_frame(payload: bytes | bytearray | memoryview, address: Address | None = None) -> bytes:
+    """Return the CONTROL frame of a message that another process has encoded: it is passed on as it is."""
+    return b"".join((pack_header(CONTROL, address, len(payload)), payload))
 
 
 def _packed(value: Any) -> bytes:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from meshrt import errors
 from meshrt.errors import MeshError, ProtocolError, RemoteException, SelectionError, SupervisionError, UsageError
 from meshrt.wire import tree
-from meshrt.wire.control import Catalogue, Message, control_frame
+from meshrt.wire.control import Catalogue, Message, control_frame, relayed_frame
 from meshrt.wire.errors import error_from_wire, error_to_wire, failure_of, refusal, refused, why_of
 from meshrt.wire.frames import FrameDecoder
 from meshrt.wire.tree import FROM_RANK, Answer, Event, Refusal
@@ -34,6 +34,13 @@ def test_a_control_message_comes_back_with_its_address(address: tuple[str, int] 
     (frame,) = FrameDecoder().receive_data(control_frame(message, address))
     assert frame.header == (None if address is None else list(address))
     assert FROM_RANK.decode(frame.payload) == message
+
+
+def test_a_message_is_passed_on_as_it_was_encoded() -> None:
+    sent = control_frame(Event("held", {"held": True}), ("mesh", 3))
+    (frame,) = FrameDecoder().receive_data(sent)
+    assert relayed_frame(frame.payload, ("mesh", 3)) == sent
+    assert relayed_frame(frame.payload) == control_frame(Event("held", {"held": True}))
 
 
 @pytest.mark.parametrize(
