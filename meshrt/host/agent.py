@@ -311,8 +311,7 @@ class Agent:
         child = self._children.get(address)
         if child is None:
             return
-        if child.full:
-            # A message without an answer changes a state, or is sent once: those pass.
+        if child.full:  # a message without an answer passes: it changes a state, or is sent once
             message = TO_RANK.decode(frame.payload)
             if isinstance(message, Request) and message.id:
                 error = MeshError(f"{message.op} was not sent to rank {child.birth.rank}: it takes no messages")

@@ -22,11 +22,12 @@ import threading
 from collections.abc import Callable
 from threading import get_ident
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 from meshrt.actor.headroom import SHORTAGES, say_unavailable
 from meshrt.debug.rank.monitoring import Monitor
 from meshrt.debug.rank.session import RankSession
+from meshrt.debug.rank.sessions import Sessions
 from meshrt.debug.rank.suspended import await_chain, may_break
 from meshrt.debug.rank.tracing import Tracer
 from meshrt.debug.rank.users_trace import UsersTrace, above
@@ -36,27 +37,13 @@ from meshrt.hooks.facts import ActorState, Body, EndpointCall
 from meshrt.hooks.services import RankServices
 from meshrt.inspect.names import names_thread, typed_name
 
-__all__ = ["Interrupts", "Sessions"]
-
+__all__ = ["Interrupts"]
 
 #: Pause before the next signal, after one that came while the runtime was at work: the first and the longest, seconds.
 _RETRY_SECONDS = 0.02
 _RETRY_MAX_SECONDS = 0.5
 #: How often a signal without effect is sent again: each may cut short a C library's own wait.
 _SENT_AGAIN = 3
-
-
-class Sessions(Protocol):
-    """The sessions of this rank."""
-
-    def of_thread(self, ident: int) -> RankSession | None:
-        """Return the session of a thread; None: it has none. Any thread."""
-
-    def open(self, call: EndpointCall | None = None) -> RankSession:
-        """Return the session of the calling thread, which works for ``call``; create one if necessary."""
-
-    def adopt(self, users_trace: UsersTrace) -> None:
-        """Take over the user's own trace of the calling thread, which was put aside for a request."""
 
 
 class _Ask:
@@ -265,7 +252,7 @@ class Interrupts:
             ask.missed = True
             if session is not None and session.traces:
                 ident = get_ident()
-                session.when_stopped = lambda: self._obeyed(ident, ask)
+                session.when_stopped = lambda: self._carried_out(ident, ask)
                 session.stop_soon(where)
             else:
                 ask.users_trace.put_aside(above(where))
@@ -342,21 +329,21 @@ class Interrupts:
             if ask.users_trace:
                 self._sessions.adopt(ask.users_trace)
         except SHORTAGES as error:
-            self._obeyed(ident, ask)
+            self._carried_out(ident, ask)
             ask.users_trace.put_back()
             say_unavailable(error)
             return
         # Until the prompt is open, the same request again is this one; from then on the thread is known to be stopped.
-        session.when_stopped = lambda: self._obeyed(ident, ask)
+        session.when_stopped = lambda: self._carried_out(ident, ask)
         try:
             stop(session)
         except SHORTAGES as error:
             say_unavailable(error)
         finally:
             session.when_stopped = None
-            self._obeyed(ident, ask)
+            self._carried_out(ident, ask)
 
-    def _obeyed(self, ident: int, ask: _Ask) -> None:
+    def _carried_out(self, ident: int, ask: _Ask) -> None:
         if self._asked.get(ident) is ask:
             del self._asked[ident]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from threading import get_ident
+from typing import Protocol
 
 from meshrt.debug.rank.session import RankSession
 from meshrt.debug.rank.users_trace import UsersTrace
@@ -16,7 +17,20 @@ from meshrt.hooks.facts import EndpointCall
 from meshrt.hooks.services import RankServices
 from meshrt.inspect.names import typed_name
 
-__all__ = ["RankSessions"]
+__all__ = ["RankSessions", "Sessions"]
+
+
+class Sessions(Protocol):
+    """The sessions of this rank, for what stops threads."""
+
+    def of_thread(self, ident: int) -> RankSession | None:
+        """Return the session of a thread; None: it has none. Any thread."""
+
+    def open(self, call: EndpointCall | None = None) -> RankSession:
+        """Return the session of the calling thread, which works for ``call``; create one if necessary."""
+
+    def adopt(self, users_trace: UsersTrace) -> None:
+        """Take over the user's own trace of the calling thread, which was put aside for a request."""
 
 
 class RankSessions:
