@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.store.dialling import knock
 from meshrt.store.messages import TO_STORE, FromStore, Offer, Pull, ToStore
-from meshrt.store.pending import Pending
 from meshrt.store.protocol import DescriptorStream, store_path
 from meshrt.store.silence import Silence
 from meshrt.wire.errors import why_of
 from meshrt.wire.handshake import ClientHandshake, Identity
+from meshrt.wire.pending import PendingTable
 
 __all__ = ["Answered", "HostLink", "HostLinks", "Lost"]
 
@@ -53,7 +53,7 @@ class HostLink:
         #: How often the host has hung up before it let this one in.
         self.refusals = 0
         #: What was asked, until it is forgotten.
-        self.asked: Pending[Answered] = Pending()
+        self.asked: PendingTable[Answered] = PendingTable()
         self.silence = Silence()
         self._links = links
 

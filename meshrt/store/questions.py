@@ -17,9 +17,9 @@ import time
 from collections import deque
 
 from meshrt.store.messages import ToProcess
-from meshrt.store.pending import Pending
 from meshrt.store.protocol import Incoming
 from meshrt.transport.interrupts import called_by_python
+from meshrt.wire.pending import PendingTable
 
 __all__ = ["Question", "Questions"]
 
@@ -78,7 +78,7 @@ class Questions:
 
     def __init__(self) -> None:
         self.owed = 0
-        self._pending: Pending[Question] = Pending()
+        self._pending: PendingTable[Question] = PendingTable()
 
     def __len__(self) -> int:
         """Return how many threads wait."""

@@ -14,13 +14,13 @@ A request of the other side (`Reply`)::
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 
 from meshrt.errors import ProtocolError
 from meshrt.hooks.facts import Body
 from meshrt.wire.control import Message
 from meshrt.wire.errors import refusal, refused
+from meshrt.wire.pending import PendingTable
 from meshrt.wire.tree import Answer, Later, Refusal, Request
 
 __all__ = ["LATER", "Answered", "Reply", "Requests"]
@@ -42,8 +42,7 @@ class Requests:
 
     def __init__(self, send: Callable[[Request], object], numbers: Iterator[int] | None = None) -> None:
         self._send = send
-        self._numbers = numbers or itertools.count(1)
-        self._open: dict[int, Answered] = {}
+        self._open: PendingTable[Answered] = PendingTable(numbers)
 
     def ask(self, operation: str, body: Body, answered: Answered) -> int:
         """Send a request. Returns its number.
@@ -51,25 +50,24 @@ class Requests:
         Args:
             answered: Called by the thread that passes the answer to `received`, or calls `fail`.
         """
-        number = next(self._numbers)
-        self._open[number] = answered
+        number = self._open.add(answered)
         try:
             self._send(Request(number, operation, body))
         except Exception:
-            if self._open.pop(number, None) is not None:  # or else `fail` has told it, as the connection has ended
+            if self._open.remove(number) is not None:  # or else `fail` has told it, as the connection has ended
                 raise
         except BaseException:
-            self._open.pop(number, None)
+            self._open.remove(number)
             raise
         return number
 
     def forget(self, number: int) -> None:
         """Drop a request whose answer is no longer waited for."""
-        self._open.pop(number, None)
+        self._open.remove(number)
 
     def received(self, message: Answer | Refusal) -> None:
         """The peer has answered."""
-        answered = self._open.pop(message.id, None)
+        answered = self._open.remove(message.id)
         if answered is None:
             return
         if isinstance(message, Answer):
@@ -79,8 +77,7 @@ class Requests:
 
     def fail(self, error: Exception) -> None:
         """No answers will come."""
-        while self._open:
-            _, answered = self._open.popitem()
+        for answered in self._open.clear():
             answered(None, error)
 
 

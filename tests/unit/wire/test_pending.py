@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from meshrt.store.pending import Pending
+from meshrt.wire.pending import PendingTable
 
 
 def test_each_is_found_by_its_number_until_it_is_removed() -> None:
-    pending: Pending[str] = Pending()
+    pending: PendingTable[str] = PendingTable()
     first, second = pending.add("first"), pending.add("second")
     assert first != second and len(pending) == 2
     assert (pending.find(first), pending.find(second), pending.find(99)) == ("first", "second", None)
     pending.replace(first, "another")
     assert pending.find(first) == "another"
-    pending.remove(first)
-    pending.remove(first)
+    assert (pending.remove(first), pending.remove(first)) == ("another", None)
     assert pending.find(first) is None
-    assert pending.clear() == ["second"] and len(pending) == 0
+    assert list(pending.clear()) == ["second"] and len(pending) == 0
     assert pending.add("third") not in (first, second), "a late answer is for nothing that is asked later"
