@@ -25,7 +25,7 @@ import time
 import types
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from meshrt.actor import pdbhook
 from meshrt.actor.actors import ActorHost
@@ -42,6 +42,16 @@ from meshrt.actor.output import LineOutput, install_output
 from meshrt.actor.supervising import Supervising
 from meshrt.errors import MeshError
 from meshrt.hooks.facts import UNRAISABLE, ActorState, Answer, Body, EndpointCall, Wait, Workload
+from meshrt.hooks.operations import (
+    Answers,
+    Data,
+    Operation,
+    Report,
+    Served,
+    body_of,
+    server,
+    slow_server,
+)
 from meshrt.hooks.plugins import plugins
 from meshrt.hooks.table import hooks
 from meshrt.host.child import Birth, Plumbing
@@ -56,6 +66,9 @@ from meshrt.wire.peer import Answered
 from meshrt.wire.tree import Event, Hint
 
 __all__ = ["RankProcess", "rank_main"]
+
+Q = TypeVar("Q")
+A = TypeVar("A", bound=Data)
 
 #: Seconds for running calls, when this rank ends without a request of the mesh; as in ``ProcMesh.stop()``.
 GRACE = 5.0
@@ -369,6 +382,22 @@ class RankProcess:
     def waits_since(self, thread: int) -> float | None:
         """Return since when (monotonic) a thread is in a ``get()``; None: it is not."""
         return self.runtime.driver.waits.since(thread)
+
+    def serve(self, operation: Served[Q, A], handler: Callable[[Q], A]) -> None:
+        """Serve an operation."""
+        self.operations[operation.name()] = server(operation, handler)
+
+    def serve_later(self, operation: Served[Q, A], handler: Callable[[Q, Answers[A]], None]) -> None:
+        """Serve an operation that is answered later."""
+        self.deferred_operations[operation.name()] = slow_server(operation, handler)
+
+    def report(self, report: Report) -> None:
+        """Send a report to the root's side of a plug-in."""
+        self.notify(report.name(), body_of(report))
+
+    def ask(self, operation: Operation[A], timeout: float) -> A:
+        """Ask the root and wait. Raises TimeoutError, or MeshError if the root refuses."""
+        return operation.read_answer(self.request(operation.name(), body_of(operation), timeout))
 
     def notify(self, event: str, body: Body) -> None:
         """Send an event to the root's side of a plug-in."""

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar
 
 __all__ = [
     "UNRAISABLE",
     "ActorState",
     "Answer",
+    "Answered",
     "Body",
+    "Collected",
     "EndpointCall",
     "Gathered",
     "Group",
     "Measured",
     "Raised",
+    "Unanswered",
     "Variable",
     "Wait",
     "Workload",
 ]
+
+S = TypeVar("S")
+P = TypeVar("P")
 
 Body = dict[str, Any]
 """The arguments or the result of an operation: what msgpack can carry (str keys; no tuples come back)."""
@@ -184,6 +190,50 @@ class Gathered:
     """The new answers of a gather. Every rank is reported once."""
 
     groups: list[Group]
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Generic[S, P]):
+    """Ranks of one mesh with the same answer.
+
+    Attributes:
+        ranks: Base ranks, ascending.
+        same: What all of them have answered.
+        per: What differs, by rank; only for answers that have it.
+    """
+
+    mesh_id: str
+    ranks: tuple[int, ...]
+    same: S
+    per: Mapping[int, P]
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """Ranks of one mesh that have not answered, for the same reason.
+
+    Attributes:
+        ranks: Base ranks, ascending.
+        kind: ``"refused"``, ``"gone"`` or ``"silent"``.
+        why: The refusal, or how the rank has ended; "" if it is silent.
+        state: Of a silent rank: ``"stopped"`` by a signal, ``"busy"`` in C code, or "": not known.
+        stack: Of a silent rank: what faulthandler wrote, or "".
+    """
+
+    mesh_id: str
+    ranks: tuple[int, ...]
+    kind: Literal["refused", "gone", "silent"]
+    why: str
+    state: str = ""
+    stack: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Collected(Generic[S, P]):
+    """The new answers of a gather. Every rank is reported once."""
+
+    groups: Sequence[Answered[S, P] | Unanswered]
     done: bool
 
 

@@ -18,12 +18,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from meshrt.hooks.facts import ActorState, Answer, Body, EndpointCall, Gathered, Measured, Wait, Workload
 
 if TYPE_CHECKING:
     from meshrt.errors import CallTimeout
+    from meshrt.hooks.facts import Collected
+    from meshrt.hooks.operations import Answers, Data, GroupedOperation, Operation, Report, Served, Taken
     from meshrt.hooks.snapshot import MeshFacts
 
 __all__ = [
@@ -33,6 +35,12 @@ __all__ = [
     "ToolClient",
     "Waited",
 ]
+
+#: Arguments and answer of an operation; what is equal for ranks and what differs.
+Q = TypeVar("Q")
+A = TypeVar("A", bound="Data")
+S = TypeVar("S")
+P = TypeVar("P")
 
 
 class RankServices(Protocol):
@@ -72,6 +80,18 @@ class RankServices(Protocol):
     def current_calls(self) -> Sequence[EndpointCall]:
         """Return the endpoint calls that run on this rank now, the latest last (for a thread that user code made)."""
 
+    def serve(self, operation: Served[Q, A], handler: Callable[[Q], A]) -> None:
+        """Serve an operation on the control thread; ``handler`` must not block and must not run user code."""
+
+    def serve_later(self, operation: Served[Q, A], handler: Callable[[Q, Answers[A]], None]) -> None:
+        """As `serve`, for a handler that answers later, once, from any thread."""
+
+    def report(self, report: Report) -> None:
+        """Send a report to the root's side of the plug-in; returns at once, keeps the order."""
+
+    def ask(self, operation: Operation[A], timeout: float) -> A:
+        """Ask the root and wait (not on the control thread). Raises TimeoutError, or MeshError with a refusal."""
+
     def notify(self, event: str, body: Body) -> None:
         """Send an event to the root's side of the plug-in; returns at once, keeps the order."""
 
@@ -108,6 +128,9 @@ class ToolClient(Protocol):
     id: int
     #: pid of the process at the other end.
     pid: int
+
+    def report(self, report: Report) -> None:
+        """Send a report to the client; never blocks. A client that does not read is disconnected."""
 
     def push(self, event: str, body: Body) -> None:
         """Send an event to the client; never blocks. A client that does not read is disconnected."""
@@ -177,6 +200,32 @@ class RootServices(Protocol):
     tables: dict[str, Any]
     #: called when the program is about to end (or every mesh is stopped); do not block.
     closing: list[Callable[[], None]]
+
+    def serve_terminals(self, operation: Served[Q, A], handler: Callable[[ToolClient, Q], Awaitable[A]]) -> None:
+        """Serve an operation that terminals ask for."""
+
+    def serve_ranks(self, operation: Served[Q, A], handler: Callable[[str, int, Q], A]) -> None:
+        """Serve an operation that ranks ask for; ``handler`` gets mesh id, base rank, arguments."""
+
+    def on_report(self, report: Taken[Q], handler: Callable[[str, int, Q], None]) -> None:
+        """Take a report of ranks; ``handler`` gets mesh id, base rank and the report."""
+
+    def ask_rank(self, mesh_id: str, rank: int, operation: Operation[A]) -> Awaitable[A]:
+        """Run an operation on a rank. Raises SupervisionError at once if the rank is gone."""
+
+    def tell_rank(self, mesh_id: str, rank: int, operation: Operation[Data]) -> None:
+        """Like `ask_rank` without an answer. Any thread."""
+
+    def gather_groups(
+        self,
+        targets: Mapping[str, Sequence[int]],
+        operation: GroupedOperation[S, P],
+        seconds: float,
+        report: Callable[[Collected[S, P]], None],
+        *,
+        stack_suffices: bool = False,
+    ) -> int:
+        """As `gather`, with types."""
 
     def meshes(self) -> Sequence[MeshFacts]:
         """Describe each mesh that runs. Any thread."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from meshrt.hooks.facts import Body, Gathered, Group
+from meshrt.hooks.facts import Answered, Body, Collected, Gathered, Group, Unanswered
+from meshrt.hooks.operations import GroupedOperation
 from meshrt.hooks.services import RootServices
 from meshrt.program.words import silence
 
-__all__ = ["gather_all", "texts_of", "why_silent"]
+__all__ = ["gather_all", "gather_groups", "texts_of", "why_silent"]
+
+S = TypeVar("S")
+P = TypeVar("P")
 
 
 async def gather_all(
@@ -41,6 +45,34 @@ async def gather_all(
             done.set_result(None)
 
     number = services.gather(targets, operation, body, seconds, report, stack_suffices=stack_suffices)
+    try:
+        await done
+    finally:
+        services.leave_gather(number)
+    return groups
+
+
+async def gather_groups(
+    services: RootServices,
+    targets: Mapping[str, Sequence[int]],
+    operation: GroupedOperation[S, P],
+    seconds: float,
+    *,
+    stack_suffices: bool = False,
+) -> list[Answered[S, P] | Unanswered]:
+    """As `gather_all`, with types."""
+    if not targets:
+        return []
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+    groups: list[Answered[S, P] | Unanswered] = []
+
+    def report(collected: Collected[S, P]) -> None:
+        groups.extend(collected.groups)
+        if collected.done and not done.done():
+            done.set_result(None)
+
+    number = services.gather_groups(targets, operation, seconds, report, stack_suffices=stack_suffices)
     try:
         await done
     finally:

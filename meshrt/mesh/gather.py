@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgpack
 
 from meshrt.errors import ProtocolError, UsageError
-from meshrt.hooks.facts import Body, Gathered, Group
+from meshrt.hooks.facts import Body, Collected, Gathered, Group
+from meshrt.hooks.operations import GroupedOperation, body_of, collected
 from meshrt.mesh.registry import Registry
 from meshrt.wire.tree import Gather, LeaveGather
 from meshrt.wire.tree import Gathered as AgentGathered
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from meshrt.mesh.agents import AgentLink
 
 __all__ = ["Gathers"]
+
+S = TypeVar("S")
+P = TypeVar("P")
 
 _FIRST = 0.05
 _NEXT = 0.1
@@ -111,6 +115,27 @@ class Gathers:
         self._call_later(0.0 if not gather.waiting else _FIRST, lambda: self._tick(number))
         self._call_later(seconds + _OVERDUE, lambda: self._give_up(number))
         return number
+
+    def begin_typed(
+        self,
+        targets: Mapping[str, Sequence[int]],
+        operation: GroupedOperation[S, P],
+        seconds: float,
+        report: Callable[[Collected[S, P]], None],
+        *,
+        stack_suffices: bool = False,
+    ) -> int:
+        """See `meshrt.hooks.services.RootServices.gather`."""
+
+        body = body_of(operation)
+        return self.begin(
+            targets,
+            operation.name(),
+            body,
+            seconds,
+            lambda gathered: report(collected(operation, gathered)),
+            stack_suffices=stack_suffices,
+        )
 
     def _share_out(
         self, gather: _Gather, mesh_id: str, ranks: Sequence[int], shares: dict[AgentLink, dict[str, list[int]]]

@@ -12,11 +12,12 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from meshrt.actor.faults import Lost
 from meshrt.errors import MeshError, RankPlace
 from meshrt.hooks.facts import Body, Wait
+from meshrt.hooks.operations import Data, Operation, Served, Taken, body_of
 from meshrt.hooks.plugins import ASKED_FOR, plugin_of, plugins
 from meshrt.hooks.services import PendingCall, ToolClient, Waited
 from meshrt.hooks.snapshot import MeshFacts
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     import asyncio
 
 __all__ = ["Answer", "Services"]
+
+Q = TypeVar("Q")
+A = TypeVar("A", bound=Data)
 
 _log = logging.getLogger("meshrt")
 
@@ -103,6 +107,7 @@ class Services:
         #: See `meshrt.hooks.services.RootServices`.
         self.gather = self.gathers.begin
         self.leave_gather = self.gathers.leave
+        self.gather_groups = self.gathers.begin_typed
         self.measure = self.measures.ask
         loop.on_end.append(lambda: hooks.run(self.closing))
 
@@ -130,6 +135,37 @@ class Services:
         """Return when calls on a mesh are ended because it is stopped. Any thread."""
         record = self._registry.meshes.get(mesh_id)
         return 0 if record is None else record.interrupted
+
+    def serve_terminals(self, operation: Served[Q, A], handler: Callable[[ToolClient, Q], Awaitable[A]]) -> None:
+        """Serve an operation that terminals ask for."""
+
+        async def serve(client: ToolClient, body: Body) -> Body:
+            return body_of(await handler(client, operation.read(body)))
+
+        self.tool_operations[operation.name()] = serve
+
+    def serve_ranks(self, operation: Served[Q, A], handler: Callable[[str, int, Q], A]) -> None:
+        """Serve an operation that ranks ask for."""
+        self.rank_operations[operation.name()] = lambda mesh_id, rank, body: body_of(
+            handler(mesh_id, rank, operation.read(body))
+        )
+
+    def on_report(self, report: Taken[Q], handler: Callable[[str, int, Q], None]) -> None:
+        """Take a report of ranks."""
+        self.rank_events[report.name()] = lambda mesh_id, rank, body: handler(mesh_id, rank, report.read(body))
+
+    def ask_rank(self, mesh_id: str, rank: int, operation: Operation[A]) -> Awaitable[A]:
+        """Run an operation on a rank. It is sent at once."""
+        answer = self.request_rank(mesh_id, rank, operation.name(), body_of(operation))
+
+        async def read() -> A:
+            return operation.read_answer(await answer)
+
+        return read()
+
+    def tell_rank(self, mesh_id: str, rank: int, operation: Operation[Data]) -> None:
+        """Run an operation on a rank without an answer. Any thread."""
+        self.send_rank(mesh_id, rank, operation.name(), body_of(operation))
 
     def request_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> Awaitable[Body]:
         """Run a control operation on a rank."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import Report, body_of
 from meshrt.transport.acceptor import listening_socket
 from meshrt.transport.link import peer_of, same_user
 from meshrt.transport.refusals import Refusals
@@ -110,6 +111,10 @@ class ToolConnection(asyncio.Protocol):
             if not isinstance(error, MeshError):
                 _log.exception("operation %s of a terminal", request.op)
             reply.fail(error)
+
+    def report(self, report: Report) -> None:
+        """Send a report; a client that does not read is disconnected."""
+        self.push(report.name(), body_of(report))
 
     def push(self, event: str, body: Body) -> None:
         """Send an event; a client that does not read is disconnected."""

@@ -14,16 +14,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from meshrt.hooks.facts import Body
+from meshrt.hooks.facts import Answered, Body
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.hooks.snapshot import MeshFacts
-from meshrt.inspect.asking import gather_all
+from meshrt.inspect.asking import gather_groups
 from meshrt.inspect.packing import packed
 from meshrt.memory.references import held_of
 from meshrt.program.chosen import Chosen, choose
 from meshrt.program.program import program_of
 from meshrt.program.states import State
 from meshrt.program.words import DEAD, NOT_ANSWERING, silence
+from meshrt.top.operations import Work, WorkOfRank
 from meshrt.wire.control import Address
 
 __all__ = ["COLUMNS", "Looks", "load"]
@@ -78,12 +79,12 @@ class Looks:
         seconds = _SECONDS + _PER_RANK * max(0, sum(map(len, chosen.targets.values())) - _FEW)
         measured, groups = await asyncio.gather(
             self._services.measure(chosen.targets, _MEASURE_SECONDS, work=True),
-            gather_all(self._services, chosen.answering(), "top.work", {}, seconds),
+            gather_groups(self._services, chosen.answering(), Work(), seconds),
         )
-        told: dict[Address, dict[str, Any]] = {}
+        told: dict[Address, WorkOfRank] = {}
         for group in groups:
-            if group.kind == "answered":
-                told.update({(group.mesh_id, rank): group.per[rank] for rank in group.ranks})
+            if isinstance(group, Answered):
+                told.update({(group.mesh_id, rank): work for rank, work in group.per.items()})
         held = held_of(measured)
         rows, meshes = [], self._services.meshes()
         there = {mesh.mesh_id for mesh in meshes}
@@ -92,14 +93,15 @@ class Looks:
             for rank in chosen.targets.get(mesh.mesh_id, ()):
                 address = (mesh.mesh_id, rank)
                 facts, pid = measured.ranks.get(address, {}), mesh.pids.get(rank, 0)
-                said = told.get(address, {})
+                work = told.get(address)
                 doing = self._doing(mesh, rank, chosen.doing(*address), facts)
                 doing = doing.measured(facts, mesh.hosts[rank], measured)
                 rows.append({
                     "mesh_id": mesh.mesh_id, "rank": rank, "host": mesh.hosts[rank], "pid": pid,
                     "incarnation": mesh.incarnations.get(rank, 0), "state": doing.word, "since": doing.since,
                     "place": doing.where, "note": doing.note[:_NOTE], **facts, **held.get(pid, {}),
-                    "actors": said.get("actors"), "told": said.get("told"), "devices": said.get("devices") or None,
+                    "actors": work and work.actors, "told": work and work.told,
+                    "devices": (work and work.devices) or None,
                 })  # fmt: skip
         return {
             "time": time.time_ns() / 1e9,

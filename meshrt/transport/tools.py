@@ -14,10 +14,11 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from meshrt.errors import AuthenticationError, ProtocolError
 from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import Data, Operation, body_of
 from meshrt.transport import directories, dirlock, places
 from meshrt.transport.link import same_user
 from meshrt.transport.process import current_runtime, has_runtime
@@ -35,6 +36,8 @@ TOKEN = "tools.token"
 
 #: Where a thousand processes want the machine at once, a program that is well answers late.
 _CONNECT_SECONDS = 60.0
+
+A = TypeVar("A", bound=Data)
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,10 @@ class ToolConnection:
         self.closed = False
         self._thread = threading.Thread(target=self._read_loop, name="meshrt-tool", daemon=True)
         self._thread.start()
+
+    def ask(self, operation: Operation[A], timeout: float | None = 10.0) -> A:
+        """As `request`, with types."""
+        return operation.read_answer(self.request(operation.name(), body_of(operation), timeout))
 
     def request(self, operation: str, body: Body, timeout: float | None = 10.0) -> Body:
         """Ask and wait.

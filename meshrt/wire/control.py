@@ -121,10 +121,13 @@ def _packed(value: Any) -> bytes:
     return packed
 
 
-def _plain(value: Any) -> dict[str, Any]:
+def _plain(value: Any) -> dict[str, Any] | tuple[Any, ...]:
     """Return a message, or a part of one, as msgpack takes it. Raises TypeError for what is neither."""
     if isinstance(value, Message):
         return {"t": _tag(value), **msgspec.structs.asdict(value)}
+    if isinstance(value, msgspec.Struct):  # `meshrt.hooks.operations.Data`
+        as_list = value.__struct_config__.array_like
+        return msgspec.structs.astuple(value) if as_list else msgspec.structs.asdict(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, int):

@@ -15,6 +15,7 @@ from typing import Any
 import meshrt
 from meshrt.debug.rank.debugger import RankDebugger
 from meshrt.hooks.facts import ActorState, Answer, Body, EndpointCall, Wait, Workload
+from meshrt.hooks.operations import Answers, Operation, Report, Served, body_of, server, slow_server
 
 WAIT = 10.0
 
@@ -76,6 +77,18 @@ class FakeRankServices:
 
     def current_calls(self) -> list[EndpointCall]:
         return list(self.calls.values())
+
+    def serve(self, operation: Served[Any, Any], handler: Callable[[Any], Any]) -> None:
+        self.operations[operation.name()] = server(operation, handler)
+
+    def serve_later(self, operation: Served[Any, Any], handler: Callable[[Any, Answers[Any]], None]) -> None:
+        self.deferred_operations[operation.name()] = slow_server(operation, handler)
+
+    def report(self, report: Report) -> None:
+        self.notify(report.name(), body_of(report))
+
+    def ask(self, operation: Operation[Any], timeout: float) -> Any:
+        return operation.read_answer(self.request(operation.name(), body_of(operation), timeout))
 
     def notify(self, event: str, body: Body) -> None:
         self.events.put((event, body))

@@ -9,16 +9,22 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from meshrt.debug.broker.broker import Broker
-from meshrt.hooks.facts import Body, Gathered, Group, Measured, Wait
+from meshrt.hooks.facts import Body, Collected, Gathered, Group, Measured, Wait
+from meshrt.hooks.operations import Data, GroupedOperation, Operation, Report, Served, Taken, body_of, collected
 from meshrt.hooks.services import PendingCall, ToolClient, Waited
 from meshrt.hooks.snapshot import Ended, MeshFacts, Silent
 from meshrt.inspect.root import load
 from meshrt.selection import Shape
 
 __all__ = ["FakeRoot", "FakeTerminal"]
+
+Q = TypeVar("Q")
+A = TypeVar("A", bound=Data)
+S = TypeVar("S")
+P = TypeVar("P")
 
 
 class FakeTerminal:
@@ -30,6 +36,9 @@ class FakeTerminal:
         self.id = next(self._ids)
         self.pid = pid
         self.pushed: list[tuple[str, Body]] = []
+
+    def report(self, report: Report) -> None:
+        self.push(report.name(), body_of(report))
 
     def push(self, event: str, body: Body) -> None:
         self.pushed.append((event, body))
@@ -110,6 +119,44 @@ class FakeRoot:
                 )
             )
         return found
+
+    def serve_terminals(self, operation: Served[Q, A], handler: Callable[[ToolClient, Q], Awaitable[A]]) -> None:
+        async def serve(client: ToolClient, body: Body) -> Body:
+            return body_of(await handler(client, operation.read(body)))
+
+        self.tool_operations[operation.name()] = serve
+
+    def serve_ranks(self, operation: Served[Q, A], handler: Callable[[str, int, Q], A]) -> None:
+        self.rank_operations[operation.name()] = lambda mesh_id, rank, body: body_of(
+            handler(mesh_id, rank, operation.read(body))
+        )
+
+    def on_report(self, report: Taken[Q], handler: Callable[[str, int, Q], None]) -> None:
+        self.rank_events[report.name()] = lambda mesh_id, rank, body: handler(mesh_id, rank, report.read(body))
+
+    async def ask_rank(self, mesh_id: str, rank: int, operation: Operation[A]) -> A:
+        return operation.read_answer(await self.request_rank(mesh_id, rank, operation.name(), body_of(operation)))
+
+    def tell_rank(self, mesh_id: str, rank: int, operation: Operation[Data]) -> None:
+        self.send_rank(mesh_id, rank, operation.name(), body_of(operation))
+
+    def gather_groups(
+        self,
+        targets: Mapping[str, Sequence[int]],
+        operation: GroupedOperation[S, P],
+        seconds: float,
+        report: Callable[[Collected[S, P]], None],
+        *,
+        stack_suffices: bool = False,
+    ) -> int:
+        return self.gather(
+            targets,
+            operation.name(),
+            body_of(operation),
+            seconds,
+            lambda gathered: report(collected(operation, gathered)),
+            stack_suffices=stack_suffices,
+        )
 
     async def request_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> Body:
         raise NotImplementedError
