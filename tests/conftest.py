@@ -19,6 +19,42 @@ HERE = Path(__file__).resolve().parent
 #: Folders whose tests start processes: each test there is checked for what it leaves.
 CHECKED = frozenset({"functional", "faults", "debug", "dap"})
 
+#: Tests that do not depend on the version of Python: of kernel, sockets, files, pure functions and syntax trees. Checks
+#: on several versions run them on the oldest one (marker ``one_python``). All other tests run on each version.
+ONE_PYTHON = (
+    "fuzz/",
+    "house/",
+    "soak/",
+    "test_advice.py",
+    "test_docs.py",
+    "test_fault_table.py",
+    "test_house.py",
+    "test_layers.py",
+    *(f"unit/{package}/" for package in ("cli", "host", "program", "selection", "show", "store", "top", "transport")),
+    *(
+        f"functional/test_{name}.py"
+        for name in (
+            *("failures_page", "hosts", "limits", "machine", "memory_page", "order", "output", "planted", "programs"),
+            *("security_page", "store_machines", "store_server", "tools", "top", "top_screen", "top_serve", "torchrun"),
+        )
+    ),
+    *(
+        f"faults/test_{name}.py"
+        for name in (
+            *("agents", "bad_messages", "cleaners", "descendants", "exposure", "fuzzed", "left_behind", "links"),
+            *("load", "other_user", "resources", "reused_pids", "root_death", "slow_ranks", "stop", "store_faults"),
+            *("strangers", "unread", "worker_death", "worker_stalls"),
+        )
+    ),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that one version of Python is enough for."""
+    for item in items:
+        if item.path.relative_to(HERE).as_posix().startswith(ONE_PYTHON):
+            item.add_marker(pytest.mark.one_python)
+
 
 def _isolate() -> None:
     """Give this run directories of its own: it sees no other program of this user, and none sees it.
