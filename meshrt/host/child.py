@@ -104,6 +104,8 @@ class Child:
     closed: tuple[int, int] | None = None
     #: The end of the requested dumps in the fault file: a crash writes behind them.
     asked_faults: int = 0
+    #: The one that was read last.
+    last_dump: str = ""
 
     @classmethod
     def prepare(
@@ -165,6 +167,9 @@ class Child:
 
         The part that was read takes no memory any more. The file keeps its length: the rank may be writing to it.
         """
+        if start < self.asked_faults and self.fault_size() == self.asked_faults:
+            return self.last_dump  # another part has asked for the same stacks, and has read them
+        start = max(start, self.asked_faults)
         try:
             dump = self._fault_bytes(start).partition(_CRASH)[0]
         except OSError as error:
@@ -173,9 +178,10 @@ class Child:
             self.asked_faults = start + len(dump)
             forget_bytes(self.fault_file, self.asked_faults)
         text = dump.decode("utf-8", errors="replace")
-        if len(text) <= _DUMP_MAX:
-            return text
-        return f"{text[: _DUMP_MAX // 4]}\n...\n{text[-_DUMP_MAX * 3 // 4 :]}"
+        if len(text) > _DUMP_MAX:
+            text = f"{text[: _DUMP_MAX // 4]}\n...\n{text[-_DUMP_MAX * 3 // 4 :]}"
+        self.last_dump = text
+        return text
 
     def crash_text(self) -> str:
         """Return what faulthandler wrote because the process crashed, or ""."""

@@ -5,6 +5,7 @@ A process that has ended has nothing; any other failure is an OSError: "cannot l
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import time
@@ -12,7 +13,16 @@ from pathlib import Path
 
 from meshrt.transport.reserve import reserve
 
-__all__ = ["boot_id", "is_stopped", "kernel_state", "pid_namespace", "start_of", "started_before", "stat_fields"]
+__all__ = [
+    "boot_id",
+    "is_stopped",
+    "kernel_state",
+    "pid_namespace",
+    "run_delays",
+    "start_of",
+    "started_before",
+    "stat_fields",
+]
 
 #: The kernel's unit for the start of a process: clock ticks in a second.
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -38,6 +48,19 @@ def kernel_state(pid: int) -> str:
 def is_stopped(pid: int) -> bool:
     """Whether a signal, or a debugger, has stopped a process."""
     return kernel_state(pid) in ("T", "t")
+
+
+def run_delays(pid: int) -> dict[int, int]:
+    """Return for how long each thread of a process has waited for a processor so far (ns), by its id.
+
+    Empty when the process has ended, or where it cannot be looked up. Source: proc(5), ``schedstat``.
+    """
+    delays = {}
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                delays[int(thread)] = int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split()[1])
+    return delays
 
 
 def start_of(pid: int) -> int:

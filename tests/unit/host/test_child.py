@@ -71,6 +71,16 @@ def test_a_dump_that_is_taken_late_takes_nothing_from_the_next_one(child: Child)
     assert child.crash_text() == CRASH
 
 
+def test_a_dump_that_two_have_asked_for_is_read_by_both(child: Child) -> None:
+    start = child.fault_size()
+    os.write(child.fault_file, DUMP.encode())
+    assert child.take_dump(start) == child.take_dump(start) == DUMP
+    again = child.fault_size()
+    os.write(child.fault_file, DUMP.encode())
+    assert child.take_dump(start) == DUMP, "nothing of what was read before"
+    assert child.take_dump(again) == DUMP
+
+
 def test_no_text_of_it_shows_the_secret() -> None:
     plain: Any = bytes(range(65, 97))  # as it comes in a message
     secret = Secret(plain)
