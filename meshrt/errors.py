@@ -34,10 +34,23 @@ import signal as _signal
 import time as _time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meshrt.escapes import escaped
 from meshrt.files import RUNTIME_FILES
+
+if TYPE_CHECKING:
+    from typing import TypedDict, Unpack
+
+    class _Facts(TypedDict, total=False):
+        """What each `SupervisionError` takes."""
+
+        endpoint: str
+        may_have_run: bool
+        log_tail: Sequence[str]
+        others: Sequence[RankPlace]
+        others_folded: str
+
 
 __all__ = [
     "ActorError",
@@ -112,7 +125,7 @@ class RemoteException:
     failure: str = ""
 
 
-def _rebuild(cls: type[MeshError], args: tuple[Any, ...], state: dict[str, Any]) -> MeshError:
+def _rebuild(cls: type[MeshError], args: tuple[object, ...], state: dict[str, object]) -> MeshError:
     error = cls.__new__(cls)
     Exception.__init__(error, *args)
     error.__dict__.update(state)
@@ -128,7 +141,7 @@ class MeshError(Exception):
 
     sent = 0
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
@@ -224,7 +237,7 @@ class ActorError(_OfRank, MeshError):
         self.remote = remote
         self.exception = exception
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         # The original may be a class that pickles here and fails to load there; the data never does.
         return _rebuild, (type(self), self.args, {**self.__dict__, "exception": None})
 
@@ -326,7 +339,7 @@ class ProcessDied(SupervisionError):
         signal: int | None = None,
         stack: str = "",
         hint: str = "",
-        **facts: Any,
+        **facts: Unpack[_Facts],
     ) -> None:
         super().__init__(place, **facts)
         self.exit_code = exit_code
@@ -428,7 +441,7 @@ class LinkLost(SupervisionError):
         hint: Why it could not be made; "" if it was made, and broke.
     """
 
-    def __init__(self, place: RankPlace, *, hint: str = "", **facts: Any) -> None:
+    def __init__(self, place: RankPlace, *, hint: str = "", **facts: Unpack[_Facts]) -> None:
         super().__init__(place, **facts)
         self.hint = hint
 

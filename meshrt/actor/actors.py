@@ -20,9 +20,10 @@ from meshrt.actor.execute import Executor
 from meshrt.actor.mailbox import Mailbox
 from meshrt.actor.stopped import StoppedActors
 from meshrt.errors import ProtocolError, RemoteException
+from meshrt.hooks.operations import Report
 from meshrt.transport.link import Link
-from meshrt.wire.errors import error_to_wire
-from meshrt.wire.tree import Event
+from meshrt.wire.errors import in_brief
+from meshrt.wire.operations import ActorBegun, ActorEnded, Unhandled
 
 __all__ = ["ActorHost"]
 
@@ -37,7 +38,7 @@ class ActorHost:
 
     Args:
         mesh_id, rank: The rank of these actors.
-        send: Sends a message up the control tree.
+        report: Sends a report to the root.
         main: The queue from which the main thread takes actors to `serve`, and None at the end; None: it takes none.
         exiting: Called, on the actor's thread, when a task of an actor wants the process to end (`Mailbox`); None: the
             process does not end, and the error is reported.
@@ -47,7 +48,7 @@ class ActorHost:
         self,
         mesh_id: str,
         rank: int,
-        send: Callable[[Event], None],
+        report: Callable[[Report], None],
         main: queue.SimpleQueue[Mailbox | None] | None,
         exiting: Callable[[Executor, BaseException], None] | None = None,
     ) -> None:
@@ -60,7 +61,7 @@ class ActorHost:
         self.before_error: list[Callable[[], object]] = []
         #: Called once an endpoint has raised and its caller was answered, before the hooks for that are looked up.
         self.before_raised: list[Callable[[], object]] = []
-        self._send = send
+        self._report = report
         self._main = main
         self._exiting = exiting or _report_exit
         self._threads: dict[str, threading.Thread] = {}
@@ -122,7 +123,7 @@ class ActorHost:
         mailbox.error = self._error
         mailbox.callers.add(links, messages)
         self.mailboxes[actor] = mailbox
-        self._send(Event("actor", {"name": actor}))
+        self._report(ActorBegun(actor))
         if self._ending is not None:
             mailbox.stop(drain=self._ending)
         elif self._main is not None and self.main_mailbox is None:
@@ -135,7 +136,7 @@ class ActorHost:
         except RuntimeError:
             del self.mailboxes[actor]
             mailbox.callers.hand_over()
-            self._send(Event("actor-ended", {"name": actor}))
+            self._report(ActorEnded(actor))
             raise
         self._threads[actor] = thread
 
@@ -152,7 +153,7 @@ class ActorHost:
 
     def _retire(self, mailbox: Mailbox) -> None:
         """Free the resources of a stopped actor."""
-        self._send(Event("actor-ended", {"name": mailbox.name}))
+        self._report(ActorEnded(mailbox.name))
         del self.mailboxes[mailbox.name]
         self._threads.pop(mailbox.name, None)
         if self.main_mailbox is mailbox:
@@ -220,13 +221,8 @@ class ActorHost:
                 self._setup_done = True
 
     def _unhandled(self, context: CallContext, remote: RemoteException) -> None:
-        body = {
-            "actor": context.instance.name,
-            "endpoint": context.endpoint,
-            "error": error_to_wire(remote, brief=True),
-            "when": time.monotonic_ns(),
-        }
-        self._send(Event("unhandled", body))
+        report = Unhandled(context.instance.name, context.endpoint, in_brief(remote), time.monotonic_ns())
+        self._report(report)
 
 
 def _report_exit(executor: Executor, error: BaseException) -> None:

@@ -19,12 +19,11 @@ import select
 import threading
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
 
 from meshrt.errors import ProtocolError
 from meshrt.transport.link import Link
 from meshrt.transport.process import current_runtime
-from meshrt.wire.frames import Frame
+from meshrt.wire.frames import Buffer, Frame
 from meshrt.wire.messages import CALL, INIT, STOP, STORED
 
 __all__ = ["Callers", "Message"]
@@ -193,7 +192,7 @@ class Callers:
 
     # -- answering
 
-    def answer(self, link: Link, parts: list[Any]) -> None:
+    def answer(self, link: Link, parts: list[Buffer]) -> None:
         """Send an answer; what the socket does not take is kept."""
         if not link.send(parts) and not link.closed:
             self.slow.add(link)

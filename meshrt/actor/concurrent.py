@@ -9,11 +9,14 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from meshrt.actor.callers import Callers
 from meshrt.actor.execute import Execution, Executor
 from meshrt.transport.link import Link
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["ConcurrentCalls"]
 
@@ -29,28 +32,30 @@ class ConcurrentCalls:
     def __init__(self, executor: Executor, callers: Callers) -> None:
         self._executor = executor
         self._callers = callers
-        self._running: dict[Any, Execution] = {}
-        self._links: dict[Any, Link | None] = {}
+        self._running: dict[asyncio.Task[None], Execution] = {}
+        self._links: dict[asyncio.Task[None], Link | None] = {}
         #: A cancelled call must be answered: its caller is told in no other way.
         self._rank_lives = False
         #: The number of the next call, by endpoint: distinct names of tasks.
         self._numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: itertools.count(1))
 
     @property
-    def running(self) -> dict[Any, Execution]:
+    def running(self) -> dict[asyncio.Task[None], Execution]:
         """Return the running calls, by their asyncio tasks, in the order in which they began. Any thread."""
         return dict(self._running)
 
-    def start(self, loop: Any, link: Link | None, execution: Execution) -> None:
+    def start(self, link: Link | None, execution: Execution) -> None:
         """Run a call, or an errand. It begins in the loop's next iteration, after those that were started before."""
+        import asyncio  # start-up: only actors with async endpoints pay for it
+
         endpoint = execution.context.endpoint
         name = f"{endpoint}-{next(self._numbers[endpoint])}"
-        task = loop.create_task(self._run(link, execution), name=name)
+        task = asyncio.get_running_loop().create_task(self._run(link, execution), name=name)
         self._running[task] = execution
         self._links[task] = link
         task.add_done_callback(self._ended)
 
-    def _ended(self, task: Any) -> None:
+    def _ended(self, task: asyncio.Task[None]) -> None:
         del self._running[task], self._links[task]
 
     async def _run(self, link: Link | None, execution: Execution) -> None:

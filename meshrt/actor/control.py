@@ -5,8 +5,6 @@ It never runs user code, never unpickles and never waits for another thread. It 
 * the control link to the host agent: operations for this rank, answers to its requests, ``stop``,
 * the listening socket: a caller proves the secret, names its actor, and its socket goes to that actor's mailbox,
 * the driver in the background, when a thread has asked for that.
-
-An unproved connection costs 256 bytes and twice `HANDSHAKE_SECONDS`; at most `UNPROVED_MAX` are kept.
 """
 
 from __future__ import annotations
@@ -19,22 +17,22 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, assert_never
+from typing import Protocol, assert_never
 
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks.facts import Body
 from meshrt.hooks.plugins import PULSE_PLUGINS, plugin_of, plugins
 from meshrt.hooks.services import RankServices
 from meshrt.hooks.table import hooks
-from meshrt.transport.acceptor import Acceptor
+from meshrt.transport.acceptor import SelectorReaders
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES, Dropped, may_be_dropped
+from meshrt.transport.entrance import Entrance
 from meshrt.transport.link import Link
-from meshrt.transport.refusals import Refusals
 from meshrt.transport.threads import RuntimeThread
 from meshrt.transport.timers import Timers
 from meshrt.wire.control import Message, control_frame
 from meshrt.wire.frames import Frame, control_decoder
-from meshrt.wire.handshake import HANDSHAKE_SECONDS, ROLE_DATA, UNPROVED_MAX, Identity, ServerHandshake
+from meshrt.wire.handshake import ROLE_DATA, Identity, ServerHandshake
 from meshrt.wire.peer import Answered, Reply, Requests
 from meshrt.wire.tree import TO_RANK, Answer, DroppedEvents, End, Ping, Pong, Refusal, Request
 
@@ -44,6 +42,13 @@ __all__ = ["ControlThread"]
 _FULL_PAUSE = 0.02
 
 _log = logging.getLogger("meshrt")
+
+
+class _Driver(Protocol):
+    """What is served in the background (`meshrt.transport.driver.Driver`)."""
+
+    def fileno(self) -> int: ...
+    def poll_nowait(self) -> None: ...
 
 
 class ControlThread:
@@ -70,7 +75,6 @@ class ControlThread:
         operations: dict[str, Callable[[Body], Body | None]],
     ) -> None:
         self._link = Link(control, control_decoder()) if control is not None else None
-        self._secret = secret
         self._endpoint = endpoint
         self._deliver = deliver
         self._on_stop = on_stop
@@ -78,15 +82,23 @@ class ControlThread:
         self._services: RankServices | None = None
         #: Other parts that this thread serves register here; a key's data are called with the events.
         self.selector = selectors.DefaultSelector()
-        self._acceptor = Acceptor(self.selector, listener, "a caller", self._enters, self.call_later)
+        self._entrance = Entrance(
+            SelectorReaders(self.selector),
+            listener,
+            "a caller",
+            secret,
+            ROLE_DATA,
+            self._let_in,
+            self.call_later,
+            identity=lambda: self.identity(),
+            serves=lambda name: name.startswith(endpoint),
+        )
         self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._requests = Requests(self.send)
         self._timers = Timers()
         #: Returns the identity of this process for processes that share memory with it.
         self.identity: Callable[[], Identity] = lambda: Identity(0, 0, os.getpid())
-        self._unproved: dict[socket.socket, float] = {}
-        self._refusals = Refusals()
-        self._driver: Any = None
+        self._driver: _Driver
         self._driver_wanted = False
         self._driver_on = False
         self._closing = False
@@ -95,7 +107,9 @@ class ControlThread:
         self._pulsing = False
         self.thread = RuntimeThread(target=self._run, name="meshrt-control", daemon=True)
 
-    def start(self, services: RankServices | None, driver: Any, operations: Iterable[tuple[str, Body]] = ()) -> None:
+    def start(
+        self, services: RankServices | None, driver: _Driver, operations: Iterable[tuple[str, Body]] = ()
+    ) -> None:
         """Begin to serve.
 
         Args:
@@ -105,7 +119,7 @@ class ControlThread:
         self._driver = driver
         for name, body in operations:
             self._serve(Request(0, name, body))
-        self._acceptor.open()
+        self._entrance.open()
         self.selector.register(self._wake_fd, selectors.EVENT_READ, self._woken)
         if self._link is not None:
             self.selector.register(self._link.sock, selectors.EVENT_READ, self._from_agent)
@@ -147,7 +161,7 @@ class ControlThread:
 
     def listen_again(self) -> None:
         """Make the socket for new callers again, if it was removed."""
-        self.call_soon(self._acceptor.listen_again)
+        self.call_soon(self._entrance.listen_again)
 
     def settle(self, timeout: float) -> None:
         """Wait until the functions given to `call_soon` have run, at most ``timeout`` seconds."""
@@ -178,18 +192,15 @@ class ControlThread:
 
     def _run(self) -> None:
         while not self._closing:
-            for key, events in self.selector.select(self._timeout()):
+            for key, events in self.selector.select(self._timers.wait()):
                 self._guard(key.data, events)
-            self._expire()
             for function in self._timers.due():
                 self._guard(function)
-        self._acceptor.close()
+        self._entrance.close()
         self.selector.close()
-        for sock in self._unproved:
-            sock.close()
 
     @staticmethod
-    def _guard(function: Callable[..., object], *args: Any) -> None:
+    def _guard(function: Callable[..., object], *args: object) -> None:
         try:
             function(*args)
         except ProtocolError as error:
@@ -197,11 +208,6 @@ class ControlThread:
         except Exception:
             # One bad request must not end the only thread that answers.
             _log.exception("control thread")
-
-    def _timeout(self) -> float | None:
-        waits = [max(0.0, deadline - time.monotonic()) for deadline in self._unproved.values()]
-        wait = self._timers.wait()
-        return min([*waits, *([] if wait is None else [wait])], default=None)
 
     def _woken(self, _events: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -219,64 +225,13 @@ class ControlThread:
     def _drive(self, _events: int) -> None:
         self._driver.poll_nowait()
 
-    # -- callers
-
-    def _enters(self, sock: socket.socket) -> None:
-        if len(self._unproved) >= UNPROVED_MAX:
-            self._refuse(next(iter(self._unproved)))
-        handshake = ServerHandshake(self._secret, ROLE_DATA, self.identity())
-        try:
-            self.selector.register(sock, selectors.EVENT_READ, lambda _events: self._prove(sock, handshake))
-        except OSError as error:
-            _log.error("a caller cannot be let in: %s", error.strerror)
-            sock.close()  # it dials again
-            return
-        self._unproved[sock] = time.monotonic() + HANDSHAKE_SECONDS
-
-    def _prove(self, sock: socket.socket, handshake: ServerHandshake) -> None:
-        if sock not in self._unproved:  # dropped since it was found readable
-            return
-        try:
-            data = sock.recv(4096)
-            answer = handshake.receive_data(data) if data else b""
-            if answer:
-                sock.send(answer)
-                # It can prove itself only from here on, and code that held the GIL may have used up the time.
-                self._unproved[sock] = time.monotonic() + HANDSHAKE_SECONDS
-        except BlockingIOError:
-            return
-        except (OSError, ProtocolError) as error:
-            self._refusals.note("a caller", error)
-            self._refuse(sock)
-            return
-        if not data or (handshake.endpoint and not handshake.endpoint.startswith(self._endpoint)):
-            self._refuse(sock)
-        elif handshake.done:
-            self.selector.unregister(sock)
-            del self._unproved[sock]
-            link = Link(sock)
-            link.client = handshake.client
-            if link.client.machine == self.identity().machine:
-                # As the kernel sees it from here: 0 in another pid namespace.
-                link.client = link.client._replace(pid=link.peer)
-            self._deliver(handshake.endpoint[len(self._endpoint) :], link, handshake.leftover)
-
-    def _refuse(self, sock: socket.socket) -> None:
-        del self._unproved[sock]
-        self.selector.unregister(sock)
-        sock.close()
-
-    def _expire(self) -> None:
-        now = time.monotonic()
-        for sock, deadline in tuple(self._unproved.items()):
-            if deadline <= now:
-                self._refuse(sock)
-
-    def _take_callers(self) -> None:
-        """Accept callers whose proof has arrived: their messages behind it were sent before those that come now."""
-        for key, events in self.selector.select(0):
-            if key.fileobj in self._unproved:
-                key.data(events)
+    def _let_in(self, sock: socket.socket, caller: ServerHandshake) -> None:
+        link = Link(sock)
+        link.client = caller.client
+        if link.client.machine == self.identity().machine:
+            # As the kernel sees it from here: 0 in another pid namespace.
+            link.client = link.client._replace(pid=link.peer)
+        self._deliver(caller.endpoint[len(self._endpoint) :], link, caller.leftover)
 
     # -- the tree
 
@@ -307,12 +262,12 @@ class ControlThread:
             case Answer() | Refusal() as answer:
                 self._requests.received(answer)
             case Ping(number=number):
-                self._acceptor.listen_again()
+                self._entrance.listen_again()
                 self.send(Pong(number))
                 self._pulse()
             case End(drain=drain, why=why):
                 if drain:
-                    self._take_callers()
+                    self._entrance.read_now()  # what callers have sent was sent before this
                 self._on_stop(drain, why)
             case unknown:
                 assert_never(unknown)

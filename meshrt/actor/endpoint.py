@@ -89,7 +89,7 @@ class EndpointSpec:
     #: No argument fits too.
     takes_nothing: bool
 
-    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def check(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         """Raise Python's own TypeError if the arguments do not fit."""
         if not (self.takes_anything or (self.takes_nothing and not args and not kwargs)):
             try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextvars
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from meshrt.store.store import encode_result
 from meshrt.transport.link import Link
 from meshrt.wire import codec
 from meshrt.wire.errors import error_to_wire
-from meshrt.wire.frames import Frame, pack_header, split_frames
+from meshrt.wire.frames import Buffer, Frame, pack_header, split_frames
 from meshrt.wire.handshake import Identity
 from meshrt.wire.messages import ERROR, NO_ERROR, NO_REPLY, RESULT, STORED
 
@@ -36,14 +36,14 @@ __all__ = ["Execution", "Executor", "Parts"]
 #: Largest pickled exception that is attached to an error, bytes.
 _EXCEPTION_MAX = 1 << 20
 
-Parts = list[Any]
+Parts = list[Buffer]
 """The buffers of an answer."""
 
 Token = contextvars.Token[CallContext | None]
 
 
 class Execution:
-    """A decoded message, ready to run."""
+    """A decoded message, ready to run. Its method is of the user's class: plain, a coroutine function, or not found."""
 
     __slots__ = (
         "args",
@@ -66,8 +66,8 @@ class Execution:
         self,
         call_id: int,
         method: Any,
-        args: Any,
-        kwargs: Any,
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
         context: CallContext,
         *,
         no_reply: bool = False,
@@ -90,7 +90,7 @@ class Execution:
         #: The number of its failure, once it has raised.
         self.failure = ""
         #: Given what a function without a caller has returned or raised.
-        self.done: Callable[[Any, BaseException | None], None] | None = None
+        self.done: Callable[[object, BaseException | None], None] | None = None
         #: The error that an errand is about.
         self.because: BaseException | None = None
         #: Runs while another message waits: hooks are told of that message only.
@@ -124,8 +124,8 @@ class Executor:
         mesh_id: str,
         rank: int,
         name: str,
-        setup: Any,
-        unhandled: Any,
+        setup: Callable[[Callable[[], object]], None],
+        unhandled: Callable[[CallContext, RemoteException], None],
         before_error: list[Callable[[], object]] | None = None,
         before_raised: list[Callable[[], object]] | None = None,
     ) -> None:
@@ -144,7 +144,7 @@ class Executor:
         self._before_error = [] if before_error is None else before_error
         self._before_raised = [] if before_raised is None else before_raised
         self._failure: RemoteException | None = None
-        self._methods: dict[str, Any] = {}
+        self._methods: dict[str, Callable[..., object]] = {}
         self._async_names: frozenset[str] = frozenset()
         self._concurrent_names: frozenset[str] = frozenset()
         self._shapes: dict[bytes, Shape] = {}
@@ -273,7 +273,7 @@ class Executor:
             hooks.run(hooks.endpoint_enter, execution.context.call)
         return token
 
-    def _returned(self, execution: Execution, token: Token, value: Any) -> Parts | None:
+    def _returned(self, execution: Execution, token: Token, value: object) -> Parts | None:
         if self._forked:
             end_forked_child(None)
         try:
@@ -332,7 +332,7 @@ class Executor:
 
     # -- answering
 
-    def succeeded(self, execution: Execution, value: Any) -> Parts | None:
+    def succeeded(self, execution: Execution, value: object) -> Parts | None:
         """Return the RESULT for ``value``, or an ERROR if it cannot be pickled."""
         if execution.context.endpoint == "__init__" and self.state == "new":
             self.state = "ready"
@@ -370,7 +370,7 @@ class Executor:
             self._unhandled(execution.context, remote)
             return None
         lengths: list[int] = []
-        parts: list[Any] = []
+        parts: Sequence[codec.Part] = []
         try:
             parts, lengths = codec.encode(error)
             if sum(lengths) > _EXCEPTION_MAX:
@@ -407,7 +407,11 @@ class Executor:
         return Execution(0, method, (error,), {}, self.lone("__cleanup__"), no_reply=True, is_async=is_async)
 
     def errand(
-        self, name: str, method: Any, argument: Any, done: Callable[[Any, BaseException | None], None]
+        self,
+        name: str,
+        method: Callable[..., object],
+        argument: object,
+        done: Callable[[object, BaseException | None], None],
     ) -> Execution:
         """Return the run of a function without a caller; ``done`` is given its value or error, once or more."""
         execution = Execution(0, method, (argument,), {}, self.lone(name))

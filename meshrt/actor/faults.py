@@ -5,23 +5,23 @@ Ranks make it and receive it (`meshrt.actor.supervising`), the root passes it on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import astuple, dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from msgspec import structs
 
 from meshrt.errors import ActorError, HostLost, MeshError, MeshFailure, ProcessDied, RankPlace, RemoteException
+from meshrt.hooks.operations import Data, Operation
 from meshrt.wire.codec import own_attribute
-from meshrt.wire.errors import error_from_wire, error_to_wire
 from meshrt.wire.fate import Fate
 
-__all__ = ["Fault", "Lost", "lost_ranks", "mesh_failure"]
+__all__ = ["Decided", "Fault", "Lost", "Supervise", "lost_ranks", "mesh_failure"]
 
 Lost = tuple[str, int, int]
 """A process that has ended: mesh id, base rank and pid (0 where it is not known)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Data, frozen=True):
     """One rank that has ended (``fate``), or an exception there that no caller waits for (``remote``).
 
     ``what`` names the code that raised it: the endpoint, ``"a task"``, ``"thread 'loader'"``.
@@ -32,32 +32,39 @@ class Fault:
     remote: RemoteException | None = None
     what: str = ""
 
-    def to_wire(self, *, brief: bool = False) -> dict[str, Any]:
-        """Return plain data; ``brief``: without what the rank has printed last."""
+    def without_output(self) -> Fault:
+        """Return it without what the rank has printed last."""
         fate = self.fate
-        if fate is not None and brief:
-            fate = replace(fate, log_tail=(), stack="")
-        return {
-            "place": list(astuple(self.place)),
-            "fate": fate and fate.to_wire(),
-            "remote": self.remote and error_to_wire(self.remote, brief=True),
-            "what": self.what,
-        }
-
-    @classmethod
-    def from_wire(cls, wire: dict[str, Any]) -> Fault:
-        """Inverse of `to_wire`."""
-        mesh_id, actor, rank, coordinates, host, pid = wire["place"]
-        place = RankPlace(mesh_id, actor, rank, tuple((label, index) for label, index in coordinates), host, pid)
-        fate = None if wire["fate"] is None else Fate.from_wire(wire["fate"])
-        remote = None if wire["remote"] is None else error_from_wire(wire["remote"])
-        return cls(place, fate, remote, wire["what"])
+        return self if fate is None else structs.replace(self, fate=replace(fate, log_tail=(), stack=""))
 
     def error(self) -> MeshError:
         """Make the error: the one that a call would have raised."""
         if self.fate is not None:
             return self.fate.error(self.place, "")
         return ActorError(self.place, self.what, self.remote or RemoteException("Exception", "", ""))
+
+
+class Decided(Data, frozen=True):
+    """Whether an actor has handled a failure; if not, perhaps what its method has done instead."""
+
+    handled: bool
+    raised: str = ""
+
+
+class Supervise(Operation[Decided], frozen=True, tag="supervise"):
+    """An actor is asked whether it handles a failure of a mesh that it has made.
+
+    Attributes:
+        actor: The actor that is asked.
+        mesh_id, mesh: The mesh that has failed, and its name.
+        notes: What earlier owners have done.
+    """
+
+    actor: str
+    mesh_id: str
+    mesh: str
+    faults: Sequence[Fault]
+    notes: Sequence[str]
 
 
 def lost_ranks(error: BaseException) -> Iterator[Lost]:

@@ -6,7 +6,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
 
 __all__ = ["SHORTAGES", "Headroom", "headroom", "say_unavailable"]
 
@@ -39,7 +38,7 @@ class Headroom:
                 self._raised = self._before + _ROOM
                 sys.setrecursionlimit(self._raised)
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
         self._lower(True)

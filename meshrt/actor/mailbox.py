@@ -22,7 +22,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meshrt.actor.callers import Callers, Message
 from meshrt.actor.concurrent import ConcurrentCalls
@@ -32,6 +32,9 @@ from meshrt.errors import MeshError, ProtocolError
 from meshrt.transport.link import Link
 from meshrt.wire.frames import Frame
 from meshrt.wire.messages import CALL, INIT, STOP
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["Mailbox"]
 
@@ -73,10 +76,10 @@ class Mailbox:
         self._interrupted = False
         #: ``__cleanup__`` runs, or has run.
         self._cleaning = False
-        self._loop: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         #: The asyncio task that serves, of an actor with a loop.
-        self.task: Any = None
-        self._current_task: Callable[[], Any] | None = None
+        self.task: asyncio.Task[None] | None = None
+        self._current_task: Callable[[], asyncio.Task[object] | None] | None = None
         #: Work for the time between two messages, and whether it needs the event loop.
         self._errands: deque[tuple[Execution, bool]] = deque()
 
@@ -161,7 +164,7 @@ class Mailbox:
         raise StopInterrupt("this rank is stopping")
 
     @property
-    def loop(self) -> Any:
+    def loop(self) -> asyncio.AbstractEventLoop | None:
         """The event loop of an actor with anything async, while it runs."""
         return self._loop
 
@@ -340,7 +343,7 @@ class Mailbox:
         while self._errands:
             errand, _ = self._errands.popleft()
             errand.method = _awaiting(errand.method)
-            self.concurrent.start(self._loop, None, errand)
+            self.concurrent.start(None, errand)
 
     async def _undisturbed(self, wait: Callable[[], Awaitable[object]]) -> None:
         """Wait, although user code cancels every task that it finds on the loop: this one serves the actor."""
@@ -351,7 +354,8 @@ class Mailbox:
                 await wait()
                 return
             except asyncio.CancelledError:
-                self.task.uncancel()
+                if self.task is not None:
+                    self.task.uncancel()
 
     async def _step_async(self, link: Link | None, work: Execution | Parts | None) -> None:
         """Like `_step`; a coroutine is awaited."""
@@ -361,14 +365,14 @@ class Mailbox:
             return
         self.callers.keep_backlogs()
         if work.is_concurrent and link is not None:
-            self.concurrent.start(self._loop, link, work)
+            self.concurrent.start(link, work)
             return
         self.running = work
         try:
             answer = await self.executor.run_async(work)
         finally:
             self.running = None
-            if work.interrupted:
+            if work.interrupted and self.task is not None:
                 self.task.uncancel()
         if link is not None and answer:
             self.callers.answer(link, answer)
@@ -379,9 +383,10 @@ class Mailbox:
     def _cancel_running(self, cleanup: bool) -> None:
         # On the loop's thread, between two steps of its tasks: what runs are coroutines that wait.
         self.concurrent.cancel()
-        if self.running is not None and not self._interrupted and (cleanup or not self._cleaning):
-            self._interrupted = self.running.interrupted = True
-            self.task.cancel()
+        if self.running is None or self.task is None or self._interrupted or (self._cleaning and not cleanup):
+            return
+        self._interrupted = self.running.interrupted = True
+        self.task.cancel()
 
     @staticmethod
     async def _end_tasks() -> None:
@@ -395,7 +400,7 @@ class Mailbox:
             await asyncio.wait(tasks, timeout=_TASKS_END)
         await asyncio.get_running_loop().shutdown_asyncgens()
 
-    def _loop_exception(self, loop: Any, context: dict[str, Any]) -> None:
+    def _loop_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if error is None:
             loop.default_exception_handler(context)
@@ -403,10 +408,10 @@ class Mailbox:
         self.executor.report("a task", error)
 
 
-def _awaiting(method: Callable[..., Any]) -> Callable[..., Any]:
+def _awaiting(method: Callable[..., object]) -> Callable[..., Awaitable[object]]:
     """Return a method, plain or not, as a coroutine function."""
 
-    async def run(*args: Any) -> Any:
+    async def run(*args: object) -> object:
         value = method(*args)
         return await value if inspect.isawaitable(value) else value
 

@@ -41,7 +41,7 @@ class _PdbFinder(MetaPathFinder):
         return spec
 
 
-def _set_trace(*, header: str | None = None, **_ignored: Any) -> None:
+def _set_trace(*, header: str | None = None, **_ignored: object) -> None:
     """Stop here, as ``breakpoint()`` does."""
     if sys.breakpointhook is sys.__breakpointhook__:
         # A forked child is not a rank, and Python's own hook would come back here.

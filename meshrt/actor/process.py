@@ -25,7 +25,7 @@ import time
 import types
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from meshrt.actor import pdbhook
 from meshrt.actor.actors import ActorHost
@@ -34,7 +34,7 @@ from meshrt.actor.control import ControlThread
 from meshrt.actor.ending import exit_code
 from meshrt.actor.errors import describe_exception, tell_stray, type_name
 from meshrt.actor.execute import Executor
-from meshrt.actor.faults import lost_ranks
+from meshrt.actor.faults import Supervise, lost_ranks
 from meshrt.actor.forking import hold_sigterm_in_forks
 from meshrt.actor.headroom import SHORTAGES, headroom, say_unavailable
 from meshrt.actor.mailbox import Mailbox
@@ -45,14 +45,17 @@ from meshrt.hooks.facts import UNRAISABLE, ActorState, Answer, Body, EndpointCal
 from meshrt.hooks.operations import (
     Answers,
     Data,
+    Nothing,
     Operation,
     Report,
     Served,
+    answers_of,
     body_of,
     server,
     slow_server,
 )
 from meshrt.hooks.plugins import plugins
+from meshrt.hooks.services import Waited
 from meshrt.hooks.table import hooks
 from meshrt.host.child import Birth, Plumbing
 from meshrt.host.pulse import STACK_SIGNAL
@@ -60,9 +63,25 @@ from meshrt.store.store import Store
 from meshrt.transport.process import ProcessRuntime, set_runtime
 from meshrt.wire.codec import text_of
 from meshrt.wire.control import Message
-from meshrt.wire.errors import error_to_wire
+from meshrt.wire.errors import in_brief
 from meshrt.wire.fate import Fate
-from meshrt.wire.peer import Answered
+from meshrt.wire.operations import (
+    AllowRestarts,
+    Cut,
+    CutOff,
+    Ended,
+    Held,
+    Hold,
+    Pid,
+    Ping,
+    Restarted,
+    Stopped,
+    Told,
+    Unhandled,
+    Watch,
+    WhenBorn,
+    WhenRestarted,
+)
 from meshrt.wire.tree import Event, Hint
 
 __all__ = ["RankProcess", "rank_main"]
@@ -92,12 +111,7 @@ class RankProcess:
         self.pid = os.getpid()
         self.host_name = birth.host
         self.run_directory = birth.run_directory
-        self.operations: dict[str, Callable[[Body], Body | None]] = {
-            "ping": lambda body: {"pid": self.pid},
-            "hold": self._on_hold,
-            "cut": self._on_cut,
-            "stopped": lambda body: self.host.were_stopped(body["actors"]),
-        }
+        self.operations: dict[str, Callable[[Body], Body | None]] = {}
         self.signals_sent = self.signals_handled = 0
         self.signalled_ns = 0
         self.in_signal = False
@@ -111,7 +125,7 @@ class RankProcess:
         self._exit: BaseException | None = None
         self._outputs: tuple[LineOutput, LineOutput] | None = None
         self._plumbing = plumbing
-        self.host = ActorHost(birth.mesh_id, birth.rank, self._send, self._main_queue, self._on_exit)
+        self.host = ActorHost(birth.mesh_id, birth.rank, self.report, self._main_queue, self._on_exit)
         self.control = ControlThread(
             plumbing.listener,
             plumbing.control,
@@ -123,7 +137,11 @@ class RankProcess:
         )
         self.host.attach(self.control)
         supervising = Supervising(self.host.mailboxes, lambda: self.runtime.driver)
-        self.deferred_operations["supervise"] = supervising.ask
+        self.serve(Ping, lambda _ping: Pid(self.pid))
+        self.serve(Hold, self._on_hold)
+        self.serve(Cut, self._on_cut)
+        self.serve(Stopped, self._on_stopped)
+        self.serve_later(Supervise, supervising.ask)
 
     # -- life
 
@@ -210,15 +228,24 @@ class RankProcess:
                 self._term_spares_cleanup = True
                 os.kill(self.pid, signal.SIGTERM)
 
-    def _on_cut(self, _body: Body) -> None:
+    def _on_cut(self, _cut: Cut) -> Nothing:
         """The grace is over: report the calls that are cut off, and interrupt them."""
-        calls = [[call.actor, call.endpoint] for call in self.current_calls()]
+        calls = [(call.actor, call.endpoint) for call in self.current_calls()]
         work = self.workload()
-        waiting, more = sum(each.waiting for each in work), any(each.more for each in work)
-        self._send(Event("cut", {"calls": calls[:_CALLS], "waiting": waiting, "more": more}))
+        self.report(CutOff(calls[:_CALLS], sum(each.waiting for each in work), any(each.more for each in work)))
         os.kill(self.pid, signal.SIGTERM)
+        return Nothing()
 
-    def _on_term(self, _number: int, _frame: Any) -> None:
+    def _on_stopped(self, stopped: Stopped) -> Nothing:
+        self.host.were_stopped(stopped.actors)
+        return Nothing()
+
+    def _on_hold(self, hold: Hold) -> Nothing:
+        self.runtime.driver.clock.hold(hold.held)
+        self.runtime.driver.wake()
+        return Nothing()
+
+    def _on_term(self, _number: int, _frame: object) -> None:
         """The first one ends this rank after its messages; when it is ending, user code is interrupted. Main thread."""
         if not self._stopping:
             self._stopping = self._terminated = True
@@ -266,7 +293,7 @@ class RankProcess:
         hooks.clear()
         plugins.clear()
 
-    def _thread_excepthook(self, args: Any) -> None:
+    def _thread_excepthook(self, args: threading.ExceptHookArgs) -> None:
         if self._stopping and args.exc_type.__name__ == "BdbQuit":
             return  # resumed from a breakpoint because the mesh stops: not an error
         if args.exc_value is not None and not issubclass(args.exc_type, SystemExit) and not self._stopping:
@@ -275,11 +302,10 @@ class RankProcess:
             failure = self._tell_stray(args.exc_value, what)
             remote = replace(describe_exception(args.exc_value), failure=failure)
             # Python prints it on the terminal.
-            body = {"actor": "", "endpoint": what, "error": error_to_wire(remote, brief=True), "said": True}
-            self._send(Event("unhandled", {**body, "when": time.monotonic_ns()}))
+            self.report(Unhandled("", what, in_brief(remote), time.monotonic_ns(), said=True))
         threading.__excepthook__(args)
 
-    def _unraisablehook(self, args: Any) -> None:
+    def _unraisablehook(self, args: sys.UnraisableHookArgs) -> None:
         if args.exc_value is not None and not self._stopping:
             self._tell_stray(args.exc_value, UNRAISABLE)
         sys.__unraisablehook__(args)
@@ -289,7 +315,7 @@ class RankProcess:
         hooks.run(self.host.before_raised)
         return tell_stray(error, None, what)
 
-    def _breakpointhook(self, *args: Any, **kwargs: Any) -> Any:
+    def _breakpointhook(self, *args: object, **kwargs: object) -> object:
         """The first ``breakpoint()`` loads the debugger, which takes this hook over."""
         with headroom:
             try:
@@ -336,7 +362,7 @@ class RankProcess:
             self.signals_sent += 1
             signal.pthread_kill(ident, _MAIN_SIGNAL)
 
-    def interject(self, function: Callable[[Any], None]) -> bool:
+    def interject(self, function: Callable[[Waited], None]) -> bool:
         """Run ``function`` on the main thread if it waits in a ``get()`` now."""
         return self.runtime.driver.interject(function)
 
@@ -418,7 +444,7 @@ class RankProcess:
 
     def set_held(self, held: bool) -> None:
         """Report that the debugger has stopped, or resumed, a thread of this rank."""
-        self._send(Event("held", {"held": held}))
+        self.report(Held(held))
 
     def flush_output(self) -> None:
         """Flush the output of user code."""
@@ -434,29 +460,28 @@ class RankProcess:
     def watch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> None:
         """Call back when another rank ends."""
 
-        def answered(answer: Body | None, error: Exception | None) -> None:
-            callback(Fate.from_wire(answer) if answer else Fate("link", hint=str(error or "")))
+        def answered(answer: Ended | None, error: Exception | None) -> None:
+            callback(answer.fate if answer is not None else Fate("link", hint=str(error or "")))
             self.runtime.driver.lost.fail_pending()
 
-        self.control.request("mesh.watch", {"mesh": mesh_id, "rank": rank}, answered)
+        self.ask_later(Watch(mesh_id, rank), answered)
 
     def when_born(self, mesh_id: str, rank: int, callback: Callable[[], None]) -> None:
         """Call back when another rank listens."""
-        self.control.request("mesh.born", {"mesh": mesh_id, "rank": rank}, lambda _answer, _error: callback())
+        self.ask_later(WhenBorn(mesh_id, rank), lambda _answer, _error: callback())
 
     def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
         """Allow ranks to be started again."""
-        body = {"mesh": mesh_id, "ranks": ranks, "actor": actor, "count": count}
-        self.control.request("mesh.restarts", body, lambda _answer, _error: None)
+        self.report(AllowRestarts(mesh_id, ranks, actor, count))
 
     def when_restarted(self, mesh_id: str, rank: int, actor: str, callback: Callable[[int, Fate], None]) -> None:
         """Call back when another rank was started again."""
 
-        def answered(answer: Body | None, _error: Exception | None) -> None:
+        def answered(answer: Restarted | None, _error: Exception | None) -> None:
             if answer is not None:
-                callback(answer["incarnation"], Fate.from_wire(answer["fate"]))
+                callback(answer.incarnation, answer.fate)
 
-        self.control.request("mesh.restarted", {"mesh": mesh_id, "rank": rank, "actor": actor}, answered)
+        self.ask_later(WhenRestarted(mesh_id, rank, actor), answered)
 
     def switch(self, on: bool) -> None:
         """Have the control thread poll the links, or no longer."""
@@ -466,27 +491,18 @@ class RankProcess:
         """Call ``function`` on the control thread after ``seconds``."""
         self.control.call_later(seconds, function)
 
-    def request_root(self, operation: str, body: Body, timeout: float) -> Body:
-        """Ask the root."""
-        return self.request(operation, body, timeout)
-
-    def ask_root(self, operation: str, body: Body, answered: Answered) -> None:
+    def ask_later(self, operation: Operation[A], answered: Callable[[A | None, Exception | None], object]) -> None:
         """Ask the root without waiting."""
-        self.control.request(operation, body, answered)
+        self.control.request(operation.name(), body_of(operation), answers_of(operation, answered))
 
-    def unhandled(self, body: Body) -> None:
+    def unhandled(self, report: Unhandled) -> None:
         """Report an error that no caller waits for."""
-        self._send(Event("unhandled", body))
+        self.report(report)
 
     def _on_error(self, error: BaseException) -> None:
         """Note that code of this rank was given the error: the end of the process that it names is known."""
         for mesh_id, rank, pid in lost_ranks(error):
-            body = {"mesh": mesh_id, "rank": rank, "pid": pid}
-            self.control.request("mesh.told", body, lambda _answer, _error: None)
-
-    def _on_hold(self, body: Body) -> None:
-        self.runtime.driver.clock.hold(body["held"])
-        self.runtime.driver.wake()
+            self.report(Told(mesh_id, rank, pid))
 
 
 def _exit_text(error: BaseException) -> str:

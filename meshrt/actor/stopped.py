@@ -11,13 +11,12 @@ import errno
 import functools
 import selectors
 from collections.abc import Callable
-from typing import Any
 
 from meshrt.actor.callers import Message
 from meshrt.errors import ProtocolError
 from meshrt.transport.link import Link
 from meshrt.transport.process import current_runtime
-from meshrt.wire.frames import Frame, pack_header, split_frames
+from meshrt.wire.frames import Buffer, Frame, pack_header, split_frames
 from meshrt.wire.messages import CALL, ERROR, INIT, NO_ERROR, NO_REPLY, RESULT, STATE, STOP, STORED
 
 __all__ = ["StoppedActors"]
@@ -112,7 +111,7 @@ class StoppedActors:
             link.send(_state(stopped=False))
         self._begin(actor, list(links), messages)
 
-    def _send(self, link: Link, parts: list[Any]) -> None:
+    def _send(self, link: Link, parts: list[Buffer]) -> None:
         # One that does not read its answers is not read from.
         if not link.send(parts) and not link.closed:
             self._selector.modify(link.sock, selectors.EVENT_WRITE, self._selector.get_key(link.sock).data)
@@ -124,11 +123,11 @@ class StoppedActors:
             link.close()
 
 
-def _state(*, stopped: bool) -> list[Any]:
+def _state(*, stopped: bool) -> list[Buffer]:
     return [pack_header(STATE, [0, stopped])]
 
 
-def _answer_to(frame: Frame) -> list[Any] | None:
+def _answer_to(frame: Frame) -> list[Buffer] | None:
     try:
         if frame.kind == CALL:
             call_id, _, _, _, flags = frame.header

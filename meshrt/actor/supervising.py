@@ -11,13 +11,12 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from meshrt.actor.errors import type_name
-from meshrt.actor.faults import Fault, mesh_failure
+from meshrt.actor.faults import Decided, Supervise, mesh_failure
 from meshrt.actor.mailbox import Mailbox
 from meshrt.errors import one_line
-from meshrt.hooks.facts import Answer, Body
+from meshrt.hooks.operations import Answers
 from meshrt.transport.driver import Driver
 from meshrt.transport.pending import Pending
 from meshrt.wire.codec import text_of
@@ -40,13 +39,13 @@ class Supervising:
         self._mailboxes = mailboxes
         self._driver = driver
 
-    def ask(self, body: Body, answer: Answer) -> None:
-        """Ask an actor; ``answer`` gets ``{"handled": bool, "raised": text}``."""
-        mailbox = self._mailboxes.get(body["actor"])
+    def ask(self, asked: Supervise, answer: Answers[Decided]) -> None:
+        """Ask an actor."""
+        mailbox = self._mailboxes.get(asked.actor)
         if mailbox is None or not _has_method(type(mailbox.executor.actor)):
-            answer({"handled": False}, "")
+            answer(Decided(False), "")
             return
-        failure = mesh_failure(body["mesh_id"], body["mesh"], map(Fault.from_wire, body["faults"]), body["notes"])
+        failure = mesh_failure(asked.mesh_id, asked.mesh, asked.faults, asked.notes)
         executor = mailbox.executor
         errand = executor.errand(
             _NAME, lambda failure: executor.actor.__supervise__(failure), failure, functools.partial(_decided, answer)
@@ -65,21 +64,21 @@ class Supervising:
             self._driver().alarm = None
 
 
-def _decided(answer: Answer, value: Any, error: BaseException | None) -> None:
+def _decided(answer: Answers[Decided], value: object, error: BaseException | None) -> None:
     """Send the result to the root. The actor's thread."""
     if inspect.isawaitable(value):  # cannot be awaited: this actor has no event loop, or the loop waits itself
         if inspect.iscoroutine(value):
             value.close()
         text = f"returned a {type(value).__name__}, which nobody awaits: write `async def {_NAME}`"
-        answer({"handled": False, "raised": text}, "")
+        answer(Decided(False, text), "")
     elif error is None:
-        answer({"handled": bool(value)}, "")
+        answer(Decided(bool(value)), "")
     else:
         text = one_line(f"{type_name(error)}: {text_of(error)}", _HEADLINE)
-        answer({"handled": False, "raised": f"raised in {_NAME}(): {text}"}, "")
+        answer(Decided(False, f"raised in {_NAME}(): {text}"), "")
 
 
-def _method(cls: type) -> Any:
+def _method(cls: type) -> object:
     """Return the class's own method; None if it has none."""
     # getattr would run code of a metaclass.
     return next((vars(base)[_NAME] for base in cls.__mro__ if _NAME in vars(base)), None)

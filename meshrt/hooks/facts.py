@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = [
     "UNRAISABLE",
@@ -43,7 +46,7 @@ class EndpointCall:
     rank: int
     endpoint: str
     #: The view through which the call came: ``[labels, offset, sizes, strides]`` (`Shape.from_wire`).
-    view: list[Any]
+    view: list[object]
     #: The process that has called (0: not known), and the number that the call has there; see `Hooks.message_sent`.
     caller: int = 0
     call_id: int = 0
@@ -85,13 +88,13 @@ class ActorState:
     #: The message that it serves, or None: it waits for messages.
     call: EndpointCall | None
     #: The event loop of an actor with ``async def`` endpoints, once it runs.
-    loop: Any
+    loop: asyncio.AbstractEventLoop | None
     #: The asyncio task that serves on that loop; endpoints are awaited in it, if they are not concurrent.
-    task: Any = None
+    task: asyncio.Task[None] | None = None
     #: The object of the user's class; None before its ``__init__`` begins, and after its end.
     instance: Any = None
     #: The calls of concurrent endpoints that run beside ``call``, by their asyncio task, the oldest first.
-    concurrent: Mapping[Any, EndpointCall] = field(default_factory=dict)
+    concurrent: Mapping[asyncio.Task[None], EndpointCall] = field(default_factory=dict)
 
     @property
     def serves(self) -> EndpointCall | None:
@@ -104,7 +107,7 @@ class ActorState:
             return self.serves is None
         return call is self.call or any(call is other for other in self.concurrent.values())
 
-    def task_of(self, call: EndpointCall) -> Any:
+    def task_of(self, call: EndpointCall) -> asyncio.Task[None] | None:
         """Return the asyncio task in which ``call`` is awaited; None if there is none."""
         return next((task for task, other in self.concurrent.items() if other is call), self.task)
 

@@ -18,7 +18,7 @@ that no later code reads a dict by string.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar, get_args
+from typing import Generic, Protocol, TypeVar, get_args
 
 import msgspec
 
@@ -35,6 +35,7 @@ __all__ = [
     "Report",
     "Served",
     "Taken",
+    "answers_of",
     "body_of",
     "collected",
     "read",
@@ -52,6 +53,9 @@ A = TypeVar("A", bound="Data")
 Q = TypeVar("Q")
 S = TypeVar("S")
 P = TypeVar("P")
+
+#: Any class of answers.
+A_any = TypeVar("A_any")
 
 #: Are bytes on the wire, too: a text in their place is not taken for base64.
 _BYTES = (bytes, bytearray, memoryview)
@@ -174,6 +178,25 @@ def slow_server(operation: Served[Q, A], handler: Callable[[Q, Answers[A]], None
     return serve
 
 
+def answers_of(
+    operation: Operation[A_any], answered: Callable[[A_any | None, Exception | None], object]
+) -> Callable[[Body | None, Exception | None], object]:
+    """Return a function that passes on what has come, with its type: the answer, or an error. An invalid one is one."""
+
+    def take(body: Body | None, error: Exception | None) -> None:
+        if body is None:
+            answered(None, error)
+            return
+        try:
+            answer = operation.read_answer(body)
+        except ProtocolError as invalid:
+            answered(None, invalid)
+        else:
+            answered(answer, None)
+
+    return take
+
+
 def read(kind: type[T], plain: object, what: str) -> T:
     """Return plain data as a ``kind``.
 
@@ -188,7 +211,7 @@ def read(kind: type[T], plain: object, what: str) -> T:
         raise ProtocolError(f"{what} is not valid: {error} (is the other side of another version?)") from None
 
 
-def _arguments(cls: type) -> Sequence[Any]:
+def _arguments(cls: type) -> Sequence[type]:
     """Return the types in brackets behind the base of a class of operations."""
     for base in cls.__mro__:
         for generic in base.__dict__.get("__orig_bases__", ()):

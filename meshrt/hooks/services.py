@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from meshrt.hooks.facts import ActorState, Answer, Body, EndpointCall, Gathered, Measured, Wait, Workload
 
@@ -141,7 +141,7 @@ class Waited(Protocol):
 
     def done(self) -> bool: ...
 
-    def add_done_callback(self, function: Callable[[Any], object], /) -> None: ...
+    def add_done_callback(self, function: Callable[[Self], object], /) -> None: ...
 
 
 class PendingCall(Protocol):
@@ -179,9 +179,9 @@ class RootServices(Protocol):
     rank_operations: dict[str, Callable[[str, int, Body], Body | None]]
     #: called with every client that is gone.
     client_gone: list[Callable[[ToolClient], None]]
-    #: called when a mesh is asked for, on any thread: control operations (name, body) that each of its ranks serves
-    #: before any other request.
-    at_birth: list[Callable[[], Sequence[tuple[str, Body]]]]
+    #: called when a mesh is asked for, on any thread: operations (or name and body of one) that each of its ranks
+    #: serves before any other request.
+    at_birth: list[Callable[[], Sequence[Operation[Data] | tuple[str, Body]]]]
     #: called as ``fn(mesh id, base rank)`` when a rank serves.
     rank_born: list[Callable[[str, int], None]]
     #: called as ``fn(mesh id, base rank, description)`` when a rank's process has ended ("was killed by SIGKILL").

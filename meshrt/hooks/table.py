@@ -16,12 +16,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import Any
+from typing import TypeVar
 
 from meshrt.hooks.facts import EndpointCall, Raised, Variable
 from meshrt.hooks.services import PendingCall
 
 __all__ = ["Hooks", "hooks"]
+
+
+F = TypeVar("F", bound=Callable[..., object])
 
 
 class Hooks:
@@ -54,7 +57,7 @@ class Hooks:
         self.hold_changed: list[Callable[[bool], None]] = []
         self.strict = bool(os.environ.get("MESHRT_STRICT_HOOKS"))
 
-    def run(self, functions: list[Any], *args: Any) -> None:
+    def run(self, functions: list[F], *args: object) -> None:
         """Call each function with ``args``; one that fails is reported and taken out of the list."""
         for function in tuple(functions):
             try:

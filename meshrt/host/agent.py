@@ -45,6 +45,7 @@ from meshrt.wire.errors import refusal
 from meshrt.wire.fate import Fate
 from meshrt.wire.frames import Frame
 from meshrt.wire.handshake import Secret
+from meshrt.wire.operations import Cut
 from meshrt.wire.tree import (
     FROM_RANK,
     FROM_ROOT,
@@ -84,7 +85,7 @@ _TEARDOWN = 100_000_000
 #: Seconds until strays are looked for again, if that could not be done.
 _SWEEP_AGAIN = 0.1
 _PING = control_frame(Ping())
-_CUT = control_frame(Request(0, "cut", {}))
+_CUT = control_frame(Request(0, Cut.name()))
 #: Characters of the last lines that an error carries.
 _TAIL_MAX = 64 << 10
 

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from meshrt.hooks.facts import Body
 from meshrt.host.family import join_family
@@ -112,7 +111,7 @@ class Child:
         cls, birth: Birth, log_path: Path, warn: Callable[[str], None], space: LogSpace | None
     ) -> tuple[Child, Plumbing]:
         """Make both ends of the plumbing. Raises OSError when descriptors run out; nothing is left then."""
-        cleanup: list[Callable[[], Any]] = []
+        cleanup: list[Callable[[], object]] = []
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             cleanup += [ours.close, theirs.close]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Generator
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Never, Self, TypeVar
 
 from meshrt.actor.endpoint import EndpointSpec, endpoints_of, explain_missing
 from meshrt.actor.errors import why_ended
@@ -35,7 +35,7 @@ class Endpoint:
         self._target = target
         self._spec = spec
 
-    def call(self, *args: Any, **kwargs: Any) -> Future[ValueMesh[Any]]:
+    def call(self, *args: object, **kwargs: object) -> Future[ValueMesh[Any]]:
         """Call it on every rank.
 
         Returns:
@@ -49,7 +49,7 @@ class Endpoint:
         future: MeshCall = send_call(self._target, self._spec.name, args, kwargs, MeshCall)
         return future
 
-    def call_one(self, *args: Any, **kwargs: Any) -> Future[Any]:
+    def call_one(self, *args: object, **kwargs: object) -> Future[Any]:
         """Call it on the only rank of this mesh. Raises ValueError if there are more; else as `call`."""
         self._spec.check(args, kwargs)
         count = len(self._target.shape)
@@ -61,7 +61,7 @@ class Endpoint:
         future: OneCall = send_call(self._target, self._spec.name, args, kwargs, OneCall)
         return future
 
-    def choose(self, *args: Any, **kwargs: Any) -> Future[Any]:
+    def choose(self, *args: object, **kwargs: object) -> Future[Any]:
         """Call it on one rank, chosen at random among those that do not raise MeshBusy; else as `call`."""
         self._spec.check(args, kwargs)
         driver = current_runtime().driver
@@ -73,13 +73,13 @@ class Endpoint:
         future: OneCall = send_call(target, self._spec.name, args, kwargs, OneCall)
         return future
 
-    def stream(self, *args: Any, **kwargs: Any) -> StreamCall[Any]:
+    def stream(self, *args: object, **kwargs: object) -> StreamCall[Any]:
         """Call it on every rank; iterate over futures in order of arrival. Else as `call`."""
         self._spec.check(args, kwargs)
         stream: StreamCall[Any] = send_call(self._target, self._spec.name, args, kwargs, StreamCall)
         return stream
 
-    def broadcast(self, *args: Any, **kwargs: Any) -> None:
+    def broadcast(self, *args: object, **kwargs: object) -> None:
         """Call it on every rank without answers; an exception is reported on the program's terminal."""
         self._spec.check(args, kwargs)
         broadcast(self._target, self._spec.name, args, kwargs)
@@ -92,7 +92,7 @@ class Endpoint:
         """
         await wait_ready(self._target, self._spec.name)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Never:
         name = f"{self._target.name}.{self._spec.name}"
         raise TypeError(
             f"{name} is an endpoint of a mesh: use {name}.call(...), .call_one(...), .choose(...), .stream(...) "
@@ -138,7 +138,7 @@ class ActorMesh(MeshTrait, Generic[A]):
             self._init.get(timeout)
         return self
 
-    def __await__(self) -> Generator[Any, None, Self]:
+    def __await__(self) -> Generator[object, None, Self]:
         if self._init is not None:
             yield from self._init.__await__()
         return self
@@ -177,7 +177,7 @@ class ActorMesh(MeshTrait, Generic[A]):
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *endpoints_of(self._class)})
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         target = self._target
         return _received, (
             self._class,

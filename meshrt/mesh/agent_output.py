@@ -6,7 +6,10 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["AgentOutput"]
 
@@ -28,7 +31,7 @@ class AgentOutput:
     def __init__(self, pipe: IO[bytes] | None, write: Callable[[str], None]) -> None:
         self._pipe = pipe
         self._write = write
-        self._loop: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._rest = b""
         self._tail: deque[str] = deque(maxlen=_LINES)
         if pipe is not None:
@@ -39,7 +42,7 @@ class AgentOutput:
         """The last lines."""
         return tuple(self._tail)
 
-    def attach(self, loop: Any) -> None:
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Read when there is something; on the loop's thread."""
         if self._pipe is not None:
             self._loop = loop

@@ -9,8 +9,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from meshrt.errors import ProtocolError
 from meshrt.host.family import new_family_block
@@ -22,6 +22,10 @@ from meshrt.wire.control import Address, Message, control_frame
 from meshrt.wire.frames import Frame, control_decoder
 from meshrt.wire.tree import FROM_AGENT, FROM_RANK, Bye, FromAgent, FromRank, Ping
 
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+
 __all__ = ["AgentLink", "AgentPulse", "Engine", "Placed"]
 
 
@@ -30,7 +34,7 @@ class Placed(Protocol):
 
     host: str
     process: subprocess.Popen[bytes]
-    link_socket: Any
+    link_socket: socket.socket
     #: What marks every process of this agent, see `meshrt.host.osutil.RUN_VARIABLE`.
     mark: str
 
@@ -38,7 +42,7 @@ class Placed(Protocol):
 class Engine(Protocol):
     """Places one host agent per host; everything else is the same for all engines."""
 
-    def place(self, run_id: str) -> list[Placed]:
+    def place(self, run_id: str) -> Sequence[Placed]:
         """Start the agents and return them; does not wait until they serve."""
 
 
@@ -71,7 +75,7 @@ class AgentLink:
         self._on_message = on_message
         self._on_rank = on_rank
         self._on_gone = on_gone
-        self._loop: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         #: It has closed its end of the link; the loop does not watch it any more.
         self._hung_up = False
         #: It has said that its store listens.
@@ -84,7 +88,7 @@ class AgentLink:
         self._question = 0
         self._heard = threading.Event()
 
-    def attach(self, loop: Any) -> None:
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to read; on the loop's thread."""
         self._loop = loop
         self.output.attach(loop)
@@ -105,13 +109,19 @@ class AgentLink:
         if not self._link.send([*frames]) and self._loop is not None:
             self._loop.call_soon_threadsafe(self._arm)
 
+    @property
+    def _attached(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            raise RuntimeError("no loop reads this link yet")
+        return self._loop
+
     def _arm(self) -> None:
         if self._link.backlog and not self._link.closed:
-            self._loop.add_writer(self._link.fileno(), self._writable)
+            self._attached.add_writer(self._link.fileno(), self._writable)
 
     def _writable(self) -> None:
         if self._link.flush():
-            self._loop.remove_writer(self._link.fileno())
+            self._attached.remove_writer(self._link.fileno())
 
     def _readable(self) -> None:
         if self.gone:
@@ -134,9 +144,9 @@ class AgentLink:
         # once, and looks no more. What it has sent before is read to its end all the same.
         if not self._hung_up and self._link.hung_up():
             self._hung_up = True
-            self._loop.remove_reader(self._link.fileno())
+            self._attached.remove_reader(self._link.fileno())
         if self._hung_up:
-            self._loop.call_soon(self._readable)
+            self._attached.call_soon(self._readable)
 
     def _received(self, frame: Frame) -> None:
         """Handle a message. Raises ProtocolError for one that an agent may not send."""
@@ -155,8 +165,8 @@ class AgentLink:
             self.gone = True
             self.gone_at = time.monotonic_ns()
             self._heard.set()
-            self._loop.remove_reader(self._link.fileno())
-            self._loop.remove_writer(self._link.fileno())
+            self._attached.remove_reader(self._link.fileno())
+            self._attached.remove_writer(self._link.fileno())
             self._link.close()
             self.output.detach()  # its last lines were written before the link ended
             self._on_gone(self)
@@ -232,7 +242,7 @@ class AgentLink:
         return True
 
 
-def _address_of(header: Any) -> Address:
+def _address_of(header: object) -> Address:
     match header:
         case [str() as mesh_id, int() as rank]:
             return mesh_id, rank
@@ -259,10 +269,10 @@ class AgentPulse:
         self._announce = announce
         self._asked: dict[AgentLink, float] = {}
         self._silent: set[AgentLink] = set()
-        self._loop: Any = None
+        self._loop: asyncio.AbstractEventLoop
         self._last = 0.0
 
-    def start(self, loop: Any) -> None:
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to ping."""
         self._loop = loop
         self._last = loop.time()

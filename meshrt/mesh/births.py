@@ -8,15 +8,20 @@ from msgspec.structs import replace
 
 from meshrt.errors import ProtocolError, UsageError
 from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import Data, Operation, body_of
 from meshrt.mesh.record import MeshRecord
 from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.spec import MeshSpec
 from meshrt.transport.process import INCARNATION
 from meshrt.wire.control import control_frame
 from meshrt.wire.frames import CONTROL_MAX
+from meshrt.wire.operations import Stopped
 from meshrt.wire.tree import Spawn
 
-__all__ = ["Births", "spawn_frames"]
+__all__ = ["Births", "FirstOperation", "spawn_frames"]
+
+FirstOperation = Operation[Data] | tuple[str, Body]
+"""What a rank serves before any other request."""
 
 
 class Births:
@@ -27,7 +32,7 @@ class Births:
         restarts: Knows which actors a rank has again.
     """
 
-    def __init__(self, at_birth: Sequence[Callable[[], Sequence[tuple[str, Body]]]], restarts: Restarts) -> None:
+    def __init__(self, at_birth: Sequence[Callable[[], Sequence[FirstOperation]]], restarts: Restarts) -> None:
         self._at_birth = at_birth
         self._restarts = restarts
 
@@ -37,7 +42,7 @@ class Births:
         for rank in record.incarnations.keys() & set(ranks):  # one at a time
             again = self._restarts.actors(record.mesh_id, rank)
             gone = [actor for actor, had in record.actors.items() if rank in had and actor not in again]
-            operations.append(("stopped", {"actors": gone}))
+            operations.append(Stopped(gone))
         common = Spawn(
             mesh=record.mesh_id,
             name=record.name,
@@ -45,7 +50,7 @@ class Births:
             sizes=list(spec.extent.sizes),
             common_env=dict(spec.env),
             preload=list(spec.preload),
-            operations=operations,
+            operations=[(each.name(), body_of(each)) if isinstance(each, Operation) else each for each in operations],
         )
         env = {rank: dict(spec.rank_env.get(rank, {})) for rank in ranks}
         for rank in record.incarnations.keys() & env.keys():

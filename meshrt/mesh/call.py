@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import msgpack
 
@@ -33,13 +33,13 @@ from meshrt.store.refs import mentions, references_exist
 from meshrt.store.unsent import Unsent
 from meshrt.transport.driver import Driver
 from meshrt.transport.link import kept
-from meshrt.transport.outlink import Loss, OutLink
+from meshrt.transport.outlink import Loss, OutLink, Receiver
 from meshrt.transport.process import ProcessRuntime, current_runtime
 from meshrt.transport.waiting import Waiting
 from meshrt.wire import codec
 from meshrt.wire.errors import error_from_wire, failure_of
 from meshrt.wire.fate import Fate
-from meshrt.wire.frames import Frame, split_frames, split_packed
+from meshrt.wire.frames import Buffer, Frame, split_frames, split_packed
 from meshrt.wire.handshake import Identity
 from meshrt.wire.messages import CALL, INIT, NO_REPLY, RESULT, STOP, STORED
 
@@ -57,6 +57,8 @@ __all__ = [
 
 R = TypeVar("R")
 T = TypeVar("T")
+#: The future of a call.
+C = TypeVar("C", bound="_Sent")
 _NO_ARGUMENTS = Parcel(*codec.encode(((), {})))
 #: Shared by all threads: it packs integers and lists of them here, in one piece of C.
 _pack = msgpack.Packer().pack
@@ -64,6 +66,12 @@ _pack = msgpack.Packer().pack
 _NAMED = 64
 #: Replaces an answer that is not needed any more.
 _LOOKED_AT = Frame(RESULT, [0, None], b"")
+
+
+class _Sent(Receiver, Protocol):
+    """The future of a call: what is to have the answers, and keeps the arguments."""
+
+    kept: Sequence[Lease]
 
 
 class _Called:
@@ -200,7 +208,7 @@ class _Answers(_Called, Future[T]):
                 losses[position] = Loss(position, fate, sent=True)
         return losses.values()
 
-    def _load(self, position: int) -> Any:
+    def _load(self, position: int) -> object:
         frame = self._frames[position]
         if frame is None or frame.header[1] is None:
             return None
@@ -215,7 +223,7 @@ class _Answers(_Called, Future[T]):
         return error
 
 
-def _load_result(frame: Frame, place: Callable[[int], RankPlace], position: int, endpoint: str) -> Any:
+def _load_result(frame: Frame, place: Callable[[int], RankPlace], position: int, endpoint: str) -> object:
     try:
         return codec.decode(frame.payload, frame.header[1])
     except KeyboardInterrupt:
@@ -244,7 +252,7 @@ class OneCall(_Answers[Any]):
 
     __slots__ = ()
 
-    def _produce(self) -> Any:
+    def _produce(self) -> object:
         self._check()
         value = self._load(0)
         self._frames = [None]
@@ -359,7 +367,7 @@ class StreamCall(_Called, Generic[R]):
             raise what.error(place, self._endpoint, may_have_run=sent)
         if what.kind != RESULT:
             raise remote_error(place, self._endpoint, what)
-        value: Any = None
+        value: object = None
         if what.header[1] is not None:
             value = _load_result(what, self._target.place, position, self._endpoint)
         del self._arrived[id(future)]
@@ -432,9 +440,9 @@ class _Receivers:
 def _send(
     target: Target,
     runtime: ProcessRuntime,
-    frame: list[Any],
+    frame: list[Buffer],
     call_id: int,
-    receiver: Any,
+    receiver: Receiver | None,
     only: Collection[int] | None = None,
     unsent: Unsent | None = None,
 ) -> None:
@@ -456,7 +464,13 @@ def _send(
         driver.queues.settle(outs, frame, block=not on_event_loop())
 
 
-def send_call(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict[str, Any], kind: Any) -> Any:
+def send_call(
+    target: Target,
+    endpoint: str,
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    kind: Callable[[Driver, Target, str], C],
+) -> C:
     """Send a CALL and return its future: ``kind`` is `MeshCall`, `OneCall` or `StreamCall`."""
     runtime = current_runtime()
     if runtime.driver.full:
@@ -476,7 +490,7 @@ def send_call(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict
     return receiver
 
 
-def broadcast(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def broadcast(target: Target, endpoint: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
     """Send a CALL that is not answered; an exception is reported by the root."""
     runtime = current_runtime()
     if runtime.driver.full:
@@ -502,7 +516,7 @@ def broadcast(target: Target, endpoint: str, args: tuple[Any, ...], kwargs: dict
         _send(target, runtime, frame, call_id, None, receivers.only(parcel), unsent)
 
 
-def _call_frame(target: Target, endpoint: str, parcel: Parcel, call_id: int, flags: int) -> list[Any]:
+def _call_frame(target: Target, endpoint: str, parcel: Parcel, call_id: int, flags: int) -> list[Buffer]:
     parts, lengths, loans, _ = parcel
     # The header as msgpack.packb([call_id, endpoint, view, lengths, flags]), its constant middle packed once.
     if loans is None:
@@ -515,8 +529,8 @@ def _call_frame(target: Target, endpoint: str, parcel: Parcel, call_id: int, fla
 def _encode_arguments(
     target: Target,
     endpoint: str,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
     receivers: Callable[[], list[Identity] | None],
     unsent: Unsent,
     *,
@@ -533,7 +547,9 @@ def _encode_arguments(
         raise ArgumentNotSerializable(_name_culprit(target, endpoint, args, kwargs, error)) from error.__cause__
 
 
-def _name_culprit(target: Target, endpoint: str, args: Any, kwargs: Any, error: codec.EncodeError) -> str:
+def _name_culprit(
+    target: Target, endpoint: str, args: tuple[object, ...], kwargs: dict[str, object], error: codec.EncodeError
+) -> str:
     named = [(f"argument {index + 1}", value) for index, value in enumerate(args)]
     named += [(f"argument {name!r}", value) for name, value in kwargs.items()]
     for label, value in named:
@@ -545,7 +561,9 @@ def _name_culprit(target: Target, endpoint: str, args: Any, kwargs: Any, error: 
     return f"{target.name}.{endpoint}(): {error}"
 
 
-def pack_init(target: Target, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any], setup: Any) -> Parcel:
+def pack_init(
+    target: Target, cls: type, args: tuple[object, ...], kwargs: dict[str, object], setup: Callable[[], object] | None
+) -> Parcel:
     """Pickle what an actor is built from. Raises ArgumentNotSerializable."""
     store = current_runtime().store
 

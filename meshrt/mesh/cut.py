@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from meshrt.selection import fold_ranks
+from meshrt.wire.operations import CutOff
 
 __all__ = ["CutWork"]
 
@@ -32,16 +32,16 @@ class CutWork:
         self._told: set[int] = set()
         self._killed: set[int] = set()
 
-    def told(self, rank: int, body: dict[str, Any]) -> None:
+    def told(self, rank: int, report: CutOff) -> None:
         """A rank reports what it does at the end of the grace, once: later reports are dropped."""
         if rank in self._told:
             return
         self._told.add(rank)
-        for actor, endpoint in body["calls"]:
-            self._calls.setdefault((str(actor)[:_NAME], str(endpoint)[:_NAME]), set()).add(rank)
-        if body["waiting"]:
-            self._waiting[rank] = int(body["waiting"])
-        if body["more"]:
+        for actor, endpoint in report.calls:
+            self._calls.setdefault((actor[:_NAME], endpoint[:_NAME]), set()).add(rank)
+        if report.waiting:
+            self._waiting[rank] = report.waiting
+        if report.more:
             self._more.add(rank)
 
     def more(self, ranks: Iterable[int]) -> None:

@@ -120,7 +120,7 @@ class Future(Pending, Generic[T]):
 
         self.when_done(run, background=True)
 
-    def __await__(self) -> Generator[Any, None, T]:
+    def __await__(self) -> Generator[object, None, T]:
         if not self.finished:
             yield from self._wait_on_loop().__await__()
         try:

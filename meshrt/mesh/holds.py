@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from meshrt.hooks.facts import Body
 from meshrt.mesh.registry import Registry
 from meshrt.transport.driver import Driver
 from meshrt.wire.control import Address
+from meshrt.wire.operations import Held, Hold
 
 __all__ = ["Holds"]
 
@@ -18,13 +18,13 @@ class Holds:
     Args:
         registry: Its meshes.
         driver: Has the clock of the root's own deadlines.
-        send: Runs a control operation on a rank: ``send(mesh id, rank, operation, body)``.
+        tell: Runs an operation on a rank: ``tell(mesh id, rank, operation)``.
     """
 
-    def __init__(self, registry: Registry, driver: Driver, send: Callable[[str, int, str, Body], None]) -> None:
+    def __init__(self, registry: Registry, driver: Driver, tell: Callable[[str, int, Hold], None]) -> None:
         self._registry = registry
         self._driver = driver
-        self._send = send
+        self._tell_rank = tell
         #: How often each rank is held.
         self._counts: dict[Address, int] = {}
 
@@ -36,11 +36,11 @@ class Holds:
         """Whether a user holds this rank. Any thread."""
         return (mesh_id, rank) in self._counts
 
-    def change(self, mesh_id: str, rank: int, body: Body) -> None:
+    def change(self, mesh_id: str, rank: int, held: Held) -> None:
         """A rank reports that the debugger has stopped a thread of it, or has resumed one."""
         address = (mesh_id, rank)
         before = self.any()
-        count = self._counts.get(address, 0) + (1 if body["held"] else -1)
+        count = self._counts.get(address, 0) + (1 if held.held else -1)
         if count > 0:
             self._counts[address] = count
         else:
@@ -50,7 +50,7 @@ class Holds:
     def born(self, mesh_id: str, rank: int) -> None:
         """A rank serves. If others are held, its deadlines are suspended too."""
         if self.any():
-            self._send(mesh_id, rank, "hold", {"held": True})
+            self._tell_rank(mesh_id, rank, Hold(True))
 
     def gone(self, mesh_id: str, rank: int) -> None:
         """A rank has ended: it is not held any more."""
@@ -66,4 +66,4 @@ class Holds:
         self._driver.wake()
         for record in self._registry.running():
             for rank in record.alive():
-                self._send(record.mesh_id, rank, "hold", {"held": not before})
+                self._tell_rank(record.mesh_id, rank, Hold(not before))

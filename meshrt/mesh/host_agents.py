@@ -10,10 +10,10 @@ import functools
 import itertools
 import os
 import sys
-from typing import Any, assert_never
+from typing import assert_never
 
 from meshrt.mesh.agent_reports import AgentReports
-from meshrt.mesh.agents import AgentLink, AgentPulse, Placed
+from meshrt.mesh.agents import AgentLink, AgentPulse, Engine, Placed
 from meshrt.mesh.home import Home
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.loop import RootLoop
@@ -88,7 +88,7 @@ class HostAgents:
         loop.on_end.append(self._close)
         loop.on_failure.append(self._fail)
 
-    def of(self, engine: Any) -> list[AgentLink]:
+    def of(self, engine: Engine | None) -> list[AgentLink]:
         """Return the agents of an engine (None: the local one); places them if necessary. Not on the loop."""
         return self._placement.of(engine)
 

@@ -6,16 +6,17 @@ No rank is asked for it: the user at the terminal wants the prompt back, and the
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Protocol
 
 from meshrt.errors import CallTimeout, RankPlace
 from meshrt.mesh.call import broadcast, send_call
 from meshrt.mesh.future import Future
 from meshrt.mesh.target import Target
 from meshrt.selection import fold_ranks
+from meshrt.transport.pending import Pending
 from meshrt.transport.queues import Written
 from meshrt.transport.waiting import Waiting
 
@@ -53,7 +54,25 @@ class Interrupted:
     hangs: bool
 
 
-def waited_for(walker: TracebackType | None, given_up: Any, activity: Any) -> Interrupted | None:
+class _Row(Protocol):
+    """What a rank does (`meshrt.inspect.root.ActivityRow`)."""
+
+    state: str
+    since: float
+    place: tuple[str, int, str]
+
+
+class _Activity(Protocol):
+    """What is known of the ranks (`meshrt.inspect.root.Activity`)."""
+
+    def standstill(self, keys: list[tuple[str, int, str]]) -> str: ...
+    def get(self, mesh_id: str, rank: int, actor: str) -> _Row | None: ...
+    def wait_lines(self, most: int) -> Iterable[str]: ...
+
+
+def waited_for(
+    walker: TracebackType | None, given_up: Pending | None, activity: _Activity | None
+) -> Interrupted | None:
     """Return the call that the ended wait was for; None if it was not a wait for a call.
 
     Args:
@@ -102,7 +121,7 @@ def _unsent(written: Written, target: Target, endpoint: str) -> CallTimeout:
     return CallTimeout(f"{target.name}.{endpoint}()", _seconds(written.since), places, len(target.shape))
 
 
-def _places(call: CallTimeout, activity: Any) -> Iterator[str]:
+def _places(call: CallTimeout, activity: _Activity | None) -> Iterator[str]:
     """Say where the ranks are whose place is known, the largest group first."""
     if activity is None:
         return

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from meshrt.errors import MeshError, RankPlace, SpawnError, last_lines
-from meshrt.hooks.facts import Body
 from meshrt.hooks.table import hooks
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.loop import RootLoop
@@ -23,6 +22,7 @@ from meshrt.mesh.supervision import Supervision
 from meshrt.transport.driver import Driver
 from meshrt.wire.control import Address
 from meshrt.wire.fate import Fate
+from meshrt.wire.operations import ActorBegun, ActorEnded, CutOff
 
 __all__ = ["Lifecycle"]
 
@@ -55,7 +55,9 @@ class Lifecycle:
         #: Meshes that a rank has made: they end with it.
         self._owned: dict[Address, list[str]] = {}
         stopping.on_killed.append(self.gone)
-        services.rank_events.update({"actor": self._actor, "actor-ended": self._actor_ended, "cut": self._cut})
+        services.on_report(ActorBegun, self._actor)
+        services.on_report(ActorEnded, self._actor_ended)
+        services.on_report(CutOff, self._cut)
 
     def started(self, mesh_id: str, rank: int, pid: int) -> None:
         """A rank listens."""
@@ -143,21 +145,21 @@ class Lifecycle:
         """Return those that are not forgotten: meshes that ended long ago are."""
         return [mesh_id for mesh_id in meshes if mesh_id in self._registry.meshes]
 
-    def _actor(self, mesh_id: str, rank: int, body: Body) -> None:
+    def _actor(self, mesh_id: str, rank: int, report: ActorBegun) -> None:
         """An actor has begun."""
-        self._registry.actor(mesh_id, rank, body["name"], here=True)
-        hooks.run(self._services.actor_begun, mesh_id, rank, body["name"])
+        self._registry.actor(mesh_id, rank, report.actor, here=True)
+        hooks.run(self._services.actor_begun, mesh_id, rank, report.actor)
 
-    def _actor_ended(self, mesh_id: str, rank: int, body: Body) -> None:
+    def _actor_ended(self, mesh_id: str, rank: int, report: ActorEnded) -> None:
         """An actor was stopped."""
-        self._registry.actor(mesh_id, rank, body["name"], here=False)
-        self._restarts.forget_actor(mesh_id, rank, body["name"])
+        self._registry.actor(mesh_id, rank, report.actor, here=False)
+        self._restarts.forget_actor(mesh_id, rank, report.actor)
 
-    def _cut(self, mesh_id: str, rank: int, body: Body) -> None:
+    def _cut(self, mesh_id: str, rank: int, report: CutOff) -> None:
         """A rank reports what it still does at the end of the grace."""
         record = self._registry.meshes.get(mesh_id)
         if record is not None:
-            record.cut.told(rank, body)
+            record.cut.told(rank, report)
 
     def stopped_on(self, agent: AgentLink, record: MeshRecord) -> None:
         """An agent has ended its part of a mesh."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from meshrt.actor.context import current_call
 from meshrt.errors import MeshError, ShutdownError, SpawnError, UsageError
-from meshrt.hooks.facts import Body
 from meshrt.mesh.future import Future, Settled
 from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Shape
 from meshrt.transport.driver import Driver
 from meshrt.transport.process import ProcessRuntime, current_runtime
+from meshrt.wire.operations import Initialized, StopMesh, WhenInitialized
+
+if TYPE_CHECKING:
+    from meshrt.mesh.agents import Engine
 
 __all__ = ["MeshOwner", "about", "owner_for_new", "owner_for_old"]
 
@@ -31,7 +34,7 @@ class MeshOwner(Protocol):
 
     def owns(self, mesh_id: str) -> bool: ...
     def about(self, mesh_id: str, rank: int) -> tuple[str, int]: ...
-    def spawn(self, spec: MeshSpec, engine: Any = None) -> str: ...
+    def spawn(self, spec: MeshSpec, engine: Engine | None = None) -> str: ...
     def name_of(self, mesh_id: str) -> str: ...
     def initialized(self, mesh_id: str) -> Future[None]: ...
     def check_whole(self, mesh_id: str, shape: Shape) -> None: ...
@@ -57,19 +60,18 @@ class RankOwner:
         """Whether this rank made the mesh."""
         return mesh_id in self._names
 
-    def spawn(self, spec: MeshSpec, engine: Any = None) -> str:
+    def spawn(self, spec: MeshSpec, engine: Engine | None = None) -> str:
         """Ask the root to start the ranks. Raises MeshError with its refusal."""
         if engine is not None:
             raise UsageError(
                 "a mesh made inside a rank is placed as its program's meshes are: engine= is for the script"
             )
         call = current_call()
-        body = {**spec.to_wire(), "actor": "" if call is None else call.instance.name}
-        answer = self._runtime.tree.request_root("mesh.spawn", body, _SPAWN_SECONDS)
-        mesh_id: str = answer["mesh_id"]
-        self._names[mesh_id] = answer["name"]
-        self._sizes[mesh_id] = spec.extent.nelements
-        return mesh_id
+        request = spec.to_request("" if call is None else call.instance.name)
+        spawned = self._runtime.tree.ask(request, _SPAWN_SECONDS)
+        self._names[spawned.mesh] = spawned.name
+        self._sizes[spawned.mesh] = spec.extent.nelements
+        return spawned.mesh
 
     def name_of(self, mesh_id: str) -> str:
         """Return the name of a mesh."""
@@ -79,14 +81,14 @@ class RankOwner:
         """Done when every rank runs; SpawnError if one could not be started."""
         future: Settled[None] = Settled(self.driver, f"starting the ranks of {self._names[mesh_id]}")
 
-        def answered(body: Body | None, error: Exception | None) -> None:
-            why = str(error) if body is None else body["why"]
+        def answered(answer: Initialized | None, error: Exception | None) -> None:
+            why = str(error) if answer is None else answer.why
             if why:
                 future.reject(SpawnError(why))
             else:
                 future.resolve(None)
 
-        self._runtime.tree.ask_root("mesh.initialized", {"mesh": mesh_id}, answered)
+        self._runtime.tree.ask_later(WhenInitialized(mesh_id), answered)
         return future
 
     def about(self, mesh_id: str, rank: int) -> tuple[str, int]:
@@ -116,8 +118,8 @@ class RankOwner:
         future = self._stopped.setdefault(mesh_id, Settled(self.driver, f"stopping {self._names[mesh_id]}"))
 
         def ask(left: float) -> None:
-            body = {"mesh": mesh_id, "grace": left, "why": why}
-            self._runtime.tree.ask_root("mesh.stop", body, lambda _body, _error: future.resolve(None))
+            request = StopMesh(mesh_id, left, why)
+            self._runtime.tree.ask_later(request, lambda _answer, _error: future.resolve(None))
 
         if first:
             self.driver.queues.when_written(mesh_id, grace, ask)

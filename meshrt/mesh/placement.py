@@ -6,8 +6,7 @@ import importlib
 import logging
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from meshrt.host.family import is_of_block
 from meshrt.host.osutil import kill_run
@@ -37,7 +36,7 @@ class Placement:
         self._run_id = run_id
         self._connect = connect
         self._attach = attach
-        self._by_engine: dict[Any, list[AgentLink]] = {}
+        self._by_engine: dict[Engine | None, list[AgentLink]] = {}
         #: Every agent that has not ended.
         self._placed: list[AgentLink] = []
         #: Of all agents that there were.
@@ -47,7 +46,7 @@ class Placement:
         self._placing = threading.RLock()
         self._lock = threading.RLock()
 
-    def of(self, engine: Any) -> list[AgentLink]:
+    def of(self, engine: Engine | None) -> list[AgentLink]:
         """Return the agents of an engine (None: the local one). An agent that has ended is replaced by a new one."""
         with self._placing:
             agents = self._by_engine.get(engine, [])
@@ -63,7 +62,7 @@ class Placement:
                     self._attach(agent)
             return agents
 
-    def _complete(self, survivors: list[AgentLink | None], placed: list[Placed]) -> list[AgentLink]:
+    def _complete(self, survivors: list[AgentLink | None], placed: Sequence[Placed]) -> list[AgentLink]:
         """Return an agent for each host. An engine places all of them: a new one whose host has one already is ended.
 
         If the new ones were taken, each loss of an agent would make the other agents of its engine useless.
@@ -75,7 +74,7 @@ class Placement:
                 _undo(new)
         return [survivor or self._connect(new) for survivor, new in zip(survivors, placed, strict=True)]
 
-    def _place(self, engine: Engine) -> list[Placed]:
+    def _place(self, engine: Engine) -> Sequence[Placed]:
         """Have agents placed, each with a pid that no earlier one had: the pid identifies what its store keeps."""
         others: list[Placed] = []
         try:

@@ -6,7 +6,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from meshrt.actor.actor import Actor
 from meshrt.actor.endpoint import endpoints_of
@@ -25,6 +25,9 @@ from meshrt.transport.driver import Driver
 from meshrt.transport.process import current_runtime, has_runtime
 from meshrt.wire import codec
 
+if TYPE_CHECKING:
+    from meshrt.mesh.agents import Engine
+
 __all__ = ["HostMesh", "ProcMesh", "proc_mesh", "this_host"]
 
 A = TypeVar("A", bound=Actor)
@@ -40,7 +43,7 @@ def proc_mesh(
     post_mortem: PostMortem = None,
     watchdog: float | None = None,
     dap: int | None = None,
-    engine: Any = None,
+    engine: Engine | None = None,
     **sizes: int,
 ) -> ProcMesh:
     """Start one process per point of a mesh and return it; does not wait for them.
@@ -90,7 +93,7 @@ def this_host() -> HostMesh:
 class HostMesh(MeshTrait):
     """Hosts that processes can be started on. A context manager: its end stops what was started through it."""
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: Engine | None) -> None:
         self._engine = engine
         self._started: list[ProcMesh] = []
 
@@ -179,7 +182,7 @@ class HostMesh(MeshTrait):
         return "<HostMesh of this host>"
 
 
-def _spawn(spec: MeshSpec, engine: Any) -> ProcMesh:
+def _spawn(spec: MeshSpec, engine: Engine | None) -> ProcMesh:
     owner = owner_for_new()
     if spec.setup is not None:
         try:
@@ -243,10 +246,10 @@ class ProcMesh(MeshTrait):
         name: str,
         cls: type[A],
         /,
-        *args: Any,
+        *args: object,
         max_restarts: int = 0,
         on_restart: Callable[[Restart], object] | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> ActorMesh[A]:
         """Build an actor on every rank and return its mesh at once.
 
@@ -357,11 +360,11 @@ class ProcMesh(MeshTrait):
         self.initialized.get(timeout)
         return self
 
-    def __await__(self) -> Generator[Any, None, Self]:
+    def __await__(self) -> Generator[object, None, Self]:
         yield from self.initialized.__await__()
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return ProcMesh, (self._mesh_id, self._name, self._own_shape, self._directory, self._setup, self._whole)
 
     def __eq__(self, other: object) -> bool:

@@ -13,7 +13,6 @@ import functools
 import sys
 from collections.abc import Iterable, Mapping
 from types import GetSetDescriptorType, MemberDescriptorType
-from typing import Any
 
 from meshrt.errors import ActorError, MeshError, RankPlace, RemoteException, one_line
 from meshrt.selection import fold_ranks
@@ -46,8 +45,8 @@ def actor_error(
     Args:
         exception: The exception itself, where it could be sent.
     """
-    kind: Any = _kind_of(remote, exception)
-    cls = ActorError if kind is None else _class_for(kind)
+    kind = _kind_of(remote, exception)
+    cls = ActorError if kind is None else _class_for(kind)  # type: ignore[arg-type]  # mypy: a class is not hashable
     original = exception if type(exception) is kind else None
     try:
         error: ActorError = _builtin(cls).__new__(
@@ -85,7 +84,7 @@ def add_others(error: ActorError, others: Iterable[tuple[RankPlace, Frame]]) -> 
 
 
 def _kind_of(remote: RemoteException, exception: BaseException | None) -> type[Exception] | None:
-    kind: Any = type(exception) if exception is not None else _named(remote.type)
+    kind: object = type(exception) if exception is not None else _named(remote.type)
     while isinstance(kind, type) and issubclass(kind, ActorError):
         kind = vars(kind).get("kind")  # a rank that another rank has called raised it: take the type raised there
     if not isinstance(kind, type) or not issubclass(kind, Exception) or issubclass(kind, _NEVER) or kind is Exception:
@@ -93,7 +92,7 @@ def _kind_of(remote: RemoteException, exception: BaseException | None) -> type[E
     return kind
 
 
-def _named(name: str) -> Any:
+def _named(name: str) -> object:
     """Return the object of that name, if it is loaded. Imports nothing and calls no module's ``__getattr__``."""
     module, _, path = "builtins", "", name
     if "." in name:
@@ -103,9 +102,9 @@ def _named(name: str) -> Any:
         path = name.removeprefix(f"{module}.")
     elif not hasattr(builtins, name):
         module = "__main__"
-    found: Any = sys.modules.get(module)
+    found: object = sys.modules.get(module)
     for part in path.split("."):
-        members: Mapping[str, Any] = getattr(found, "__dict__", {})
+        members: Mapping[str, object] = getattr(found, "__dict__", {})
         found = members.get(part)
     return found
 
@@ -135,18 +134,18 @@ class _Own:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __get__(self, error: Any, _cls: Any = None) -> Any:
+    def __get__(self, error: ActorError | None, _cls: type | None = None) -> object:
         if error is None:
             return self
         try:
             return own_attribute(error, "__dict__")[self._name]
         except KeyError:
-            defaults: Any = vars(ActorError)
+            defaults: Mapping[str, object] = vars(ActorError)
             if self._name in ("others", "others_text", "sent"):
                 return defaults.get(self._name, 0)
             raise AttributeError(self._name) from None
 
-    def __set__(self, error: Any, value: Any) -> None:
+    def __set__(self, error: ActorError, value: object) -> None:
         own_attribute(error, "__dict__")[self._name] = value
 
 
@@ -158,7 +157,7 @@ def _builtin(cls: type) -> type:
     return cls
 
 
-def _facts(error: ActorError, exception: BaseException) -> dict[str, Any]:
+def _facts(error: ActorError, exception: BaseException) -> dict[str, object]:
     """Return the attributes of the remote exception; sets those that are not in a dictionary."""
     for base in type(exception).__mro__:
         if base.__module__ != "builtins" or base in (Exception, BaseException, object):
@@ -171,7 +170,7 @@ def _facts(error: ActorError, exception: BaseException) -> dict[str, Any]:
     return {name: value for name, value in own_attribute(exception, "__dict__").items() if name != "__notes__"}
 
 
-def _reduce(error: ActorError) -> tuple[Any, ...]:
+def _reduce(error: ActorError) -> tuple[object, ...]:
     # Attributes of the user may be any object; the data can always be sent, and the type is sent by its name.
     notes = tuple(getattr(error, "__notes__", ()))
     others = {"others": error.others, "others_text": error.others_text}
@@ -179,7 +178,7 @@ def _reduce(error: ActorError) -> tuple[Any, ...]:
 
 
 def _rebuilt(
-    place: RankPlace, endpoint: str, remote: RemoteException, notes: tuple[str, ...], others: dict[str, Any]
+    place: RankPlace, endpoint: str, remote: RemoteException, notes: tuple[str, ...], others: dict[str, object]
 ) -> ActorError:
     error = actor_error(place, endpoint, remote)
     own_attribute(error, "__dict__").update(others)

@@ -9,7 +9,7 @@ import logging
 import threading
 
 from meshrt.errors import MeshError
-from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import Nothing
 from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.loop import RootLoop
@@ -22,7 +22,21 @@ from meshrt.mesh.spec import MeshSpec
 from meshrt.mesh.stopping import Stopping
 from meshrt.wire.control import Address
 from meshrt.wire.fate import Fate
-from meshrt.wire.peer import Reply
+from meshrt.wire.operations import (
+    AllowRestarts,
+    Ended,
+    Initialized,
+    Restarted,
+    Spawned,
+    SpawnMesh,
+    StopMesh,
+    Told,
+    Watch,
+    WhenBorn,
+    WhenInitialized,
+    WhenRestarted,
+)
+from meshrt.wire.peer import DataReply
 
 __all__ = ["RankRequests"]
 
@@ -51,50 +65,40 @@ class RankRequests:
         self._loop = loop
         self._registry = registry
         self._restarts = restarts
-        self._alarm = alarm
         self._lifecycle = lifecycle
         self._spawning = spawning
         self._stopping = stopping
-        services.deferred_operations.update(
-            {
-                "mesh.watch": self._watch,
-                "mesh.told": self._told,
-                "mesh.restarts": self._allow_restarts,
-                "mesh.restarted": self._restarted,
-                "mesh.born": self._born,
-                "mesh.spawn": self._spawn,
-                "mesh.stop": self._stop,
-                "mesh.initialized": self._initialized,
-            }
-        )
+        services.serve_ranks_later(Watch, self._watch)
+        services.serve_ranks_later(WhenBorn, self._born)
+        services.serve_ranks_later(WhenRestarted, self._restarted)
+        services.serve_ranks_later(SpawnMesh, self._spawn)
+        services.serve_ranks_later(WhenInitialized, self._initialized)
+        services.serve_ranks_later(StopMesh, self._stop)
+        services.on_report(Told, lambda _mesh_id, _rank, told: alarm.told((told.mesh, told.rank, told.pid)))
+        services.on_report(AllowRestarts, self._allow_restarts)
 
-    def _watch(self, _address: Address, body: Body, answer: Reply) -> None:
-        self._registry.watch(body["mesh"], body["rank"], lambda fate: answer(fate.to_wire(), ""))
+    def _watch(self, _address: Address, asked: Watch, answer: DataReply[Ended]) -> None:
+        self._registry.watch(asked.mesh, asked.rank, lambda fate: answer(Ended(fate)))
 
-    def _told(self, _address: Address, body: Body, answer: Reply) -> None:
-        self._alarm.told((body["mesh"], body["rank"], body["pid"]))
-        answer({}, "")
+    def _allow_restarts(self, mesh_id: str, rank: int, asked: AllowRestarts) -> None:
+        self._restarts.allow(asked.mesh, list(asked.ranks), asked.actor, asked.count, (mesh_id, rank))
 
-    def _allow_restarts(self, address: Address, body: Body, answer: Reply) -> None:
-        self._restarts.allow(body["mesh"], body["ranks"], body["actor"], body["count"], address)
-        answer({}, "")
-
-    def _restarted(self, _address: Address, body: Body, answer: Reply) -> None:
+    def _restarted(self, _address: Address, asked: WhenRestarted, answer: DataReply[Restarted]) -> None:
         def restarted(incarnation: int, fate: Fate) -> None:
-            answer({"incarnation": incarnation, "fate": fate.to_wire()}, "")
+            answer(Restarted(incarnation, fate))
 
-        self._registry.when_restarted(body["mesh"], body["rank"], body["actor"], restarted)
+        self._registry.when_restarted(asked.mesh, asked.rank, asked.actor, restarted)
 
-    def _born(self, _address: Address, body: Body, answer: Reply) -> None:
-        self._registry.when_born(body["mesh"], body["rank"], lambda: answer({}, ""))
+    def _born(self, _address: Address, asked: WhenBorn, answer: DataReply[Nothing]) -> None:
+        self._registry.when_born(asked.mesh, asked.rank, lambda: answer(Nothing()))
 
-    def _spawn(self, address: Address, body: Body, answer: Reply) -> None:
-        owner = Owner(*address, body["actor"])
+    def _spawn(self, address: Address, asked: SpawnMesh, answer: DataReply[Spawned]) -> None:
+        owner = Owner(*address, asked.actor)
 
         def work() -> None:
             # Placing agents may take a moment: not on the loop.
             try:
-                mesh_id = self._spawning.spawn(MeshSpec.from_wire(body), owner=owner)
+                mesh_id = self._spawning.spawn(MeshSpec.of_request(asked), owner=owner)
             except Exception as error:
                 # The rank waits: any error is its answer.
                 if not isinstance(error, MeshError):
@@ -106,17 +110,17 @@ class RankRequests:
 
         def made(mesh_id: str) -> None:
             self._lifecycle.own(owner, mesh_id)
-            answer({"mesh_id": mesh_id, "name": self._registry.meshes[mesh_id].name}, "")
+            answer(Spawned(mesh_id, self._registry.meshes[mesh_id].name))
 
         threading.Thread(target=work, name="meshrt-spawn", daemon=True).start()
 
-    def _initialized(self, _address: Address, body: Body, answer: Reply) -> None:
-        initialized = self._registry.meshes[body["mesh"]].initialized
-        initialized.when_done(lambda: answer({"why": str(initialized.exception() or "")}, ""), background=False)
+    def _initialized(self, _address: Address, asked: WhenInitialized, answer: DataReply[Initialized]) -> None:
+        initialized = self._registry.meshes[asked.mesh].initialized
+        initialized.when_done(lambda: answer(Initialized(str(initialized.exception() or ""))), background=False)
 
-    def _stop(self, _address: Address, body: Body, answer: Reply) -> None:
-        if body["mesh"] not in self._registry.meshes:
-            answer({}, "")
+    def _stop(self, _address: Address, asked: StopMesh, answer: DataReply[Nothing]) -> None:
+        if asked.mesh not in self._registry.meshes:
+            answer(Nothing())
             return
-        stopped = self._stopping.stop(body["mesh"], body["grace"], body["why"])
-        stopped.when_done(lambda: answer({}, ""), background=False)
+        stopped = self._stopping.stop(asked.mesh, asked.grace, asked.why)
+        stopped.when_done(lambda: answer(Nothing()), background=False)

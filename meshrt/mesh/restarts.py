@@ -24,8 +24,9 @@ from meshrt.mesh.target import Target
 from meshrt.store.packing import Parcel
 from meshrt.transport.process import ProcessRuntime, current_runtime
 from meshrt.wire.control import Address
-from meshrt.wire.errors import error_to_wire
+from meshrt.wire.errors import in_brief
 from meshrt.wire.fate import Fate
+from meshrt.wire.operations import Unhandled
 
 if TYPE_CHECKING:
     from meshrt.mesh.record import MeshRecord
@@ -202,15 +203,9 @@ class Rebuilding:
         try:
             self._send_init(position, fate)
         except ActorError as error:
-            current_runtime().tree.unhandled(
-                {
-                    "at": [place.mesh_id, place.rank],
-                    "actor": place.actor,
-                    "endpoint": "__init__",
-                    "error": error_to_wire(error.remote, brief=True),
-                    "when": time.monotonic_ns(),
-                }
-            )
+            at = (place.mesh_id, place.rank)
+            report = Unhandled(place.actor, "__init__", in_brief(error.remote), time.monotonic_ns(), at=at)
+            current_runtime().tree.unhandled(report)
             return
         except MeshError:
             return  # it has ended again, or was stopped: handled elsewhere

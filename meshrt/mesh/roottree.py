@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import TypeVar
 
 from meshrt.errors import UsageError
-from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import Data, Operation
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.restarts import Restarts
 from meshrt.transport.driver import Driver
 from meshrt.wire.fate import Fate
-from meshrt.wire.peer import Answered
+from meshrt.wire.operations import Unhandled
 
 __all__ = ["Background", "RootTree"]
+
+A = TypeVar("A", bound=Data)
 
 
 class RootTree:
@@ -35,7 +38,7 @@ class RootTree:
         self._loop = loop
         self.on_told: list[Callable[[], None]] = []
         self.on_switch: list[Callable[[bool], None]] = []
-        self.on_unhandled: list[Callable[[Body], None]] = []
+        self.on_unhandled: list[Callable[[Unhandled], None]] = []
 
     def watch(self, mesh_id: str, rank: int, callback: Callable[[Fate], None]) -> None:
         """Call back when a rank ends."""
@@ -64,18 +67,18 @@ class RootTree:
         """Call ``function`` on the loop after ``seconds``."""
         self._loop.post_later(seconds, function)
 
-    def request_root(self, operation: str, body: Body, timeout: float) -> Body:
+    def ask(self, operation: Operation[A], timeout: float) -> A:
         """The root sends no requests to itself."""
-        raise UsageError(f"{operation} is for ranks")
+        raise UsageError(f"{operation.name()} is for ranks")
 
-    def ask_root(self, operation: str, body: Body, answered: Answered) -> None:
-        """As `request_root`."""
-        raise UsageError(f"{operation} is for ranks")
+    def ask_later(self, operation: Operation[A], answered: Callable[[A | None, Exception | None], object]) -> None:
+        """As `ask`."""
+        raise UsageError(f"{operation.name()} is for ranks")
 
-    def unhandled(self, body: Body) -> None:
+    def unhandled(self, report: Unhandled) -> None:
         """Report an error of this process that no caller waits for."""
         for told in self.on_unhandled:
-            told(body)
+            told(report)
 
 
 class Background:

@@ -12,9 +12,9 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from meshrt import errors
 from meshrt.errors import CallTimeout, one_line
@@ -40,7 +40,11 @@ from meshrt.mesh.tracebacks import (
 from meshrt.mesh.unawaited import Unawaited
 from meshrt.transport import launcher
 from meshrt.transport.driver import Driver
+from meshrt.transport.pending import Pending
 from meshrt.wire.codec import own_attribute, text_of
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["Script"]
 
@@ -92,7 +96,7 @@ class Script:
         self._overdue = overdue
         self._unawaited = Unawaited(is_of_a_rank)
         self._pid = os.getpid()
-        self._before: Any = None
+        self._before: Callable[[type[BaseException], BaseException, TracebackType | None], object] = sys.excepthook
         self._hook = self._excepthook  # one object, so that it can be compared with the hook that is installed
         self._reported = False
         #: The main thread has ended by an error: exceptions of other threads from then on follow from that.
@@ -204,7 +208,7 @@ class Script:
         except Exception:  # as in `_report_untold`, which says why
             return True
 
-    def terminated(self, task: Any, awaited: Any) -> None:
+    def terminated(self, task: asyncio.Task[object] | None, awaited: Pending | None) -> None:
         """SIGTERM ends the script while its main thread waits: keep where the ranks are that have not answered.
 
         Args:
@@ -264,7 +268,7 @@ class Script:
         # A second Ctrl-C, during the stop that the first one has caused, follows from it.
         return any(each is self._waited_for[0] for each in (error, own_attribute(error, "__context__")))
 
-    def _wait_of(self, error: BaseException, awaited: Any = None) -> str:
+    def _wait_of(self, error: BaseException, awaited: Pending | None = None) -> str:
         """Return what a script that Ctrl-C ends has waited for, in lines; of a call that hangs, a report is kept.
 
         Args:
@@ -284,7 +288,7 @@ class Script:
         more = [f"where they all stood: meshrt postmortem {self._services.run_id}"] if known else []
         return "\nmeshrt: ".join([found.text, *found.waits, *more])
 
-    def _given_up(self) -> Any:
+    def _given_up(self) -> Pending | None:
         """Return what was awaited when Ctrl-C cancelled that; None if nothing was."""
         since = time.monotonic() - _REMEMBERED
         return next((pending for pending, when in self._driver.waits.cancelled if when >= since), None)

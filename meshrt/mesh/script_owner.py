@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from meshrt.errors import UsageError
 from meshrt.hooks.plugins import plugins
@@ -15,6 +15,9 @@ from meshrt.mesh.spec import MeshSpec
 from meshrt.mesh.stopping import Stopping
 from meshrt.selection import Shape
 from meshrt.transport.driver import Driver
+
+if TYPE_CHECKING:
+    from meshrt.mesh.agents import Engine
 
 __all__ = ["ScriptOwner"]
 
@@ -49,7 +52,7 @@ class ScriptOwner:
         """Whether it is a mesh of this program that is remembered."""
         return mesh_id in self._registry.meshes
 
-    def spawn(self, spec: MeshSpec, engine: Any = None) -> str:
+    def spawn(self, spec: MeshSpec, engine: Engine | None = None) -> str:
         """Start the ranks of a mesh; see `Spawning.spawn`."""
         return self._spawning.spawn(spec, engine)
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from meshrt.actor.faults import Lost
-from meshrt.errors import MeshError, RankPlace
+from meshrt.errors import MeshError, ProtocolError, RankPlace
 from meshrt.hooks.facts import Body, Wait
-from meshrt.hooks.operations import Data, Operation, Served, Taken, body_of
+from meshrt.hooks.operations import Data, Operation, Report, Served, Taken, body_of
 from meshrt.hooks.plugins import ASKED_FOR, plugin_of, plugins
 from meshrt.hooks.services import PendingCall, ToolClient, Waited
 from meshrt.hooks.snapshot import MeshFacts
@@ -33,7 +33,8 @@ from meshrt.transport.directories import log_path
 from meshrt.transport.driver import Driver
 from meshrt.wire.control import Address, Message
 from meshrt.wire.fate import Fate
-from meshrt.wire.peer import Reply, Requests
+from meshrt.wire.operations import Held
+from meshrt.wire.peer import DataReply, Reply, Requests
 from meshrt.wire.tree import Answer, Event, FromRank, Refusal, Request
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ __all__ = ["Answer", "Services"]
 
 Q = TypeVar("Q")
 A = TypeVar("A", bound=Data)
+T = TypeVar("T")
 
 _log = logging.getLogger("meshrt")
 
@@ -81,7 +83,7 @@ class Services:
         #: Like `rank_operations`, for answers that come later: fn(address, body, answer).
         self.deferred_operations: dict[str, Callable[[Address, Body, Reply], None]] = {}
         self.client_gone: list[Callable[[ToolClient], None]] = []
-        self.at_birth: list[Callable[[], Sequence[tuple[str, Body]]]] = []
+        self.at_birth: list[Callable[[], Sequence[Operation[Data] | tuple[str, Body]]]] = []
         self.rank_born: list[Callable[[str, int], None]] = []
         self.rank_gone: list[Callable[[str, int, str], None]] = []
         self.rank_lost: list[Callable[[str, int, Body], None]] = []
@@ -97,8 +99,8 @@ class Services:
         #: Those that wait for a rank.
         self._requests: dict[Address, Requests] = {}
         self._numbers = itertools.count(1)
-        self._holds = Holds(registry, driver, self.send_rank)
-        self.rank_events["held"] = self._holds.change
+        self._holds = Holds(registry, driver, self.tell_rank)
+        self.on_report(Held, self._holds.change)
         self.gathers = Gathers(registry, self.call_later)
         self.measures = Measures(registry)
         self.unseen: deque[str] = deque(maxlen=_UNSEEN)
@@ -150,18 +152,19 @@ class Services:
             handler(mesh_id, rank, operation.read(body))
         )
 
+    def serve_ranks_later(self, operation: Served[Q, A], handler: Callable[[Address, Q, DataReply[A]], None]) -> None:
+        """Serve an operation that ranks ask for, and that is answered later. What it raises is the answer, too."""
+        self.deferred_operations[operation.name()] = lambda address, body, reply: handler(
+            address, operation.read(body), DataReply(reply)
+        )
+
     def on_report(self, report: Taken[Q], handler: Callable[[str, int, Q], None]) -> None:
         """Take a report of ranks."""
         self.rank_events[report.name()] = lambda mesh_id, rank, body: handler(mesh_id, rank, report.read(body))
 
-    def ask_rank(self, mesh_id: str, rank: int, operation: Operation[A]) -> Awaitable[A]:
-        """Run an operation on a rank. It is sent at once."""
-        answer = self.request_rank(mesh_id, rank, operation.name(), body_of(operation))
-
-        async def read() -> A:
-            return operation.read_answer(await answer)
-
-        return read()
+    def ask_rank(self, mesh_id: str, rank: int, operation: Operation[A]) -> asyncio.Future[A]:
+        """Run an operation on a rank. It is sent at once. Raises ProtocolError if it is too long."""
+        return self._ask(mesh_id, rank, operation.name(), body_of(operation), operation.read_answer)
 
     def tell_rank(self, mesh_id: str, rank: int, operation: Operation[Data]) -> None:
         """Run an operation on a rank without an answer. Any thread."""
@@ -169,8 +172,11 @@ class Services:
 
     def request_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> Awaitable[Body]:
         """Run a control operation on a rank."""
+        return self._ask(mesh_id, rank, operation, body, lambda answer: answer)
+
+    def _ask(self, mesh_id: str, rank: int, operation: str, body: Body, read: Callable[[Body], T]) -> asyncio.Future[T]:
         record = self._registry.meshes.get(mesh_id)
-        answer: asyncio.Future[Body] = self._loop.running.create_future()
+        answer: asyncio.Future[T] = self._loop.running.create_future()
         if record is None or rank in record.fates:
             fate = Fate("stopped") if record is None else record.fates[rank]
             answer.set_exception(fate.error(RankPlace(mesh_id, "", rank), operation, may_have_run=False))
@@ -184,10 +190,13 @@ class Services:
         def answered(body: Body | None, error: Exception | None) -> None:
             if answer.done():
                 return  # cancelled meanwhile
-            if error is None:
-                answer.set_result(body or {})
-            else:
+            if error is not None:
                 answer.set_exception(error)
+                return
+            try:
+                answer.set_result(read(body or {}))
+            except ProtocolError as invalid:
+                answer.set_exception(invalid)
 
         requests = self._requests.get((mesh_id, rank))
         if requests is None:
@@ -276,9 +285,9 @@ class Services:
                 if requests is not None:
                     requests.received(answer)
 
-    def on_own_actor(self, message: Event) -> None:
+    def on_own_actor(self, report: Report) -> None:
         """Take a report of an actor of this process (`meshrt.mesh.this_proc`). Any thread."""
-        self._loop.post(lambda: self.on_rank(("", 0), message))
+        self._loop.post(lambda: self._on_event(("", 0), report.name(), body_of(report)))
 
     def _on_event(self, address: Address, name: str, body: Body) -> None:
         handler = self.rank_events.get(name)

@@ -6,10 +6,9 @@ import functools
 import secrets
 import sys
 import threading
-from typing import Any
 
 from meshrt.errors import ShutdownError, SpawnError
-from meshrt.mesh.agents import AgentLink
+from meshrt.mesh.agents import AgentLink, Engine
 from meshrt.mesh.births import Births
 from meshrt.mesh.ending import Ending
 from meshrt.mesh.host_agents import HostAgents
@@ -64,7 +63,7 @@ class Spawning:
         self._lock = threading.RLock()
         self._names = 0
 
-    def spawn(self, spec: MeshSpec, engine: Any = None, owner: Owner | None = None) -> str:
+    def spawn(self, spec: MeshSpec, engine: Engine | None = None, owner: Owner | None = None) -> str:
         """Start the ranks of a mesh; returns its id at once. ``owner``: the rank that has asked for it.
 
         Raises:

@@ -9,12 +9,13 @@ import re
 import resource
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from meshrt.errors import SpawnError, UsageError
 from meshrt.hooks.plugins import DEBUG_VALUES, POST_MORTEM_VALUES
 from meshrt.selection import Extent, Point
 from meshrt.store.limits import free_in_group
+from meshrt.wire.operations import SpawnMesh
 
 __all__ = [
     "EnvOption",
@@ -133,21 +134,20 @@ class MeshSpec:
         _check_switches(os.environ)
         return cls(check_name("a mesh", name) if name else "", extent, common, rank_env, setup, modules)
 
-    def to_wire(self) -> dict[str, object]:
-        """Return plain data, without the set-up function (which is sent with the handle)."""
-        return {
-            "name": self.name,
-            "sizes": list(self.extent.items()),
-            "env": dict(self.env),
-            "rank_env": [[rank, dict(env)] for rank, env in self.rank_env.items()],
-            "preload": list(self.preload),
-        }
+    def to_request(self, actor: str) -> SpawnMesh:
+        """Return the request of a rank for it, without the set-up function (which is sent with the handle).
+
+        Args:
+            actor: The actor that makes it; "": none does.
+        """
+        rank_env = list(self.rank_env.items())
+        return SpawnMesh(actor, self.name, list(self.extent.items()), self.env, rank_env, self.preload)
 
     @classmethod
-    def from_wire(cls, wire: Mapping[str, Any]) -> MeshSpec:
-        """Inverse of `to_wire`. Raises UsageError."""
-        spec = cls.make(wire["name"], dict(wire["sizes"]), wire["env"], None, wire["preload"])
-        return replace(spec, rank_env={rank: _checked_env(env) for rank, env in wire["rank_env"]})
+    def of_request(cls, request: SpawnMesh) -> MeshSpec:
+        """Return what a rank has asked for. Raises UsageError."""
+        spec = cls.make(request.mesh_name, dict(request.sizes), request.env, None, request.preload)
+        return replace(spec, rank_env={rank: _checked_env(env) for rank, env in request.rank_env})
 
 
 def _checked_env(env: object) -> dict[str, str]:

@@ -14,16 +14,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
-from meshrt.actor.faults import Fault, mesh_failure
+from msgspec import structs
+
+from meshrt.actor.faults import Decided, Fault, Supervise, mesh_failure
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.record import MeshRecord, Owner
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.services import Services
-from meshrt.wire.errors import why_of
 from meshrt.wire.fate import Fate
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["Supervision"]
 
@@ -112,13 +116,6 @@ class Supervision:
             if not self._over(failure):
                 self._unseen(failure.faults)
             return
-        wire = {
-            "actor": owner.actor,
-            "mesh_id": failure.record.mesh_id,
-            "mesh": failure.record.name,
-            "faults": [fault.to_wire(brief=len(failure.faults) > _IN_FULL) for fault in failure.faults],
-            "notes": failure.notes,
-        }
         who = (
             f"{owner.actor or 'code'} on {above.name} {above.place(owner.rank)}, which has made {failure.record.name},"
         )
@@ -140,13 +137,12 @@ class Supervision:
             failure.asked = above.owner
             self._ask(failure)
 
-        def answered(answer: Any) -> None:
+        def answered(answer: asyncio.Future[Decided]) -> None:
             error = answer.exception()
-            if error is not None:
-                decide("" if isinstance(error, MeshError) else why_of(error))
+            if error is None:
+                decide(answer.result().raised, handled=answer.result().handled)
             else:
-                body = answer.result()
-                decide(body.get("raised", ""), handled=bool(body.get("handled")))
+                decide("" if isinstance(error, MeshError) else f"{type(error).__name__}: {error}")
 
         def expired() -> None:
             if self._services.held():
@@ -154,13 +150,19 @@ class Supervision:
             else:
                 decide(f"has not decided within {_DECIDE:g} s")
 
-        try:
-            request: Any = self._services.request_rank(owner.mesh_id, owner.rank, "supervise", wire)
-        except ProtocolError:  # what the ranks have printed is too long for a control message
-            wire["faults"] = [fault.to_wire(brief=True) for fault in failure.faults]
-            request = self._services.request_rank(owner.mesh_id, owner.rank, "supervise", wire)
-        request.add_done_callback(answered)
+        self._request(owner, failure).add_done_callback(answered)
         self._services.call_later(_DECIDE, expired)
+
+    def _request(self, owner: Owner, failure: _Failure) -> asyncio.Future[Decided]:
+        record, faults = failure.record, failure.faults
+        brief = [fault.without_output() for fault in faults]
+        request = Supervise(
+            owner.actor, record.mesh_id, record.name, brief if len(faults) > _IN_FULL else faults, failure.notes
+        )
+        try:
+            return self._services.ask_rank(owner.mesh_id, owner.rank, request)
+        except ProtocolError:  # what the ranks have printed is too long for a control message
+            return self._services.ask_rank(owner.mesh_id, owner.rank, structs.replace(request, faults=brief))
 
     def _to_script(self, failure: _Failure) -> None:
         if self._over(failure):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgpack
 
@@ -13,6 +13,9 @@ from meshrt.transport.driver import Driver
 from meshrt.transport.outlink import OutLink
 from meshrt.transport.process import socket_path
 from meshrt.wire.fate import Fate
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["Target"]
 
@@ -62,7 +65,7 @@ class Target:
         self._links: list[OutLink] = []
         self._links_of: Driver | None = None
         #: Where tasks wait for room, by event loop (`meshrt.mesh.room`).
-        self.gates: MutableMapping[Any, Any] | None = None
+        self.gates: MutableMapping[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     def links(self, driver: Driver) -> list[OutLink]:
         """Return the links to the ranks, in the order of the view."""

@@ -53,7 +53,7 @@ class TerminalAccess:
         token = Secret(secrets.token_bytes(32))
         tools = ToolServer(f"{run.directory}/tools", token, self._services.serve_tool, self._services.tool_gone)
         self._tools = tools
-        await tools.start()
+        tools.start()
         facts = {"started": run.started, "cwd": working_directory(), "run_directory": str(run.run_directory)}
         publish_program = functools.partial(publish, run.runtime_directory, token, {"run_id": run.run_id, **facts})
         publish_program()

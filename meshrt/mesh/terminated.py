@@ -22,9 +22,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
+from meshrt.transport.pending import Pending
 from meshrt.transport.waiting import Waiting
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["Terminated"]
 
@@ -43,7 +47,7 @@ class Terminated:
             what it awaits; None twice: the thread itself waits.
     """
 
-    def __init__(self, driver: Waiting, report: Callable[[Any, Any], None]) -> None:
+    def __init__(self, driver: Waiting, report: Callable[[asyncio.Task[object] | None, Pending | None], None]) -> None:
         self._driver = driver
         self._report = report
         self._pid = os.getpid()
@@ -51,9 +55,9 @@ class Terminated:
         self._in_place = False
         self._received = False
         self._reports = False
-        self._loop: Any = None
+        self._loop: asyncio.AbstractEventLoop
 
-    def start(self, loop: Any) -> None:
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to check how long the main thread waits. On the root's loop."""
         self._loop = loop
         loop.call_later(_INTERVAL, self._look)
@@ -68,11 +72,11 @@ class Terminated:
             elif since is None and (found := self._longest_await()) is not None and found[2] <= long_ago:
                 self._on_loop_of(found[0], self._install_for_await)
 
-    def _longest_await(self) -> tuple[Any, Any, float] | None:
+    def _longest_await(self) -> tuple[asyncio.Task[object], Pending, float] | None:
         return self._driver.waits.longest_await(self._driver.main_loop)
 
     @staticmethod
-    def _on_loop_of(task: Any, function: Callable[[], None]) -> None:
+    def _on_loop_of(task: asyncio.Task[object], function: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # it has been closed
             task.get_loop().call_soon_threadsafe(function)
 
@@ -82,7 +86,7 @@ class Terminated:
         if self._longest_await() is not None:
             self._install()
 
-    def _install(self, _pending: Any = None) -> None:
+    def _install(self, _pending: object = None) -> None:
         # Where this thread blocks it, another one would get it, and nothing would wake this one for the handler.
         blocked = signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
         if not self._in_place and not blocked and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -122,7 +126,7 @@ class Terminated:
         else:
             self._end()
 
-    def _report_and_end(self, task: Any, awaited: Any) -> None:
+    def _report_and_end(self, task: asyncio.Task[object] | None, awaited: Pending | None) -> None:
         self._reports = True
         try:
             self._report(task, awaited)

@@ -11,7 +11,6 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
 
 __all__ = ["at_main_end", "unwatch_threads", "watch_threads"]
 
@@ -54,14 +53,14 @@ def at_main_end(function: Callable[[], None]) -> None:
             register(function)
 
 
-def _hook(args: Any) -> None:
+def _hook(args: threading.ExceptHookArgs) -> None:
     try:
         threading.__excepthook__(args)
     finally:  # what it prints may have no reader
         _tell(args)
 
 
-def _tell(args: Any) -> None:
+def _tell(args: threading.ExceptHookArgs) -> None:
     if args.exc_value is None or issubclass(args.exc_type, SystemExit) or os.getpid() != _pid:
         return
     name = args.thread.name if args.thread is not None else "?"

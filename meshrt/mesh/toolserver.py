@@ -10,18 +10,19 @@ import asyncio
 import contextlib
 import logging
 import os
+import socket
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import cast
 
 from meshrt.errors import MeshError, ProtocolError
 from meshrt.hooks.facts import Body
 from meshrt.hooks.operations import Report, body_of
 from meshrt.transport.acceptor import listening_socket
-from meshrt.transport.link import peer_of, same_user
-from meshrt.transport.refusals import Refusals
+from meshrt.transport.entrance import Entrance
+from meshrt.transport.link import peer_of
 from meshrt.wire.control import Message, control_frame
 from meshrt.wire.frames import control_decoder
-from meshrt.wire.handshake import HANDSHAKE_SECONDS, ROLE_TOOL, UNPROVED_MAX, ServerHandshake
+from meshrt.wire.handshake import ROLE_TOOL, ServerHandshake
 from meshrt.wire.peer import Reply
 from meshrt.wire.tree import FROM_TERMINAL, Event, Request
 
@@ -32,70 +33,45 @@ _BACKLOG_MAX = 16 << 20
 
 _log = logging.getLogger("meshrt")
 
-#: A descriptor, and the number of the socket behind it.
-_Place = tuple[int, int]
+_Entering = asyncio.Task[tuple[asyncio.Transport, asyncio.BaseProtocol]]
 Serve = Callable[["ToolConnection", str, Body], Awaitable[Body | None]]
 
 
 class ToolConnection(asyncio.Protocol):
-    """One client (`meshrt.hooks.services.ToolClient`). On the root's loop."""
+    """One client (`meshrt.hooks.services.ToolClient`), which has proved the token. On the root's loop.
+
+    Args:
+        sock: Its socket.
+        received: What it has sent behind its proof.
+    """
 
     _next_id = 1
 
-    def __init__(self, server: ToolServer) -> None:
+    def __init__(self, server: ToolServer, sock: socket.socket, received: bytes) -> None:
         self.id = ToolConnection._next_id
         ToolConnection._next_id += 1
-        self.pid = 0
-        self.place: _Place = (-1, 0)
+        self.pid = peer_of(sock)[0]
+        self.sock = sock
         self._server = server
-        self._transport: Any = None
-        self._handshake: ServerHandshake | None = ServerHandshake(server.token, ROLE_TOOL)
+        self._received = received
+        self._transport: asyncio.Transport
         self._decoder = control_decoder()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._deadline: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: Any) -> None:
-        """Begin the handshake; another user is disconnected."""
-        self._transport = transport
-        sock = transport.get_extra_info("socket")
-        if not same_user(sock):
-            transport.abort()
-            return
-        self.pid = peer_of(sock)[0]
-        self.place = _place_of(sock.fileno())
-        self._server.admit(self)
-        self._expect_proof()
-
-    def _expect_proof(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._deadline = asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, self._transport.abort)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Serve what has come already."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._server.clients.add(self)
+        self.data_received(self._received)
 
     def data_received(self, data: bytes) -> None:
         """Serve the requests that ``data`` completes; invalid data ends the connection."""
         try:
-            if self._handshake is not None:
-                data = self._prove(self._handshake, data)
-            if data:
-                for frame in self._decoder.receive_data(data):
-                    self._serve(FROM_TERMINAL.decode(frame.payload))
+            for frame in self._decoder.receive_data(data):
+                self._serve(FROM_TERMINAL.decode(frame.payload))
         except ProtocolError as error:
-            self._server.refusals.note(f"a terminal (pid {self.pid})", error)
+            self._server.refused(self, error)
             self.abort()
-
-    def _prove(self, handshake: ServerHandshake, data: bytes) -> bytes:
-        answer = handshake.receive_data(data)
-        if answer:
-            self._transport.write(answer)
-            self._expect_proof()  # which it can make only from here on
-        if not handshake.done:
-            return b""
-        self._handshake = None
-        self._server.unproved.pop(self, None)
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._server.clients.add(self)
-        return handshake.leftover
 
     def _serve(self, request: Request) -> None:
         task = asyncio.get_running_loop().create_task(self._answer(request))
@@ -129,14 +105,10 @@ class ToolConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel what this client has asked for, and forget it."""
-        if self._deadline is not None:
-            self._deadline.cancel()
         for task in self._tasks:
             task.cancel()
-        self._server.unproved.pop(self, None)
-        if self in self._server.clients:
-            self._server.clients.discard(self)
-            self._server.gone(self)
+        self._server.clients.discard(self)
+        self._server.gone(self)
 
     def abort(self) -> None:
         """Close at once."""
@@ -148,87 +120,75 @@ class ToolConnection(asyncio.Protocol):
 
 
 class ToolServer:
-    """Listens at ``path``. Made and used on the root's loop."""
+    """Listens at ``path``. Made and used on the root's loop.
+
+    Args:
+        token: What a client proves.
+        serve: Serves a request of a client.
+        gone: Called with a client whose connection has ended.
+    """
 
     def __init__(self, path: str, token: bytes, serve: Serve, gone: Callable[[ToolConnection], None]) -> None:
-        self.token = token
         self.serve = serve
         self.gone = gone
         self.clients: set[ToolConnection] = set()
-        #: Those that have proved nothing yet, the oldest first.
-        self.unproved: dict[ToolConnection, None] = {}
-        self.refusals = Refusals()
         self._path = path
-        self._sock = listening_socket(path)
-        self._place = _place_of(self._sock.fileno())
-        self._server: Any = None
-        self._loop: Any = None
-        #: Begins to accept at a socket that was made again; kept, as the loop does not keep it.
-        self._starting: asyncio.Task[None] | None = None
-        self._closed = False
+        self._loop = loop = asyncio.get_running_loop()
+        self._entrance = Entrance(
+            loop, listening_socket(path), "a terminal", token, ROLE_TOOL, self._let_in, loop.call_later
+        )
+        #: Those that are let in, until the loop reads them.
+        self._entering: dict[_Entering, ToolConnection] = {}
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Begin to accept."""
-        self._loop = asyncio.get_running_loop()
-        server = await self._loop.create_unix_server(lambda: ToolConnection(self), sock=self._sock)
-        if self._closed:  # meanwhile
-            server.close()
-        else:
-            self._server = server
+        self._entrance.open()
 
     def listen_again(self) -> None:
         """Listen at the same path again: its socket was removed. Open connections stay. Any thread."""
         with contextlib.suppress(RuntimeError):  # the loop has been closed: the program ends
-            self._loop.call_soon_threadsafe(self._bind_again)
+            self._loop.call_soon_threadsafe(self._entrance.listen_again)
 
-    def _bind_again(self) -> None:
-        if self._closed or os.path.lexists(self._path):
-            return  # the second request, or the program ends
-        self._server.close()
-        try:
-            self._sock = listening_socket(self._path)
-        except OSError:  # the directory has been removed as well: tried again when that is there
-            return
-        self._place = _place_of(self._sock.fileno())
-        self._starting = self._loop.create_task(self.start())
+    def _let_in(self, sock: socket.socket, handshake: ServerHandshake) -> None:
+        client = ToolConnection(self, sock, handshake.leftover)
+        task = self._loop.create_task(self._loop.connect_accepted_socket(lambda: client, sock))
+        self._entering[task] = client
+        task.add_done_callback(self._entered)
 
-    def admit(self, client: ToolConnection) -> None:
-        """A client has connected, and has proved nothing."""
-        if len(self.unproved) >= UNPROVED_MAX:
-            oldest = next(iter(self.unproved))
-            del self.unproved[oldest]
-            oldest.abort()
-        self.unproved[client] = None
+    def _entered(self, task: _Entering) -> None:
+        client = self._entering.pop(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("a terminal cannot be let in: %s", error)
+        if error is not None or task.cancelled():
+            client.sock.close()
+
+    def refused(self, client: ToolConnection, error: ProtocolError) -> None:
+        """A client has sent what is invalid."""
+        self._entrance.refusals.note(f"a terminal (pid {client.pid})", error)
 
     def close(self) -> None:
         """Stop accepting and close every client."""
-        self._closed = True
-        if self._server is not None:
-            self._server.close()
+        self._entrance.close()
+        for task in tuple(self._entering):
+            task.cancel()
         for client in tuple(self.clients):
             client.close()
-        for client in tuple(self.unproved):
-            client.abort()
 
     def abandon(self) -> None:
         """Close the sockets in a forked child: a terminal must see the end of the parent."""
-        _sever(self._place)
-        for client in (*self.clients, *self.unproved):
-            _sever(client.place)
+        clients = (client.sock for client in (*self.clients, *self._entering.values()))
+        for sock in (*self._entrance.sockets(), *clients):
+            _sever(sock, self._path)
 
 
-def _place_of(descriptor: int) -> _Place:
-    return descriptor, os.fstat(descriptor).st_ino
-
-
-def _sever(place: _Place) -> None:
-    """Put the null device in place of a socket, unless its number belongs to something else by now.
+def _sever(sock: socket.socket, path: str) -> None:
+    """Put the null device in place of a socket at ``path``, unless its number belongs to something else by now.
 
     It is not closed: the child has copies of the loop's objects too, and their end closes the number once more.
     """
-    descriptor, _ = place
-    with contextlib.suppress(OSError):  # closed already
-        if place == _place_of(descriptor):
+    with contextlib.suppress(OSError):  # closed already, or no socket any more
+        if sock.getsockname() == path:
             null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-            os.dup2(null, descriptor, inheritable=False)
+            os.dup2(null, sock.fileno(), inheritable=False)
             os.close(null)

@@ -10,11 +10,14 @@ import sys
 import traceback
 from collections.abc import Iterator
 from types import FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from meshrt.errors import MeshError, one_line
 from meshrt.files import RUNTIME_FILES, STDLIB_FILES
 from meshrt.wire.codec import own_attribute, text_of
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = [
     "HEADLINE",
@@ -52,7 +55,7 @@ def is_of_a_rank(error: BaseException | None) -> bool:
     return False
 
 
-def folded(shown: Any, error: BaseException, *, brief: bool) -> Iterator[str]:
+def folded(shown: traceback.TracebackException, error: BaseException, *, brief: bool) -> Iterator[str]:
     """Make the text of a traceback without the runtime's frames.
 
     Args:
@@ -96,12 +99,12 @@ def own_frames() -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def awaiting(task: Any) -> Iterator[FrameType]:
+def awaiting(task: asyncio.Task[object]) -> Iterator[FrameType]:
     """Yield the frames of the coroutines that a task is suspended in, outermost first."""
-    coroutine = task.get_coro()
+    coroutine: object = task.get_coro()
     while (frame := getattr(coroutine, "cr_frame", None)) is not None:
         yield frame
-        coroutine = coroutine.cr_await
+        coroutine = getattr(coroutine, "cr_await", None)
 
 
 def place_of(walker: TracebackType | None) -> str:

@@ -6,16 +6,15 @@ from collections.abc import Callable
 
 from meshrt.actor.faults import Fault
 from meshrt.errors import RankPlace, RemoteException, one_line
-from meshrt.hooks.facts import Body
 from meshrt.hooks.table import hooks
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.roottree import RootTree
 from meshrt.mesh.services import Services
 from meshrt.mesh.supervision import Supervision
 from meshrt.selection import fold_ranks
-from meshrt.wire.errors import error_from_wire
+from meshrt.wire.operations import Unhandled
 
-__all__ = ["StrayErrors", "Unhandled"]
+__all__ = ["StrayErrors", "UnhandledErrors"]
 
 #: Seconds in which further errors are grouped with the first.
 _TOGETHER = 0.2
@@ -41,38 +40,38 @@ class StrayErrors:
         self._registry = registry
         self._services = services
         self._supervision = supervision
-        self._unhandled = Unhandled(services.announce, services.call_later)
-        services.rank_events["unhandled"] = self._told
-        tree.on_unhandled.append(lambda body: services.call_soon(lambda: self._told("", 0, body)))
+        self._unhandled = UnhandledErrors(services.announce, services.call_later)
+        services.on_report(Unhandled, self._told)
+        tree.on_unhandled.append(lambda report: services.call_soon(lambda: self._told("", 0, report)))
 
-    def _told(self, mesh_id: str, rank: int, body: Body) -> None:
-        mesh_id, rank = body.get("at", (mesh_id, rank))
-        remote = error_from_wire(body["error"])
+    def _told(self, mesh_id: str, rank: int, report: Unhandled) -> None:
+        mesh_id, rank = report.at or (mesh_id, rank)
+        remote = report.error
         record = self._registry.meshes.get(mesh_id)
         if record is not None and record.stopped is not None and remote.type in _ENDED_BY_STOP:
             return
         coords = tuple(record.shape.coordinates(rank).items()) if record is not None else ()
         host = record.agent_of[rank].host if record is not None else ""
         pid = record.pids.get(rank, 0) if record is not None else 0
-        place = RankPlace(mesh_id, body["actor"], rank, coords, host, pid)
-        endpoint = body["endpoint"]
-        call = f"{body['actor']}.{endpoint}()" if endpoint.isidentifier() else f"{endpoint} of {body['actor']}"
+        place = RankPlace(mesh_id, report.actor, rank, coords, host, pid)
+        endpoint = report.endpoint
+        call = f"{report.actor}.{endpoint}()" if endpoint.isidentifier() else f"{endpoint} of {report.actor}"
 
         def say() -> None:
             if remote.failure not in self._services.excused:
                 hooks.run(self._services.unhandled, mesh_id, rank, self._unhandled.say(place, call, remote))
 
-        if body.get("said"):
+        if report.said:
             pass
         elif remote.type == _STOPPED:
             self._services.call_later(_RECORD_COMES, say)  # whether the script has meant that is known from its record
         else:
             say()
-        if record is None or not record.interrupted or body["when"] <= record.interrupted:
+        if record is None or not record.interrupted or report.when <= record.interrupted:
             self._supervision.stray(mesh_id, Fault(place, remote=remote, what=endpoint))
 
 
-class Unhandled:
+class UnhandledErrors:
     """Prints the first error of a kind in full, and only the ranks of further ones. On the root's loop.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from meshrt.selection import MeshTrait, Point, Shape, fold_ranks, group_by_value
 
@@ -103,7 +103,7 @@ class _Shown:
 
     __slots__ = ("text",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         text = repr(value)
         self.text = text if len(text) <= _REPR_WIDTH else f"{text[:_REPR_WIDTH]}... ({len(text)} characters)"
 

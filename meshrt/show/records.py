@@ -30,7 +30,7 @@ class Schema:
     name: str
     version: int
 
-    def document(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+    def document(self, facts: Mapping[str, object]) -> dict[str, Any]:
         """Return a document of this schema; ``schema`` and ``version`` are its first keys."""
         return {"schema": self.name, "version": self.version, **facts}
 
@@ -47,14 +47,14 @@ class Recorder:
         self._schema = schema
         self._lock = threading.Lock()
 
-    def __call__(self, facts: Mapping[str, Any]) -> None:
+    def __call__(self, facts: Mapping[str, object]) -> None:
         """Write one document and flush it. Raises OutputError, BrokenPipeError."""
         text = to_text(self._schema.document(facts))
         with self._lock:
             write_out(self._stream, text + "\n")
 
 
-def to_text(value: object, default: Callable[[Any], str] | None = None) -> str:
+def to_text(value: object, default: Callable[[object], str] | None = None) -> str:
     """Return JSON in one line.
 
     Args:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from meshrt.errors import MeshError, StoreFull
 from meshrt.store.arena import Arena, Block, Chunk, file_chunk, memory_chunk
@@ -106,7 +105,7 @@ class Arenas:
                 return found
         return None
 
-    def statistics(self) -> dict[str, Any]:
+    def statistics(self) -> dict[str, int]:
         """Return ``{"taken", "committed"}``, bytes, after receiving what was released."""
         with self._lock:
             self._reclaim()

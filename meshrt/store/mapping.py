@@ -11,7 +11,6 @@ import errno
 import mmap
 import os
 import weakref
-from typing import Any
 
 from meshrt.transport.interrupts import called_by_python
 from meshrt.wire.codec import flat
@@ -100,7 +99,7 @@ class Mapping:
         """Give the memory of a range back to the kernel. A file system without holes keeps it until the file goes."""
         _libc.madvise(self.address + start, end - start, mmap.MADV_REMOVE)
 
-    def _block(self, start: int, size: int, keep: object) -> Any:
+    def _block(self, start: int, size: int, keep: object) -> ctypes.Array[ctypes.c_char]:
         if not 0 <= start <= start + size <= self.size:
             raise ValueError(f"{size} bytes at {start} are not inside a chunk of {self.size}")
         block = (ctypes.c_char * size).from_address(self.address + start)

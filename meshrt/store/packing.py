@@ -23,7 +23,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from meshrt.errors import MeshError
 from meshrt.store.arenas import Arenas
@@ -35,7 +35,7 @@ from meshrt.store.registrars import Registrars
 from meshrt.store.unsent import Unsent
 from meshrt.transport.interrupts import installed
 from meshrt.wire import codec
-from meshrt.wire.codec import Part
+from meshrt.wire.codec import Lengths, Part
 from meshrt.wire.handshake import Identity
 
 __all__ = ["LARGE", "Packer", "Parcel"]
@@ -52,7 +52,7 @@ class Parcel(NamedTuple):
 
     parts: list[Part]
     #: For each of its buffers a length, or its place in a segment (`Received.bytes_at`).
-    lengths: list[Any]
+    lengths: Lengths
     #: For the end of the header, if some of it is in the store: for each store that has it the loans, and the pids of
     #: their holders if these are known; that of this machine first.
     loans: list[Shared] | None = None
@@ -79,7 +79,7 @@ class Packer:
 
     def encode(
         self,
-        value: Any,
+        value: object,
         kind: str,
         receivers: Callable[[], list[Identity] | None],
         site: Callable[[], str] = call_site,

@@ -9,7 +9,6 @@ import contextlib
 import os
 import selectors
 import socket
-import time
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
@@ -26,11 +25,11 @@ from meshrt.store.messages import (
     ToStore,
 )
 from meshrt.store.protocol import DescriptorStream, Incoming, close_descriptors
-from meshrt.transport.acceptor import Acceptor, listening_socket
+from meshrt.transport.acceptor import SelectorReaders, listening_socket
+from meshrt.transport.entrance import Entrance
 from meshrt.transport.link import peer_of
-from meshrt.transport.refusals import Refusals
 from meshrt.wire.errors import why_of
-from meshrt.wire.handshake import HANDSHAKE_SECONDS, ROLE_STORE, UNPROVED_MAX, Identity, ServerHandshake
+from meshrt.wire.handshake import ROLE_STORE, Identity, ServerHandshake
 
 __all__ = ["Peer", "Peers"]
 
@@ -42,9 +41,6 @@ class Peer:
     stream: DescriptorStream
     #: ... or, of the store of another machine, the negative number of that connection.
     pid: int
-    handshake: ServerHandshake | None
-    #: When it has to have proved itself (monotonic).
-    deadline: float
     exports: Exports = field(default_factory=Exports)
 
 
@@ -76,7 +72,6 @@ class Peers:
     ) -> None:
         self._selector = selector
         self._path = path
-        self._secret = secret
         self._own = own
         self._from_process = from_process
         self._from_store = from_store
@@ -86,19 +81,21 @@ class Peers:
         #: Bytes that they were sent by those connections that are closed.
         self._sent = 0
         self._peers: dict[int, list[Peer]] = {}
-        self._unproved: list[Peer] = []
-        self._refusals = Refusals()
-        self._acceptor = Acceptor(
-            selector, listening_socket(path), "a process that dials the store", self._enters, later
+        self._entrance = Entrance(
+            SelectorReaders(selector),
+            listening_socket(path),
+            "a process that dials the store",
+            secret,
+            ROLE_STORE,
+            self._let_in,
+            later,
+            identity=lambda: own,
         )
-        self._acceptor.open()
+        self._entrance.open()
 
     def tick(self) -> None:
-        """Drop those that prove nothing, and listen where others look for this store."""
-        self._acceptor.listen_again()
-        now = time.monotonic()
-        for peer in [peer for peer in self._unproved if peer.deadline <= now]:
-            self._close(peer)
+        """Listen where others look for this store."""
+        self._entrance.listen_again()
 
     def pids(self) -> Set[int]:
         """Return the connected peers."""
@@ -135,8 +132,11 @@ class Peers:
                 pass  # it has ended, which its connection tells
 
     def unread(self) -> list[tuple[Peer, int]]:
-        """Return which processes have written what was not read, and how many bytes were read of each when it is."""
-        peers = [*self._unproved, *(peer for pid, peers in self._peers.items() if pid > 0 for peer in peers)]
+        """Return which processes have written what was not read, and how many bytes were read of each when it is.
+
+        A process that is not let in yet has written nothing but its proof.
+        """
+        peers = [peer for pid, peers in self._peers.items() if pid > 0 for peer in peers]
         return [(peer, peer.stream.received + unread) for peer in peers if (unread := peer.stream.unread())]
 
     def catch_up(self, unread: list[tuple[Peer, int]]) -> None:
@@ -150,76 +150,62 @@ class Peers:
 
     def close(self) -> None:
         """Listen no more."""
-        self._acceptor.close()
+        self._entrance.close()
         with contextlib.suppress(OSError):
             os.unlink(self._path)
 
-    def _enters(self, sock: socket.socket) -> None:
-        if len(self._unproved) >= UNPROVED_MAX:
-            self._close(self._unproved[0])
-        handshake = ServerHandshake(self._secret, ROLE_STORE, self._own)
-        peer = Peer(DescriptorStream(sock), peer_of(sock)[0], handshake, time.monotonic() + HANDSHAKE_SECONDS)
-        self._unproved.append(peer)
+    def _let_in(self, sock: socket.socket, handshake: ServerHandshake) -> None:
+        pid = peer_of(sock)[0]
+        if handshake.client.machine != self._own.machine:
+            self._hosts += 1
+            pid = -self._hosts
+        peer = Peer(DescriptorStream(sock), pid)
         self._selector.register(sock, selectors.EVENT_READ, lambda events: self._on_event(peer, events))
+        self._peers.setdefault(pid, []).append(peer)
+        if handshake.leftover:
+            self._guarded(peer, lambda: self._take(peer, handshake.leftover))
 
     def _on_event(self, peer: Peer, events: int) -> None:
-        if peer not in self._unproved and not self.connected(peer):
-            return  # closed since it was found ready
+        if self.connected(peer):  # or else it was closed since it was found ready
+            self._guarded(peer, lambda: self._serve(peer, events))
+
+    def _guarded(self, peer: Peer, serve: Callable[[], None]) -> None:
+        """Serve a peer: an error ends its connection alone."""
         try:
-            if events & selectors.EVENT_WRITE:
-                self._flush(peer)
-            if not self._read(peer):
-                self._close(peer)
-                return
-            if peer.stream.unsent or peer.exports:
-                self._flush(peer)
+            serve()
         except OSError:
             self._close(peer)
         except Exception as error:
             # Any error: a bad message affects its sender only.
             if not isinstance(error, MeshError):
                 error = ProtocolError(f"an invalid message ({why_of(error)})")
-            self._refusals.note(f"process {peer.pid}, at the store,", error)
+            self._entrance.refusals.note(f"process {peer.pid}, at the store,", error)
             self._close(peer)
 
-    def _read(self, peer: Peer) -> bool:
-        """Read once, and handle what has come. Returns False at the end of the stream."""
-        data = peer.stream.receive(descriptors=peer.handshake is None and peer.pid > 0)
-        if data is None:
-            return True
-        if not data:
-            return False
-        if peer.handshake is not None:
-            if not self._prove(peer, peer.handshake, data):
-                return True
-            data = peer.handshake.leftover
-            peer.handshake = None
+    def _serve(self, peer: Peer, events: int) -> None:
+        if events & selectors.EVENT_WRITE:
+            self._flush(peer)
+        data = peer.stream.receive(descriptors=peer.pid > 0)
+        if data:
+            self._take(peer, data)
+        elif data is not None:  # the end of the stream
+            self._close(peer)
+            return
+        if peer.stream.unsent or peer.exports:
+            self._flush(peer)
+
+    def _take(self, peer: Peer, data: bytes) -> None:
+        """Handle the messages that ``data`` completes."""
         if peer.pid < 0:
             for message, _ in peer.stream.feed(data, FROM_STORE):
                 self._from_store(peer, message)
-            return True
+            return
         messages = peer.stream.feed(data, FROM_PROCESS)
         try:
             for incoming in messages:
                 self._from_process(peer, incoming)
         finally:
             close_descriptors(*(incoming.descriptors for incoming in messages))
-        return True
-
-    def _prove(self, peer: Peer, handshake: ServerHandshake, data: bytes) -> bool:
-        """Take a part of the proof. Returns whether the peer is let in now."""
-        answer = handshake.receive_data(data)
-        if answer:
-            peer.stream.sock.send(answer)
-            peer.deadline = time.monotonic() + HANDSHAKE_SECONDS  # it can only prove itself from here on
-        if not handshake.done:
-            return False
-        self._unproved.remove(peer)
-        if handshake.client.machine != self._own.machine:
-            self._hosts += 1
-            peer.pid = -self._hosts
-        self._peers.setdefault(peer.pid, []).append(peer)
-        return True
 
     def _flush(self, peer: Peer) -> None:
         done = peer.stream.flush()
@@ -235,16 +221,13 @@ class Peers:
 
     def _close(self, peer: Peer) -> None:
         others = self._peers.get(peer.pid, [])
-        if peer in self._unproved:
-            self._unproved.remove(peer)
-        elif peer in others:
-            others.remove(peer)
-            if not others:
-                del self._peers[peer.pid]
-            self._sent += peer.exports.sent
-            if peer.pid < 0:
-                self._ended(peer.pid)
-        else:
+        if peer not in others:
             return
+        others.remove(peer)
+        if not others:
+            del self._peers[peer.pid]
+        self._sent += peer.exports.sent
+        if peer.pid < 0:
+            self._ended(peer.pid)
         self._selector.unregister(peer.stream.sock)
         peer.stream.close()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from types import FrameType
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from meshrt.errors import ArgumentNotSerializable
 from meshrt.files import RUNTIME_FILES, is_library_file
@@ -49,7 +50,7 @@ def put(value: T, *, lazy: bool = False, spill: bool | None = None) -> ObjectRef
 
 def call_site() -> str:
     """Return ``file:line`` of the user's innermost frame; of the innermost one of a library if no user's called it."""
-    frame: Any = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(RUNTIME_FILES):
         frame = frame.f_back
     found = frame

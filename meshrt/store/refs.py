@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from meshrt.errors import UsageError
 from meshrt.store.lease import Lease, Reading, of_this_message
@@ -94,7 +94,7 @@ class ObjectRef(Generic[T]):
         value: T = codec.unpickled(views[0], views[1:])
         return value
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         found: _Found | None = getattr(_sending, "found", _nothing)()
         if found is None:
             raise UsageError(
@@ -120,6 +120,6 @@ class ObjectRef(Generic[T]):
         return f"<ObjectRef {self._lease.loan.segment:x}: {self.nbytes / (1 << 20):.2f} MiB{where}>"
 
 
-def _arrive(segment: int, lengths: list[tuple[int, int]], lazy: bool, site: str) -> Any:
-    reference: ObjectRef[Any] = ObjectRef(of_this_message(segment), lengths, lazy, site)
+def _arrive(segment: int, lengths: list[tuple[int, int]], lazy: bool, site: str) -> object:
+    reference: ObjectRef[object] = ObjectRef(of_this_message(segment), lengths, lazy, site)
     return reference if lazy else reference.get()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from meshrt.errors import MeshError, StoreFull, StoreTimeout
 from meshrt.store.arenas import Arenas
@@ -36,7 +35,7 @@ _TICK = 1.0
 _START = 30.0
 
 
-def encode_result(value: Any, receivers: Callable[[], list[Identity] | None], site: Callable[[], str]) -> Parcel:
+def encode_result(value: object, receivers: Callable[[], list[Identity] | None], site: Callable[[], str]) -> Parcel:
     """Pickle the result of an endpoint, with the store of this process if it belongs to a program.
 
     Args:
@@ -93,7 +92,7 @@ class Store:
         """Wait for the first host agent, while one is starting."""
         self._registrars.home(_START)
 
-    def put(self, value: Any, *, lazy: bool, spill: bool | None, site: str) -> ObjectRef[Any]:
+    def put(self, value: object, *, lazy: bool, spill: bool | None, site: str) -> ObjectRef[object]:
         """Write an object once, and return a reference to it.
 
         Raises:
@@ -131,7 +130,7 @@ class Store:
                 where = f"put() cannot write to a file in {self._arenas.run_directory} either: {error.strerror}"
                 raise OSError(error.errno, where) from error
 
-    def statistics(self) -> dict[str, Any]:
+    def statistics(self) -> dict[str, int | str]:
         """Return its state, after receiving what was released: ``taken`` and ``committed`` bytes of what this process
         has written, and how many messages went through sockets because there was no room: ``refusals``, ``why``."""
         return {**self._arenas.statistics(), "refusals": self._packer.refusals, "why": self._packer.why_refused}

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from meshrt.store.lease import writable
 from meshrt.wire.codec import Reducers, out_of_band
+from meshrt.wire.frames import Buffer
 
 __all__ = ["loaded_class", "reducers"]
 
@@ -27,6 +29,26 @@ def loaded_class(module: str, name: str) -> type | None:
     loaded = sys.modules.get(module)
     found = vars(loaded).get(name) if loaded is not None else None
     return found if isinstance(found, type) else None
+
+
+class _Device(Protocol):
+    type: str
+
+
+class _Storage(Protocol):
+    """A storage of torch: memory without a type."""
+
+    _cdata: int
+    device: _Device
+
+    def nbytes(self) -> int: ...
+    def data_ptr(self) -> int: ...
+
+
+class _Typed(Protocol):
+    """... and with a type."""
+
+    dtype: object
 
 
 def reducers(least: int) -> Reducers | None:
@@ -43,28 +65,28 @@ def reducers(least: int) -> Reducers | None:
         return None
     octet = sys.modules["torch"].uint8
     # Torch may make two objects for one storage; the pickle is to have it once.
-    first: dict[int, Any] = {}
+    first: dict[int, _Storage] = {}
 
-    def travels(storage: Any) -> bool:
+    def travels(storage: _Storage) -> bool:
         return bool(storage.device.type == "cpu" and storage.nbytes() >= least)
 
-    def reduce_untyped(storage: Any) -> Any:
+    def reduce_untyped(storage: _Storage) -> object:
         if not travels(storage):
             return storage.__reduce__()
         known = first.setdefault(storage._cdata, storage)
         if known is not storage:
             return _same, (known,)
-        memory = (ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())
+        memory: Any = (ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())
         memory.keeps = storage
         return _storage, (untyped, out_of_band(memory))
 
-    def reduce_typed(storage: Any) -> Any:
-        inner = getattr(storage, "_untyped_storage", None)  # of another name before torch 2
+    def reduce_typed(storage: _Typed) -> object:
+        inner: _Storage | None = getattr(storage, "_untyped_storage", None)  # of another name before torch 2
         if inner is None or not travels(inner):
             return storage.__reduce__()
         return _typed, (typed, first.setdefault(inner._cdata, inner), storage.dtype)
 
-    def reduce_tensor(tensor: Any) -> Any:
+    def reduce_tensor(tensor: Any) -> object:
         function, arguments = tensor.__reduce_ex__(5)
         if arguments and type(arguments[0]) is untyped:
             # Of the dtypes that torch knows since 2.1 (float8, uint16): it reads what it writes here with `torch.save`
@@ -75,15 +97,15 @@ def reducers(least: int) -> Reducers | None:
     return {tensor_class: reduce_tensor, untyped: reduce_untyped, typed: reduce_typed}
 
 
-def _storage(_cls: type, buffer: Any) -> Any:
+def _storage(_cls: type, buffer: Buffer) -> object:
     """Make a storage on the bytes of a buffer. Its class is in the pickle, so that torch is loaded by now."""
     torch = sys.modules["torch"]
     return torch.frombuffer(writable(memoryview(buffer)), dtype=torch.uint8).untyped_storage()
 
 
-def _typed(cls: Any, storage: Any, dtype: Any) -> Any:
+def _typed(cls: Callable[..., object], storage: object, dtype: object) -> object:
     return cls(wrap_storage=storage, dtype=dtype, _internal=True)
 
 
-def _same(storage: Any) -> Any:
+def _same(storage: object) -> object:
     return storage

@@ -1,4 +1,4 @@
-"""A listening unix socket in a selector: connections of this user are accepted.
+"""A listening unix socket: connections of this user are accepted.
 
 Where no descriptor is left for one, all wait in the backlog, and it is tried again a little later: the thread has other
 things to do meanwhile, and nothing spins.
@@ -12,10 +12,11 @@ import os
 import selectors
 import socket
 from collections.abc import Callable
+from typing import Protocol
 
 from meshrt.transport.link import same_user
 
-__all__ = ["Acceptor", "listening_socket"]
+__all__ = ["Acceptor", "Readers", "SelectorReaders", "listening_socket"]
 
 #: Seconds until it is tried again.
 _PAUSE = 0.1
@@ -34,11 +35,36 @@ def listening_socket(path: str) -> socket.socket:
     return listener
 
 
+class Readers(Protocol):
+    """Calls functions when sockets can be read: an asyncio loop, or `SelectorReaders`. One thread."""
+
+    def add_reader(self, sock: socket.socket, function: Callable[[], object], /) -> object:
+        """Call ``function`` whenever there is something to read. Raises OSError."""
+
+    def remove_reader(self, sock: socket.socket, /) -> object:
+        """Call nothing any more for a socket that was added. Before it is closed."""
+
+
+class SelectorReaders:
+    """`Readers` on a selector whose keys' data are called with the events."""
+
+    def __init__(self, selector: selectors.BaseSelector) -> None:
+        self._selector = selector
+
+    def add_reader(self, sock: socket.socket, function: Callable[[], object]) -> None:
+        """Call ``function`` whenever there is something to read. Raises OSError."""
+        self._selector.register(sock, selectors.EVENT_READ, lambda _events: function())
+
+    def remove_reader(self, sock: socket.socket) -> None:
+        """Call nothing any more for a socket that was added."""
+        self._selector.unregister(sock)
+
+
 class Acceptor:
-    """Accepts the connections of this user at one socket. One thread: that of the selector.
+    """Accepts the connections of this user at one socket. One thread: that of the readers.
 
     Args:
-        selector: Its keys' data are called with the events.
+        readers: Call functions when sockets can be read.
         listener: It listens already. Closed with this.
         peer: What a process that connects is called in the log: "a caller".
         accepted: Called with each socket, which does not block.
@@ -47,62 +73,70 @@ class Acceptor:
 
     def __init__(
         self,
-        selector: selectors.BaseSelector,
+        readers: Readers,
         listener: socket.socket,
         peer: str,
         accepted: Callable[[socket.socket], object],
         later: Callable[[float, Callable[[], None]], object],
     ) -> None:
-        self._selector = selector
-        self._listener = listener
+        self.listener = listener
+        self._readers = readers
         self._peer = peer
         self._accepted = accepted
         self._later = later
         self._told = self._closed = False
+        #: Whether the listener is among those that are read.
+        self._waits = False
 
     def open(self) -> None:
         """Accept the connections that wait, and those that come."""
         if not self._closed:
-            self._listener.setblocking(False)
-            self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+            self.listener.setblocking(False)
+            self._readers.add_reader(self.listener, self._accept)
+            self._waits = True
 
     def close(self) -> None:
         """Listen no more."""
         self._closed = True
-        if self._listener in self._selector.get_map():
-            self._selector.unregister(self._listener)
-        self._listener.close()
+        self._pause()
+        self.listener.close()
+
+    def _pause(self) -> None:
+        if self._waits:
+            self._waits = False
+            self._readers.remove_reader(self.listener)
 
     def listen_again(self) -> None:
         """Listen at the same path again if its socket has been removed, as cleaners of temporary files do."""
-        path = self._listener.getsockname()
-        if self._closed or not path or os.path.lexists(path):
+        if self._closed:
+            return
+        path = self.listener.getsockname()
+        if not path or os.path.lexists(path):
             return
         try:
             listener = listening_socket(path)
         except OSError:  # its directory was removed, too: other code makes it again, or the program ends
             return
-        before, waits = self._listener, self._listener in self._selector.get_map()
+        waits = self._waits
         with contextlib.suppress(OSError):
             while waits:  # those who have connected before
-                self._pass_on(before.accept()[0])
-        if waits:
-            self._selector.unregister(before)
-        before.close()
-        self._listener = listener
+                self._pass_on(self.listener.accept()[0])
+        self._pause()
+        self.listener.close()
+        self.listener = listener
         if waits:
             self.open()
 
-    def _accept(self, _events: int) -> None:
+    def _accept(self) -> None:
         try:
-            sock, _ = self._listener.accept()
+            sock, _ = self.listener.accept()
         except (BlockingIOError, ConnectionError):
             return  # the peer has gone again
         except OSError as error:
             if not self._told:
                 logging.getLogger("meshrt").error("%s cannot be let in, and waits: %s", self._peer, error.strerror)
             self._told = True
-            self._selector.unregister(self._listener)
+            self._pause()
             self._later(_PAUSE, self.open)
             return
         self._told = False

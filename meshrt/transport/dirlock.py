@@ -15,9 +15,9 @@ import json
 import os
 import stat
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from meshrt.transport.kernel import boot_id, kernel_state, pid_namespace, start_of
 from meshrt.transport.writing import open_private
@@ -148,13 +148,13 @@ def _is_flocked(path: Path) -> bool:
     return False
 
 
-def identity() -> dict[str, Any]:
+def identity() -> dict[str, object]:
     """Return an identity that distinguishes this process from a later one with the same pid."""
     pid = os.getpid()
     return {"pid": pid, "start": start_of(pid), "boot": boot_id(), "pid_namespace": pid_namespace()}
 
 
-def lives(facts: dict[str, Any], age: float) -> bool:
+def lives(facts: Mapping[str, object], age: float) -> bool:
     """Whether the process of an `identity` lives.
 
     Args:
@@ -171,7 +171,7 @@ def lives(facts: dict[str, Any], age: float) -> bool:
         return True  # it cannot be told that it has ended
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, object]:
     try:
         with open(path, "rb") as file:
             facts = json.loads(file.read(_READ_MAX))

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Callable, Collection
-from typing import Any
 
 from meshrt.errors import ProtocolError
 from meshrt.transport.dialling import Dialler
@@ -27,7 +26,7 @@ from meshrt.transport.reading import Reader
 from meshrt.transport.tree import Tree
 from meshrt.transport.waiting import Waiting
 from meshrt.wire.fate import Fate
-from meshrt.wire.frames import Frame
+from meshrt.wire.frames import Buffer, Frame
 from meshrt.wire.handshake import Identity
 
 __all__ = ["Driver"]
@@ -136,7 +135,7 @@ class Driver(Waiting):
     def send(
         self,
         out: OutLink,
-        parts: list[Any],
+        parts: list[Buffer],
         call_id: int,
         receiver: Receiver | None,
         position: int,

@@ -19,11 +19,11 @@ import weakref
 from collections.abc import Callable
 from threading import get_ident
 from types import CodeType, FrameType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 __all__ = ["Shield", "called_by_python", "follows_from_interrupt", "installed"]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 #: Functions whose exceptions Python prints and drops, and that call nothing that could wait.
 _ignored: set[CodeType] = set()

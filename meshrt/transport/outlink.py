@@ -32,11 +32,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from meshrt.transport.link import Link, kept
 from meshrt.wire.fate import Fate
-from meshrt.wire.frames import Frame
+from meshrt.wire.frames import Buffer, Frame
 from meshrt.wire.handshake import NOBODY, ClientHandshake
 
 __all__ = ["Early", "LinkState", "Loss", "OutLink", "Receiver"]
@@ -80,11 +80,11 @@ class Early:
     __slots__ = ("_kept", "bytes", "messages")
 
     def __init__(self) -> None:
-        self.messages: list[list[Any]] = []
+        self.messages: list[list[Buffer]] = []
         self.bytes = 0
         self._kept = 0
 
-    def append(self, parts: list[Any]) -> None:
+    def append(self, parts: list[Buffer]) -> None:
         """Add a message."""
         self.messages.append(parts)
         self.bytes += sum(map(len, parts))

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from meshrt.hooks.facts import Wait
 
-__all__ = ["Pending"]
+__all__ = ["Finishing", "Pending"]
 
 
 class _Driver(Protocol):
@@ -30,6 +30,14 @@ class _Driver(Protocol):
 
     def background(self, reason: object, wanted: bool) -> None:
         """Have the links read although no thread waits, or no longer."""
+
+
+class Finishing(Protocol):
+    """What a thread may wait for through the driver."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is done."""
 
 
 class Pending:

@@ -107,7 +107,7 @@ _runtime: ProcessRuntime | None = None
 _forked = False
 #: There was one, which has ended.
 _ended = False
-_after_fork: list[Callable[[], None]] = []
+_after_fork: list[Callable[[], object]] = []
 
 
 def socket_path(directory: str, mesh_id: str, rank: int) -> str:
@@ -116,7 +116,7 @@ def socket_path(directory: str, mesh_id: str, rank: int) -> str:
 
 
 def set_runtime(
-    runtime: ProcessRuntime | None, *, on_fork: Callable[[], Any] | None = None, ended: bool = False
+    runtime: ProcessRuntime | None, *, on_fork: Callable[[], object] | None = None, ended: bool = False
 ) -> None:
     """Install the runtime of this process; ``on_fork`` runs in forked children, to close what they inherited.
 

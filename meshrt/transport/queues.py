@@ -12,11 +12,13 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from meshrt.transport.linktable import LinkTable
 from meshrt.transport.outlink import OutLink
+from meshrt.transport.pending import Finishing
 from meshrt.transport.tree import Tree
+from meshrt.wire.frames import Buffer
 
 __all__ = ["LOOP_LIMIT", "THREAD_LIMIT", "Queues", "Written"]
 
@@ -52,7 +54,7 @@ class Written:
 class _Reads(Protocol):
     """What the queues need of `meshrt.transport.waiting.Waiting`."""
 
-    def wait(self, pending: Any, timeout: float | None) -> bool: ...
+    def wait(self, pending: Finishing, timeout: float | None) -> bool: ...
     def wake(self) -> None: ...
     def poll_nowait(self) -> None: ...
 
@@ -84,7 +86,7 @@ class Queues:
         self.full: set[OutLink] = set()
         self.actions: list[_AfterWriting] = []
 
-    def settle(self, outs: list[OutLink], parts: list[Any], *, block: bool) -> None:
+    def settle(self, outs: list[OutLink], parts: list[Buffer], *, block: bool) -> None:
         """Make the caller's buffers its own again: wait until they are written, or copy what is left of them.
 
         Args:

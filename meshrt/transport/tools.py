@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from meshrt.errors import AuthenticationError, ProtocolError
 from meshrt.hooks.facts import Body
@@ -54,7 +54,7 @@ class Program:
     run_directory: Path
 
 
-def publish(directory: Path, token: bytes, facts: Mapping[str, Any]) -> None:
+def publish(directory: Path, token: bytes, facts: Mapping[str, object]) -> None:
     """Have terminals find this program, which listens already. Raises OSError.
 
     Args:

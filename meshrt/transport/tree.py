@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import Data, Operation
 from meshrt.wire.fate import Fate
-from meshrt.wire.peer import Answered
+from meshrt.wire.operations import Unhandled
 
 __all__ = ["ProgramTree", "Tree"]
+
+A = TypeVar("A", bound=Data)
 
 
 class Tree(Protocol):
@@ -44,11 +46,11 @@ class ProgramTree(Tree, Protocol):
         """Call back, once, when the rank was started again and is to have the actor: its incarnation, and how the one
         before has ended. With incarnation 0 when it will not be: the mesh has ended."""
 
-    def request_root(self, operation: str, body: Body, timeout: float) -> Body:
-        """Ask the root. Not from the thread that serves the tree."""
+    def ask(self, operation: Operation[A], timeout: float) -> A:
+        """Ask the root and wait. Not from the thread that serves the tree. Raises TimeoutError, MeshError."""
 
-    def ask_root(self, operation: str, body: Body, answered: Answered) -> None:
-        """Ask the root; ``answered(body, "")`` or ``answered(None, refusal)`` comes later, on another thread."""
+    def ask_later(self, operation: Operation[A], answered: Callable[[A | None, Exception | None], object]) -> None:
+        """Ask the root; ``answered(answer, None)`` or ``answered(None, error)`` comes later, on another thread."""
 
-    def unhandled(self, body: Body) -> None:
+    def unhandled(self, report: Unhandled) -> None:
         """Tell the root of an error that no caller waits for. Any thread."""

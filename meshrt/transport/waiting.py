@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import select
 import threading
@@ -21,12 +22,16 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
+from meshrt.hooks.services import Waited
 from meshrt.transport.clock import HoldClock
 from meshrt.transport.interrupts import Shield
-from meshrt.transport.pending import Pending
+from meshrt.transport.pending import Finishing, Pending
 from meshrt.transport.waits import Waits
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["Waiting"]
 
@@ -71,10 +76,10 @@ class Waiting(ABC):
         self.followers: set[threading.Lock] = set()
         self._later: deque[Callable[[], None]] = deque()
         self._wanted: set[int] = set()
-        self._loops: dict[Any, int] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, int] = {}
         #: The event loop of the main thread, while something is awaited there.
-        self.main_loop: Any = None
-        self._interjections: deque[Callable[[Any], None]] = deque()
+        self.main_loop: asyncio.AbstractEventLoop | None = None
+        self._interjections: deque[Callable[[Waited], None]] = deque()
         #: Called at each wait with what is waited for, and may raise; None: the process is to be told of nothing.
         self.alarm: Callable[[Pending], None] | None = None
         self._alerts = 0
@@ -96,7 +101,7 @@ class Waiting(ABC):
         """Return a descriptor that is readable when `poll_nowait` has something to do."""
         return self._epoll.fileno()
 
-    def wait(self, pending: Any, timeout: float | None) -> bool:
+    def wait(self, pending: Finishing, timeout: float | None) -> bool:
         """Drive the links until ``pending.finished``. Returns False when ``timeout`` (seconds) ran out."""
         if pending.finished:
             return True
@@ -126,7 +131,7 @@ class Waiting(ABC):
         if self.wait_ended is not None:
             self.wait_ended()
 
-    def _wait(self, pending: Any, deadline: float | None, *, main: bool) -> bool:
+    def _wait(self, pending: Finishing, deadline: float | None, *, main: bool) -> bool:
         # Ctrl-C must not come between taking the lead and knowing it; `wake` ends the poll, `check` raises.
         self.shield.close()
         alerts = 0
@@ -144,7 +149,7 @@ class Waiting(ABC):
                 alarm = self.alarm  # another thread may take it away
                 if alarm is not None and alerts != self._alerts and isinstance(pending, Pending):
                     alerts = self._alerts
-                    self._unshielded(alarm, pending)
+                    self._unshielded(functools.partial(alarm, pending))
                     continue
                 if main and self._interjections:
                     self._interrupt_wait(pending)
@@ -166,7 +171,7 @@ class Waiting(ABC):
         if self._later:
             self._run_callbacks()
 
-    def _follow(self, pending: Any, timeout: float | None, main: bool, alerts: int) -> None:
+    def _follow(self, pending: Finishing, timeout: float | None, main: bool, alerts: int) -> None:
         waiter = threading.Lock()
         waiter.acquire()
         self.followers.add(waiter)
@@ -180,18 +185,19 @@ class Waiting(ABC):
         finally:
             self.followers.discard(waiter)
 
-    def _interrupt_wait(self, pending: Any) -> None:
+    def _interrupt_wait(self, pending: Finishing) -> None:
         function = self._interjections.popleft()
         self.background(function, True)
         try:
-            self._unshielded(function, pending)
+            # The main thread waits for a `Future`.
+            self._unshielded(functools.partial(function, cast("Waited", pending)))
         finally:
             self.background(function, False)
 
-    def _unshielded(self, function: Callable[[Any], None], pending: Any) -> None:
+    def _unshielded(self, function: Callable[[], None]) -> None:
         self.shield.open()
         try:
-            function(pending)
+            function()
         finally:
             self.shield.close()
 
@@ -241,7 +247,7 @@ class Waiting(ABC):
 
     # -- event loops, background, interjections
 
-    def enter_loop(self, loop: Any) -> None:
+    def enter_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let ``loop`` (the running one) read the links until `leave_loop`; they count."""
         count = self._loops.get(loop, 0)
         if not count:
@@ -250,7 +256,7 @@ class Waiting(ABC):
         if threading.get_ident() == threading.main_thread().ident:
             self.main_loop = loop
 
-    def leave_loop(self, loop: Any) -> None:
+    def leave_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         """Undo one `enter_loop`."""
         count = self._loops.pop(loop) - 1
         if count:
@@ -271,7 +277,7 @@ class Waiting(ABC):
             if before != bool(self._wanted):
                 self._switch(not before)
 
-    def interject(self, function: Callable[[Any], None]) -> bool:
+    def interject(self, function: Callable[[Waited], None]) -> bool:
         """Run ``function(pending)`` on the main thread if it waits now; see `RootServices.interject`."""
         if threading.main_thread().ident not in self._waits:
             return False

@@ -8,11 +8,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from meshrt.hooks.facts import Wait
 from meshrt.transport.clock import HoldClock
 from meshrt.transport.pending import Pending
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["Waits"]
 
@@ -47,14 +50,16 @@ class Waits:
         found = self.entries.get(thread)
         return None if found is None else found[1]
 
-    def longest_await(self, loop: Any) -> tuple[Any, Pending, float] | None:
+    def longest_await(
+        self, loop: asyncio.AbstractEventLoop | None
+    ) -> tuple[asyncio.Task[object], Pending, float] | None:
         """Return the asyncio task of an event loop that has awaited longest, what, and since when.
 
         Args:
             loop: None: nothing is awaited.
         """
         awaits = [
-            (waiter, pending, since)
+            (cast("asyncio.Task[object]", waiter), pending, since)
             for waiter, (pending, since, _) in tuple(self.entries.items())
             if loop is not None and hasattr(waiter, "get_loop") and waiter.get_loop() is loop
         ]

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from meshrt.wire import source, unpicklable
-from meshrt.wire.frames import Unreceived
+from meshrt.wire.frames import Buffer, Unreceived
 
 __all__ = [
     "EncodeError",
@@ -42,6 +42,9 @@ __all__ = [
 ]
 
 Part = bytes | memoryview
+Lengths = Sequence[int | list[int]]
+"""Of the pickle and of each buffer; where a part is elsewhere, what stands for its length (`Outside.bytes_at`)."""
+_Buffers = Callable[[pickle.PickleBuffer], object] | None
 Reducers = Mapping[type, Callable[[Any], Any]]
 """How objects of exactly these classes are pickled (what their ``__reduce__`` would return), instead of as they do."""
 
@@ -75,7 +78,7 @@ class Outside(Protocol):
         """... and no longer."""
 
 
-def encode(value: Any) -> tuple[list[Part], list[int]]:
+def encode(value: object) -> tuple[list[Part], list[int]]:
     """Pickle ``value``.
 
     Returns:
@@ -87,7 +90,7 @@ def encode(value: Any) -> tuple[list[Part], list[int]]:
     return lay_out(data, buffers)
 
 
-def pickled(value: Any) -> tuple[bytes, list[memoryview]]:
+def pickled(value: object) -> tuple[bytes, list[memoryview]]:
     """Return the pickle of ``value``, and what belongs beside it. Raises EncodeError."""
     buffers: list[memoryview] = []
     reducers = None if _reducers is None else _reducers()
@@ -118,12 +121,12 @@ def reduce_with(reducers: Callable[[], Reducers | None]) -> None:
     _reducers = reducers
 
 
-def out_of_band(buffer: Any) -> object:
+def out_of_band(buffer: Buffer) -> object:
     """Return what a reducer names to have memory travel beside the pickle. The other side gets a view of it."""
     return pickle.PickleBuffer(buffer)
 
 
-def _pickle(value: Any, callback: Any, reducers: Reducers) -> bytes:
+def _pickle(value: object, callback: _Buffers, reducers: Reducers) -> bytes:
     file = io.BytesIO()
     pickler = pickle.Pickler(file, 5, buffer_callback=callback)
     # A dict, for which the pickler need not call Python at every object.
@@ -147,7 +150,7 @@ def lay_out(data: bytes, buffers: Sequence[memoryview]) -> tuple[list[Part], lis
     return parts, lengths
 
 
-def decode(payload: memoryview | bytes | Unreceived | Outside, lengths: list[Any]) -> Any:
+def decode(payload: memoryview | bytes | Unreceived | Outside, lengths: Lengths) -> Any:
     """Unpickle what `encode` made. Runs foreign code: only for authenticated peers, never on a control thread.
 
     Raises:
@@ -166,7 +169,7 @@ def decode(payload: memoryview | bytes | Unreceived | Outside, lengths: list[Any
         raise MemoryError(f"no memory is left for what a message of {size} bytes holds") from error
 
 
-def _decode_outside(payload: Unreceived | Outside, lengths: list[Any]) -> Any:
+def _decode_outside(payload: Unreceived | Outside, lengths: Lengths) -> Any:
     if isinstance(payload, Unreceived):
         raise payload.error()
     came = payload.payload
@@ -176,11 +179,13 @@ def _decode_outside(payload: Unreceived | Outside, lengths: list[Any]) -> Any:
         return _load(memoryview(came), lengths, payload)
 
 
-def _load(view: memoryview, lengths: list[Any], outside: Outside | None) -> Any:
+def _load(view: memoryview, lengths: Lengths, outside: Outside | None) -> Any:
     buffers = []
     position = 0
     for length in lengths:
-        if outside is not None and isinstance(length, list):
+        if isinstance(length, list):
+            if outside is None:
+                raise ValueError("a part of this message is elsewhere")
             buffers.append(outside.bytes_at(length))
             continue
         buffers.append(view[position : position + length])
@@ -203,7 +208,7 @@ def own_attribute(error: BaseException, name: str) -> Any:
     return BaseException.__dict__[name].__get__(error)
 
 
-def describe(value: Any) -> str:
+def describe(value: object) -> str:
     """Name the type of ``value`` for an error text; never runs user code."""
     return f"{_fact(value, '__module__')}.{_fact(value, '__qualname__')}"
 
@@ -242,7 +247,7 @@ def _by_value_modules() -> bool:
 _pickler_class: type | None = None
 
 
-def _cloudpickle(value: Any, callback: Any, reducers: Reducers | None) -> bytes:
+def _cloudpickle(value: object, callback: _Buffers, reducers: Reducers | None) -> bytes:
     global _pickler_class
     if _pickler_class is None:
         _pickler_class = _make_pickler()
@@ -274,7 +279,7 @@ def _fails(value: object) -> bool:
 def _make_pickler() -> type:
     import cloudpickle.cloudpickle as cp  # start-up: imported where plain pickle does not do
 
-    def reduce_code(code: types.CodeType) -> Any:
+    def reduce_code(code: types.CodeType) -> object:
         alias = source.alias_of(code)
         if alias is not None:
             code = code.replace(co_filename=alias)
@@ -285,13 +290,13 @@ def _make_pickler() -> type:
 
         _table: ClassVar = collections.ChainMap({types.CodeType: reduce_code}, cp.Pickler.dispatch_table)
 
-        def __init__(self, file: io.BytesIO, callback: Any, reducers: Reducers) -> None:
+        def __init__(self, file: io.BytesIO, callback: _Buffers, reducers: Reducers) -> None:
             self.dispatch_table = self._table.new_child(dict(reducers))  # which the pickler looks up when it is made
             super().__init__(file, protocol=5, buffer_callback=callback)
             #: Functions that are pickled by value, for what is said if one cannot be.
             self.functions: list[types.FunctionType] = []
 
-        def _dynamic_function_reduce(self, func: types.FunctionType) -> Any:
+        def _dynamic_function_reduce(self, func: types.FunctionType) -> object:
             self.functions.append(func)
             return super()._dynamic_function_reduce(func)
 

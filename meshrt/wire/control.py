@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from types import UnionType
-from typing import Any, ClassVar, Generic, TypeVar, get_args
+from typing import ClassVar, Generic, TypeVar, cast, get_args
 
 import msgpack
 import msgspec
@@ -54,10 +54,10 @@ class Catalogue(Generic[M]):
     """
 
     def __init__(self, messages: type[M] | UnionType) -> None:
-        types: tuple[Any, ...] = get_args(messages) or (messages,)
-        self._types: dict[str, Any] = {}
+        types: tuple[type[Message], ...] = get_args(messages) or (messages,)
+        self._types: dict[str, type[Message]] = {}
         for message in types:
-            tag = message.__struct_config__.tag
+            tag = str(message.__struct_config__.tag)
             if tag in self._types:
                 raise ValueError(f"two messages are called {tag!r}")
             self._types[tag] = message
@@ -66,7 +66,7 @@ class Catalogue(Generic[M]):
         """Return the message in the payload of a CONTROL frame. Raises ProtocolError, which names what was expected."""
         return self.convert(_unpacked(payload))
 
-    def convert(self, fields: Any) -> M:
+    def convert(self, fields: object) -> M:
         """As `decode`, of what msgpack has unpacked."""
         kind = fields.get("t") if isinstance(fields, dict) else None
         if not isinstance(kind, str):
@@ -76,13 +76,13 @@ class Catalogue(Generic[M]):
             expected = ", ".join(sorted(self._types))
             raise ProtocolError(f"a control message of type {kind[:40]!r}; expected one of {expected}")
         try:
-            found: M = msgspec.convert(fields, message, builtin_types=_BYTES)
+            found = msgspec.convert(fields, message, builtin_types=_BYTES)
         except msgspec.ValidationError as error:
             raise ProtocolError(f"an invalid control message of type {kind!r}: {error}") from None
-        return found
+        return cast(M, found)
 
 
-def _unpacked(payload: memoryview | bytes) -> Any:
+def _unpacked(payload: memoryview | bytes) -> object:
     try:
         return msgpack.unpackb(payload, max_array_len=_LENGTH_MAX, max_map_len=_LENGTH_MAX, max_ext_len=0)
     except Exception as error:  # msgpack has no common root for "these are not my bytes"
@@ -99,7 +99,7 @@ def control_frame(message: Message, address: Address | None = None) -> bytes:
         fields = _plain(message)
         payload = _packed(fields)
         if message.any_depth and len(payload) > _SHALLOW:
-            wrapped: Any = fields
+            wrapped: object = fields
             for _ in range(_ENVELOPES):
                 wrapped = [wrapped]
             payload = _packed(wrapped)[_ENVELOPES:]
@@ -115,13 +115,13 @@ def relayed_frame(payload: bytes | bytearray | memoryview, address: Address | No
     return b"".join((pack_header(CONTROL, address, len(payload)), payload))
 
 
-def _packed(value: Any) -> bytes:
+def _packed(value: object) -> bytes:
     # Text of user code may hold what UTF-8 does not know (lone surrogates of odd file names).
     packed: bytes = msgpack.packb(value, default=_plain, unicode_errors="backslashreplace")
     return packed
 
 
-def _plain(value: Any) -> dict[str, Any] | tuple[Any, ...]:
+def _plain(value: object) -> dict[str, object] | tuple[object, ...]:
     """Return a message, or a part of one, as msgpack takes it. Raises TypeError for what is neither."""
     if isinstance(value, Message):
         return {"t": _tag(value), **msgspec.structs.asdict(value)}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from collections.abc import Sequence
 
 from meshrt import errors
 from meshrt.errors import MeshError, ProtocolError, RemoteException
 from meshrt.wire.tree import Refusal
 
-__all__ = ["error_from_wire", "error_to_wire", "failure_of", "refusal", "refused", "why_of"]
+__all__ = ["ErrorChain", "error_from_wire", "error_to_wire", "failure_of", "in_brief", "refusal", "refused", "why_of"]
+
+ErrorChain = Sequence[tuple[str, str, str, Sequence[str], str]]
+"""An error and its causes: type, message, traceback, notes, number of the failure."""
 
 #: Characters of a message: in an error that crosses a control link, and in one that crosses a data link.
 _BRIEF = 32 << 10
@@ -40,7 +43,7 @@ def refused(refusal: Refusal) -> MeshError:
     return MeshError(why)
 
 
-def error_to_wire(remote: RemoteException, *, brief: bool = False) -> list[Any]:
+def error_to_wire(remote: RemoteException, *, brief: bool = False) -> ErrorChain:
     """Return plain data for a `RemoteException`, with its causes (at most 20).
 
     Args:
@@ -52,11 +55,11 @@ def error_to_wire(remote: RemoteException, *, brief: bool = False) -> list[Any]:
         chain.append(link)
         link = link.cause
     message, traceback, notes = (_BRIEF, 2 * _BRIEF, 16) if brief else (_LONG, _LONG, 1000)
-    wire = []
+    wire: list[tuple[str, str, str, Sequence[str], str]] = []
     for item in chain:
         noted = [_cut(note, message // 16) for note in item.notes[:notes]]
-        texts = [_cut(item.type, 1000), _cut(item.message, message), _cut(item.traceback, traceback)]
-        wire.append([*texts, noted, item.failure])
+        texts = (_cut(item.type, 1000), _cut(item.message, message), _cut(item.traceback, traceback))
+        wire.append((*texts, noted, item.failure))
         # The traceback of the first one contains the causes as well.
         message, traceback, notes = (_BRIEF // 16, 0, 0) if brief else (message, traceback, notes)
     return wire
@@ -71,7 +74,12 @@ def _cut(text: str, limit: int) -> str:
     return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:] if half else ''}"
 
 
-def failure_of(chain: list[Any]) -> str:
+def in_brief(remote: RemoteException) -> RemoteException:
+    """Return the error as it fits into a control message, together with others."""
+    return error_from_wire(error_to_wire(remote, brief=True))
+
+
+def failure_of(chain: ErrorChain) -> str:
     """Return the number of the failure that an error on the wire stands for. Raises ProtocolError for foreign data."""
     try:
         return str(chain[0][4])
@@ -79,7 +87,7 @@ def failure_of(chain: list[Any]) -> str:
         raise ProtocolError("an error message that cannot be read") from None
 
 
-def error_from_wire(chain: list[Any]) -> RemoteException:
+def error_from_wire(chain: ErrorChain) -> RemoteException:
     """Inverse of `error_to_wire`. Raises ProtocolError for foreign data."""
     remote: RemoteException | None = None
     try:

@@ -96,13 +96,13 @@ class Unreceived:
         return MemoryError(f"a message of {self.size} bytes was not received: {self.reason}")
 
 
-def pack_header(kind: int, header: Any, payload_length: int = 0) -> bytes:
+def pack_header(kind: int, header: object, payload_length: int = 0) -> bytes:
     """Return the bytes that precede a payload of ``payload_length`` bytes (at most `CHUNK`)."""
     packed: bytes = msgpack.packb(header)
     return _PREFIX.pack(len(packed) + payload_length, kind, len(packed)) + packed
 
 
-def split_frames(kind: int, header: Any, parts: Sequence[Buffer]) -> list[Buffer]:
+def split_frames(kind: int, header: object, parts: Sequence[Buffer]) -> list[Buffer]:
     """Return the buffers to write for a message whose payload is the concatenation of ``parts``.
 
     Payload parts are not copied, except that small ones may be joined with the header.
@@ -152,7 +152,7 @@ class _Assembly:
 
     __slots__ = ("filled", "frame_left", "header", "kind", "more", "payload", "total", "view")
 
-    def __init__(self, kind: int, header: Any, total: int, frame_left: int, more: bool) -> None:
+    def __init__(self, kind: int, header: object, total: int, frame_left: int, more: bool) -> None:
         self.kind = kind
         self.header = header
         self.total = total
@@ -345,7 +345,7 @@ def control_decoder(lost: Callable[[Unreceived], None] = _log_loss) -> FrameDeco
     return FrameDecoder(CONTROL_MAX + _ADDRESS_MAX, CONTROL_MAX, lost)
 
 
-def _unpack(header: bytes) -> Any:
+def _unpack(header: bytes) -> object:
     try:
         return msgpack.unpackb(header, strict_map_key=False, max_array_len=65536, max_map_len=65536, max_ext_len=0)
     except Exception as error:  # msgpack has no common root for "these are not my bytes"

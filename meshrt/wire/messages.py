@@ -25,8 +25,6 @@ The address is the receiver (root to rank) or the sender (rank to root) of a mes
 
 from __future__ import annotations
 
-from typing import Any
-
 __all__ = ["CALL", "CONTROL", "ERROR", "INIT", "NO_ERROR", "NO_REPLY", "RESULT", "STATE", "STOP", "STORED"]
 
 CALL = 1
@@ -41,7 +39,7 @@ CONTROL = 16
 STORED = 0x40
 
 #: The error of an ERROR that is described by its kind alone.
-NO_ERROR: list[Any] = [["", "", "", [], ""]]
+NO_ERROR = [["", "", "", [], ""]]
 
 #: Flag of a CALL that is not answered (`broadcast`).
 NO_REPLY = 1

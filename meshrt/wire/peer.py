@@ -15,15 +15,19 @@ A request of the other side (`Reply`)::
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
 
 from meshrt.errors import ProtocolError
 from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import Data, body_of
 from meshrt.wire.control import Message
 from meshrt.wire.errors import refusal, refused
 from meshrt.wire.pending import PendingTable
 from meshrt.wire.tree import Answer, Later, Refusal, Request
 
-__all__ = ["LATER", "Answered", "Reply", "Requests"]
+__all__ = ["LATER", "Answered", "DataReply", "Reply", "Requests"]
+
+D = TypeVar("D", bound=Data, contravariant=True)
 
 #: Seconds after which a host agent that gathers answers is told that this answer takes longer, without an error.
 LATER = 0.1
@@ -128,3 +132,20 @@ class Reply:
     def _say_later(self) -> None:
         if not self.given:
             self._send(Later(self._number))
+
+
+class DataReply(Generic[D]):
+    """A `Reply` with the type of the answer. Any thread."""
+
+    __slots__ = ("_reply",)
+
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
+
+    def __call__(self, answer: D) -> None:
+        """Answer; the first call counts."""
+        self._reply(body_of(answer), "")
+
+    def fail(self, error: Exception) -> None:
+        """Refuse with an error."""
+        self._reply.fail(error)

@@ -19,6 +19,7 @@ from meshrt.host.osutil import resident_bytes
 from meshrt.mesh.proc_mesh import ProcMesh
 from meshrt.mesh.program import start_root
 from meshrt.wire.frames import CONTROL_MAX
+from meshrt.wire.operations import Pid, Ping
 from meshrt.wire.peer import LATER
 from tests.support.actors import Echo
 from tests.support.asking import Question, everybody
@@ -227,8 +228,8 @@ def test_questions_to_a_rank_that_stays_stopped_do_not_pile_up_in_its_agent() ->
     assert Question("test.parity", targets=targets).wait()[0].kind == "answered"
 
 
-async def _asked(mesh_id: str) -> Any:
-    return await start_root().services.request_rank(mesh_id, 0, "ping", {})
+async def _asked(mesh_id: str) -> Pid:
+    return await start_root().services.ask_rank(mesh_id, 0, Ping())
 
 
 async def _answered(mesh_id: str) -> Any:
@@ -236,7 +237,7 @@ async def _answered(mesh_id: str) -> Any:
     async with asyncio.timeout(WAIT):
         while True:
             with contextlib.suppress(MeshError):
-                return (await _asked(mesh_id))["pid"]
+                return (await _asked(mesh_id)).pid
 
 
 def test_a_mesh_that_is_stopped_meanwhile() -> None:

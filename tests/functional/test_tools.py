@@ -97,7 +97,8 @@ def test_a_mistake_in_an_operation_is_told_and_logged(
 def test_a_rank_is_told_of_a_mistake_too(caplog: pytest.LogCaptureFixture) -> None:
     def ask(name: str) -> str:
         try:
-            current_runtime().tree.request_root("test.serve", {"name": name}, 20)
+            rank: Any = current_runtime().tree
+            rank.request("test.serve", {"name": name}, 20)
         except MeshError as error:
             return str(error)
         return "served"

@@ -47,7 +47,8 @@ def _tell(data: bytes) -> None:
     propagates, log.propagate = log.propagate, False
     log.addHandler(noted)
     try:
-        link, loop = AgentLink(placed, of_agent, of_rank, gone.append, print), ManualLoop()
+        link = AgentLink(placed, of_agent, of_rank, gone.append, print)
+        loop: Any = ManualLoop()
         link.attach(loop)
         with theirs:
             for piece in (*frames[:20], *([] if frames else [data[: 1 << 15]])):

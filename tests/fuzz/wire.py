@@ -31,7 +31,7 @@ CONTROL_EXAMPLES: list[dict[str, Any]] = [
     {"t": "op", "id": 3, "op": "inspect.list", "body": {"actor": "trainer", "ranks": "ranks(0)"}},
     {"t": "ok", "id": -3, "body": {"same": {"text": "1", "facts": None}, "per": [1.5, b"x"]}},
     {"t": "no", "id": 3, "why": "there is no such rank", "error": "UsageError"},
-    {"t": "ev", "ev": "unhandled", "body": {"actor": "a", "error": [["ValueError", "x", "tb", [], "1"]], "when": 1}},
+    {"t": "ev", "ev": "unhandled", "body": {"actor": "a", "error": {"type": "ValueError", "notes": []}, "when": 1}},
     {"t": "pong"},
 ]
 

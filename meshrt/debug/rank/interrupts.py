@@ -371,7 +371,7 @@ class Interrupts:
             self._miss(ident, ask)
             return
         ask.call = ask.owner = other
-        if ask.on_loop:
+        if ask.on_loop and state.loop is not None:
             state.loop.call_soon_threadsafe(self._on_loop, ask)
 
     def _miss(self, ident: int, ask: _Ask) -> None:

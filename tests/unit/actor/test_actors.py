@@ -17,13 +17,14 @@ from meshrt.actor.actors import ActorHost
 from meshrt.actor.control import ControlThread
 from meshrt.actor.endpoint import endpoint
 from meshrt.actor.mailbox import Mailbox
+from meshrt.hooks.operations import Report
 from meshrt.selection import Extent, Shape
 from meshrt.transport.acceptor import listening_socket
 from meshrt.transport.link import Link
 from meshrt.wire import codec
 from meshrt.wire.frames import Frame, split_frames
 from meshrt.wire.messages import CALL, ERROR, INIT, RESULT, STATE, STOP
-from meshrt.wire.tree import Event
+from meshrt.wire.operations import ActorBegun, ActorEnded
 from tests.support.waiting import wait_until
 
 VIEW: bytes = msgpack.packb(Shape.from_extent(Extent(("n",), (1,))).to_wire())
@@ -86,13 +87,14 @@ class Process:
     """An `ActorHost` with its control thread, and a thread that plays the main thread."""
 
     def __init__(self, folder: Path) -> None:
-        self.told: list[Event] = []
+        self.told: list[Report] = []
         self.main: queue.SimpleQueue[Mailbox | None] = queue.SimpleQueue()
         self.host = ActorHost("m", 0, self.told.append, self.main)
         listener = listening_socket(str(folder / "0"))
         self.control = ControlThread(listener, None, b"s" * 32, "m/0/", self.host.deliver, self.stop, {})
         self.host.attach(self.control)
-        self.control.start(None, None)
+        unused: Any = None
+        self.control.start(None, unused)
         self.main_thread = threading.Thread(target=self.serve, name="main")
         self.main_thread.start()
         self.callers: list[Caller] = []
@@ -137,7 +139,7 @@ def process(tmp_path: Path) -> Iterator[Process]:
 def test_the_first_actor_has_the_main_thread_and_each_further_one_its_own(process: Process) -> None:
     callers = [process.spawn(name) for name in ("a", "b", "c")]
     assert [caller.ask("thread") for caller in callers] == ["main", "meshrt-b", "meshrt-c"]
-    assert [event.body["name"] for event in process.told] == ["a", "b", "c"]
+    assert process.told == [ActorBegun("a"), ActorBegun("b"), ActorBegun("c")]
 
 
 @pytest.mark.parametrize("name", ["thread", "thread_async"])
@@ -156,11 +158,8 @@ def test_the_actor_after_a_stopped_one_has_the_main_thread(process: Process, nam
 def test_each_beginning_and_each_end_of_an_actor_is_told(process: Process) -> None:
     for _ in range(2):
         process.spawn("a").send(stop())
-        wait_until(lambda: process.told[-1].ev == "actor-ended")
-    assert [(event.ev, event.body) for event in process.told] == [
-        ("actor", {"name": "a"}),
-        ("actor-ended", {"name": "a"}),
-    ] * 2
+        wait_until(lambda: process.told[-1] == ActorEnded("a"))
+    assert process.told == [ActorBegun("a"), ActorEnded("a")] * 2
 
 
 def test_whoever_calls_a_stopped_actor_is_refused_and_reaches_it_when_it_begins_anew(process: Process) -> None:

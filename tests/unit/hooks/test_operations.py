@@ -13,6 +13,7 @@ from meshrt.hooks.operations import (
     Nothing,
     Operation,
     Report,
+    answers_of,
     body_of,
     collected,
     server,
@@ -145,3 +146,13 @@ def test_an_operation_without_an_answer() -> None:
         pass
 
     assert Leave.read_answer(sent(server(Leave, lambda _asked: Nothing())({}))) == Nothing()
+
+
+def test_an_answer_that_comes_later_has_its_type_and_an_invalid_one_is_an_error() -> None:
+    found: list[tuple[Printed | None, str]] = []
+    take = answers_of(Lines(3), lambda answer, error: found.append((answer, str(error or ""))))
+    take({"lines": [[1, "one"]]}, None)
+    take(None, ProtocolError("refused"))
+    take({"lines": 1}, None)
+    assert found[:2] == [(Printed([Line(1, "one")]), ""), (None, "refused")]
+    assert found[2][0] is None and found[2][1].startswith("the answer to logs.lines is not valid: Expected `array`")

@@ -67,7 +67,8 @@ def agents(count: int) -> tuple[Loop, list[Agent], list[str]]:
     pulse = AgentPulse(lambda: found, lambda: None, told.append)
     found += [Agent(f"host{index}", pulse) for index in range(count)]
     loop = Loop()
-    pulse.start(loop)
+    running: Any = loop
+    pulse.start(running)
     return loop, found, told
 
 
@@ -114,7 +115,9 @@ def test_what_an_agent_wrote_last_is_known_when_its_end_is_told() -> None:
     ours, theirs = socket.socketpair()
     read_end, write_end = os.pipe()
     readers: dict[int, Callable[[], None]] = {}
-    loop = SimpleNamespace(add_reader=readers.__setitem__, remove_reader=readers.pop, remove_writer=lambda fd: None)
+    loop: Any = SimpleNamespace(
+        add_reader=readers.__setitem__, remove_reader=readers.pop, remove_writer=lambda fd: None
+    )
     process: Any = SimpleNamespace(stderr=os.fdopen(read_end, "rb"))
     placed: Any = SimpleNamespace(host="node1", mark="m", process=process, link_socket=ours)
     told: list[tuple[str, ...]] = []
@@ -196,7 +199,7 @@ def test_an_agent_that_says_what_none_may_say_is_ended(
     link = AgentLink(
         placed, lambda _, message: heard.append(message), lambda _, message: heard.append(message), gone.append, print
     )
-    loop = ManualLoop()
+    loop: Any = ManualLoop()
     link.attach(loop)
     with theirs:
         theirs.sendall(control_frame(Pong()) + control_frame(Pong(), ("m", 1)))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from meshrt.mesh.cut import CutWork
+from meshrt.wire.operations import CutOff
 
 
-def told(calls: list[tuple[str, str]], waiting: int = 0, *, more: bool = False) -> dict[str, Any]:
-    return {"calls": [list(call) for call in calls], "waiting": waiting, "more": more}
+def told(calls: list[tuple[str, str]], waiting: int = 0, *, more: bool = False) -> CutOff:
+    return CutOff(calls, waiting, more)
 
 
 def test_nothing_is_said_where_nothing_was_cut() -> None:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from meshrt.hooks.facts import Body
 from meshrt.mesh.holds import Holds
 from meshrt.mesh.registry import Registry
 from meshrt.transport.driver import Driver
 from meshrt.wire.fate import Fate
+from meshrt.wire.operations import Held, Hold
 from tests.unit.mesh.root_fakes import FakeAgent, record
 from tests.unit.transport.fake_rank import SECRET, FakeTree
 
@@ -25,12 +25,12 @@ class Bench:
         self.told: list[tuple[int, bool]] = []
         self.holds = Holds(self.registry, self.driver, self._send)
 
-    def _send(self, mesh_id: str, rank: int, operation: str, body: Body) -> None:
-        assert (mesh_id, operation) == ("m", "hold")
-        self.told.append((rank, body["held"]))
+    def _send(self, mesh_id: str, rank: int, hold: Hold) -> None:
+        assert mesh_id == "m"
+        self.told.append((rank, hold.held))
 
     def change(self, rank: int, *, held: bool) -> None:
-        self.holds.change("m", rank, {"held": held})
+        self.holds.change("m", rank, Held(held))
 
 
 @pytest.fixture

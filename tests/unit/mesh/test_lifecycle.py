@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from meshrt.errors import SpawnError
-from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import Report, Taken
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.record import MeshRecord, Owner
 from meshrt.mesh.registry import Registry
@@ -16,6 +16,7 @@ from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.stopping import OverdueAgents, Stopping
 from meshrt.transport.driver import Driver
 from meshrt.wire.fate import Fate
+from meshrt.wire.operations import ActorBegun, ActorEnded
 from meshrt.wire.tree import Stop
 from tests.unit.mesh.root_fakes import FakeAgent, FakeLoop, record
 from tests.unit.transport.fake_rank import SECRET, FakeTree
@@ -33,6 +34,9 @@ class Progress:
         self.counts.append(done)
 
 
+Q = TypeVar("Q")
+
+
 class Bench:
     """The services and the supervision of a root, and one mesh of two ranks."""
 
@@ -42,7 +46,7 @@ class Bench:
         self.loop = loop
         self.registry = Registry()
         self.restarts = Restarts()
-        self.rank_events: dict[str, Callable[[str, int, Body], None]] = {}
+        self.takers: dict[str, Callable[[str, int, Any], None]] = {}
         self.actor_begun: list[Callable[[str, int, str], None]] = []
         self.announced: list[str] = []
         self.lost_ranks: list[tuple[int, str]] = []
@@ -55,6 +59,12 @@ class Bench:
         self.progress: Any = Progress()
         self.asked: list[list[int]] = []
         self.mesh = self.add("m")
+
+    def on_report(self, report: Taken[Q], handler: Callable[[str, int, Q], None]) -> None:
+        self.takers[report.name()] = handler
+
+    def report(self, rank: int, report: Report) -> None:
+        self.takers[report.name()]("m", rank, report)
 
     def add(self, name: str, owner: Owner | None = None) -> MeshRecord:
         def births(_record: MeshRecord, ranks: list[int]) -> list[bytes]:
@@ -126,7 +136,7 @@ def test_a_rank_that_dies_while_it_is_stopped_is_no_failure(bench: Bench) -> Non
 def test_a_rank_that_is_to_be_restarted_is_asked_for_again(bench: Bench) -> None:
     bench.start()
     bench.restarts.allow("m", [1], "actor", 1, ("", 0))
-    bench.rank_events["actor"]("m", 1, {"name": "actor"})
+    bench.report(1, ActorBegun("actor"))
     bench.lifecycle.gone("m", 1, DIED)
     assert bench.asked == [[1]] and bench.agent.frames == [b"births"] and bench.mesh.incarnations == {1: 1}
     bench.start([1])
@@ -139,8 +149,8 @@ def test_an_actor_that_was_stopped_keeps_its_rank_from_no_restart(bench: Bench) 
     begun: list[str] = []
     bench.actor_begun.append(lambda _mesh, _rank, name: begun.append(name))
     bench.restarts.allow("m", [1], "actor", 1, ("", 0))
-    bench.rank_events["actor"]("m", 1, {"name": "actor"})
-    bench.rank_events["actor-ended"]("m", 1, {"name": "actor"})
+    bench.report(1, ActorBegun("actor"))
+    bench.report(1, ActorEnded("actor"))
     bench.lifecycle.gone("m", 1, DIED)
     assert begun == ["actor"] and bench.asked == [] and bench.mesh.actors == {"actor": {1: False}}
 

@@ -14,6 +14,7 @@ from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.stopping import OverdueAgents, Stopping
 from meshrt.transport.driver import Driver
 from meshrt.wire.fate import Fate
+from meshrt.wire.operations import CutOff
 from meshrt.wire.tree import Stop
 from tests.unit.mesh.root_fakes import FakeAgent, FakeLoop, record
 from tests.unit.transport.fake_rank import SECRET, FakeTree
@@ -134,5 +135,5 @@ def test_what_has_not_left_the_script_is_known_before_ranks_are_asked(
     monkeypatch.setattr(bench.driver.queues, "unwritten", lambda _mesh_id: set(unwritten))
     bench.stopping.stop("m", 0.0)
     unwritten.clear()
-    bench.mesh.cut.told(1, {"calls": [], "waiting": 2, "more": False})
+    bench.mesh.cut.told(1, CutOff([], 2, more=False))
     assert "at least 2 calls that had not begun, sent to rank 1" in bench.mesh.cut.text(0.0, at_exit=False)

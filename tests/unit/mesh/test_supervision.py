@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from meshrt.actor.faults import Fault
+from meshrt.actor.faults import Decided, Fault, Supervise
 from meshrt.errors import MeshError, MeshFailure, RankPlace, RemoteException
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.record import Owner
@@ -30,7 +30,7 @@ class Root:
         self.meshes: dict[str, Any] = {}
         self.delayed: list[Callable[[], None]] = []
         #: Who was asked, and what is to have the answer.
-        self.asked: list[tuple[str, Future[dict[str, Any]]]] = []
+        self.asked: list[tuple[str, Future[Decided]]] = []
         self.announced: list[str] = []
         self.told: list[MeshFailure] = []
         self.unseen: deque[str] = deque()
@@ -53,9 +53,9 @@ class Root:
     def call_later(self, _seconds: float, function: Callable[[], None]) -> None:
         self.delayed.append(function)
 
-    def request_rank(self, mesh_id: str, rank: int, _operation: str, body: dict[str, Any]) -> Future[dict[str, Any]]:
-        answer: Future[dict[str, Any]] = Future()
-        self.asked.append((f"{body['actor']} on rank {rank} of {mesh_id}", answer))
+    def ask_rank(self, mesh_id: str, rank: int, asked: Supervise) -> Future[Decided]:
+        answer: Future[Decided] = Future()
+        self.asked.append((f"{asked.actor} on rank {rank} of {mesh_id}", answer))
         return answer
 
     def held(self) -> bool:
@@ -101,7 +101,7 @@ def test_what_fails_together_is_asked_about_once_and_handled(root: Root) -> None
     root.later()
     ((who, answer),) = root.asked
     assert who == "boss on rank 3 of outer"
-    answer.set_result({"handled": True})
+    answer.set_result(Decided(True))
     root.later()  # the time to decide is over, and so is the matter
     root.supervision.settle(0)
     root.supervision.finish()
@@ -113,7 +113,7 @@ def test_it_goes_up_with_a_note_of_what_was_raised(root: Root) -> None:
     root.mesh("top")
     lose(root, 1)
     root.later()
-    root.asked[0][1].set_result({"handled": False, "raised": "raised in __supervise__(): LookupError: no spare"})
+    root.asked[0][1].set_result(Decided(False, "raised in __supervise__(): LookupError: no spare"))
     assert [who for who, _ in root.asked] == ["boss on rank 3 of outer", "head on rank 0 of top"]
     root.asked[1][1].set_exception(MeshError("it is gone"))
     assert whole(root) == [(1,)]
@@ -146,7 +146,7 @@ def test_an_owner_that_stops_the_mesh_when_it_is_asked_has_not_handled_it(root: 
     lose(root, 1)
     root.later()
     root.meshes["inner"].stopped = object()
-    root.asked[0][1].set_result({"handled": False})
+    root.asked[0][1].set_result(Decided(False))
     assert whole(root) == [(1,)]
 
 
@@ -173,7 +173,7 @@ def test_at_the_end_of_the_program_the_script_has_what_is_not_decided(root: Root
     root.later()
     root.supervision.finish()
     assert whole(root) == [(1,)]
-    root.asked[0][1].set_result({"handled": True})  # too late
+    root.asked[0][1].set_result(Decided(True))  # too late
     assert root.announced == [] and len(root.told) == 1
 
 

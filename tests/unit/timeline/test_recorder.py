@@ -87,7 +87,8 @@ def test_the_newest_stay_and_the_others_are_counted() -> None:
 def test_what_ran_before_is_cut_and_so_is_what_has_not_ended() -> None:
     bench = Bench()
     before, inside, gone = call_of(1, "before"), call_of(2, "inside"), call_of(3, "gone")
-    actors = [ActorState("trainer", None, before, None, concurrent={1: gone})]
+    task: Any = "task"
+    actors = [ActorState("trainer", None, before, None, concurrent={task: gone})]
     bench.recorder.adopt(actors)
     bench.recorder.enter(inside)
     # `gone` has ended while it was taken in, and has told nobody.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from meshrt.transport.acceptor import Acceptor
+from meshrt.transport.acceptor import Acceptor, SelectorReaders
 
 
 @pytest.fixture
@@ -36,7 +36,9 @@ def test_no_descriptor_is_left(
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(tmp_path / "socket"))
     listener.listen()
-    acceptor = Acceptor(selector, listener, "a guest", inside.append, lambda _seconds, function: later.append(function))
+    acceptor = Acceptor(
+        SelectorReaders(selector), listener, "a guest", inside.append, lambda _seconds, function: later.append(function)
+    )
     acceptor.open()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with socket.socket(socket.AF_UNIX) as guest:

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import pytest
 
 from meshrt.errors import ForkedMeshError, UsageError
-from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import Data, Operation
 from meshrt.transport import process
 from meshrt.transport.process import ProcessRuntime, current_runtime, has_runtime, set_runtime, socket_path
 from meshrt.wire.fate import Fate
-from meshrt.wire.peer import Answered
+from meshrt.wire.operations import Unhandled
 from tests.unit.transport.fake_rank import FakeTree
+
+A = TypeVar("A", bound=Data)
 
 
 class Tree(FakeTree):
     """The rest of what a process asks of the tree."""
 
-    def request_root(self, operation: str, body: dict[str, object], timeout: float) -> dict[str, object]:
-        return {}
+    def ask(self, operation: Operation[A], timeout: float) -> A:
+        return operation.read_answer({})
 
-    def ask_root(self, operation: str, body: Body, answered: Answered) -> None:
-        answered({}, None)
+    def ask_later(self, operation: Operation[A], answered: Callable[[A | None, Exception | None], object]) -> None:
+        answered(operation.read_answer({}), None)
 
     def allow_restarts(self, mesh_id: str, ranks: list[int], actor: str, count: int) -> None:
         pass
@@ -31,7 +34,7 @@ class Tree(FakeTree):
     def when_restarted(self, mesh_id: str, rank: int, actor: str, callback: Callable[[int, Fate], None]) -> None:
         pass
 
-    def unhandled(self, body: dict[str, object]) -> None:
+    def unhandled(self, report: Unhandled) -> None:
         pass
 
 

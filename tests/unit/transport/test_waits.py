@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -59,6 +60,8 @@ def test_the_longest_await_of_a_loop(driver: Driver, pending: Pending) -> None:
             driver.waits_for(task, pending)
         found = driver.waits.longest_await(loop)
         assert found is not None and found[:2] == (tasks[0], pending)
-        assert driver.waits.longest_await(None) is None and driver.waits.longest_await(object()) is None
+        assert driver.waits.longest_await(None) is None
+        other: Any = object()
+        assert driver.waits.longest_await(other) is None
 
     asyncio.run(main())

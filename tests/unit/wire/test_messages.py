@@ -87,7 +87,7 @@ def test_the_number_of_a_failure_is_read_alone() -> None:
     foreign: list[Any]
     for foreign in ([], [1], [["a", "b", "c", []]]):
         with pytest.raises(ProtocolError):
-            failure_of(foreign)
+            failure_of(foreign)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

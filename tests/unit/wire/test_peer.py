@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from meshrt.errors import MeshError, UsageError
 from meshrt.wire.control import Message, control_frame
 from meshrt.wire.frames import CONTROL_MAX
-from meshrt.wire.peer import Reply, Requests
+from meshrt.wire.operations import Pid
+from meshrt.wire.peer import DataReply, Reply, Requests
 from meshrt.wire.tree import Answer, Later, Refusal, Request
 
 
@@ -169,3 +170,12 @@ def test_tables_of_requests_may_share_their_numbers() -> None:
     numbers = itertools.count(5)
     first, second = Requests(lambda _: None, numbers), Requests(lambda _: None, numbers)
     assert [table.ask("a", {}, lambda *_: None) for table in (first, second, first)] == [5, 6, 7]
+
+
+def test_an_answer_with_a_type_is_sent_as_its_fields() -> None:
+    sent: list[Message] = []
+    reply = DataReply[Pid](Reply(3, sent.append))
+    reply(Pid(77))
+    reply.fail(ValueError("too late"))
+    DataReply[Pid](Reply(4, sent.append)).fail(UsageError("no such rank"))
+    assert sent == [Answer(3, {"pid": 77}), Refusal(4, "no such rank", "UsageError")]

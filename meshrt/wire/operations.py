@@ -1,0 +1,218 @@
+"""What ranks ask of the root and report to it, and what the root asks of ranks, for the runtime itself.
+
+The operations and reports of plug-ins are in `operations.py` of each. A mesh is named by its id, a rank by its base
+rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from meshrt.errors import RemoteException
+from meshrt.hooks.operations import Data, Nothing, Operation, Report
+from meshrt.wire.control import Address
+from meshrt.wire.fate import Fate
+
+__all__ = [
+    "ActorBegun",
+    "ActorEnded",
+    "AllowRestarts",
+    "Cut",
+    "CutOff",
+    "Ended",
+    "Held",
+    "Hold",
+    "Initialized",
+    "Pid",
+    "Ping",
+    "Restarted",
+    "SpawnMesh",
+    "Spawned",
+    "StopMesh",
+    "Stopped",
+    "Told",
+    "Unhandled",
+    "Watch",
+    "WhenBorn",
+    "WhenInitialized",
+    "WhenRestarted",
+]
+
+# ---- a rank asks the root
+
+
+class Ended(Data, frozen=True):
+    """How a rank has ended."""
+
+    fate: Fate
+
+
+class Watch(Operation[Ended], frozen=True, tag="mesh.watch"):
+    """Is answered when a rank has ended."""
+
+    mesh: str
+    rank: int
+
+
+class WhenBorn(Operation[Nothing], frozen=True, tag="mesh.born"):
+    """Is answered when a rank listens, or has ended."""
+
+    mesh: str
+    rank: int
+
+
+class Restarted(Data, frozen=True):
+    """A rank was started again, for the ``incarnation``-th time (0: it is not, the mesh has ended).
+
+    ``fate``: how the process before has ended.
+    """
+
+    incarnation: int
+    fate: Fate
+
+
+class WhenRestarted(Operation[Restarted], frozen=True, tag="mesh.restarted"):
+    """Is answered when a rank was started again and is to have the actor."""
+
+    mesh: str
+    rank: int
+    actor: str
+
+
+class Spawned(Data, frozen=True):
+    """A mesh whose ranks are being started."""
+
+    mesh: str
+    name: str
+
+
+class SpawnMesh(Operation[Spawned], frozen=True, tag="mesh.spawn"):
+    """A mesh is to be started (`meshrt.mesh.spec.MeshSpec`); it belongs to ``actor`` of this rank ("": to none).
+
+    ``sizes`` are labels and sizes, ``rank_env`` is what only some ranks have, by rank.
+    """
+
+    actor: str
+    mesh_name: str
+    sizes: Sequence[tuple[str, int]]
+    env: Mapping[str, str]
+    rank_env: Sequence[tuple[int, Mapping[str, str]]]
+    preload: Sequence[str]
+
+
+class Initialized(Data, frozen=True):
+    """All ranks of a mesh run; or ``why`` not."""
+
+    why: str
+
+
+class WhenInitialized(Operation[Initialized], frozen=True, tag="mesh.initialized"):
+    """Is answered when all ranks of a mesh run, or one could not be started."""
+
+    mesh: str
+
+
+class StopMesh(Operation[Nothing], frozen=True, tag="mesh.stop"):
+    """A mesh is to end within ``grace`` seconds; it is answered when it has. ``why``: the error that is the reason."""
+
+    mesh: str
+    grace: float
+    why: str
+
+
+# ---- a rank reports
+
+
+class Told(Report, frozen=True, tag="mesh.told"):
+    """Code was given an error that says that a process has ended."""
+
+    mesh: str
+    rank: int
+    pid: int
+
+
+class AllowRestarts(Report, frozen=True, tag="mesh.restarts"):
+    """These ranks may be started again ``count`` times, as far as an actor is concerned."""
+
+    mesh: str
+    ranks: Sequence[int]
+    actor: str
+    count: int
+
+
+class ActorBegun(Report, frozen=True, tag="actor"):
+    """An actor has begun."""
+
+    actor: str
+
+
+class ActorEnded(Report, frozen=True, tag="actor-ended"):
+    """An actor was stopped."""
+
+    actor: str
+
+
+class Held(Report, frozen=True, tag="held"):
+    """The debugger has stopped a thread, or has resumed one."""
+
+    held: bool
+
+
+class Unhandled(Report, frozen=True, tag="unhandled"):
+    """An error that no caller waits for.
+
+    Attributes:
+        actor, endpoint: Where it was raised: an endpoint, or what else it was (``"thread 'loader'"``).
+        when: Monotonic ns.
+        said: Python has printed it.
+        at: The rank that it is about, if that is another one.
+    """
+
+    actor: str
+    endpoint: str
+    error: RemoteException
+    when: int
+    said: bool = False
+    at: Address | None = None
+
+
+class CutOff(Report, frozen=True, tag="cut"):
+    """What a rank still does at the end of the grace.
+
+    Attributes:
+        calls: Actor and endpoint of the calls that run: the first ones.
+        waiting: How many have not begun, and whether there may be more.
+    """
+
+    calls: Sequence[tuple[str, str]]
+    waiting: int
+    more: bool
+
+
+# ---- a rank is asked
+
+
+class Pid(Data, frozen=True):
+    """The process of a rank."""
+
+    pid: int
+
+
+class Ping(Operation[Pid], frozen=True, tag="ping"):
+    """Is answered by the control thread."""
+
+
+class Hold(Operation[Nothing], frozen=True, tag="hold"):
+    """Deadlines are suspended, or resumed."""
+
+    held: bool
+
+
+class Cut(Operation[Nothing], frozen=True, tag="cut"):
+    """The grace is over: calls are reported (`CutOff`) and interrupted."""
+
+
+class Stopped(Operation[Nothing], frozen=True, tag="stopped"):
+    """These actors were on the rank before it was started again, and are not again."""
+
+    actors: Sequence[str]
