@@ -11,9 +11,9 @@ from dataclasses import replace
 from msgspec import structs
 
 from meshrt.errors import ActorError, HostLost, MeshError, MeshFailure, ProcessDied, RankPlace, RemoteException
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Operation
 from meshrt.wire.codec import own_attribute
-from meshrt.wire.fate import Fate
 
 __all__ = ["Decided", "Fault", "Lost", "Supervise", "lost_ranks", "mesh_failure"]
 

@@ -42,6 +42,7 @@ from meshrt.actor.output import LineOutput, install_output
 from meshrt.actor.supervising import Supervising
 from meshrt.errors import MeshError
 from meshrt.hooks.facts import UNRAISABLE, ActorState, Answer, Body, EndpointCall, Wait, Workload
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import (
     Answers,
     Data,
@@ -64,7 +65,6 @@ from meshrt.transport.process import ProcessRuntime, set_runtime
 from meshrt.wire.codec import text_of
 from meshrt.wire.control import Message
 from meshrt.wire.errors import in_brief
-from meshrt.wire.fate import Fate
 from meshrt.wire.operations import (
     AllowRestarts,
     Cut,

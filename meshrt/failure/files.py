@@ -2,7 +2,8 @@
 
 One JSON document: ``{"schema", "version", "verdict": {"roots", "ambiguous", "certainty"}, "report", **incident}``, with
 the incident as in `meshrt.failure.incident.Incident`, without default values. The file is replaced in one step: a
-reader sees the whole file or the one before, even if the program is killed meanwhile.
+reader sees the whole file or the one before, even if the program is killed meanwhile. Files of version 1, which have
+``"format"`` in place of ``"schema"``, are still read.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import json
 import re
 import stat
 from pathlib import Path
-from typing import Any
 
 from meshrt.errors import MeshError
 from meshrt.failure.incident import Incident
@@ -26,6 +26,8 @@ SCHEMA = Schema("meshrt failure", 2)
 #: Files of one program that are kept.
 KEPT = 10
 _LARGEST = 256 << 20
+#: Ranks in a file of version 1.
+_SPAN = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
 _NAME = re.compile(r"failure-(\d{1,9})\.json")
 
 
@@ -60,16 +62,40 @@ def write(run_directory: Path, incident: Incident) -> Path:
 
 
 def read(path: Path) -> Incident:
-    """Read a file back. Raises MeshError: it cannot be read, is cut off, or is not a failure file."""
+    """Read a file back.
+
+    Raises:
+        MeshError: It cannot be read, is cut off, is not a failure file, or has a format of a later meshrt.
+    """
     document = _document(path)
-    if not SCHEMA.is_of(document):
+    if SCHEMA.is_of(document):
+        version = document.get("version")
+        if version != SCHEMA.version:
+            raise MeshError(
+                f"{path} is a failure file of format version {version!r}; this meshrt reads versions 1 and "
+                f"{SCHEMA.version}: open it with the meshrt that has written it"
+            )
+    elif isinstance(document, dict) and document.get("format") == SCHEMA.name:
+        document = _of_version_1(document)
+    else:
         raise MeshError(f"{path} {_NOT_OURS}")
-    if document.get("version") != SCHEMA.version:
-        raise MeshError(f"{path} has version {document.get('version')!r}; this meshrt reads version {SCHEMA.version}")
     return Incident.from_plain(document)
 
 
-def _document(path: Path) -> Any:
+def _of_version_1(part: object) -> object:
+    """Return a document of version 1, or a part of one, in the form of version 2: ranks were texts (``"0-3,5"``)."""
+    if isinstance(part, list):
+        return [_of_version_1(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    lifted = {key: _of_version_1(value) for key, value in part.items()}
+    if isinstance(part.get("ranks"), str):
+        spans = [(int(span[1]), int(span[2] or span[1])) for span in _SPAN.finditer(part["ranks"])]
+        lifted["ranks"] = [rank for first, last in spans for rank in range(first, last + 1)]
+    return lifted
+
+
+def _document(path: Path) -> object:
     try:
         facts = path.stat()
         if not stat.S_ISREG(facts.st_mode) or facts.st_size > _LARGEST:

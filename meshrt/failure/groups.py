@@ -18,7 +18,8 @@ def alike(record: FailureRecord) -> Hashable:
     """Return a key that is equal for failures that a user would call the same."""
     error = record.exception
     if error is None:
-        return record.kind, record.exit_code, record.signal, _masked(record.hint), record.endpoint
+        hint = record.hint if record.fate is None else record.fate.hint
+        return record.kind, record.exit_code, record.signal, _masked(hint), record.endpoint
     chain = tuple(
         (each.type, _masked(each.message), tuple((frame.file, frame.line, frame.function) for frame in each.frames))
         for each in error.all()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import msgspec
 
-from meshrt.failure.record import Plain
+from meshrt.failure.record import Document, Plain
 from meshrt.inspect.standstill import CYCLE, STOPPED, Standstill
 
 __all__ = ["Hang", "hang_of"]
@@ -18,8 +16,7 @@ _SURE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Hang(Plain):
+class Hang(Plain, frozen=True):
     """What blocks ranks that have not answered.
 
     Attributes:
@@ -32,9 +29,9 @@ class Hang(Plain):
 
     kind: str = ""
     text: str = ""
-    ranks: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    reached: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    stacks: dict[str, Any] = field(default_factory=dict)
+    ranks: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    reached: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    stacks: Document = msgspec.field(default_factory=dict)
 
     @property
     def certainty(self) -> str:
@@ -53,13 +50,13 @@ class Hang(Plain):
         """Return the rank of this mesh to look at first, if one of its ranks blocks the others; -1 otherwise."""
         return next(iter(self.ranks.get(mesh_id) or next(iter(self.ranks.values()), ())), -1)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Document:
         """Return the facts for programs: without the stacks."""
         return {"kind": self.kind, "text": self.text, "ranks": self.ranks, "reached": self.reached}
 
 
-def hang_of(found: Standstill | None, stacks: Mapping[str, Any]) -> Hang:
+def hang_of(found: Standstill | None, stacks: Document) -> Hang:
     """Return a standstill as a `Hang`, with the merged stacks of the ranks that it reaches."""
     if found is None:
         return Hang()
-    return Hang(found.kind, found.text, dict(found.ranks), dict(found.reached), dict(stacks))
+    return Hang(found.kind, found.text, dict(found.ranks), dict(found.reached), stacks)

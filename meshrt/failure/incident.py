@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
+
+import msgspec
 
 from meshrt.failure.causes import Verdict, judge
 from meshrt.failure.hang import Hang
-from meshrt.failure.record import FailureRecord, Plain, Reference
+from meshrt.failure.record import Document, FailureRecord, Plain, Reference, tolerant
 from meshrt.inspect.standstill import CYCLE
 
 __all__ = ["FAILED", "HANDLED", "INTERRUPTED", "Incident", "IncidentMesh"]
@@ -16,8 +17,7 @@ __all__ = ["FAILED", "HANDLED", "INTERRUPTED", "Incident", "IncidentMesh"]
 FAILED, HANDLED, INTERRUPTED = "failed", "handled", "interrupted"
 
 
-@dataclass(slots=True)
-class IncidentMesh(Plain):
+class IncidentMesh(Plain, frozen=True):
     """A mesh at the time of the incident.
 
     Attributes:
@@ -28,18 +28,18 @@ class IncidentMesh(Plain):
 
     mesh_id: str = ""
     name: str = ""
-    sizes: dict[str, int] = field(default_factory=dict)
+    sizes: dict[str, int] = msgspec.field(default_factory=dict)
     started: float = 0.0
     alive: tuple[int, ...] = ()
 
 
-@dataclass(slots=True)
-class Incident(Plain):
+class Incident(msgspec.Struct, omit_defaults=True):
     """One incident.
 
     Attributes:
         number: Counts the incidents of the program, from 1.
         run_id: Id of the program; ``argv``: its command line.
+        found_by: The run directory, if commands do not find the program by its id; else "".
         began: When the first failure came, seconds since the epoch.
         records: Failures, in the order in which they came.
         left_out: Number of further failures that are not kept.
@@ -60,22 +60,32 @@ class Incident(Plain):
 
     number: int = 0
     run_id: str = ""
+    found_by: str = ""
     argv: tuple[str, ...] = ()
     began: float = 0.0
     meshes: tuple[IncidentMesh, ...] = ()
     records: tuple[FailureRecord, ...] = ()
     left_out: int = 0
-    stacks: dict[str, Any] = field(default_factory=dict)
+    stacks: Document = msgspec.field(default_factory=dict)
     stacks_why: str = ""
     asked: int = 0
-    hung: dict[str, Any] = field(default_factory=dict)
-    hang: Hang = field(default_factory=Hang)
+    hung: Document = msgspec.field(default_factory=dict)
+    hang: Hang = Hang()
     caller: str = ""
     call: str = ""
     error: str = ""
     since: int = 0
     about: tuple[Reference, ...] = ()
     outcome: str = ""
+
+    def to_plain(self) -> Document:
+        """Return plain data; fields with their default are left out."""
+        return {**msgspec.to_builtins(self), "records": [record.to_plain() for record in self.records]}
+
+    @classmethod
+    def from_plain(cls, plain: object) -> Incident:
+        """Inverse of `to_plain`; never raises, as a file may hold anything."""
+        return tolerant(cls, plain)
 
     def verdict(self) -> Verdict:
         """Find the root cause: of the error that the script got, if it got one."""
@@ -94,7 +104,7 @@ class Incident(Plain):
         return None if self.hang.kind != CYCLE and any(map(self.likely, verdict.roots)) else self.hang
 
     @property
-    def waits(self) -> dict[str, Any]:
+    def waits(self) -> Document:
         """Which rank waited for which, of those that did not answer, in the form of `meshrt.inspect.waittext`."""
         return {key: self.hung[key] for key in ("waits", "waits_left_out") if key in self.hung}
 

@@ -1,4 +1,4 @@
-"""The rank's side: records each exception that leaves user code, and sends it to the root (event ``failure.record``).
+"""The rank's side: records each exception that leaves user code, and sends it to the root (`Recorded`).
 
 On the thread that raised. A rank that fails all the time sends a few records in full, and then only counts.
 """
@@ -14,7 +14,7 @@ from types import CodeType, TracebackType
 
 from meshrt.actor.errors import type_name
 from meshrt.failure.capture import capture, reference
-from meshrt.failure.record import ExceptionFacts, FailureRecord
+from meshrt.failure.record import ExceptionFacts, FailureRecord, Recorded
 from meshrt.hooks.facts import EndpointCall, Raised
 from meshrt.hooks.services import RankServices
 from meshrt.hooks.table import hooks
@@ -154,4 +154,4 @@ def load(services: RankServices) -> None:
     """Write records from now on: called once, by the first exception."""
     incarnation = int(os.environ.get(INCARNATION, "0"))
     origin = Origin(services.mesh_id, services.mesh_name, services.rank, services.host_name, services.pid, incarnation)
-    hooks.raised.append(Recorder(origin, lambda record: services.notify("failure.record", record.to_plain())).raised)
+    hooks.raised.append(Recorder(origin, lambda record: services.report(Recorded(record))).raised)

@@ -6,80 +6,82 @@ wrong type is ignored. So a broken record is shown as far as it can be read, and
 
 from __future__ import annotations
 
-import dataclasses
+import collections.abc
 import types
 import typing
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
-from meshrt.errors import RankPlace, describe_exit
+import msgspec
 
-__all__ = ["SCRIPT", "ExceptionFacts", "FailureRecord", "Frame", "LeftBehind", "Plain", "Reference"]
+from meshrt.errors import RankPlace
+from meshrt.hooks.fate import Fate
+from meshrt.hooks.operations import Report
+
+__all__ = [
+    "SCRIPT",
+    "Document",
+    "ExceptionFacts",
+    "FailureRecord",
+    "Frame",
+    "LeftBehind",
+    "Plain",
+    "Recorded",
+    "Reference",
+    "tolerant",
+]
 
 
 #: In place of a mesh, for a failure of the script itself.
 SCRIPT = "the script"
 
 
-class Plain:
-    """A dataclass that is written as a map of plain data."""
+#: A document for programs (docs/json.md), or a part of one: stacks of many ranks, for instance. Of any JSON.
+Document = dict[str, Any]
 
-    def to_plain(self) -> dict[str, Any]:
+
+class Plain(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Data that are written to a file as a map."""
+
+    def to_plain(self) -> Document:
         """Return plain data; fields with their default are left out."""
-        plain = {}
-        for each in dataclasses.fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
-            value = getattr(self, each.name)
-            default = {} if each.default is dataclasses.MISSING else each.default
-            if value != default:
-                plain[each.name] = _to_plain(value)
+        plain: Document = msgspec.to_builtins(self)
         return plain
 
     @classmethod
-    def from_plain(cls, plain: Any) -> Self:
+    def from_plain(cls, plain: object) -> Self:
         """Inverse of `to_plain`; never raises."""
-        kinds = _kinds(cls)
-        given = plain if isinstance(plain, dict) else {}
-        found = {name: _from_plain(kinds[name], value) for name, value in given.items() if name in kinds}
-        return cls(**{name: value for name, value in found.items() if value is not _WRONG})
+        return tolerant(cls, plain)
 
 
-_WRONG: Any = object()
+T = typing.TypeVar("T")
+#: Stands for a value of the wrong type.
+_WRONG = object()
+_hints: dict[type, dict[str, object]] = {}
 
 
-_hints: dict[type, dict[str, Any]] = {}
-
-
-def _kinds(cls: type) -> dict[str, Any]:
+def tolerant(cls: type[T], plain: object) -> T:
+    """Return an instance of a class with fields that all have defaults; what is of the wrong type is ignored."""
     if cls not in _hints:
         _hints[cls] = typing.get_type_hints(cls)
-    return _hints[cls]
+    given = plain if isinstance(plain, dict) else {}
+    found = {name: _value(kind, given[name]) for name, kind in _hints[cls].items() if name in given}
+    return cls(**{name: value for name, value in found.items() if value is not _WRONG})
 
 
-def _to_plain(value: Any) -> Any:
-    if isinstance(value, Plain):
-        return value.to_plain()
-    if isinstance(value, list | tuple):
-        return [_to_plain(item) for item in value]
-    return value
-
-
-def _from_plain(kind: Any, value: Any) -> Any:
+def _value(kind: object, value: object) -> object:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        if value is None:
-            return None
-        return _from_plain(arguments[0], value)
-    if origin is tuple:
+        return None if value is None else _value(arguments[0], value)
+    if origin in (tuple, collections.abc.Sequence):
         if not isinstance(value, list | tuple):
             return _WRONG
-        items = [_from_plain(arguments[0], item) for item in value]
-        return tuple(item for item in items if item is not _WRONG)
+        return tuple(item for item in (_value(arguments[0], item) for item in value) if item is not _WRONG)
     if origin is dict:
         if not isinstance(value, dict):
             return _WRONG
-        items = [(str(key), _from_plain(arguments[1], item)) for key, item in value.items()]
-        return {key: item for key, item in items if item is not _WRONG}
+        items = {str(key): _value(arguments[1], item) for key, item in value.items()}
+        return {key: item for key, item in items.items() if item is not _WRONG}
     if isinstance(kind, type) and issubclass(kind, Plain):
         return kind.from_plain(value) if isinstance(value, dict) else _WRONG
     if kind is Any:
@@ -89,8 +91,7 @@ def _from_plain(kind: Any, value: Any) -> Any:
     return value if type(value) is kind else _WRONG
 
 
-@dataclass(frozen=True, slots=True)
-class Frame(Plain):
+class Frame(Plain, frozen=True):
     """One stack frame of user code, or of a library that it called."""
 
     file: str = ""
@@ -99,11 +100,10 @@ class Frame(Plain):
     #: Text of the line.
     source: str = ""
     #: Local variables as text, by name; only of frames of user code.
-    locals: dict[str, str] = field(default_factory=dict)
+    locals: dict[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Reference(Plain):
+class Reference(Plain, frozen=True):
     """The subject of an exception of meshrt in a chain: a failure (``failure``), or else a rank."""
 
     failure: str = ""
@@ -112,8 +112,7 @@ class Reference(Plain):
     rank: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ExceptionFacts(Plain):
+class ExceptionFacts(Plain, frozen=True):
     """An exception, with its causes and contexts.
 
     Attributes:
@@ -146,8 +145,7 @@ class ExceptionFacts(Plain):
         return f"{self.type}: {self.message}" if self.message else self.type
 
 
-@dataclass(frozen=True, slots=True)
-class LeftBehind(Plain):
+class LeftBehind(Plain, frozen=True):
     """The content of an error file. ``problem``: why it is empty or incomplete."""
 
     message: str = ""
@@ -157,8 +155,7 @@ class LeftBehind(Plain):
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FailureRecord(Plain):
+class FailureRecord(Plain, frozen=True):
     """One failure.
 
     Attributes:
@@ -169,17 +166,14 @@ class FailureRecord(Plain):
             (memory, signals of other processes), ``"infra"`` (a host).
         what: What raised, if it was no endpoint: ``"a thread"``, ``"a task"``; or "".
         waited_for: Whether a caller waits for the call, and gets its error.
-        exit_code, signal: How the process ended.
-        hint: Further evidence, such as that of the kernel's out-of-memory killer.
-        stack: Output of faulthandler.
-        log_tail: The last lines that the rank printed.
+        fate: How the process ended.
+        hint: What was not answered, and how long.
         ranks: Ranks of this mesh that ended with a host, or did not answer.
         low, high: When it happened, on the root's monotonic clock, ns: not before ``low`` and not after ``high``. On
             one host both are equal, except for the end of a process, which is noticed a little later.
         time: Seconds since the epoch, for people.
         left: What a child of it, or torch's own ``@record``, has written about an error.
         incarnation: How often the rank had been started again before this.
-        restarted: It was started again after this.
         told: When a caller first got an error about it, for a process that has ended; monotonic ns, 0: not yet.
         copies: Number of earlier failures of this rank that were counted without a record.
         because: The failure that ``__supervise__`` was asked about when this was raised.
@@ -192,7 +186,7 @@ class FailureRecord(Plain):
     mesh: str = ""
     actor: str = ""
     rank: int = -1
-    coordinates: dict[str, int] = field(default_factory=dict)
+    coordinates: dict[str, int] = {}
     host: str = ""
     pid: int = 0
     endpoint: str = ""
@@ -200,17 +194,13 @@ class FailureRecord(Plain):
     waited_for: bool = False
     thread: str = ""
     exception: ExceptionFacts | None = None
-    exit_code: int | None = None
-    signal: int | None = None
+    fate: Fate | None = None
     hint: str = ""
-    stack: str = ""
-    log_tail: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
     low: int = 0
     high: int = 0
     time: float = 0.0
     incarnation: int = 0
-    restarted: bool = False
     told: int = 0
     copies: int = 0
     left: LeftBehind | None = None
@@ -238,12 +228,60 @@ class FailureRecord(Plain):
         match self.kind:
             case "exception":
                 return self.exception.headline if self.exception is not None else "raised what is not known"
-            case "exit" | "signal":
-                return describe_exit(self.exit_code, self.signal) + (f" ({self.hint})" if self.hint else "")
-            case "unborn":
-                return f"could not be started: {self.hint}"
             case "host":
                 return f"host {self.host or '?'} was lost, and its {len(self.ranks)} ranks"
             case "silent":
                 return f"did not answer {self.hint}"
-        return self.kind
+        return self.kind if self.fate is None else str(self.fate)
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of the process, if it has ended with one."""
+        return None if self.fate is None else self.fate.exit_code
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that has ended the process, if one has."""
+        return None if self.fate is None else self.fate.signal
+
+    @property
+    def restarted(self) -> bool:
+        """Whether the rank was started again after this."""
+        return self.fate is not None and self.fate.restarts
+
+    def to_plain(self) -> Document:
+        """Return plain data; the fate is not a map of its own there."""
+        plain = super().to_plain()
+        plain.pop("fate", None)
+        if self.fate is not None:
+            for name, theirs in _OF_FATE.items():
+                value = getattr(self.fate, name)
+                if value != getattr(_NO_FATE, name):
+                    plain[theirs] = value
+        return plain
+
+    @classmethod
+    def from_plain(cls, plain: object) -> Self:
+        """Inverse of `to_plain`; never raises."""
+        record = super().from_plain(plain)
+        if record.kind not in _FATES or not isinstance(plain, dict):
+            return record
+        facts = {name: plain[theirs] for name, theirs in _OF_FATE.items() if theirs in plain}
+        place = {"host": record.host, "pid": record.pid, "low": record.low, "high": record.high}
+        fate = tolerant(Fate, {**facts, **place, "kind": _FATES[record.kind]})
+        return msgspec.structs.replace(record, fate=fate, hint="")
+
+
+_NO_FATE = Fate("")
+#: The kind of a fate, by the kind of its record; and its fields in a record that is plain data.
+_FATES = {"exit": "died", "signal": "died", "unborn": "unborn", "host": "host"}
+_OF_FATE: Mapping[str, str] = {
+    "exit_code": "exit_code", "signal": "signal", "hint": "hint", "stack": "stack", "log_tail": "log_tail",
+    "restarts": "restarted",
+}  # fmt: skip
+
+
+class Recorded(Report, frozen=True, tag="failure.record"):
+    """A rank reports an exception."""
+
+    record: FailureRecord

@@ -6,15 +6,15 @@ cannot act on the terminal, and is cut; the file contains it in full.
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 from meshrt.errors import one_line, user_stack
 from meshrt.failure.causes import Cause, Verdict, is_meant
 from meshrt.failure.groups import grouped
 from meshrt.failure.incident import INTERRUPTED, Incident, IncidentMesh
-from meshrt.failure.record import SCRIPT, ExceptionFacts, FailureRecord, Frame, LeftBehind, Reference
+from meshrt.failure.record import SCRIPT, Document, ExceptionFacts, FailureRecord, Frame, LeftBehind, Reference
 from meshrt.inspect import render_stacks
 from meshrt.selection import Extent, Shape, fold_coordinates, fold_ranks
 
@@ -164,7 +164,7 @@ class _Report:
         return f"{_span(abs(before))} {'before' if before > 0 else 'after'} the root"
 
     def _command(self) -> str:
-        return f"meshrt postmortem {self._incident.run_id}"
+        return f"meshrt postmortem {shlex.quote(self._incident.found_by or self._incident.run_id)}"
 
     # -- the root
 
@@ -249,17 +249,19 @@ def details(
         yield f"  restart  number {record.incarnation} of this rank ended so"
     if record.restarted:
         yield "  then     it was started again"
-    if record.kind == "signal" and not record.hint:
+    fate = record.fate
+    if record.kind == "signal" and not (fate and fate.hint):
         yield "  sender   not meshrt"
     if record.exception is not None:
         yield from _exception(record.exception, full)
-    elif record.stack:
-        lines = user_stack(record.stack).splitlines()
+    elif fate is not None and fate.stack:
+        lines = user_stack(fate.stack).splitlines()
         yield f"  stack    {shown(lines[0])}"
         yield from (f"    {shown_line(line)}" for line in lines[1 : many if full else _STACK_LINES])
     if record.left is not None:
         yield from left_lines(record.left, full)
-    kept = record.log_tail if full else record.log_tail[-_LOG_LINES:]
+    tail = fate.log_tail if fate is not None else ()
+    kept = tail if full else tail[-_LOG_LINES:]
     if kept:
         yield f"  printed  its last {counted(len(kept), 'line')}"
         yield from (f"    | {shown(line)}" for line in kept)
@@ -394,7 +396,7 @@ def shown_line(line: str) -> str:
     return " " * indentation + shown(line)
 
 
-def stack_lines(stacks: Mapping[str, Any]) -> list[str]:
+def stack_lines(stacks: Document) -> list[str]:
     """Return merged stacks as lines of the report; damaged data gives no error."""
     try:
         text = render_stacks(stacks, source=_no_source)

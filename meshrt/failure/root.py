@@ -8,7 +8,6 @@ failures have come.
 from __future__ import annotations
 
 import functools
-import linecache
 import logging
 import os
 import sys
@@ -17,9 +16,9 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+
+from msgspec.structs import replace
 
 from meshrt.actor.errors import number_failure
 from meshrt.errors import CallTimeout, MeshStopped, ProtocolError
@@ -27,21 +26,22 @@ from meshrt.failure import files, torchelastic
 from meshrt.failure.capture import references
 from meshrt.failure.incident import FAILED, HANDLED, INTERRUPTED, Incident, IncidentMesh
 from meshrt.failure.lastwords import LastWords
+from meshrt.failure.noticed import of_fate, of_silence, shortened, with_source
 from meshrt.failure.rank import Origin, Recorder
-from meshrt.failure.record import SCRIPT, ExceptionFacts, FailureRecord, LeftBehind, Reference
+from meshrt.failure.record import SCRIPT, FailureRecord, LeftBehind, Recorded, Reference
 from meshrt.failure.report import render
 from meshrt.failure.standing import keep_stacks
 from meshrt.failure.told import call_of, caller_of, record_of, sent_at, silences, stops_behind
 from meshrt.failure.watchdog import Watchdog
-from meshrt.hooks.facts import Body, Gathered, Group, Raised
+from meshrt.hooks.facts import Gathered, Group, Raised
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.services import RootServices
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.hooks.table import hooks
 from meshrt.inspect import STACKS
 from meshrt.inspect.masking import without_secrets, without_secrets_in_command
-from meshrt.transport.directories import error_path
+from meshrt.transport.directories import command_name, error_path
 from meshrt.wire.codec import own_attribute
-from meshrt.wire.fate import Fate
 
 __all__ = ["Failures", "load"]
 
@@ -100,9 +100,9 @@ class Failures:
 
     # -- what comes in
 
-    def record(self, mesh_id: str, rank: int, body: Body) -> None:
-        """Event ``failure.record``: a rank reports an exception."""
-        record = FailureRecord.from_plain(body)
+    def record(self, mesh_id: str, rank: int, recorded: Recorded) -> None:
+        """A rank reports an exception."""
+        record = recorded.record
         if self._excuse(record):
             return
         interrupted = self._services.interrupted(mesh_id)
@@ -110,9 +110,9 @@ class Failures:
             return  # raised by code that the end of its mesh has interrupted
         if not record.coordinates:
             facts = self._services.mesh(mesh_id)
-            record = replace(record, coordinates=_coordinates(facts, rank) if facts is not None else {})
+            record = replace(record, coordinates=dict(facts.shape.coordinates(rank)) if facts is not None else {})
         if record.exception is not None:
-            record = replace(record, exception=_with_source(record.exception))
+            record = replace(record, exception=with_source(record.exception))
         self._add(record)
 
     def _excuse(self, record: FailureRecord) -> bool:
@@ -150,35 +150,10 @@ class Failures:
 
     def _add_silence(self, error: CallTimeout) -> None:
         """Record that ranks have not answered within the time-out of the script."""
-        first = error.missing[0]
-        facts = self._services.mesh(first.mesh_id)
-        ranks = tuple(place.rank for place in error.missing)
-        now = time.monotonic_ns()
-        self._add(
-            FailureRecord(
-                kind="silent",
-                blame="worker",
-                mesh_id=first.mesh_id,
-                mesh="" if facts is None else facts.name,
-                actor=first.actor,
-                rank=first.rank if len(ranks) == 1 else -1,
-                ranks=ranks,
-                coordinates=dict(first.coordinates) if len(ranks) == 1 else {},
-                host=first.host if len(ranks) == 1 else "",
-                pid=first.pid if len(ranks) == 1 else 0,
-                waited_for=True,
-                hint=f"{error.what} within {error.seconds:g} s",
-                low=now - int(error.seconds * 1e9),
-                high=now,
-                time=time.time_ns() / 1e9,
-            )
-        )
+        self._add(of_silence(error, self._name_of(error.missing[0].mesh_id)))
 
-    def lost(self, mesh_id: str, rank: int, body: Body) -> None:
+    def lost(self, mesh_id: str, rank: int, fate: Fate, waited_for: bool) -> None:
         """A rank has ended without being stopped."""
-        waited_for = body["waited_for"]
-        fate = Fate.from_wire({name: value for name, value in body.items() if name != "waited_for"})
-        facts = self._services.mesh(mesh_id)
         incident = self._incidents[-1] if self._incidents else None
         if fate.kind == "host" and incident is not None:
             for index, other in enumerate(incident.records):
@@ -186,7 +161,7 @@ class Failures:
                     together = replace(other, ranks=(*other.ranks, rank))
                     incident.records = (*incident.records[:index], together, *incident.records[index + 1 :])
                     return
-        self._add(replace(_of_fate(mesh_id, rank, fate, facts), waited_for=waited_for))
+        self._add(of_fate(mesh_id, rank, fate, self._services.mesh(mesh_id), waited_for=waited_for))
 
     def _add_late(self, record: FailureRecord) -> None:
         """Add a record on the loop, and wait for it. A thread of the script."""
@@ -214,7 +189,7 @@ class Failures:
                 incident.left_out += 1
             else:
                 if len(incident.records) >= _FULL:
-                    record = _short(record)
+                    record = shortened(record)
                 incident.records = (*incident.records, record)
             self._changed.notify_all()
         if new:
@@ -237,7 +212,10 @@ class Failures:
     def _begin(self) -> Incident:
         number = self._incidents[-1].number + 1 if self._incidents else 1
         argv = tuple(without_secrets_in_command(sys.orig_argv))
-        incident = Incident(number, self._services.run_id, argv, time.time_ns() / 1e9)
+        run_id = self._services.run_id
+        name = command_name(run_id, self._run_directory)
+        found_by = "" if name == run_id else name
+        incident = Incident(number, run_id, found_by, argv, time.time_ns() / 1e9)
         self._incidents.append(incident)
         incident.meshes = tuple(_mesh_then(mesh) for mesh in self._services.meshes())
         self._collected = False
@@ -490,88 +468,25 @@ def _find(wanted: Reference, incident: Incident) -> FailureRecord | None:
     return None
 
 
-def _with_source(error: ExceptionFacts) -> ExceptionFacts:
-    """Fill in source lines that a rank could not read: those of the script are known here."""
-    frames = tuple(
-        frame if frame.source else replace(frame, source=linecache.getline(frame.file, frame.line).strip()[:300])
-        for frame in error.frames
-    )
-    return replace(error, frames=frames, linked=tuple(map(_with_source, error.linked)))
-
-
-def _short(record: FailureRecord) -> FailureRecord:
-    """Return a record without its large parts."""
-    error = record.exception
-    if error is not None:
-        frames = tuple(replace(frame, locals={}) for frame in error.frames)
-        error = replace(error, frames=frames)
-    return replace(record, exception=error, log_tail=record.log_tail[-4:])
-
-
 def _mesh_then(mesh: MeshFacts) -> IncidentMesh:
     alive = () if mesh.stopping else mesh.alive
     return IncidentMesh(mesh.mesh_id, mesh.name, dict(mesh.shape.extent), mesh.started, alive)
-
-
-def _coordinates(mesh: MeshFacts, rank: int) -> dict[str, int]:
-    return dict(mesh.shape.coordinates(rank))
-
-
-def _of_fate(mesh_id: str, rank: int, fate: Fate, mesh: MeshFacts | None) -> FailureRecord:
-    kind, blame = "exit", "worker"
-    if fate.kind == "host":
-        kind, blame = "host", "infra"
-    elif fate.kind == "unborn":
-        kind, blame = "unborn", "platform"
-    elif fate.signal is not None:
-        kind = "signal"
-        blame = "platform" if fate.hint.startswith("out of memory") else "worker"
-    now = time.monotonic_ns()
-    names = mesh.actors if mesh is not None else ()
-    return FailureRecord(
-        kind=kind,
-        blame=blame,
-        mesh_id=mesh_id,
-        mesh=mesh.name if mesh is not None else "",
-        actor=names[0] if len(names) == 1 and kind != "host" else "",
-        rank=-1 if kind == "host" else rank,
-        ranks=(rank,) if kind == "host" else (),
-        coordinates=_coordinates(mesh, rank) if mesh is not None and kind != "host" else {},
-        host=fate.host,
-        pid=fate.pid,
-        exit_code=fate.exit_code,
-        signal=fate.signal,
-        hint=fate.hint,
-        stack=fate.stack,
-        log_tail=tuple(fate.log_tail)[-50:],
-        low=fate.low or now,
-        high=fate.high or now,
-        time=time.time_ns() / 1e9,
-        incarnation=(mesh.incarnations.get(rank, 0) if mesh is not None else 0) - fate.restarts,
-        restarted=fate.restarts,
-    )
 
 
 def load(services: RootServices) -> None:
     """Collect failures from now on: called once, by the first failure."""
     failures = Failures(services, services.run_directory)
     services.tables["failure"] = failures
-    services.rank_events["failure.record"] = failures.record
+    services.on_report(Recorded, failures.record)
     services.rank_lost.append(failures.lost)
     origin = Origin("", "this_proc", 0, os.uname().nodename, os.getpid())
     recorder = Recorder(origin, failures.own)
-    mine: list[tuple[list[Any], Any]] = [
-        (hooks.raised, recorder.raised),
-        (hooks.call_sent, failures.watchdog.sent),
-    ]
-    for functions, function in mine:
-        functions.append(function)
+    mine = [hooks.add(hooks.raised, recorder.raised), hooks.add(hooks.call_sent, failures.watchdog.sent)]
 
     def unload() -> None:
         failures.finish()
         # The hooks belong to this process, which may make another root.
-        for functions, function in mine:
-            if function in functions:  # a hook that raised was removed
-                functions.remove(function)
+        for remove in mine:
+            remove()
 
     services.closing.append(unload)

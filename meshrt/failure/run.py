@@ -24,6 +24,7 @@ from meshrt.failure.record import FailureRecord
 from meshrt.failure.report import details
 from meshrt.failure.telling import tell
 from meshrt.failure.workers import NOTED_WITHIN, Word
+from meshrt.hooks.fate import Fate
 from meshrt.host.oom import OutOfMemory
 from meshrt.host.osutil import die_with_parent
 from meshrt.show.status import ExitCode, complain
@@ -107,8 +108,8 @@ def _tell(pid: int, number: int, stack: str, hint: str) -> None:
         return  # the script has told of an error itself, which came before
     now = time.monotonic_ns()
     record = FailureRecord(
-        kind="signal", blame="platform" if hint else "worker", host=os.uname().nodename, pid=pid, signal=number,
-        hint=hint, stack=stack, low=now, high=now, time=time.time_ns() / 1e9,
+        kind="signal", blame="platform" if hint else "worker", host=os.uname().nodename, pid=pid,
+        fate=Fate("died", signal=number, hint=hint, stack=stack), low=now, high=now, time=time.time_ns() / 1e9,
     )  # fmt: skip
     headline = f"the script (pid {pid}) {describe_exit(None, number)}" + (f" ({hint})" if hint else "")
     word = Word(

@@ -5,15 +5,14 @@ The form for programs is described in docs/json.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from meshrt.errors import SelectionError
 from meshrt.failure import files
 from meshrt.failure.causes import Verdict
 from meshrt.failure.incident import HANDLED, INTERRUPTED, Incident, IncidentMesh
-from meshrt.failure.record import FailureRecord
+from meshrt.failure.record import Document, FailureRecord
 from meshrt.failure.report import apart, counted, named, render_record, shown, stack_lines
 from meshrt.inspect.narrowing import narrowed
 from meshrt.selection import Extent, Shape, fold_ranks, parse, resolve
@@ -52,7 +51,7 @@ def _line(incident: Incident, root: FailureRecord, *, likely: bool) -> str:
     return f"{named(root)}: {shown(root.headline)}" + (f"; likely because of {because}" if because else "")
 
 
-def plain_listing(found: Iterable[Path]) -> list[dict[str, Any]]:
+def plain_listing(found: Iterable[Path]) -> list[Document]:
     """Return the same as plain data."""
     failures = []
     for path in found:
@@ -87,7 +86,7 @@ def of_rank(incident: Incident, wanted: str) -> str:
     return "\n".join([*texts, *(_healthy(incident, mesh, rank) for mesh, rank in healthy)])
 
 
-def plain_of_rank(incident: Incident, wanted: str) -> dict[str, Any]:
+def plain_of_rank(incident: Incident, wanted: str) -> Document:
     """Return the same as plain data."""
     verdict = incident.verdict()
     records, healthy = _chosen(incident, wanted)
@@ -159,7 +158,7 @@ def _ranks(incident: Incident, wanted: str) -> dict[str, Sequence[int]]:
     return found
 
 
-def _hung(incident: Incident, record: FailureRecord, ranks: Sequence[int]) -> dict[str, Any] | None:
+def _hung(incident: Incident, record: FailureRecord, ranks: Sequence[int]) -> Document | None:
     """Return where ranks that have not answered are blocked, or None."""
     mesh = next((mesh for mesh in incident.meshes if mesh.mesh_id == record.mesh_id), None)
     return _stacks(incident.hung, mesh, ranks) if record.kind == "silent" and mesh is not None else None
@@ -198,17 +197,17 @@ def _healthy(incident: Incident, mesh: IncidentMesh, rank: int) -> str:
     return f"{who} {role}; where it was then:\n{lines or _NOWHERE}"
 
 
-def _hangs(incident: Incident, mesh: IncidentMesh, rank: int) -> dict[str, Any]:
+def _hangs(incident: Incident, mesh: IncidentMesh, rank: int) -> Document:
     """Return which rank waits for which, for a rank that the script did not wait for but that is part of a hang."""
     return incident.waits if incident.hang.reaches(mesh.mesh_id, rank) else {}
 
 
-def _stacks_of(incident: Incident, mesh: IncidentMesh, rank: int) -> dict[str, Any] | None:
+def _stacks_of(incident: Incident, mesh: IncidentMesh, rank: int) -> Document | None:
     hangs = incident.hang.reaches(mesh.mesh_id, rank)
     return _stacks(incident.hang.stacks if hangs else incident.stacks, mesh, [rank])
 
 
-def _stacks(stacks: Mapping[str, Any], mesh: IncidentMesh, ranks: Sequence[int]) -> dict[str, Any] | None:
+def _stacks(stacks: Document, mesh: IncidentMesh, ranks: Sequence[int]) -> Document | None:
     """Return where ranks were, in the form of `meshrt.inspect.plain` for their mesh."""
     try:
         found = [each for each in stacks.get("meshes", ()) if each["mesh_id"] == mesh.mesh_id]
@@ -217,7 +216,7 @@ def _stacks(stacks: Mapping[str, Any], mesh: IncidentMesh, ranks: Sequence[int])
         return None  # the file is damaged there
 
 
-def _identity(record: FailureRecord, incident: Incident) -> dict[str, Any]:
+def _identity(record: FailureRecord, incident: Incident) -> Document:
     return {
         "mesh_id": record.mesh_id,
         "mesh": record.mesh,
@@ -229,7 +228,7 @@ def _identity(record: FailureRecord, incident: Incident) -> dict[str, Any]:
     }
 
 
-def _plain_cause(record: FailureRecord, verdict: Verdict, incident: Incident) -> dict[str, Any] | None:
+def _plain_cause(record: FailureRecord, verdict: Verdict, incident: Incident) -> Document | None:
     cause = verdict.cause_of(record)
     if cause is None:
         return None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from meshrt.failure.hang import hang_of
 from meshrt.failure.incident import Incident
+from meshrt.failure.record import Document
 from meshrt.hooks.facts import Group
 from meshrt.inspect import Stacks
 from meshrt.selection import Extent, Shape
@@ -21,7 +21,9 @@ def keep_stacks(incident: Incident, answers: Iterable[Group]) -> None:
     silent = [record for record in incident.records if record.kind == "silent"]
     if silent:
         addresses = {(record.mesh_id, rank) for record in silent for rank in record.ranks}
-        stacks = _merged(incident, answers, addresses.__contains__)
+        # Where their other actors are is no evidence.
+        called = {(record.mesh_id, record.actor) for record in silent}
+        stacks = _merged(incident, answers, addresses.__contains__, called)
         incident.hung = stacks.to_wire()
         found = stacks.standstill((record.mesh_id, rank, record.actor) for record in silent for rank in record.ranks)
         if found is not None:
@@ -32,7 +34,7 @@ def keep_stacks(incident: Incident, answers: Iterable[Group]) -> None:
     incident.stacks = _without_culprits(_merged(incident, answers, lambda address: address not in failed))
 
 
-def _without_culprits(stacks: Stacks) -> dict[str, Any]:
+def _without_culprits(stacks: Stacks) -> Document:
     """Return stacks as plain data, without culprits: it is known which rank has failed, or what blocks the others."""
     plain = stacks.to_wire()
     for mesh in plain["meshes"]:
@@ -40,13 +42,19 @@ def _without_culprits(stacks: Stacks) -> dict[str, Any]:
     return plain
 
 
-def _merged(incident: Incident, answers: Iterable[Group], wanted: Callable[[tuple[str, int]], bool]) -> Stacks:
+def _merged(
+    incident: Incident,
+    answers: Iterable[Group],
+    wanted: Callable[[tuple[str, int]], bool],
+    called: Iterable[tuple[str, str]] = (),
+) -> Stacks:
     stacks = Stacks()
     for mesh in incident.meshes:
         shape = Shape.from_extent(Extent(tuple(mesh.sizes), tuple(mesh.sizes.values())))
         expected = [rank for rank in mesh.alive if wanted((mesh.mesh_id, rank))]
         if expected:
-            stacks.expect(mesh.mesh_id, mesh.name, shape, expected)
+            compared = [actor for mesh_id, actor in called if mesh_id == mesh.mesh_id]
+            stacks.expect(mesh.mesh_id, mesh.name, shape, expected, compared)
     for group in answers:  # all groups: they tell which rank waits for which
         stacks.add(group)
     return stacks

@@ -22,9 +22,10 @@ import inspect
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
+
+from msgspec.structs import replace
 
 from meshrt import errors
 from meshrt.actor.errors import describe_exception
@@ -54,7 +55,7 @@ _told_of_thread = 0
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def tell(word: Word, text: str, facts: Mapping[str, Any] | None = None, *, final: bool = True) -> None:
+def tell(word: Word, text: str, facts: Mapping[str, object] | None = None, *, final: bool = True) -> None:
     """Tell the launcher, if there is one, why this process fails. A thread of the script. Raises OSError.
 
     Args:
@@ -79,7 +80,7 @@ def tell(word: Word, text: str, facts: Mapping[str, Any] | None = None, *, final
 
 
 def _say(
-    path: Path, word: Word, text: str, facts: Mapping[str, Any] | None, *, settled: bool
+    path: Path, word: Word, text: str, facts: Mapping[str, object] | None, *, settled: bool
 ) -> tuple[bool, Word | None]:
     """Write the file; returns whether this is the only worker here, and the word of the cause if it is known.
 
@@ -101,7 +102,7 @@ def _say(
     return False, cause
 
 
-def _write(path: Path, word: Word, text: str, facts: Mapping[str, Any] | None) -> None:
+def _write(path: Path, word: Word, text: str, facts: Mapping[str, object] | None) -> None:
     torchelastic.write(path, word.headline, text, word.second, {"worker": word.to_plain(), **(facts or {})})
 
 

@@ -10,6 +10,7 @@ from meshrt.failure.capture import references
 from meshrt.failure.causes import STOPPED
 from meshrt.failure.record import ExceptionFacts, FailureRecord, Reference
 from meshrt.files import is_library_file
+from meshrt.hooks.fate import Fate
 from meshrt.inspect.visibility import is_hidden_file
 from meshrt.wire.codec import own_attribute
 
@@ -89,8 +90,9 @@ def record_of(error: BaseException, mesh: str) -> FailureRecord | None:
         )
     if isinstance(error, ProcessDied):
         kind = "exit" if error.signal is None else "signal"
-        return FailureRecord(kind=kind, exit_code=error.exit_code, signal=error.signal, hint=error.hint, **common)
-    return FailureRecord(kind="exit", hint=str(error).partition("\n")[0], **common)
+        fate = Fate("died", exit_code=error.exit_code, signal=error.signal, hint=error.hint)
+        return FailureRecord(kind=kind, fate=fate, **common)
+    return FailureRecord(kind="exit", fate=Fate("died", hint=str(error).partition("\n")[0]), **common)
 
 
 def stops_behind(error: ExceptionFacts) -> tuple[Reference, ...]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from meshrt.escapes import escaped
 from meshrt.failure.record import LeftBehind
@@ -33,7 +33,7 @@ _STACK_MAX = 60_000
 _READ_MAX = 64 << 20
 
 
-def write(path: Path, headline: str, text: str, second: int, facts: Mapping[str, Any] | None = None) -> None:
+def write(path: Path, headline: str, text: str, second: int, facts: Mapping[str, object] | None = None) -> None:
     """Write the file at ``path`` so that its launcher shows why this process fails. Raises OSError.
 
     Args:
@@ -42,7 +42,7 @@ def write(path: Path, headline: str, text: str, second: int, facts: Mapping[str,
         second: Time of the failure, whole seconds since the epoch.
         facts: Everything that is known, as plain data.
     """
-    document: dict[str, Any] = {
+    document: dict[str, object] = {
         "message": {
             "message": cap(without_secrets(headline, prose=True), _MESSAGE_MAX),
             "extraInfo": {

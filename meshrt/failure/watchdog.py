@@ -53,7 +53,7 @@ class Watchdog:
         if mesh is None or not missing:
             return
         stacks = Stacks()
-        stacks.expect(call.mesh_id, mesh.name, mesh.shape, missing)
+        stacks.expect(call.mesh_id, mesh.name, mesh.shape, missing, (call.actor,))
 
         def report(gathered: Gathered) -> None:
             for group in gathered.groups:

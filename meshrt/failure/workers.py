@@ -18,7 +18,6 @@ import json
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from meshrt.failure.causes import is_consequence
@@ -38,8 +37,7 @@ _LOCK_MAX = 1.0
 _LOCK_PAUSE = 0.002
 
 
-@dataclass(frozen=True, slots=True)
-class Word(Plain):
+class Word(Plain, frozen=True):
     """What a worker has told the launcher.
 
     Attributes:

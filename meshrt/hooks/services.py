@@ -25,6 +25,7 @@ from meshrt.hooks.facts import ActorState, Answer, Body, EndpointCall, Gathered,
 if TYPE_CHECKING:
     from meshrt.errors import CallTimeout
     from meshrt.hooks.facts import Collected
+    from meshrt.hooks.fate import Fate
     from meshrt.hooks.operations import Answers, Data, GroupedOperation, Operation, Report, Served, Taken
     from meshrt.hooks.snapshot import MeshFacts
 
@@ -184,11 +185,11 @@ class RootServices(Protocol):
     at_birth: list[Callable[[], Sequence[Operation[Data] | tuple[str, Body]]]]
     #: called as ``fn(mesh id, base rank)`` when a rank serves.
     rank_born: list[Callable[[str, int], None]]
-    #: called as ``fn(mesh id, base rank, description)`` when a rank's process has ended ("was killed by SIGKILL").
-    rank_gone: list[Callable[[str, int, str], None]]
-    #: called as ``fn(mesh id, base rank, fate)`` when a rank has ended without a stop; ``fate`` says how, as plain
-    #: data (`meshrt.wire.fate.Fate`, and ``waited_for``: whether callers are told).
-    rank_lost: list[Callable[[str, int, Body], None]]
+    #: called as ``fn(mesh id, base rank, fate)`` when a rank's process has ended; ``str(fate)`` says how in words.
+    rank_gone: list[Callable[[str, int, Fate], None]]
+    #: called as ``fn(mesh id, base rank, fate, waited_for)`` when a rank has ended without a stop; ``waited_for``:
+    #: whether callers are told.
+    rank_lost: list[Callable[[str, int, Fate, bool], None]]
     #: called as ``fn(mesh id, base rank, state)`` when a rank ceases to answer (``"stopped"`` by a signal, or
     #: ``"busy"`` in C), and when it answers again (``""``).
     rank_silent: list[Callable[[str, int, str], None]]

@@ -6,16 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from meshrt.hooks.fate import Fate
 from meshrt.selection import Shape
 
-__all__ = ["Ended", "MeshFacts", "Silent"]
-
-
-class Ended(NamedTuple):
-    """How a rank ended ("was killed by SIGKILL"), and when (epoch seconds)."""
-
-    how: str
-    when: float
+__all__ = ["MeshFacts", "Silent"]
 
 
 class Silent(NamedTuple):
@@ -39,7 +33,7 @@ class MeshFacts:
         alive: The ranks that have not ended, those that are not born yet included.
         actors: The names of those that run, the first one first.
         started: When it was asked for (epoch seconds).
-        ended: The ranks that have ended.
+        ended: The ranks that have ended, and how.
         silent: The ranks that live and do not answer.
         incarnations: How often a rank was started again.
         stopping: Since when it is being stopped, and ``over``: when nothing of it was left (monotonic ns; 0: not yet).
@@ -53,7 +47,7 @@ class MeshFacts:
     alive: tuple[int, ...] = ()
     actors: tuple[str, ...] = ()
     started: float = 0.0
-    ended: Mapping[int, Ended] = field(default_factory=dict)
+    ended: Mapping[int, Fate] = field(default_factory=dict)
     silent: Mapping[int, Silent] = field(default_factory=dict)
     incarnations: Mapping[int, int] = field(default_factory=dict)
     stopping: int = 0

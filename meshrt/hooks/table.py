@@ -23,7 +23,6 @@ from meshrt.hooks.services import PendingCall
 
 __all__ = ["Hooks", "hooks"]
 
-
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -73,6 +72,17 @@ class Hooks:
                     logging.getLogger("meshrt").exception("hook %r failed and was switched off", function)
                 except Exception:  # the error, or the hook, cannot be shown
                     logging.getLogger("meshrt").error("a hook failed and was switched off")
+
+    @staticmethod
+    def add(functions: list[F], function: F) -> Callable[[], None]:
+        """Add a function to a hook. Returns a function that takes it out; a repeated call has no effect."""
+        functions.append(function)
+
+        def remove() -> None:
+            if function in functions:  # one that has failed is out already
+                functions.remove(function)
+
+        return remove
 
     def clear(self) -> None:
         """Forget every hook: this process is a forked child and no part of the program any more."""

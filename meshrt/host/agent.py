@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import assert_never
 
 from meshrt.errors import MeshError, ProtocolError
+from meshrt.hooks.fate import Fate
 from meshrt.host import osutil
 from meshrt.host.child import Birth, Child
 from meshrt.host.dumps import Dumps
@@ -42,7 +43,6 @@ from meshrt.transport.rootpipe import open_root_pipe, signal_at_end
 from meshrt.transport.timers import Timers
 from meshrt.wire.control import Address, control_frame, relayed_frame
 from meshrt.wire.errors import refusal
-from meshrt.wire.fate import Fate
 from meshrt.wire.frames import Frame
 from meshrt.wire.handshake import Secret
 from meshrt.wire.operations import Cut

@@ -123,6 +123,8 @@ class MeshStacks:
     name: str
     shape: Shape
     asked: set[int]
+    #: The actors whose places are compared to find culprits; empty: all.
+    compared: frozenset[str] = frozenset()
     answered: set[int] = field(default_factory=set)
     trees: dict[tuple[str, str], Tree] = field(default_factory=dict)
     #: Why ranks have no stack: kind ("gone", "silent", "refused") and text -> ranks.
@@ -136,7 +138,8 @@ class MeshStacks:
 
     def culprits(self) -> set[int]:
         """Return the ranks that are not where the others are: outliers, and those that are silent or gone."""
-        found = {rank for tree in self.trees.values() for _, leaf in tree.outliers() for rank in leaf.ranks}
+        trees = [tree for tree in self.trees.values() if not self.compared or tree.label in self.compared]
+        found = {rank for tree in trees for _, leaf in tree.outliers() for rank in leaf.ranks}
         for (kind, _), ranks in self.without.items():
             if kind != "refused":
                 found |= ranks

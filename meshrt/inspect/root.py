@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from meshrt.hooks.facts import Body, Wait
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.services import RootServices
 from meshrt.inspect.known import ACTIVITY
 from meshrt.inspect.looking import Looking
@@ -142,7 +143,7 @@ class Activity:
         elif self._silent.pop((mesh_id, rank), None) is not None:
             self._back[mesh_id, rank] = time.time_ns() / 1e9
 
-    def gone(self, mesh_id: str, rank: int, _how: str) -> None:
+    def gone(self, mesh_id: str, rank: int, _fate: Fate) -> None:
         """Forget a rank that has ended."""
         self._silent.pop((mesh_id, rank), None)
         self._actors.pop((mesh_id, rank), None)

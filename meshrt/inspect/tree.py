@@ -53,9 +53,13 @@ class Stacks:
         self.waits = WaitGraph() if waits is None else waits
         self._instead: dict[tuple[str, int, str], Mapping[str, Any]] = {}
 
-    def expect(self, mesh_id: str, name: str, shape: Shape, ranks: Iterable[int]) -> None:
-        """Set which ranks of a mesh are asked; answers of others are ignored."""
-        self.meshes[mesh_id] = MeshStacks(name, shape, set(ranks))
+    def expect(self, mesh_id: str, name: str, shape: Shape, ranks: Iterable[int], compared: Iterable[str] = ()) -> None:
+        """Set which ranks of a mesh are asked; answers of others are ignored.
+
+        Args:
+            compared: The actors whose places tell which ranks are not where the others are; (): all.
+        """
+        self.meshes[mesh_id] = MeshStacks(name, shape, set(ranks), frozenset(compared))
 
     def gone(self, mesh_id: str, rank: int, how: str) -> None:
         """Take in that a rank has ended."""

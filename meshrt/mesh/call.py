@@ -20,6 +20,7 @@ from meshrt.errors import (
     UsageError,
 )
 from meshrt.hooks.facts import Wait
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.table import hooks
 from meshrt.mesh.future import Future
 from meshrt.mesh.remote_errors import actor_error, add_others
@@ -38,7 +39,6 @@ from meshrt.transport.process import ProcessRuntime, current_runtime
 from meshrt.transport.waiting import Waiting
 from meshrt.wire import codec
 from meshrt.wire.errors import error_from_wire, failure_of
-from meshrt.wire.fate import Fate
 from meshrt.wire.frames import Buffer, Frame, split_frames, split_packed
 from meshrt.wire.handshake import Identity
 from meshrt.wire.messages import CALL, INIT, NO_REPLY, RESULT, STOP, STORED

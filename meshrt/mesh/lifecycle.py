@@ -6,10 +6,12 @@ A rank: ``asked -> born -> gone``, or ``born -> asked`` again (`meshrt.mesh.rest
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 
 from meshrt.errors import MeshError, RankPlace, SpawnError, last_lines
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.table import hooks
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.loop import RootLoop
@@ -21,7 +23,6 @@ from meshrt.mesh.stopping import Stopping
 from meshrt.mesh.supervision import Supervision
 from meshrt.transport.driver import Driver
 from meshrt.wire.control import Address
-from meshrt.wire.fate import Fate
 from meshrt.wire.operations import ActorBegun, ActorEnded, CutOff
 
 __all__ = ["Lifecycle"]
@@ -75,6 +76,7 @@ class Lifecycle:
         record = self._registry.meshes[mesh_id]
         if rank in record.fates:
             return
+        fate = replace(fate, when=time.time_ns() / 1e9)
         if fate.kind == "died" and record.stopped is not None:
             self._services.announce(f"{record.name} {record.place(rank)} {fate} while it was being stopped")
             if not record.grace:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Set
 from typing import NamedTuple
 
 from meshrt.errors import RankPlace
+from meshrt.hooks.fate import Fate
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.cut import CutWork
 from meshrt.mesh.future import Settled
@@ -14,7 +15,6 @@ from meshrt.mesh.progress import Progress
 from meshrt.mesh.spec import MeshSpec
 from meshrt.selection import Shape
 from meshrt.transport.driver import Driver
-from meshrt.wire.fate import Fate
 
 __all__ = ["MeshRecord", "Owner"]
 
@@ -61,9 +61,8 @@ class MeshRecord:
         self.agent_of = [agents[rank * len(agents) // count] for rank in range(count)]
         self.pids: dict[int, int] = {}
         self.fates: dict[int, Fate] = {}
-        #: When the mesh was asked for, and when each rank ended (seconds since the epoch, wall clock).
+        #: When the mesh was asked for, seconds since the epoch.
         self.started = time.time_ns() / 1e9
-        self.ended: dict[int, float] = {}
         #: Ranks that live but do not answer: "stopped" or "busy", and since when.
         self.silent: dict[int, tuple[str, float]] = {}
         #: Every actor that there was, the first one first: whether it lives, by the ranks that have had it.

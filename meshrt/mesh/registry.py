@@ -6,13 +6,12 @@ A rank: ``asked -> born -> gone``. All methods may be called from any thread.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Container
 
-from meshrt.hooks.snapshot import Ended, MeshFacts, Silent
+from meshrt.hooks.fate import Fate
+from meshrt.hooks.snapshot import MeshFacts, Silent
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.record import MeshRecord
-from meshrt.wire.fate import Fate
 
 __all__ = ["Registry"]
 
@@ -74,7 +73,6 @@ class Registry:
             if rank in record.fates:
                 return []
             record.fates[rank] = fate
-            record.ended[rank] = time.time_ns() / 1e9
             record.silent.pop(rank, None)
             born = record.born_callbacks.pop(rank, [])
             return [*born, *(_bind(callback, fate) for callback in record.gone_callbacks.pop(rank, []))]
@@ -195,7 +193,7 @@ def _described(record: MeshRecord) -> MeshFacts:
         alive=tuple(record.alive()),
         actors=tuple(record.running_actors()),
         started=record.started,
-        ended={rank: Ended(str(fate), record.ended[rank]) for rank, fate in record.fates.items()},
+        ended=dict(record.fates),
         silent={rank: Silent(state, since) for rank, (state, since) in record.silent.items()},
         incarnations=dict(record.incarnations),
         stopping=record.stopped_at,

@@ -9,6 +9,7 @@ import logging
 import threading
 
 from meshrt.errors import MeshError
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Nothing
 from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.lifecycle import Lifecycle
@@ -21,7 +22,6 @@ from meshrt.mesh.spawning import Spawning
 from meshrt.mesh.spec import MeshSpec
 from meshrt.mesh.stopping import Stopping
 from meshrt.wire.control import Address
-from meshrt.wire.fate import Fate
 from meshrt.wire.operations import (
     AllowRestarts,
     Ended,

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshrt.errors import ActorError, LinkLost, MeshError, ProcessDied, RankPlace, SupervisionError, UsageError
+from meshrt.hooks.fate import Fate
 from meshrt.mesh.call import QuietCall, send_init
 from meshrt.mesh.target import Target
 from meshrt.store.packing import Parcel
 from meshrt.transport.process import ProcessRuntime, current_runtime
 from meshrt.wire.control import Address
 from meshrt.wire.errors import in_brief
-from meshrt.wire.fate import Fate
 from meshrt.wire.operations import Unhandled
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from meshrt.errors import UsageError
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Operation
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.restarts import Restarts
 from meshrt.transport.driver import Driver
-from meshrt.wire.fate import Fate
 from meshrt.wire.operations import Unhandled
 
 __all__ = ["Background", "RootTree"]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from meshrt.actor.faults import Lost
 from meshrt.errors import MeshError, ProtocolError, RankPlace
 from meshrt.hooks.facts import Body, Wait
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Operation, Report, Served, Taken, body_of
 from meshrt.hooks.plugins import ASKED_FOR, plugin_of, plugins
 from meshrt.hooks.services import PendingCall, ToolClient, Waited
@@ -32,7 +33,6 @@ from meshrt.mesh.terminal import Terminal
 from meshrt.transport.directories import log_path
 from meshrt.transport.driver import Driver
 from meshrt.wire.control import Address, Message
-from meshrt.wire.fate import Fate
 from meshrt.wire.operations import Held
 from meshrt.wire.peer import DataReply, Reply, Requests
 from meshrt.wire.tree import Answer, Event, FromRank, Refusal, Request
@@ -85,8 +85,8 @@ class Services:
         self.client_gone: list[Callable[[ToolClient], None]] = []
         self.at_birth: list[Callable[[], Sequence[Operation[Data] | tuple[str, Body]]]] = []
         self.rank_born: list[Callable[[str, int], None]] = []
-        self.rank_gone: list[Callable[[str, int, str], None]] = []
-        self.rank_lost: list[Callable[[str, int, Body], None]] = []
+        self.rank_gone: list[Callable[[str, int, Fate], None]] = []
+        self.rank_lost: list[Callable[[str, int, Fate, bool], None]] = []
         self.rank_silent: list[Callable[[str, int, str], None]] = []
         self.actor_begun: list[Callable[[str, int, str], None]] = []
         self.tables: dict[str, Any] = {}
@@ -343,12 +343,11 @@ class Services:
         if requests is not None:
             requests.fail(fate.error(RankPlace(mesh_id, "", rank), "", may_have_run=True))
         self.gathers.gone(mesh_id, rank, str(fate))
-        hooks.run(self.rank_gone, mesh_id, rank, str(fate))
+        hooks.run(self.rank_gone, mesh_id, rank, fate)
         if fate.kind != "stopped":
             # After the callers are told: the first time, it takes a while.
-            body = {"waited_for": waited_for, **fate.to_wire()}
-            self._loop.running.call_soon(self._on_lost, mesh_id, rank, body)
+            self._loop.running.call_soon(self._on_lost, mesh_id, rank, fate, waited_for)
 
-    def _on_lost(self, mesh_id: str, rank: int, body: Body) -> None:
+    def _on_lost(self, mesh_id: str, rank: int, fate: Fate, waited_for: bool) -> None:
         self._load("failure")
-        hooks.run(self.rank_lost, mesh_id, rank, body)
+        hooks.run(self.rank_lost, mesh_id, rank, fate, waited_for)

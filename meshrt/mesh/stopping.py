@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 from meshrt.errors import SpawnError
+from meshrt.hooks.fate import Fate
 from meshrt.mesh.agents import AgentLink
 from meshrt.mesh.future import Future
 from meshrt.mesh.loop import RootLoop
@@ -20,7 +21,6 @@ from meshrt.mesh.record import MeshRecord
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.restarts import Restarts
 from meshrt.transport.driver import Driver
-from meshrt.wire.fate import Fate
 from meshrt.wire.tree import Stop
 
 __all__ = ["OverdueAgents", "Stopping"]
@@ -171,8 +171,9 @@ class Stopping:
         """End a mesh that is not served any more because the loop has failed. Any thread, also two of them."""
         for agent in record.agents:
             agent.kill()
+        fate = Fate("unborn", hint=self._loop.failure, when=time.time_ns() / 1e9)
         for rank in record.alive():
-            for callback in self._registry.gone(record.mesh_id, rank, Fate("unborn", hint=self._loop.failure)):
+            for callback in self._registry.gone(record.mesh_id, rank, fate):
                 callback()
         record.initialized.reject(SpawnError(self._loop.failure))
         if record.stopped is not None:

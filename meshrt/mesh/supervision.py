@@ -20,11 +20,11 @@ from msgspec import structs
 
 from meshrt.actor.faults import Decided, Fault, Supervise, mesh_failure
 from meshrt.errors import MeshError, ProtocolError
+from meshrt.hooks.fate import Fate
 from meshrt.mesh.alarm import Alarm
 from meshrt.mesh.record import MeshRecord, Owner
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.services import Services
-from meshrt.wire.fate import Fate
 
 if TYPE_CHECKING:
     import asyncio

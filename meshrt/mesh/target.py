@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import msgpack
 
 from meshrt.errors import RankPlace
+from meshrt.hooks.fate import Fate
 from meshrt.selection import Shape, Slice
 from meshrt.transport.driver import Driver
 from meshrt.transport.outlink import OutLink
 from meshrt.transport.process import socket_path
-from meshrt.wire.fate import Fate
 
 if TYPE_CHECKING:
     import asyncio

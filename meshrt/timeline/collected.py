@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from meshrt.hooks.facts import Body
 from meshrt.selection import Shape
+from meshrt.timeline.operations import Missing, Part, RanksOfMesh, Row
 from meshrt.timeline.recorder import BEGUN_BEFORE, NOT_ENDED
 
 __all__ = ["SCRIPT", "Collected", "RankTrack", "Span"]
@@ -70,52 +70,47 @@ class Collected:
         self.spans = 0
         self._meshes: dict[str, tuple[str, Shape, Mapping[int, str]]] = {}
 
-    def know(self, meshes: Sequence[Body]) -> None:
-        """Add the meshes of the program (``timeline.ranks``)."""
+    def know(self, meshes: Sequence[RanksOfMesh]) -> None:
+        """Add the meshes of the program."""
         for mesh in meshes:
-            self._meshes[mesh["mesh"]] = (
-                mesh["name"] or mesh["mesh"],
-                Shape.from_wire(mesh["shape"]),
-                dict(mesh["hosts"]),
-            )
-            recorded = {track.rank for track in self.tracks.values() if track.mesh == mesh["mesh"]}
-            self.miss([[mesh["mesh"], rank, how] for rank, how in mesh["gone"] if rank in recorded])
+            self._meshes[mesh.mesh] = (mesh.name or mesh.mesh, Shape.from_wire(mesh.shape), dict(mesh.hosts))
+            recorded = {track.rank for track in self.tracks.values() if track.mesh == mesh.mesh}
+            self.miss([Missing(mesh.mesh, rank, how) for rank, how in mesh.gone if rank in recorded])
 
-    def add(self, mesh_id: str, rank: int, part: Body) -> None:
-        """Add a part of one rank (`Recorder.take`)."""
-        pid = int(part["pid"])
+    def add(self, mesh_id: str, rank: int, part: Part) -> None:
+        """Add a part of one rank."""
+        pid = part.pid
         if pid not in self.tracks:
             host = self._meshes[mesh_id][2].get(rank, "")
             self.tracks[pid] = RankTrack(pid, mesh_id, rank, self.name(mesh_id, rank), host)
         self._extend(self.tracks[pid], part)
         self.without.pop((mesh_id, rank), None)
 
-    def add_script(self, part: Body, name: str) -> None:
-        """Add a part of the script (`ScriptTimeline.take`)."""
-        pid = int(part["pid"])
+    def add_script(self, part: Part, name: str) -> None:
+        """Add a part of the script."""
+        pid = part.pid
         if pid not in self.tracks:
             self.tracks[pid] = RankTrack(pid, "", SCRIPT, name, "")
         track = self.tracks[pid]
         self._extend(track, part)
         # Each of its spans is a call that was sent when it began.
-        spans = (*track.spans[len(track.spans) - len(part["spans"]) :], *track.open)
+        spans = (*track.spans[len(track.spans) - len(part.spans) :], *track.open)
         track.sends.update((span.call_id, (span.begin, span.number)) for span in spans)
 
     def ranks(self) -> list[RankTrack]:
         """Return the processes of ranks."""
         return [track for track in self.tracks.values() if track.rank != SCRIPT]
 
-    def _extend(self, track: RankTrack, part: Body) -> None:
-        texts = part["texts"]
-        track.spans += [_span(row, texts) for row in part["spans"]]
-        track.open = [_span(row, texts) for row in part["open"]]
-        track.sends.update((call_id, (when, number)) for call_id, when, number in part["sends"])
-        track.threads.update(part["threads"])
-        track.dropped = part["dropped"]
-        self.spans += len(part["spans"])
+    def _extend(self, track: RankTrack, part: Part) -> None:
+        track.spans += [_span(row, part.texts) for row in part.spans]
+        track.open = [_span(row, part.texts) for row in part.open]
+        track.sends.update((call_id, (when, number)) for call_id, when, number in part.sends)
+        track.threads.update(part.threads)
+        track.dropped = part.dropped
+        self.spans += len(part.spans)
 
-    def miss(self, without: Sequence[Sequence[Any]]) -> None:
-        """Add the ranks that have not answered: ``[mesh id, rank, why]``."""
+    def miss(self, without: Sequence[Missing]) -> None:
+        """Add the ranks that have not answered."""
         for mesh_id, rank, why in without:
             self.without[mesh_id, rank] = (self.name(mesh_id, rank), why)
 
@@ -128,6 +123,6 @@ class Collected:
         return f"{name} rank {rank}" + (f" ({coordinates})" if coordinates else "")
 
 
-def _span(row: Sequence[Any], texts: Sequence[str]) -> Span:
+def _span(row: Row, texts: Sequence[str]) -> Span:
     number, begin, end, thread, actor, endpoint, raised, caller, call_id, cut = row
     return Span(number, begin, end, thread, texts[actor], texts[endpoint], texts[raised], caller, call_id, _CUT[cut])

@@ -16,9 +16,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from meshrt.hooks.facts import ActorState, Body, EndpointCall
+from msgspec.structs import replace
+
+from meshrt.hooks.facts import ActorState, EndpointCall
+from meshrt.timeline.operations import Part, Row, Sent
 
 __all__ = ["BEGUN_BEFORE", "CAPACITY", "NOT_ENDED", "Recorder"]
 
@@ -33,8 +35,10 @@ _TEXT = 200
 
 #: A call that runs, kept alive because its identity is the key: call, number, begin, thread, whether it was adopted.
 _Open = tuple[EndpointCall, int, int, int, bool]
-#: A call that has ended: its serial number, then its row (`Recorder.take`), with texts instead of their indices. It
-#: holds only numbers and texts, so the garbage collector does not traverse it again and again.
+#: The fields of a `Row`, with texts instead of their indices.
+_Texts = tuple[int, int, int, int, str, str, str, int, int, int]
+#: A call that has ended: its serial number, then its row. It holds only numbers and texts: the garbage collector does
+#: not traverse it again and again.
 _Span = tuple[int, int, int, int, int, str, str, str, int, int, int]
 
 
@@ -62,12 +66,12 @@ class Recorder:
         self._open: dict[int, _Open] = {}
         self._spans: deque[_Span] = deque(maxlen=capacity)
         #: Number of the call in this process, when it was sent, and in which span.
-        self._sends: deque[tuple[int, int, int]] = deque(maxlen=capacity)
+        self._sends: deque[Sent] = deque(maxlen=capacity)
         self._threads: dict[int, str] = {}
         #: Number of spans that were fetched, and the last serial number among them: the spans between were dropped.
         self._taken = self._last = 0
         #: The part that was fetched last, kept until the terminal confirms it, and its number.
-        self._part: Body = {}
+        self._part: Part | None = None
         self._parts = 0
 
     # -- on the threads of the actors
@@ -101,7 +105,7 @@ class Recorder:
         call = self._current()
         found = None if call is None else self._open.get(id(call))
         if found is not None:
-            self._sends.append((call_id, self._clock(), found[1]))
+            self._sends.append(Sent(call_id, self._clock(), found[1]))
 
     def _thread(self) -> int:
         return self._named(threading.current_thread())
@@ -128,26 +132,21 @@ class Recorder:
         """End the recording: the hooks have been removed."""
         self._ended = self._ended or self._clock()
 
-    def take(self, actors: Sequence[ActorState], room: int, got: int) -> Body:
+    def take(self, actors: Sequence[ActorState], room: int, got: int) -> Part:
         """Return the calls that have ended, the oldest first, as many as fit into ``room`` bytes.
 
         Args:
             actors: The actors of this rank.
             room: Bytes of the part, at most.
             got: Number of the last part that the terminal has got; if that is not the last one, it is returned again.
-        Returns:
-            ``part``: its number. ``spans`` and ``open`` (the calls that run now, oldest first, in each part): rows of
-            ``[number, begin, end, thread, actor, endpoint, raised, caller, call id, what is missing]``, texts as
-            indices into ``texts``. ``sends``: ``[call id, when, number of the span]``. ``threads``: ``[number, name]``.
-            ``dropped``: number of spans pushed out so far. ``more``: whether to ask again at once.
         """
-        if self._part and self._part["part"] != got:
-            return {**self._part, "more": True}
+        if self._part is not None and self._part.part != got:
+            return replace(self._part, more=True)
         self._parts += 1
-        self._part = {"part": self._parts, **self._next(actors, room)}
+        self._part = self._next(actors, room)
         return self._part
 
-    def _next(self, actors: Sequence[ActorState], room: int) -> Body:
+    def _next(self, actors: Sequence[ActorState], room: int) -> Part:
         texts: dict[str, int] = {}
         left = room
 
@@ -159,37 +158,43 @@ class Recorder:
                 texts[value] = len(texts)
             return texts[value]
 
-        def fitted(row: tuple[Any, ...]) -> list[Any]:
+        def fitted(row: _Texts) -> Row:
             nonlocal left
             left -= _ROW
-            return [*row[:4], *map(text, row[4:7]), *row[7:]]
+            return Row(*row[:4], text(row[4]), text(row[5]), text(row[6]), *row[7:])
 
         now = self._ended or self._clock()
         runs = {id(call) for actor in actors for call in _calls(actor)}
         # A call that was adopted while it ended has no end event: it is left out.
         running = [each for key, each in self._open.copy().items() if not each[4] or key in runs]
         running.sort(key=lambda each: each[2])
-        open_rows: list[list[Any]] = []
+        open_rows: list[Row] = []
         while len(open_rows) < len(running) and left > room // 2:  # thousands may run; the oldest ones are returned
             each = running[len(open_rows)]
             open_rows.append(fitted(_row(each, max(now, each[2]), "", NOT_ENDED)))
         sends = []
         while self._sends and left > 0:
-            sends.append(list(self._sends.popleft()))
+            sends.append(self._sends.popleft())
             left -= 24
         spans = []
         while self._spans and left > 0:
-            serial, *row = self._spans.popleft()
-            self._taken, self._last = self._taken + 1, max(self._last, serial)
-            spans.append(fitted(tuple(row)))
-        return {
-            "texts": list(texts), "spans": spans, "open": open_rows, "sends": sends,
-            "threads": list(self._threads.copy().items()), "dropped": self._last - self._taken,
-            "more": bool(self._spans or self._sends),
-        }  # fmt: skip
+            span = self._spans.popleft()
+            self._taken, self._last = self._taken + 1, max(self._last, span[0])
+            spans.append(fitted(span[1:]))
+        return Part(
+            part=self._parts,
+            pid=os.getpid(),
+            texts=list(texts),
+            spans=spans,
+            open=open_rows,
+            sends=sends,
+            threads=list(self._threads.copy().items()),
+            dropped=self._last - self._taken,
+            more=bool(self._spans or self._sends),
+        )
 
 
-def _row(found: _Open, end: int, raised: str, cut: int) -> tuple[int, int, int, int, str, str, str, int, int, int]:
+def _row(found: _Open, end: int, raised: str, cut: int) -> _Texts:
     call, number, begin, thread, adopted = found
     cut |= BEGUN_BEFORE if adopted else 0
     return number, begin, end, thread, call.actor, call.endpoint, raised, call.caller, call.call_id, cut

@@ -1,27 +1,34 @@
-"""The root's side of recording: forwards requests of a terminal to ranks, and keeps nothing of their answers.
-
-* ``timeline.begin`` {ranks}: begin to record on the ranks of a selection ("": on all ranks, also those that start
-  later); returns ``recording``, its name, and ``without``.
-* ``timeline.ranks`` {recording}: the ranks to ask now.
-* ``timeline.take`` {recording, mesh, ranks, room, got}: the next part of each (`meshrt.timeline.recorder`), by rank.
-* ``timeline.script`` {recording, room, got}: the next part of the script (`meshrt.timeline.script`).
-* ``timeline.end`` {recording}: nothing more is recorded; returns ``without``.
-* ``timeline.drop`` {recording}: forget it. The end of the connection does the same.
-
-``without`` says why ranks have not answered: ``[[mesh id, rank, why], ...]``. On the root's loop.
-"""
+"""The root's side of recording, on its loop: forwards requests of a terminal to ranks, and keeps no answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from meshrt.errors import SelectionError, UsageError
-from meshrt.hooks.facts import Body, Group
+from meshrt.hooks.facts import Answered, Unanswered
+from meshrt.hooks.operations import GroupedOperation, Nothing
 from meshrt.hooks.services import RootServices, ToolClient
-from meshrt.inspect.asking import gather_all, texts_of
+from meshrt.inspect.asking import gather_groups
 from meshrt.program.program import program_of
+from meshrt.program.words import silence
 from meshrt.selection import Selection, names_states, parse, resolve
+from meshrt.timeline.operations import (
+    Begin,
+    BeginOnRank,
+    Begun,
+    Drop,
+    DropOnRank,
+    End,
+    Ended,
+    EndOnRank,
+    Missing,
+    Part,
+    Parts,
+    Ranks,
+    RanksOfMesh,
+    RanksToAsk,
+    Script,
+    Take,
+    TakeOnRank,
+)
 from meshrt.timeline.script import ScriptTimeline
 
 __all__ = ["Timelines", "load"]
@@ -48,24 +55,23 @@ class Timelines:
         self._recordings: dict[str, _Recording] = {}
         self._count = 0
 
-    async def begin(self, client: ToolClient, body: Body) -> Body:
-        """Serve ``timeline.begin``: begin to record."""
-        text = str(body.get("ranks", ""))
-        ranks = self._chosen(text) if text.strip() else None
+    async def begin(self, client: ToolClient, begin: Begin) -> Begun:
+        """Begin to record."""
+        ranks = self._chosen(begin.ranks) if begin.ranks.strip() else None
         self._count += 1
         name = f"{client.id}.{self._count}"
         recording = self._recordings[name] = _Recording(
             client.id, ranks, ScriptTimeline(self._services.pending_calls())
         )
         try:
-            without = await self._ask(name, recording, "timeline.begin")
+            without = await self._ask(recording, BeginOnRank(name))
         except BaseException:  # no terminal knows its name and could end it
             if name in self._recordings:
                 self._drop(name)
             raise
         if name not in self._recordings:
             raise UsageError("the recording was dropped before it had begun")
-        return {"recording": name, "without": without}
+        return Begun(name, without)
 
     def _chosen(self, text: str) -> dict[str, tuple[int, ...]]:
         """Return the ranks of a selection, by mesh id; a state selects the ranks that are in it now."""
@@ -98,68 +104,71 @@ class Timelines:
             ]
         return {mesh_id: ranks for mesh_id, ranks in alive.items() if ranks}
 
-    async def _ask(self, name: str, recording: _Recording, operation: str) -> list[list[Any]]:
-        """Send an operation to all ranks of a recording; return the ranks that have not answered, and why."""
-        groups = await self._gather(self._alive(recording), operation, {"recording": name})
-        return _without(groups)
+    async def _ask(self, recording: _Recording, operation: GroupedOperation[None, None]) -> list[Missing]:
+        """Send an operation to all ranks of a recording; return the ranks that have not answered."""
+        targets = self._alive(recording)
+        groups = await gather_groups(self._services, targets, operation, _SECONDS, stack_suffices=True)
+        return [missing for group in groups if isinstance(group, Unanswered) for missing in _missing(group)]
 
-    async def _gather(self, targets: Mapping[str, Sequence[int]], operation: str, body: Body) -> list[Group]:
-        return await gather_all(self._services, targets, operation, body, _SECONDS, stack_suffices=True)
-
-    async def ranks(self, client: ToolClient, body: Body) -> Body:
-        """Serve ``timeline.ranks``: return the ranks to ask."""
-        alive = self._alive(self._recording(body))
-        return {
-            "meshes": [
-                {
-                    "mesh": mesh.mesh_id,
-                    "name": mesh.name,
-                    "shape": mesh.shape.to_wire(),
-                    "ranks": alive.get(mesh.mesh_id, []),
-                    "hosts": list(mesh.hosts.items()),
-                    "gone": [[rank, ended.how] for rank, ended in mesh.ended.items()],
-                }
+    async def ranks(self, client: ToolClient, asked: Ranks) -> RanksToAsk:
+        """Return the ranks to ask."""
+        alive = self._alive(self._named(asked.recording))
+        return RanksToAsk(
+            [
+                RanksOfMesh(
+                    mesh=mesh.mesh_id,
+                    name=mesh.name,
+                    shape=mesh.shape.to_wire(),
+                    ranks=alive.get(mesh.mesh_id, []),
+                    hosts=list(mesh.hosts.items()),
+                    gone=[(rank, ended.how) for rank, ended in mesh.ended.items()],
+                )
                 for mesh in self._services.meshes()
             ]
-        }
+        )
 
-    async def take(self, client: ToolClient, body: Body) -> Body:
-        """Serve ``timeline.take``: return the next part of some ranks of one mesh."""
-        name, mesh_id = str(body["recording"]), str(body["mesh"])
-        self._recording(body)
-        asked = {"recording": name, "room": int(body["room"]), "got": body["got"]}
-        groups = await self._gather({mesh_id: [int(rank) for rank in body["ranks"]]}, "timeline.take", asked)
-        parts = {str(rank): part for group in groups if group.kind == "answered" for rank, part in group.per.items()}
-        return {"parts": parts, "without": _without(groups)}
+    async def take(self, client: ToolClient, take: Take) -> Parts:
+        """Return the next part of some ranks of one mesh."""
+        self._named(take.recording)
+        operation = TakeOnRank(take.recording, take.room, take.got)
+        groups = await gather_groups(self._services, {take.mesh: take.ranks}, operation, _SECONDS, stack_suffices=True)
+        parts: dict[str, Part] = {}
+        without: list[Missing] = []
+        for group in groups:
+            if isinstance(group, Answered):
+                parts.update({str(rank): part for rank, part in group.per.items()})
+            else:
+                without += _missing(group)
+        return Parts(parts, without)
 
-    async def script(self, client: ToolClient, body: Body) -> Body:
-        """Serve ``timeline.script``: return the next part of the calls that the script waits for."""
-        return self._recording(body).script.take(int(body["room"]), int(body["got"]))
+    async def script(self, client: ToolClient, script: Script) -> Part:
+        """Return the next part of the calls that the script waits for."""
+        return self._named(script.recording).script.take(script.room, script.got)
 
-    async def end(self, client: ToolClient, body: Body) -> Body:
-        """Serve ``timeline.end``: record no more."""
-        recording = self._recording(body)
+    async def end(self, client: ToolClient, end: End) -> Ended:
+        """Record no more."""
+        recording = self._named(end.recording)
         recording.ended = True
         recording.script.end()
-        return {"without": await self._ask(str(body["recording"]), recording, "timeline.end")}
+        return Ended(await self._ask(recording, EndOnRank(end.recording)))
 
-    async def drop(self, client: ToolClient, body: Body) -> Body:
-        """Serve ``timeline.drop``: forget a recording."""
-        self._recording(body)
-        self._drop(str(body["recording"]))
-        return {}
+    async def drop(self, client: ToolClient, drop: Drop) -> Nothing:
+        """Forget a recording."""
+        self._named(drop.recording)
+        self._drop(drop.recording)
+        return Nothing()
 
     def _drop(self, name: str) -> None:
         recording = self._recordings.pop(name)
         recording.script.end()
         for mesh_id, ranks in self._alive(recording).items():
             for rank in ranks:
-                self._services.send_rank(mesh_id, rank, "timeline.drop", {"recording": name})
+                self._services.tell_rank(mesh_id, rank, DropOnRank(name))
 
-    def _recording(self, body: Body) -> _Recording:
-        recording = self._recordings.get(str(body["recording"]))
+    def _named(self, name: str) -> _Recording:
+        recording = self._recordings.get(name)
         if recording is None:
-            raise UsageError(f"there is no recording {str(body['recording'])!r}")
+            raise UsageError(f"there is no recording {name!r}")
         return recording
 
     def client_gone(self, client: ToolClient) -> None:
@@ -171,21 +180,22 @@ class Timelines:
         """A rank has started: it is recorded too, if it is selected."""
         for name, recording in self._recordings.items():
             if not recording.ended and (recording.ranks is None or rank in recording.ranks.get(mesh_id, ())):
-                self._services.send_rank(mesh_id, rank, "timeline.begin", {"recording": name})
+                self._services.tell_rank(mesh_id, rank, BeginOnRank(name))
 
 
-def _without(groups: Sequence[Group]) -> list[list[Any]]:
-    return [[mesh_id, rank, why] for why, places in texts_of(groups).items() for mesh_id, rank in places]
+def _missing(group: Unanswered) -> list[Missing]:
+    why = silence(group.state) if group.kind == "silent" else group.why
+    return [Missing(group.mesh_id, rank, why) for rank in group.ranks]
 
 
 def load(services: RootServices) -> None:
     """Serve recordings: called once, by the first request."""
     timelines = Timelines(services)
-    services.tool_operations["timeline.begin"] = timelines.begin
-    services.tool_operations["timeline.ranks"] = timelines.ranks
-    services.tool_operations["timeline.take"] = timelines.take
-    services.tool_operations["timeline.script"] = timelines.script
-    services.tool_operations["timeline.end"] = timelines.end
-    services.tool_operations["timeline.drop"] = timelines.drop
+    services.serve_terminals(Begin, timelines.begin)
+    services.serve_terminals(Ranks, timelines.ranks)
+    services.serve_terminals(Take, timelines.take)
+    services.serve_terminals(Script, timelines.script)
+    services.serve_terminals(End, timelines.end)
+    services.serve_terminals(Drop, timelines.drop)
     services.client_gone.append(timelines.client_gone)
     services.rank_born.append(timelines.rank_born)

@@ -6,14 +6,13 @@ Written on the threads that call, and on those that read the answers; read on th
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping
-from typing import Any
 
-from meshrt.hooks.facts import ActorState, Body, EndpointCall
+from meshrt.hooks.facts import ActorState, EndpointCall
 from meshrt.hooks.services import PendingCall
 from meshrt.hooks.table import hooks
+from meshrt.timeline.operations import Part
 from meshrt.timeline.recorder import Recorder
 
 __all__ = ["ScriptTimeline"]
@@ -32,14 +31,13 @@ class ScriptTimeline:
         self._sending = threading.local()
         #: Calls that had been sent before.
         self._before: list[EndpointCall] = []
-        for functions, function in self._hooks():
-            functions.append(function)
+        self._hooks = [
+            hooks.add(hooks.message_sent, self._about_to_send),
+            hooks.add(hooks.call_sent, self._sent),
+        ]
         for call_id, call in pending.items():
             self._before.append(self._wait_for(call, call_id))
         self._recorder.adopt(self._waiting_before())
-
-    def _hooks(self) -> list[tuple[list[Any], Any]]:
-        return [(hooks.message_sent, self._about_to_send), (hooks.call_sent, self._sent)]
 
     def _about_to_send(self, call_id: int) -> None:
         self._sending.call = call_id, self._recorder.now()
@@ -59,13 +57,12 @@ class ScriptTimeline:
         main = threading.main_thread().ident  # most scripts have no other; the thread that waits is not known
         return [ActorState(call.actor, main, call, None) for call in self._before]
 
-    def take(self, room: int, got: int) -> Body:
-        """Return a part (`Recorder.take`), with the ``pid`` of this process."""
-        return {**self._recorder.take(self._waiting_before(), room, got), "pid": os.getpid()}
+    def take(self, room: int, got: int) -> Part:
+        """Return a part (`Recorder.take`)."""
+        return self._recorder.take(self._waiting_before(), room, got)
 
     def end(self) -> None:
         """Record no more; recorded spans can still be taken. A repeated call has no effect."""
-        for functions, function in self._hooks():
-            if function in functions:  # a hook that raised was removed
-                functions.remove(function)
+        for remove in self._hooks:
+            remove()
         self._recorder.end()

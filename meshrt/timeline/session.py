@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
-from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import Data, Operation
 from meshrt.inspect.programs import command_of, telling_slow
 from meshrt.timeline.collected import SCRIPT, Collected
+from meshrt.timeline.operations import Begin, End, Ranks, Script, Take
 from meshrt.transport import tools
 
 __all__ = ["MOST", "Session"]
+
+A = TypeVar("A", bound=Data)
 
 #: Spans that are collected, at most: a larger trace is hard to open.
 MOST = 500_000
@@ -45,11 +49,11 @@ class Session:
 
     def begin(self, ranks: str) -> int:
         """Begin to record; returns the number of ranks. ``ranks``: a selection, "": all."""
-        answer = self._ask("timeline.begin", ranks=ranks)
-        self._name = answer["recording"]
+        begun = self._ask(Begin(ranks))
+        self._name = begun.recording
         asked = self._ranks()
-        self.collected.miss(answer["without"])
-        return sum(map(len, asked.values())) - len(answer["without"])
+        self.collected.miss(begun.without)
+        return sum(map(len, asked.values())) - len(begun.without)
 
     def fetch(self, *, everybody: bool = False) -> bool:
         """Fetch one part of each rank. Returns whether some ranks have more.
@@ -57,41 +61,41 @@ class Session:
         Args:
             everybody: Ask also the ranks that were silent before.
         """
-        part = self._ask("timeline.script", room=_MOST_ROOM, got=self._got.get(("", SCRIPT), 0))
-        self._got["", SCRIPT] = part["part"]
+        part = self._ask(Script(self._name, _MOST_ROOM, self._got.get(("", SCRIPT), 0)))
+        self._got["", SCRIPT] = part.part
         self.collected.add_script(part, self._script)
-        more = bool(part["more"])
+        more = part.more
         for mesh_id, ranks in self._ranks().items():
             known = self.collected.without
             asked = [rank for rank in ranks if everybody or (mesh_id, rank) not in known]
             for chunk in _chunks(asked):
                 room = min(_MOST_ROOM, _ROOM // len(chunk))
                 got = {str(rank): self._got.get((mesh_id, rank), 0) for rank in chunk}
-                answer = self._ask("timeline.take", mesh=mesh_id, ranks=chunk, room=room, got=got)
-                for rank, part in answer["parts"].items():
-                    self._got[mesh_id, int(rank)] = part["part"]
+                answer = self._ask(Take(self._name, mesh_id, chunk, room, got))
+                for rank, part in answer.parts.items():
+                    self._got[mesh_id, int(rank)] = part.part
                     self.collected.add(mesh_id, int(rank), part)
-                    more = more or bool(part["more"])
-                self.collected.miss(answer["without"])
+                    more = more or part.more
+                self.collected.miss(answer.without)
         return more
 
     def end(self) -> None:
         """Record no more; recorded spans can still be fetched."""
-        self._ask("timeline.end")
+        self._ask(End(self._name))
 
     def close(self) -> None:
         """Close the connection: the ranks forget the recording."""
         self._connection.close()
 
-    def _ranks(self) -> dict[str, tuple[int, ...]]:
-        meshes = self._ask("timeline.ranks")["meshes"]
+    def _ranks(self) -> dict[str, Sequence[int]]:
+        meshes = self._ask(Ranks(self._name)).meshes
         self.collected.know(meshes)
-        return {mesh["mesh"]: tuple(mesh["ranks"]) for mesh in meshes}
+        return {mesh.mesh: mesh.ranks for mesh in meshes}
 
-    def _ask(self, operation: str, **body: object) -> Body:
-        return self._connection.request(operation, {"recording": self._name, **body}, timeout=_SECONDS)
+    def _ask(self, operation: Operation[A]) -> A:
+        return self._connection.ask(operation, timeout=_SECONDS)
 
 
-def _chunks(ranks: list[int]) -> Iterator[list[int]]:
+def _chunks(ranks: Sequence[int]) -> Iterator[Sequence[int]]:
     for start in range(0, len(ranks), _AT_ONCE):
         yield ranks[start : start + _AT_ONCE]

@@ -9,7 +9,6 @@ the span that the call has begun, if both were recorded.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from meshrt.show.records import Schema, to_text
 from meshrt.timeline.collected import SCRIPT, Collected, RankTrack, Span
@@ -23,7 +22,7 @@ _LANE = 1 << 22
 _Placed = list[tuple[Span, int]]
 
 
-def pieces(collected: Collected, facts: dict[str, Any]) -> Iterator[str]:
+def pieces(collected: Collected, facts: dict[str, object]) -> Iterator[str]:
     """Return the text of the file in pieces: one JSON object, with one event a line.
 
     Args:
@@ -37,7 +36,7 @@ def pieces(collected: Collected, facts: dict[str, Any]) -> Iterator[str]:
     yield "\n]}\n"
 
 
-def _events(collected: Collected) -> Iterator[dict[str, Any]]:
+def _events(collected: Collected) -> Iterator[dict[str, object]]:
     tracks = sorted(collected.tracks.values(), key=_order)
     placed = {track.pid: _placed([*track.spans, *track.open]) for track in tracks}
     start = min((span.begin for spans in placed.values() for span, _ in spans), default=0)
@@ -66,8 +65,8 @@ def _placed(spans: Sequence[Span]) -> _Placed:
     return placed
 
 
-def _names(index: int, track: RankTrack, placed: _Placed) -> Iterator[dict[str, Any]]:
-    def meta(what: str, lane: int, **args: Any) -> dict[str, Any]:
+def _names(index: int, track: RankTrack, placed: _Placed) -> Iterator[dict[str, object]]:
+    def meta(what: str, lane: int, **args: object) -> dict[str, object]:
         return {"ph": "M", "name": what, "pid": track.pid, "tid": lane, "ts": 0, "args": args}
 
     yield meta("process_name", track.pid, name=track.name)
@@ -85,8 +84,8 @@ def _micros(nanoseconds: int) -> float:
     return nanoseconds / 1000
 
 
-def _complete(track: RankTrack, span: Span, lane: int, start: int) -> dict[str, Any]:
-    args: dict[str, Any] = {"actor": span.actor, "endpoint": span.endpoint, "call": span.call_id}
+def _complete(track: RankTrack, span: Span, lane: int, start: int) -> dict[str, object]:
+    args: dict[str, object] = {"actor": span.actor, "endpoint": span.endpoint, "call": span.call_id}
     if span.caller:
         args["caller"] = span.caller
     if span.cut:
@@ -101,7 +100,7 @@ def _complete(track: RankTrack, span: Span, lane: int, start: int) -> dict[str, 
     }  # fmt: skip
 
 
-def _arrows(collected: Collected, placed: dict[int, _Placed], start: int) -> Iterable[dict[str, Any]]:
+def _arrows(collected: Collected, placed: dict[int, _Placed], start: int) -> Iterable[dict[str, object]]:
     lanes = {pid: {span.number: lane for span, lane in spans} for pid, spans in placed.items()}
     number = 0
     for pid, spans in placed.items():

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from meshrt.hooks.facts import Answered, Body
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.inspect.asking import gather_groups
@@ -55,9 +56,9 @@ class Looks:
         #: How ranks ended that were started again since, by mesh and rank.
         self._ended: dict[Address, str] = {}
 
-    def gone(self, mesh_id: str, rank: int, how: str) -> None:
-        """A rank has ended; ``how``: in words."""
-        self._ended[mesh_id, rank] = how
+    def gone(self, mesh_id: str, rank: int, fate: Fate) -> None:
+        """A rank has ended."""
+        self._ended[mesh_id, rank] = str(fate)
 
     async def serve(self, client: ToolClient, body: Body) -> Body:
         """Serve ``top.look``.

@@ -114,22 +114,35 @@ def create_run(run_id: str, tell: Callable[[str], object] = _ignore, limit: int 
     """Make the directory for files that outlive the program; in the temporary directory when home is read-only.
 
     Args:
-        tell: Given a line if ``MESHRT_RUNS`` names a directory that is not safe, and if what is kept is too large.
+        tell: Given a line if ``MESHRT_RUNS`` names a directory that is not safe, if the directory is not where commands
+            look for it, and if what is kept is too large.
         limit: Bytes that programs which have ended may have left.
     Raises:
         OSError: There is no place for it.
     """
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{run_id}"
+    path, problem = None, "no directory for run directories is safe"
     try:
         base = places.make_runs_base(tell)
         path = None if base is None else _made_in(base, name, tell, limit)
-    except OSError:
-        path = None
-    path = path or places.make_temporary(f"meshrt-run-{name}-")
+    except OSError as error:
+        problem = f"a run directory in {places.runs_base()} cannot be made: {error.strerror}"
     if path is None:
-        raise UsageError("there is no place for the output of ranks; set MESHRT_RUNS to a directory of your own")
+        path = places.make_temporary(f"meshrt-run-{name}-")
+        if path is None:
+            raise UsageError("there is no place for the output of ranks; set MESHRT_RUNS to a directory of your own")
+        tell(f"{problem}; {path} is used instead, and commands do not find this program by its id after its end")
     dirlock.lock(path)
     return path
+
+
+def command_name(run_id: str, run: Path) -> str:
+    """Return what names a program in commands, also after its end: its id, or the run directory if they cannot find it.
+
+    Args:
+        run: Its run directory.
+    """
+    return run_id if run.parent == places.runs_base() else str(run)
 
 
 def _made_in(base: Path, name: str, tell: Callable[[str], object], limit: int) -> Path:

@@ -16,6 +16,7 @@ import select
 from collections.abc import Callable, Collection
 
 from meshrt.errors import ProtocolError
+from meshrt.hooks.fate import Fate
 from meshrt.transport.dialling import Dialler
 from meshrt.transport.disconnects import Disconnects
 from meshrt.transport.linktable import LinkTable
@@ -25,7 +26,6 @@ from meshrt.transport.queues import Queues
 from meshrt.transport.reading import Reader
 from meshrt.transport.tree import Tree
 from meshrt.transport.waiting import Waiting
-from meshrt.wire.fate import Fate
 from meshrt.wire.frames import Buffer, Frame
 from meshrt.wire.handshake import Identity
 

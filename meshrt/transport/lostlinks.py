@@ -17,12 +17,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from meshrt.errors import ProtocolError
+from meshrt.hooks.fate import Fate
 from meshrt.transport.disconnects import Disconnects
 from meshrt.transport.linktable import LinkTable
 from meshrt.transport.outlink import Early, Loss, OutLink, Receiver
 from meshrt.transport.reading import Reader
 from meshrt.transport.tree import Tree
-from meshrt.wire.fate import Fate
 from meshrt.wire.handshake import NOBODY
 
 __all__ = ["LostLinks"]

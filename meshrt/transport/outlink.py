@@ -34,8 +34,8 @@ import enum
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from meshrt.hooks.fate import Fate
 from meshrt.transport.link import Link, kept
-from meshrt.wire.fate import Fate
 from meshrt.wire.frames import Buffer, Frame
 from meshrt.wire.handshake import NOBODY, ClientHandshake
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Operation
-from meshrt.wire.fate import Fate
 from meshrt.wire.operations import Unhandled
 
 __all__ = ["ProgramTree", "Tree"]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from meshrt.errors import RemoteException
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Nothing, Operation, Report
 from meshrt.wire.control import Address
-from meshrt.wire.fate import Fate
 
 __all__ = [
     "ActorBegun",

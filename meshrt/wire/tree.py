@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meshrt.hooks.facts import Body
+from meshrt.hooks.fate import Fate
 from meshrt.wire.control import Catalogue, Message
-from meshrt.wire.fate import Fate
 
 __all__ = [
     "FROM_AGENT",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -17,6 +18,7 @@ from meshrt.errors import RankPlace
 from meshrt.failure.files import files_of
 from meshrt.failure.record import FailureRecord
 from meshrt.mesh.program import start_root
+from meshrt.transport.directories import remove_tree
 from tests.faults.watch import LONG, Program
 from tests.support.programs import environment, run_python
 from tests.support.waiting import wait_until
@@ -360,6 +362,20 @@ def test_of_ranks_that_do_not_answer_the_one_that_is_elsewhere_is_named(tmp_path
     )
     (cause,) = json.loads(again.stdout)["failures"][0]["roots"]
     assert (cause["ranks"], cause["likely"]) == ([0, 1, 2, 3], [2])
+
+
+def test_the_command_that_it_names_works_although_there_is_no_directory_for_runs(tmp_path: Path) -> None:
+    (tmp_path / "runs").touch()
+    done = program(tmp_path, "trainer.run.call('1 / 0').get()")
+    assert re.match(rf"meshrt: a run directory in {tmp_path}/runs cannot be made: .* is used instead, ", done.stderr)
+    command = re.search(r"  more     meshrt (postmortem .*)", done.stderr)
+    assert command is not None
+    words = shlex.split(command[1])
+    try:
+        again = run_python("-m", "meshrt", *words, env=environment(MESHRT_RUNS=str(tmp_path / "runs")))
+        assert again.returncode == 0 and "ZeroDivisionError: division by zero" in again.stdout
+    finally:
+        remove_tree(Path(words[1]))
 
 
 RING = """\

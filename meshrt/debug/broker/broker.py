@@ -34,6 +34,7 @@ from meshrt.debug.protocol import BUSY, COMPLETE, RUNNING, STEPPING, STOPPED
 from meshrt.debug.switch import RUNS_CODE, refuse, switched_off
 from meshrt.errors import MeshError, UsageError
 from meshrt.hooks.facts import Body
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.listing import status_of
 from meshrt.program.program import program_of
@@ -195,7 +196,8 @@ class Broker:
             text = f"cannot be interrupted: {why}" if why else "did not stop: the endpoint, or thread, has ended"
             self._notices.happened(mesh_id, rank, text, actor=label_of(key, self._targets.actors()))
 
-    def _on_rank_gone(self, mesh_id: str, rank: int, description: str) -> None:
+    def _on_rank_gone(self, mesh_id: str, rank: int, fate: Fate) -> None:
+        description = str(fate)
         sessions = self._table.of_rank(mesh_id, rank)
         self._silent.pop((mesh_id, rank), None)
         seen = self._inquiry.gone(mesh_id, rank, description)

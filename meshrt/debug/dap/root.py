@@ -29,6 +29,7 @@ from meshrt.debug.protocol import session_of_ide
 from meshrt.debug.switch import refuse, switched_off
 from meshrt.errors import SelectionError, UsageError
 from meshrt.hooks.facts import Body
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.program.places import Place
@@ -306,12 +307,12 @@ class Mediator:
         for channel in [each for each in self._channels.values() if each.client is client]:
             self._give_up(channel, stay=channel.stay)
 
-    def _rank_gone(self, mesh_id: str, rank: int, description: str) -> None:
+    def _rank_gone(self, mesh_id: str, rank: int, fate: Fate) -> None:
         self.held.pop((mesh_id, rank), None)
         self._orphans.pop((mesh_id, rank), None)
         for channel in [each for each in self._channels.values() if (each.mesh_id, each.rank) == (mesh_id, rank)]:
             self._forget(channel)
-            channel.client.push("dap.closed", {"channel": channel.name, "why": f"the rank {description}"})
+            channel.client.push("dap.closed", {"channel": channel.name, "why": f"the rank {fate}"})
 
     async def _source(self, client: ToolClient, body: Body) -> Body:
         return {"text": source_text(str(body["filename"]))}

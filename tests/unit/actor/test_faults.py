@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from meshrt.actor.faults import Fault, Supervise, mesh_failure
 from meshrt.errors import ActorError, ProcessDied, RankPlace, RemoteException
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import body_of
 from meshrt.wire.control import control_frame
-from meshrt.wire.fate import Fate
 from meshrt.wire.frames import control_decoder
 from meshrt.wire.tree import TO_RANK, Request
 

@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 from meshrt.debug.broker.broker import Broker
 from meshrt.hooks.facts import Body, Collected, Gathered, Group, Measured, Wait
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, GroupedOperation, Operation, Report, Served, Taken, body_of, collected
 from meshrt.hooks.services import PendingCall, ToolClient, Waited
-from meshrt.hooks.snapshot import Ended, MeshFacts, Silent
+from meshrt.hooks.snapshot import MeshFacts, Silent
 from meshrt.inspect.root import load
 from meshrt.selection import Shape
 
@@ -48,6 +49,16 @@ class FakeTerminal:
         return [body for name, body in self.pushed if name == event]
 
 
+class Said(Fate):
+    """A fate with a text of the test."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__("died", hint=how, when=200.0)
+
+    def __str__(self) -> str:
+        return self.hint
+
+
 class FakeRoot:
     """RootServices, with the broker and the inspection on it."""
 
@@ -61,8 +72,8 @@ class FakeRoot:
         self.client_gone: list[Callable[[ToolClient], None]] = []
         self.at_birth: list[Callable[[], Sequence[Operation[Data] | tuple[str, Body]]]] = []
         self.rank_born: list[Callable[[str, int], None]] = []
-        self.rank_gone: list[Callable[[str, int, str], None]] = []
-        self.rank_lost: list[Callable[[str, int, Body], None]] = []
+        self.rank_gone: list[Callable[[str, int, Fate], None]] = []
+        self.rank_lost: list[Callable[[str, int, Fate, bool], None]] = []
         self.unhandled: list[Callable[[str, int, str], None]] = []
         self.unanswering: dict[int, tuple[str, float]] = {}
         self.incarnations: dict[int, int] = {}
@@ -113,7 +124,7 @@ class FakeRoot:
                     alive=tuple(rank for rank in ranks if (mesh_id, rank) not in self.ended),
                     actors=actors,
                     started=100.0,
-                    ended={rank: Ended(how, 200.0) for (mesh, rank), how in self.ended.items() if mesh == mesh_id},
+                    ended={rank: Said(how) for (mesh, rank), how in self.ended.items() if mesh == mesh_id},
                     silent={rank: Silent(state, since) for rank, (state, since) in self.unanswering.items()},
                     incarnations=dict(self.incarnations),
                 )
@@ -226,7 +237,7 @@ class FakeRoot:
     def kill(self, rank: int, how: str, mesh: str = "m1") -> None:
         """The process of a rank ends."""
         self.ended[mesh, rank] = how
-        self.rank_gone[0](mesh, rank, how)
+        self.rank_gone[0](mesh, rank, Said(how))
 
     def answer(self, operation: str, *groups: Group, done: bool = True) -> None:
         """Ranks answer the oldest open question of this name."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from meshrt.failure.incident import Incident, IncidentMesh
 from meshrt.failure.record import ExceptionFacts, FailureRecord, Frame, Reference
+from meshrt.hooks.fate import Fate
 
 __all__ = ["MS", "death", "incident", "raised", "silent"]
 
@@ -38,7 +41,11 @@ def raised(
 def death(rank: int, at: float, *, signal: int | None = 9, seen_late: float = 0.0, **facts: Any) -> FailureRecord:
     """The end of the process of ``rank``; it may have ended ``seen_late`` ms before."""
     kind = "exit" if signal is None else "signal"
-    return _record(rank, at, seen_late, kind=kind, blame="worker", signal=signal, **facts)
+    names = ("exit_code", "hint", "stack", "log_tail", "restarts")
+    how = {name: facts.pop(name) for name in names if name in facts}
+    record = _record(rank, at, seen_late, kind=kind, blame="worker", **facts)
+    fate = Fate("died", record.host, record.pid, signal=signal, low=record.low, high=record.high, **how)
+    return replace(record, fate=fate)
 
 
 def silent(ranks: tuple[int, ...], at: float, seconds: float) -> FailureRecord:
@@ -56,4 +63,6 @@ def _record(rank: int, at: float, uncertain: float, **facts: Any) -> FailureReco
 def incident(*records: FailureRecord, ranks: int = 4, **facts: Any) -> Incident:
     """What the root knows of a mesh ``train`` of so many ranks."""
     mesh = IncidentMesh("m", "train", {"n": ranks}, 1_700_000_000.0 - 10, tuple(range(ranks)))
-    return Incident(1, "cafe0123", ("python", "train.py"), 1_700_000_000.0, (mesh,), records, **facts)
+    return Incident(
+        1, "cafe0123", facts.pop("found_by", ""), ("python", "train.py"), 1_700_000_000.0, (mesh,), records, **facts
+    )

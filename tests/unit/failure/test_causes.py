@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from meshrt.failure.causes import STOPPED, judge
 from meshrt.failure.record import ExceptionFacts, FailureRecord, Reference
@@ -166,7 +166,7 @@ def test_an_owner_that_raises_about_a_failure_is_its_victim() -> None:
 
 
 def test_an_init_that_fails_the_second_time_is_the_victim_of_the_end_before() -> None:
-    ends = [death(1, at, restarted=True, incarnation=number) for number, at in enumerate((5, 50))]
+    ends = [death(1, at, restarts=True, incarnation=number) for number, at in enumerate((5, 50))]
     again = raised(1, 60, "OSError", endpoint="__init__", incarnation=2)
     verdict = judge([*ends, again])
     cause = verdict.cause_of(again)

@@ -61,4 +61,4 @@ def test_what_is_of_the_wrong_type_has_its_default(plain: dict[str, Any]) -> Non
     assert type(record.rank) is int and type(record.low) is int and type(record.kind) is str
     assert isinstance(record.exception, ExceptionFacts | None)
     assert all(type(index) is int for index in record.coordinates.values())
-    assert all(type(line) is str for line in record.log_tail)
+    assert all(type(line) is str for line in (record.fate.log_tail if record.fate else ()))

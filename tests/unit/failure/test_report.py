@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import unicodedata
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from meshrt.errors import MeshError
 from meshrt.failure import files
@@ -18,6 +18,10 @@ from meshrt.failure.causes import judge
 from meshrt.failure.incident import Incident
 from meshrt.failure.record import ExceptionFacts, Reference
 from meshrt.failure.report import render, render_record
+from meshrt.hooks.facts import Group
+from meshrt.hooks.fate import Fate
+from meshrt.inspect import Stacks
+from meshrt.selection import Shape
 from tests.unit.failure.records import MS, death, incident, raised
 
 
@@ -55,7 +59,7 @@ def test_a_host_that_ranks_of_several_meshes_were_on_is_named_as_a_host() -> Non
 def test_a_mesh_of_one() -> None:
     assert "meshrt: FAILED the only rank of train (n=1), 10.0 s after" in render(incident(raised(0, 1), ranks=1))
     alone = incident(raised(0, 1), ranks=1)
-    alone.meshes[0].sizes = {}
+    alone.meshes = (replace(alone.meshes[0], sizes={}),)
     assert "meshrt: FAILED the only rank of train, 10.0 s after" in render(alone)
 
 
@@ -110,7 +114,8 @@ def test_a_long_story_is_cut_and_whole_on_request() -> None:
 @given(st.text(), st.text(), st.lists(st.text(), max_size=3))
 def test_nothing_in_it_acts_on_a_terminal(message: str, name: str, lines: list[str]) -> None:
     error = ExceptionFacts(name, message, notes=tuple(lines))
-    whole = incident(raised(0, 1, exception=error, log_tail=tuple(lines), what=name), caller=message, call=name)
+    fate = Fate("died", signal=9, hint=message, stack=message, log_tail=tuple(lines))
+    whole = incident(raised(0, 1, exception=error, fate=fate, what=name), caller=message, call=name)
     text = render(whole) + render_record(whole.records[0], whole, judge(whole.records))
     drives = {"Cc", "Cs", "Zl", "Zp"}
     assert not [each for each in text.replace("\n", "") if unicodedata.category(each) in drives]
@@ -156,7 +161,10 @@ def test_the_latest_files_are_kept(tmp_path: Path) -> None:
         ("3", "is not a failure file"),
         ("import meshrt", r"is not a failure file of meshrt \(meshrt debug --open opens post-mortem files\)"),
         ('{"schema": "other"}', "is not a failure file"),
-        ('{"schema": "meshrt failure", "version": 99}', "has version 99; this meshrt reads version 2"),
+        (
+            '{"schema": "meshrt failure", "version": 99}',
+            "is a failure file of format version 99; this meshrt reads versions 1 and 2: open it with",
+        ),
     ],
 )
 def test_a_file_that_is_none(text: str, why: str, tmp_path: Path) -> None:
@@ -164,6 +172,27 @@ def test_a_file_that_is_none(text: str, why: str, tmp_path: Path) -> None:
     path.write_text(text)
     with pytest.raises(MeshError, match=why):
         files.read(path)
+
+
+def test_a_file_of_version_1_is_still_read(tmp_path: Path) -> None:
+    stacks = Stacks()
+    stacks.expect("m", "train", Shape.from_extent({"n": 4}), range(4))
+    frames = {"state": "running", "frames": [["/train.py", 7, "step", False]]}
+    thread = {"name": "MainThread", "kind": "actor", "actor": "trainer", "endpoint": "step", "holder": "", **frames}
+    stacks.add(Group("m", (1, 2, 3), "answered", {"threads": [thread]}, {}))
+    whole = incident(death(0, 1), stacks=stacks.to_wire())
+    document = json.loads(files.write(tmp_path, whole).read_text())
+    assert document["stacks"]["meshes"][0]["answered"]["ranks"] == [1, 2, 3]
+    del document["schema"]
+    text = json.dumps({"format": "meshrt failure", **document, "version": 1}).replace("[1, 2, 3]", '"1-3"')
+    (tmp_path / "failure-7.json").write_text(text)
+    assert "1-3" in text and files.read(tmp_path / "failure-7.json") == files.read(tmp_path / "failure-1.json")
+
+
+def test_the_command_for_more_works_where_the_program_is_not_found_by_its_id() -> None:
+    lost = incident(raised(1, 1), found_by="/tmp/my runs/run-x")
+    assert last_part(render(lost))[-1] == "  more     meshrt postmortem '/tmp/my runs/run-x' --rank 1"
+    assert last_part(render(incident(raised(1, 1))))[-1] == "  more     meshrt postmortem cafe0123 --rank 1"
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from meshrt.errors import SelectionError
 from meshrt.failure import files
@@ -67,6 +68,25 @@ def hanging(seconds: float, *others: FailureRecord, stopped: bool = False) -> In
         groups.append(Group("m", (rank,), "answered", {"threads": [{**record, **seen}]}, per))
     keep_stacks(whole, groups)
     return whole
+
+
+def test_another_actor_of_a_rank_may_be_anywhere() -> None:
+    whole = incident(silent(tuple(range(8)), 3000, 3), ranks=8)
+    groups = []
+    for rank in range(8):
+        threads = [
+            {"name": "MainThread", "kind": "actor", "actor": actor, "endpoint": "run", "holder": "", "state": "running"}
+            | {"frames": [["/train.py", 7, place, False]]}
+            for actor, place in (("trainer", "run"), ("loader", "other" if rank == 3 else "usual"))
+        ]
+        per = {rank: {"since": [9.0] * 2, "cpu": [0.0] * 2, "waits": [[], []]}}
+        groups.append(Group("m", (rank,), "answered", {"threads": threads}, per))
+    keep_stacks(whole, groups)
+    assert whole.likely(whole.records[0]) == () and "likely" not in render(whole)
+    # Where that actor was called, it is the one that matters.
+    whole.records = (replace(whole.records[0], actor="loader"),)
+    keep_stacks(whole, groups)
+    assert whole.likely(whole.records[0]) == (3,) and "loader rank 3 (n=3) of train  [likely: " in render(whole)
 
 
 def test_those_that_wait_for_each_other(tmp_path: Path) -> None:
@@ -150,7 +170,7 @@ def test_a_healthy_rank_of_which_little_is_known() -> None:
     assert of_rank(incident(raised(0, 1), stacks=nowhere), "2").endswith("then:\n  in no code of the program\n")
     damaged = incident(raised(0, 1), stacks={"meshes": [{"mesh_id": "m", "trees": 3}]})
     assert "not known" in of_rank(damaged, "2") and plain_of_rank(damaged, "2")["did_not_fail"][0]["stacks"] is None
-    damaged.meshes[0].alive = (0, 1)
+    damaged.meshes = (replace(damaged.meshes[0], alive=(0, 1)),)
     assert of_rank(damaged, "2") == "rank 2 of train (n=2) did not fail: it had ended before\n"
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from meshrt.hooks.fate import Fate
 from meshrt.host.rootlink import RootLink
 from meshrt.transport.dropping import EVENT_BYTES, WAIT_BYTES
 from meshrt.wire.control import Message
-from meshrt.wire.fate import Fate
 from meshrt.wire.frames import Frame, control_decoder
 from meshrt.wire.tree import Answer, Event, Gone, Pulse, Request, Warn
 from tests.support.control import fields_of, plain

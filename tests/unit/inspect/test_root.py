@@ -6,6 +6,7 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.snapshot import MeshFacts, Silent
 from meshrt.inspect import Activity
 from meshrt.inspect.root import load
@@ -42,7 +43,7 @@ def test_what_ranks_tell() -> None:
     assert row is not None
     assert (row.state, row.since, row.place, row.endpoint) == ("blocked", 5.0, ("f.py", 3, "step"), "step")
     assert table.get("m", 1, "b") is None and table.get("m", 2, "a") is None
-    services.rank_gone[0]("m", 1, "was killed")
+    services.rank_gone[0]("m", 1, Fate("died", signal=9))
     assert table.get("m", 1, "a") is None
 
 
@@ -98,5 +99,5 @@ def test_the_threads_of_further_actors() -> None:
     placed("m", 1, {"actors": []})
     assert table.actors("m", 1) == {}
     placed("m", 1, {"actors": [[9, "b"]]})
-    services.rank_gone[0]("m", 1, "was killed")
+    services.rank_gone[0]("m", 1, Fate("died", signal=9))
     assert table.actors("m", 1) == {}

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from meshrt.hooks.facts import Gathered, Measured
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.services import RootServices
-from meshrt.hooks.snapshot import Ended, MeshFacts
+from meshrt.hooks.snapshot import MeshFacts
 from meshrt.memory.asked import Asked
 from meshrt.memory.document import document_of
 from meshrt.memory.look import Look
@@ -27,7 +28,7 @@ class Services:
 
     def meshes(self) -> Sequence[MeshFacts]:
         hosts = dict.fromkeys(range(3), "node0")
-        shape, ended = Shape.from_extent({"n": 3}), {2: Ended("exited", 1.0)}
+        shape, ended = Shape.from_extent({"n": 3}), {2: Fate("died", exit_code=3)}
         return [MeshFacts("m", "mesh1", shape, hosts, {0: 100}, (0, 1), ("a",), ended=ended)]
 
     async def measure(self, *_asked: Any) -> Measured:

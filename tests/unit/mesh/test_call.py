@@ -9,12 +9,12 @@ import pytest
 
 from meshrt.errors import ProcessDied
 from meshrt.hooks.facts import Wait
+from meshrt.hooks.fate import Fate
 from meshrt.mesh.call import MeshCall, StreamCall
 from meshrt.mesh.target import Target
 from meshrt.selection import Shape
 from meshrt.transport.outlink import Loss, OutLink
 from meshrt.transport.pending import Pending
-from meshrt.wire.fate import Fate
 from meshrt.wire.frames import Frame
 from meshrt.wire.messages import RESULT
 

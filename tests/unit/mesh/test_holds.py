@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from meshrt.hooks.fate import Fate
 from meshrt.mesh.holds import Holds
 from meshrt.mesh.registry import Registry
 from meshrt.transport.driver import Driver
-from meshrt.wire.fate import Fate
 from meshrt.wire.operations import Held, Hold
 from tests.unit.mesh.root_fakes import FakeAgent, record
 from tests.unit.transport.fake_rank import SECRET, FakeTree

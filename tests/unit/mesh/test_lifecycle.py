@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from meshrt.errors import SpawnError
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Report, Taken
 from meshrt.mesh.lifecycle import Lifecycle
 from meshrt.mesh.record import MeshRecord, Owner
@@ -15,7 +16,6 @@ from meshrt.mesh.registry import Registry
 from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.stopping import OverdueAgents, Stopping
 from meshrt.transport.driver import Driver
-from meshrt.wire.fate import Fate
 from meshrt.wire.operations import ActorBegun, ActorEnded
 from meshrt.wire.tree import Stop
 from tests.unit.mesh.root_fakes import FakeAgent, FakeLoop, record
@@ -123,7 +123,7 @@ def test_a_rank_that_dies_is_supervised_and_told_once(bench: Bench) -> None:
     bench.registry.watch("m", 1, told.append)
     bench.lifecycle.gone("m", 1, DIED)
     bench.lifecycle.gone("m", 1, Fate("stopped"))
-    assert told == [DIED] and bench.lost_ranks == [(1, "died")] and len(bench.announced) == 1
+    assert told[0].when > 0 and told == [DIED] and bench.lost_ranks == [(1, "died")] and len(bench.announced) == 1
 
 
 def test_a_rank_that_dies_while_it_is_stopped_is_no_failure(bench: Bench) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from meshrt.hooks.fate import Fate
 from meshrt.mesh.future import Settled
 from meshrt.mesh.record import MeshRecord, Owner
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.spec import MeshSpec
 from meshrt.transport.driver import Driver
-from meshrt.wire.fate import Fate
 from tests.unit.transport.fake_rank import SECRET, FakeTree
 
 DIED = Fate("died", signal=9)

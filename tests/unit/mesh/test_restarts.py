@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from meshrt.hooks.fate import Fate
 from meshrt.mesh import restarts
 from meshrt.mesh.restarts import Restarts
-from meshrt.wire.fate import Fate
 
 SCRIPT = ("", 0)
 DIED = Fate("died", signal=9)

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from meshrt.errors import SpawnError
+from meshrt.hooks.fate import Fate
 from meshrt.mesh.record import MeshRecord
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.restarts import Restarts
 from meshrt.mesh.stopping import OverdueAgents, Stopping
 from meshrt.transport.driver import Driver
-from meshrt.wire.fate import Fate
 from meshrt.wire.operations import CutOff
 from meshrt.wire.tree import Stop
 from tests.unit.mesh.root_fakes import FakeAgent, FakeLoop, record

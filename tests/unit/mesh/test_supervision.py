@@ -13,12 +13,12 @@ import pytest
 
 from meshrt.actor.faults import Decided, Fault, Supervise
 from meshrt.errors import MeshError, MeshFailure, RankPlace, RemoteException
+from meshrt.hooks.fate import Fate
 from meshrt.mesh.loop import RootLoop
 from meshrt.mesh.record import Owner
 from meshrt.mesh.registry import Registry
 from meshrt.mesh.services import Services
 from meshrt.mesh.supervision import Supervision
-from meshrt.wire.fate import Fate
 
 DIED = Fate("died", signal=9)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meshrt.hooks.facts import Measured
-from meshrt.hooks.snapshot import Ended, MeshFacts, Silent
+from meshrt.hooks.fate import Fate
+from meshrt.hooks.snapshot import MeshFacts, Silent
 from meshrt.program.places import Place
 from meshrt.program.states import RankStates, State, Stop, state_of
 from meshrt.program.words import silence
@@ -19,9 +20,9 @@ BLOCKED = State("blocked", 130.0, THERE)
 
 
 def test_the_first_thing_that_is_known_tells() -> None:
-    ended = replace(MESH, ended={0: Ended("exited", 140.0)}, silent={0: Silent("busy", 135.0)})
+    ended = replace(MESH, ended={0: Fate("died", exit_code=3, when=140.0)}, silent={0: Silent("busy", 135.0)})
     silent = replace(MESH, silent={0: Silent("busy", 135.0)})
-    assert state_of(ended, 0, STOPPED, HELD, BLOCKED) == State("dead", 140.0, note="exited")
+    assert state_of(ended, 0, STOPPED, HELD, BLOCKED) == State("dead", 140.0, note="exited with code 3")
     assert state_of(silent, 0, STOPPED, HELD, BLOCKED) == State("not-answering", 135.0, HERE, silence("busy"))
     assert state_of(silent, 0, activity=BLOCKED).place == THERE
     assert state_of(MESH, 0, STOPPED, HELD, BLOCKED) == STOPPED.state
@@ -41,7 +42,7 @@ def test_nobody_knows_what_a_rank_does_whose_host_is_silent() -> None:
     measured = Measured({}, {}, ["h0"], [])
     assert HELD.measured({}, "h0", measured).note == silence("host")
     assert HELD.measured({"rss": 1}, "h0", measured) == HELD == HELD.measured({}, "h1", measured)
-    dead = State("dead", note="exited")
+    dead = State("dead", note="exited with code 3")
     assert dead.measured({}, "h0", measured) == dead and dead.silent and not HELD.silent
 
 

@@ -6,8 +6,11 @@ import itertools
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from meshrt.hooks.facts import ActorState, Body, EndpointCall
+from meshrt.hooks.facts import ActorState, EndpointCall
+from meshrt.hooks.operations import body_of
+from meshrt.timeline.operations import Part
 from meshrt.timeline.recorder import BEGUN_BEFORE, NOT_ENDED, Recorder
 from meshrt.wire.control import control_frame
 from meshrt.wire.tree import Answer
@@ -35,10 +38,10 @@ class Bench:
         except type(error):
             self.recorder.exit(call)
 
-    def take(self, *running: EndpointCall, room: int = ROOM) -> Body:
+    def take(self, *running: EndpointCall, room: int = ROOM) -> Part:
         actors = [ActorState("trainer", None, call, None) for call in running]
         part = self.recorder.take(actors, room, self.got)
-        self.got = part["part"]
+        self.got = part.part
         return part
 
 
@@ -46,11 +49,10 @@ def call_of(number: int, endpoint: str = "step") -> EndpointCall:
     return EndpointCall("m", "trainer", 3, endpoint, [], 4711, number)
 
 
-def rows(part: Body, what: str = "spans") -> list[dict[str, Any]]:
-    keys = ("number", "begin", "end", "thread", "actor", "endpoint", "raised", "caller", "call_id", "cut")
-    found = [dict(zip(keys, row, strict=True)) for row in part[what]]
+def rows(part: Part, what: str = "spans") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [row._asdict() for row in getattr(part, what)]
     for row in found:
-        row.update({key: part["texts"][row[key]] for key in ("actor", "endpoint", "raised")})
+        row.update({key: part.texts[row[key]] for key in ("actor", "endpoint", "raised")})
     return found
 
 
@@ -64,10 +66,10 @@ def test_a_span_says_who_called_what_and_how_it_ended() -> None:
     assert (good["caller"], good["call_id"], bad["call_id"]) == (4711, 7, 8)
     assert bad["raised"] == "LookupError"
     assert 100 < good["begin"] < good["end"] < bad["begin"] < bad["end"]
-    assert dict(part["threads"])[good["thread"]] == "MainThread"
-    assert not part["open"]
-    assert not part["more"]
-    assert not bench.take()["spans"]  # fetched once
+    assert dict(part.threads)[good["thread"]] == "MainThread"
+    assert not part.open
+    assert not part.more
+    assert not bench.take().spans  # fetched once
 
 
 def test_the_newest_stay_and_the_others_are_counted() -> None:
@@ -76,12 +78,12 @@ def test_the_newest_stay_and_the_others_are_counted() -> None:
         bench.run(number)
     part = bench.take(room=1)
     assert [row["call_id"] for row in rows(part)] == [6]
-    assert (part["dropped"], part["more"]) == (6, True)
+    assert (part.dropped, part.more) == (6, True)
     bench.run(10)
     bench.run(11)
     part = bench.take()
     assert [row["call_id"] for row in rows(part)] == [8, 9, 10, 11]
-    assert (part["dropped"], part["more"]) == (7, False)
+    assert (part.dropped, part.more) == (7, False)
 
 
 def test_what_ran_before_is_cut_and_so_is_what_has_not_ended() -> None:
@@ -109,7 +111,7 @@ def test_a_call_that_is_sent_names_the_span_it_is_sent_in() -> None:
     bench.recorder.enter(call)
     bench.recorder.sent(2)
     part = bench.take(call)
-    [[call_id, when, number]] = part["sends"]
+    [[call_id, when, number]] = part.sends
     [running] = rows(part, "open")
     assert (call_id, number) == (2, running["number"])
     assert running["begin"] < when < running["end"]
@@ -120,7 +122,7 @@ def test_a_part_that_has_not_come_is_told_again() -> None:
     bench.run(1)
     lost = bench.recorder.take([], ROOM, 0)
     bench.run(2)
-    assert bench.take() == {**lost, "more": True}
+    assert bench.take() == replace(lost, more=True)
     assert [row["call_id"] for row in rows(bench.take())] == [2]
 
 
@@ -136,7 +138,7 @@ def test_a_part_stays_within_its_room(room: int) -> None:
         bench.run(number, type("E" * (number % 300), (Exception,), {})())
     slack = 1500  # of the last row, and of what is there always
     part = bench.take(*running, room=room)
-    assert part["open"]
-    while part["more"]:
-        assert len(control_frame(Answer(1, part))) <= room + slack
-        part = bench.take(*running, room=room) if room > 1000 else {"more": False}
+    assert part.open
+    while part.more:
+        assert len(control_frame(Answer(1, body_of(part)))) <= room + slack
+        part = bench.take(*running, room=room) if room > 1000 else replace(part, more=False)

@@ -9,10 +9,11 @@ from typing import Any, cast
 import pytest
 
 from meshrt.errors import ProtocolError, UsageError
-from meshrt.hooks.facts import Gathered
+from meshrt.hooks.facts import Collected
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.hooks.snapshot import MeshFacts
 from meshrt.selection import Shape
+from meshrt.timeline.operations import Begin
 from meshrt.timeline.root import Timelines
 
 CLIENT = cast(ToolClient, SimpleNamespace(id=7))
@@ -33,18 +34,18 @@ class Services:
     def pending_calls(self) -> dict[int, Any]:
         return {}
 
-    def gather(self, _targets: Any, operation: str, _body: Any, _seconds: float, report: Any, **_how: Any) -> int:
+    def gather_groups(self, _targets: Any, operation: Any, _seconds: float, report: Any, **_how: Any) -> int:
         if self.refuses:
             raise ProtocolError("too long")
-        self.asked.append(operation)
+        self.asked.append(operation.name())
         self.report = report
         return 1
 
     def leave_gather(self, _number: int) -> None:
         pass
 
-    def send_rank(self, _mesh_id: str, rank: int, operation: str, _body: Any) -> None:
-        self.dropped.append((rank, operation))
+    def tell_rank(self, _mesh_id: str, rank: int, operation: Any) -> None:
+        self.dropped.append((rank, operation.name()))
 
 
 def test_a_recording_that_could_not_begin_is_forgotten() -> None:
@@ -52,7 +53,7 @@ def test_a_recording_that_could_not_begin_is_forgotten() -> None:
     services.refuses = True
     timelines = Timelines(cast(RootServices, services))
     with pytest.raises(ProtocolError):
-        asyncio.run(timelines.begin(CLIENT, {}))
+        asyncio.run(timelines.begin(CLIENT, Begin()))
     assert services.dropped == [(0, "timeline.drop"), (1, "timeline.drop")]
     timelines.rank_born("m", 0)
     assert len(services.dropped) == 2, "it is not begun on ranks that come later"
@@ -63,11 +64,11 @@ def test_a_terminal_that_leaves_while_a_recording_begins_leaves_nothing_behind()
     timelines = Timelines(cast(RootServices, services))
 
     async def leave() -> None:
-        beginning = asyncio.ensure_future(timelines.begin(CLIENT, {}))
+        beginning = asyncio.ensure_future(timelines.begin(CLIENT, Begin()))
         await asyncio.sleep(0)  # it has asked the ranks
         assert services.asked == ["timeline.begin"]
         timelines.client_gone(CLIENT)
-        services.report(Gathered([], True))
+        services.report(Collected([], True))
         with pytest.raises(UsageError, match="was dropped before it had begun"):
             await beginning
 

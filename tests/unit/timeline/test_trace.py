@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshrt.hooks.facts import Body
 from meshrt.selection import Shape
 from meshrt.timeline.collected import Collected
+from meshrt.timeline.operations import Part, RanksOfMesh, Row, Sent
 from meshrt.timeline.recorder import BEGUN_BEFORE, NOT_ENDED
 from meshrt.timeline.trace import pieces
 
@@ -19,20 +19,20 @@ TEXTS = ["trainer", "step", "", "LookupError", "leaf \udc80"]
 STEP, LEAF, RETURNED, RAISED = 1, 4, 2, 3
 
 
-def row(number: int, begin: int, end: int, what: int = STEP, raised: int = RETURNED, **more: int) -> list[int]:
+def row(number: int, begin: int, end: int, what: int = STEP, raised: int = RETURNED, **more: int) -> Row:
     caller, call_id, cut = (more.get(key, 0) for key in ("caller", "call_id", "cut"))
-    return [number, begin, end, more.get("thread", 11), 0, what, raised, caller, call_id, cut]
+    return Row(number, begin, end, more.get("thread", 11), 0, what, raised, caller, call_id, cut)
 
 
-def part(pid: int, spans: list[list[int]], **more: Any) -> Body:
-    return {"pid": pid, "texts": TEXTS, "spans": spans, "open": [], "sends": [], "threads": [[11, "MainThread"]],
-            "dropped": 0, "more": False, **more}  # fmt: skip
+def part(pid: int, spans: list[Row], **more: Any) -> Part:
+    facts: dict[str, Any] = {"open": [], "sends": [], "threads": [(11, "MainThread")], "dropped": 0, **more}
+    return Part(part=1, pid=pid, texts=TEXTS, spans=spans, more=False, **facts)
 
 
 def collected() -> Collected:
     made = Collected()
     shape = Shape.from_extent({"hosts": 2, "gpus": 2}).to_wire()
-    made.know([{"mesh": "m", "name": "mesh1", "shape": shape, "hosts": [[0, "node1"], [1, "node1"]], "gone": []}])
+    made.know([RanksOfMesh("m", "mesh1", shape, [], [(0, "node1"), (1, "node1")], [])])
     return made
 
 
@@ -68,7 +68,7 @@ def test_spans_are_on_the_threads_of_processes_that_are_named_by_coordinates() -
 
 def test_an_arrow_leads_from_the_span_that_sent_to_the_one_that_began() -> None:
     made = collected()
-    sends = [[7, 1500, 1], [8, 1600, 99]]  # of the second one, the span was dropped
+    sends = [Sent(7, 1500, 1), Sent(8, 1600, 99)]  # of the second one, the span was dropped
     made.add("m", 0, part(4711, [row(1, 1000, 4000)], sends=sends))
     called = [row(1, 2000, 3000, LEAF, caller=4711, call_id=7), row(2, 3000, 3500, LEAF, caller=4711, call_id=8)]
     made.add("m", 1, part(4712, [*called, row(3, 4000, 5000, LEAF, caller=1, call_id=7)]))
@@ -81,8 +81,8 @@ def test_an_arrow_leads_from_the_span_that_sent_to_the_one_that_began() -> None:
 def test_a_rank_without_an_answer_is_named_with_the_reason() -> None:
     made = collected()
     made.add("m", 2, part(4713, [row(1, 1, 2)]))
-    made.know([{"mesh": "m", "name": "mesh1", "shape": Shape.from_extent({"hosts": 2, "gpus": 2}).to_wire(),
-                "hosts": [], "gone": [[2, "was killed by SIGKILL"], [3, "exited"]]}])  # fmt: skip
+    shape = Shape.from_extent({"hosts": 2, "gpus": 2}).to_wire()
+    made.know([RanksOfMesh("m", "mesh1", shape, [], [], [(2, "was killed by SIGKILL"), (3, "exited")])])
     assert made.without == {("m", 2): ("mesh1 rank 2 (hosts=1, gpus=0)", "was killed by SIGKILL")}
     made.add("m", 2, part(4714, [row(1, 3, 4)]))  # started again
     assert not made.without

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from meshrt.hooks.fate import Fate
 from meshrt.transport.driver import Driver
 from meshrt.transport.outlink import Loss
-from meshrt.wire.fate import Fate
 from meshrt.wire.frames import Frame, FrameDecoder, split_frames
 from meshrt.wire.handshake import ROLE_DATA, ServerHandshake
 from meshrt.wire.messages import CALL, RESULT

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from meshrt.hooks.fate import Fate
 from meshrt.transport import disconnects
 from meshrt.transport.dialling import DIALS
 from meshrt.transport.driver import Driver
-from meshrt.wire.fate import Fate
 from meshrt.wire.handshake import ROLE_DATA, ServerHandshake
 from tests.support.waiting import wait_until
 from tests.unit.transport.fake_rank import (

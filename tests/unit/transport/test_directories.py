@@ -178,9 +178,15 @@ def test_programs_that_start_together_leave_each_others_directories(
 def test_a_run_directory_elsewhere_when_there_is_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "runs").touch()
     monkeypatch.setenv("MESHRT_RUNS", str(tmp_path / "runs"))
-    path = directories.create_run("new")
+    told: list[str] = []
+    path = directories.create_run("new", told.append)
     try:
         assert path.parent == Path(tempfile.gettempdir()) and path.is_dir()
+        (line,) = told
+        assert f"{tmp_path / 'runs'} cannot be made: " in line and f"{path} is used instead" in line
+        assert directories.command_name("new", path) == str(path)
+        monkeypatch.setenv("MESHRT_RUNS", str(path.parent))
+        assert directories.command_name("new", path) == "new"
     finally:
         directories.remove_tree(path)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from meshrt.hooks.fate import Fate
 from meshrt.transport import disconnects
 from meshrt.transport.driver import Driver
-from meshrt.wire.fate import Fate
 from tests.unit.transport.fake_rank import (
     Answers,
     FakeTree,

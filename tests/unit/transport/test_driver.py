@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from meshrt.hooks.fate import Fate
 from meshrt.transport.driver import Driver
-from meshrt.wire.fate import Fate
 from meshrt.wire.handshake import ROLE_DATA, Identity, ServerHandshake
 from tests.support.waiting import wait_until
 from tests.unit.transport.fake_rank import (

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from meshrt.hooks.fate import Fate
 from meshrt.transport import disconnects
 from meshrt.transport.driver import Driver
-from meshrt.wire.fate import Fate
 from meshrt.wire.handshake import ROLE_DATA, Identity, ServerHandshake
 from meshrt.wire.messages import STATE
 from tests.support.descriptors import next_is

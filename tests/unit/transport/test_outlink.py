@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from meshrt.hooks.fate import Fate
 from meshrt.transport import disconnects
 from meshrt.transport.dialling import DIALS
 from meshrt.transport.driver import Driver
 from meshrt.transport.outlink import Early, LinkState, OutLink
-from meshrt.wire.fate import Fate
 from meshrt.wire.messages import STATE
 from tests.unit.transport.fake_rank import KEY, Answers, FakeRank, FakeTree, call, open_link, pump
 

@@ -9,10 +9,10 @@ from typing import TypeVar
 import pytest
 
 from meshrt.errors import ForkedMeshError, UsageError
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Operation
 from meshrt.transport import process
 from meshrt.transport.process import ProcessRuntime, current_runtime, has_runtime, set_runtime, socket_path
-from meshrt.wire.fate import Fate
 from meshrt.wire.operations import Unhandled
 from tests.unit.transport.fake_rank import FakeTree
 

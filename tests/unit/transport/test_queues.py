@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from meshrt.hooks.fate import Fate
 from meshrt.transport import queues
 from meshrt.transport.driver import Driver
-from meshrt.wire.fate import Fate
 from meshrt.wire.frames import split_frames
 from meshrt.wire.messages import CALL
 from tests.unit.transport.fake_rank import KEY, FakeTree, Listen, call, open_link, pump

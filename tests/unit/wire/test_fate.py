@@ -6,7 +6,7 @@ import msgpack
 import pytest
 
 from meshrt.errors import HostLost, LinkLost, MeshError, MeshStopped, ProcessDied, RankPlace, SpawnError
-from meshrt.wire.fate import Fate
+from meshrt.hooks.fate import Fate
 
 PLACE = RankPlace("m", "trainer", 3, (("hosts", 1), ("gpus", 1)))
 

@@ -8,10 +8,10 @@ import pytest
 
 from meshrt.errors import ProtocolError, RemoteException
 from meshrt.hooks.facts import Body
+from meshrt.hooks.fate import Fate
 from meshrt.hooks.operations import Data, Operation, Report, body_of
 from meshrt.wire import operations
 from meshrt.wire.control import control_frame
-from meshrt.wire.fate import Fate
 from meshrt.wire.frames import control_decoder
 from meshrt.wire.operations import (
     AllowRestarts,

@@ -10,6 +10,7 @@ import pytest
 from meshrt.debug.dap.held import Held
 from meshrt.debug.dap.root import Mediator
 from meshrt.hooks.facts import Body
+from meshrt.hooks.fate import Fate
 from tests.unit.debug.root_fakes import FakeRoot, FakeTerminal
 
 RANK = ("m1", 3)
@@ -114,7 +115,7 @@ def test_what_a_lost_ide_leaves_standing_is_known_until_the_rank_says_otherwise(
         root.rank_events["dap.closed"](*RANK, {"channel": 1, "why": "the IDE is gone"})
     elif end == "gone":
         for told in root.rank_gone:
-            told(*RANK, "was killed")
+            told(*RANK, Fate("died", signal=9))
     else:
         root.open(FakeTerminal(pid=6))
         holds(root, 1, held=False)  # it was on its way

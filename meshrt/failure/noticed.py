@@ -1,0 +1,105 @@
+"""Records of failures that the root itself notices: processes that have ended, ranks that have not answered. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import linecache
+import time
+
+from msgspec.structs import replace
+
+from meshrt.errors import CallTimeout
+from meshrt.failure.record import ExceptionFacts, FailureRecord
+from meshrt.hooks.fate import Fate
+from meshrt.hooks.snapshot import MeshFacts
+
+__all__ = ["of_fate", "of_silence", "shortened", "with_source"]
+
+#: Lines of output that a record keeps; and one of many.
+_LINES = 50
+_FEW_LINES = 4
+
+
+def of_fate(mesh_id: str, rank: int, fate: Fate, mesh: MeshFacts | None, *, waited_for: bool) -> FailureRecord:
+    """Return the record of a process that has ended, or of a host with its ranks.
+
+    Args:
+        mesh: What is known of the mesh; None if it is not remembered.
+        waited_for: Whether callers are told.
+    """
+    kind, blame = "exit", "worker"
+    if fate.kind == "host":
+        kind, blame = "host", "infra"
+    elif fate.kind == "unborn":
+        kind, blame = "unborn", "platform"
+    elif fate.signal is not None:
+        kind, blame = "signal", "platform" if fate.hint.startswith("out of memory") else "worker"
+    now = time.monotonic_ns()
+    facts = FailureRecord(
+        kind=kind,
+        blame=blame,
+        mesh_id=mesh_id,
+        host=fate.host,
+        pid=fate.pid,
+        waited_for=waited_for,
+        fate=dataclasses.replace(fate, log_tail=fate.log_tail[-_LINES:]),
+        low=fate.low or now,
+        high=fate.high or now,
+        time=fate.when,
+    )
+    name = mesh.name if mesh is not None else ""
+    if kind == "host":
+        return replace(facts, mesh=name, ranks=(rank,))
+    if mesh is None:
+        return replace(facts, rank=rank, incarnation=-fate.restarts)
+    return replace(
+        facts,
+        mesh=name,
+        actor=mesh.actors[0] if len(mesh.actors) == 1 else "",
+        rank=rank,
+        coordinates=dict(mesh.shape.coordinates(rank)),
+        incarnation=mesh.incarnations.get(rank, 0) - fate.restarts,
+    )
+
+
+def of_silence(error: CallTimeout, mesh: str) -> FailureRecord:
+    """Return the record of ranks that have not answered within the time-out of the script; ``mesh``: its name."""
+    now = time.monotonic_ns()
+    first = error.missing[0]
+    facts = FailureRecord(
+        kind="silent",
+        blame="worker",
+        mesh_id=first.mesh_id,
+        mesh=mesh,
+        actor=first.actor,
+        ranks=tuple(place.rank for place in error.missing),
+        waited_for=True,
+        hint=f"{error.what} within {error.seconds:g} s",
+        low=now - int(error.seconds * 1e9),
+        high=now,
+        time=time.time_ns() / 1e9,
+    )
+    if len(error.missing) > 1:
+        return facts
+    return replace(facts, rank=first.rank, coordinates=dict(first.coordinates), host=first.host, pid=first.pid)
+
+
+def with_source(error: ExceptionFacts) -> ExceptionFacts:
+    """Fill in source lines that a rank could not read: those of the script are known here."""
+    frames = tuple(
+        frame if frame.source else replace(frame, source=linecache.getline(frame.file, frame.line).strip()[:300])
+        for frame in error.frames
+    )
+    return replace(error, frames=frames, linked=tuple(map(with_source, error.linked)))
+
+
+def shortened(record: FailureRecord) -> FailureRecord:
+    """Return a record without its large parts."""
+    error = record.exception
+    if error is not None:
+        frames = tuple(replace(frame, locals={}) for frame in error.frames)
+        error = replace(error, frames=frames)
+    fate = record.fate
+    if fate is not None:
+        fate = dataclasses.replace(fate, log_tail=fate.log_tail[-_FEW_LINES:])
+    return replace(record, exception=error, fate=fate)

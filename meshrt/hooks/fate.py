@@ -1,0 +1,96 @@
+"""How a rank ended: the facts, as they travel over the control tree, and the error they make for one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from meshrt.errors import HostLost, LinkLost, MeshError, MeshStopped, ProcessDied, RankPlace, SpawnError, describe_exit
+from meshrt.selection import fold_ranks
+
+__all__ = ["Fate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """Why a rank (or an actor on it) will not answer any more.
+
+    ``kind`` is ``"died"`` (its process ended), ``"unborn"`` (it could not be started), ``"host"`` (its agent ended),
+    ``"stopped"`` (by ``stop()``) or ``"link"`` (the connection broke, the process lives).
+    """
+
+    kind: str
+    host: str = ""
+    pid: int = 0
+    exit_code: int | None = None
+    signal: int | None = None
+    stack: str = ""
+    hint: str = ""
+    log_tail: Sequence[str] = ()
+    #: When the process ended: surely not before, surely not after; monotonic ns of its host.
+    low: int = 0
+    high: int = 0
+    #: A process takes its place.
+    restarts: bool = False
+    #: When the root was told, seconds since the epoch; 0: not yet.
+    when: float = field(default=0.0, compare=False)
+
+    @property
+    def how(self) -> str:
+        """How it ended, in words: ``"was killed by SIGKILL"``."""
+        return str(self)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_wire(cls, facts: dict[str, Any]) -> Fate:
+        """Inverse of `to_wire`."""
+        return cls(**facts)
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "died":
+                return describe_exit(self.exit_code, self.signal) + (f" ({self.hint})" if self.hint else "")
+            case "unborn":
+                return f"could not be started: {self.hint}"
+            case "host":
+                return "was lost with its host agent"
+            case "stopped":
+                return "was stopped"
+        return "closed its connection"
+
+    def error(
+        self,
+        place: RankPlace,
+        endpoint: str,
+        *,
+        may_have_run: bool = True,
+        others: Sequence[RankPlace] = (),
+    ) -> MeshError:
+        """Make the error that a call to this rank raises; ``place`` gets host and pid from here."""
+        place = RankPlace(
+            place.mesh_id, place.actor, place.rank, place.coordinates, self.host or place.host, self.pid or place.pid
+        )
+        common: dict[str, Any] = {"endpoint": endpoint, "may_have_run": may_have_run, "others": others}
+        common["others_folded"] = fold_ranks(other.rank for other in others)
+        match self.kind:
+            case "died":
+                return ProcessDied(
+                    place,
+                    exit_code=self.exit_code,
+                    signal=self.signal,
+                    stack=self.stack,
+                    hint=self.hint,
+                    log_tail=self.log_tail,
+                    **common,
+                )
+            case "unborn":
+                return SpawnError(f"{place} could not be started: {self.hint}")
+            case "host":
+                return HostLost(place, log_tail=self.log_tail, **common)
+            case "stopped":
+                return MeshStopped(place, **common)
+        return LinkLost(place, hint=self.hint, **common)
