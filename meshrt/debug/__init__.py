@@ -8,8 +8,9 @@
 `prompt`
     at a terminal: lines in, text or JSON out
 
-`protocol` holds the names and the records that these three share, `stepping` tells the user's stack frames from the
-others, `dumpfile` writes and reads the files about failures of endpoints.
+`protocol` holds the names that these three share, `operations` and `rank_operations` what they ask and report,
+`stepping` tells the user's stack frames from the others, `dumpfile` writes and reads the files about failures of
+endpoints, `advice` says what stops an actor.
 """
 
 from __future__ import annotations

@@ -1,29 +1,26 @@
 """Post-mortem files, which ranks write about endpoints that failed: written atomically, checked when read.
 
-One JSON document per failure, ``post-mortem/<mesh>-<id>.<rank>-<actor>-<n>.json`` in the run directory::
-
-    {"schema", "version", "mesh", "mesh_id", "actor", "rank", "coords": {dim: index}, "host", "pid", "thread",
-     "time": epoch seconds, "endpoint",
-     "exception": {"type", "message", "traceback": text, "chain": [{"type", "message", "relation": "cause"|"context"}]},
-     "frames": [{"file", "line", "function", "first_line", "source": [lines], "locals": {name: text}}]}
-
-Frames are outermost first; ``source`` is the whole function, from line ``first_line`` on.
+One JSON document per failure, ``post-mortem/<mesh>-<id>.<rank>-<actor>-<n>.json`` in the run directory: a `Dump`, with
+the schema and its version.
 """
 
 from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
+
+import msgspec
 
 from meshrt.errors import UsageError
 from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import Data
 from meshrt.show.records import Schema
 from meshrt.transport.writing import write_atomic
 
-__all__ = ["SCHEMA", "read_dump", "write_dump"]
+__all__ = ["SCHEMA", "Dump", "DumpedError", "DumpedFrame", "LinkedError", "read_dump", "write_dump"]
 
 #: Bytes of a file that is read; files that ranks write are far smaller.
 _LARGEST = 64 << 20
@@ -33,20 +30,56 @@ _LATEST = 1e11
 SCHEMA = Schema("meshrt post-mortem", 1)
 _NOT_OURS = "is no post-mortem file of meshrt (meshrt postmortem shows reports of failures)"
 
-_Kinds = Mapping[str, type | tuple[type, ...]]
 
-_DOCUMENT: _Kinds = {
-    "actor": str,
-    "rank": int,
-    "host": str,
-    "pid": int,
-    "time": (int, float),
-    "endpoint": str,
-    "exception": dict,
-    "frames": list,
-}
-_EXCEPTION: _Kinds = {"type": str, "message": str, "traceback": str}
-_FRAME: _Kinds = {"file": str, "line": int, "function": str, "first_line": int, "source": list, "locals": dict}
+class LinkedError(Data, frozen=True):
+    """An exception that has led to another one."""
+
+    type: str
+    message: str
+    relation: Literal["cause", "context"]
+
+
+class DumpedError(Data, frozen=True):
+    """The exception; ``traceback``: as Python shows it."""
+
+    type: str
+    message: str
+    traceback: str
+    chain: Sequence[LinkedError] = ()
+
+
+class DumpedFrame(Data, frozen=True):
+    """A stack frame; ``source``: the lines of the whole function, from line ``first_line`` on."""
+
+    file: str
+    line: int
+    function: str
+    first_line: int
+    source: Sequence[str]
+    locals: Mapping[str, str]
+
+
+class Dump(Data, frozen=True):
+    """A failure of an endpoint.
+
+    Attributes:
+        coords: Coordinates of the rank in the view through which the call came.
+        time: Epoch seconds.
+        frames: Outermost first.
+    """
+
+    actor: str
+    rank: int
+    host: str
+    pid: int
+    time: Annotated[float, msgspec.Meta(ge=0, lt=_LATEST)]
+    endpoint: str
+    exception: DumpedError
+    frames: Sequence[DumpedFrame]
+    mesh: str = ""
+    mesh_id: str = ""
+    coords: Mapping[str, int] = {}
+    thread: str = ""
 
 
 def write_dump(path: Path, text: str) -> None:
@@ -60,7 +93,7 @@ def write_dump(path: Path, text: str) -> None:
 
 
 def read_dump(path: Path | str) -> Body:
-    """Return the document in a post-mortem file.
+    """Return the document in a post-mortem file: a `Dump` as plain data.
 
     Raises:
         UsageError: It cannot be read, is cut off or damaged, or is not a post-mortem file of this version.
@@ -83,22 +116,8 @@ def read_dump(path: Path | str) -> Body:
         raise UsageError(f"{path} {_NOT_OURS}")
     if document.get("version") != SCHEMA.version:
         raise UsageError(f"{path} has version {document.get('version')!r}; this meshrt reads version {SCHEMA.version}")
-    _check(path, "it", document, _DOCUMENT)
-    _check(path, "its exception", document["exception"], _EXCEPTION)
-    for number, frame in enumerate(document["frames"]):
-        _check(path, f"stack frame {number}", frame, _FRAME)
-        if not all(isinstance(text, str) for text in (*frame["source"], *frame["locals"].values())):
-            raise UsageError(f"{path} is damaged: stack frame {number} has values that are no text")
-    coords = document.get("coords", {})
-    whole = [document["rank"], *(coords.values() if isinstance(coords, dict) else [None])]
-    if not all(type(number) is int for number in whole) or not 0 <= document["time"] < _LATEST:
-        raise UsageError(f"{path} is damaged: its rank, coords or time are none")
+    try:
+        msgspec.convert(document, Dump)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path} is damaged: {error}") from None
     return document
-
-
-def _check(path: Path | str, what: str, found: Any, expected: _Kinds) -> None:
-    missing = [
-        name for name, kind in expected.items() if not isinstance(found, dict) or not isinstance(found.get(name), kind)
-    ]
-    if missing:
-        raise UsageError(f"{path} is damaged: {what} has no valid {', '.join(missing)}")

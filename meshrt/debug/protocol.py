@@ -1,4 +1,6 @@
-"""The debugger's protocol between ranks, broker and terminals: names, states and records as plain data.
+"""The debugger's protocol between ranks, broker and terminals: states and names.
+
+The operations and reports: `meshrt.debug.rank_operations`, `meshrt.debug.operations`.
 
 The life of one stop, as events of the rank::
 
@@ -14,42 +16,28 @@ and never reaches another prompt.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 __all__ = [
     "ABORTED",
-    "BREAKS",
     "BUSY",
     "CLOSED",
-    "COMPLETE",
     "ENDED",
-    "EVAL",
-    "HITS",
-    "INPUT",
-    "INTERRUPT",
     "MODES",
     "PDB_PROMPT",
-    "POST_MORTEM",
     "QUITS",
     "RUNNING",
     "STEPPING",
     "STOPPED",
+    "Mode",
     "SessionKey",
     "session_of_ide",
 ]
 
-# Control operations of a rank; `meshrt.debug.rank` has their arguments and answers.
-INPUT = "debug.input"
-INTERRUPT = "debug.interrupt"
-EVAL = "debug.eval"
-BREAKS = "debug.breaks"
-HITS = "debug.hits"
-POST_MORTEM = "debug.postmortem"
-COMPLETE = "debug.complete"
-
 #: What a rank does when an endpoint raises: "on": it stops; "off": it does not; "dump": it writes a file;
 #: "default": as the program has set it.
-MODES = ("on", "off", "dump", "default")
+Mode = Literal["on", "off", "dump", "default"]
+MODES: tuple[Mode, ...] = get_args(Mode)
 
 #: The text of pdb's own prompt; any other prompt is shown unchanged.
 PDB_PROMPT = "(Pdb) "
@@ -65,7 +53,7 @@ ENDED = "ended"
 QUITS = ("q", "quit", "exit")
 
 ABORTED = "a person aborted this endpoint from the debugger (q)"
-CLOSED = "the mesh was stopped while this rank stood in the debugger"
+CLOSED = "the mesh was stopped while this rank was stopped in the debugger"
 
 
 class SessionKey(NamedTuple):

@@ -6,26 +6,15 @@ Operations that only look from outside still work: states, stacks, output, the m
 from __future__ import annotations
 
 import os
+from typing import NoReturn
 
 from meshrt.errors import UsageError
-from meshrt.hooks.facts import Body
 from meshrt.hooks.plugins import DEBUG_VALUES
 from meshrt.hooks.services import ToolClient
 
-__all__ = ["RUNS_CODE", "SWITCH", "refuse", "switched_off"]
+__all__ = ["SWITCH", "refuse", "switched_off"]
 
 SWITCH = "MESHRT_DEBUG"
-#: Operations of the broker that run code in ranks, or stop them.
-RUNS_CODE = (
-    "debug.attach",
-    "debug.send",
-    "debug.complete",
-    "debug.cast",
-    "debug.print",
-    "debug.interrupt",
-    "debug.break",
-    "debug.postmortem",
-)
 
 
 def switched_off() -> bool:
@@ -33,7 +22,7 @@ def switched_off() -> bool:
     return not DEBUG_VALUES.get(os.environ.get(SWITCH, ""), True)
 
 
-async def refuse(_client: ToolClient, _body: Body) -> Body | None:
+async def refuse(_client: ToolClient, _asked: object) -> NoReturn:
     """Refuse an operation: the debugger is switched off. Raises UsageError, always."""
     raise UsageError(
         f"the debugger of this program is switched off ({SWITCH}={os.environ.get(SWITCH)}); what only looks still "

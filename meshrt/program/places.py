@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Any
+
+from meshrt.hooks.operations import Data
 
 __all__ = ["NOWHERE", "Place", "names_file"]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Data, frozen=True, array_like=True):
     """A line of code; ``line`` is 0 if it is not known."""
 
     file: str = ""

@@ -123,10 +123,11 @@ def test_an_ide_is_lost() -> None:
         with person() as prompt:
             gone = ["in an IDE that is gone, until one attaches"] * 2
             wait_until(lambda: [row["note"] for row in prompt.rows()] == gone, WAIT)
-            assert "continue trainer ranks(0) lets it go on" in prompt("attach trainer 0")
-            assert "an IDE that is gone has left it; continue lets it go on" in prompt("interrupt trainer ranks(0)")
+            assert "continue trainer ranks(0) resumes it without an IDE" in prompt("attach trainer 0")
+            shown = prompt("interrupt trainer ranks(0)")
+            assert "an IDE that has disconnected has left it; continue resumes it" in shown
             told = prompt("continue trainer ranks(0)")
-            assert told == "rank 0 of trainer: asked to go on (the IDE that it stood in is gone)\n"
+            assert told == "rank 0 of trainer: asked to resume (it was stopped in an IDE that has disconnected)\n"
             # It is nobody's: breakpoints of the prompt stop it, while the other one stands on.
             wait_until(lambda: "IDE" not in prompt(f"break trainer debugged.py:{STEP} ranks(0)"), WAIT)
             assert [row["note"] for row in prompt.rows()] == gone[:1]

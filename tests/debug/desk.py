@@ -7,15 +7,30 @@ import concurrent.futures
 import queue
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-from meshrt.hooks.facts import Body
+from meshrt.debug.rank_operations import (
+    Ended,
+    Input,
+    Interrupted,
+    InterruptRank,
+    Missed,
+    OfSession,
+    Printed,
+    ReadSource,
+    Resumed,
+    Source,
+    Stopped,
+)
+from meshrt.hooks.operations import Data, Operation
 from meshrt.mesh.program import start_root
 
 __all__ = ["Desk", "desk"]
 
 WAIT = 20.0
-_EVENTS = ("debug.stopped", "debug.resumed", "debug.ended", "debug.output", "debug.missed")
+
+A = TypeVar("A", bound=Data)
+R = TypeVar("R", bound=OfSession)
 
 
 class Desk:
@@ -23,77 +38,76 @@ class Desk:
 
     def __init__(self) -> None:
         self._services = start_root().services
-        self._events: queue.SimpleQueue[tuple[str, int, Body]] = queue.SimpleQueue()
-        self._kept: list[tuple[str, int, Body]] = []
+        self._events: queue.SimpleQueue[tuple[int, OfSession]] = queue.SimpleQueue()
+        self._kept: list[tuple[int, OfSession]] = []
         self._seqs: dict[tuple[int, str, str], int] = {}
-        for event in _EVENTS:
-            self._services.rank_events[event] = self._listener(event)
-        self._services.rank_operations["debug.source"] = lambda mesh_id, rank, body: {"text": None}
+        for report in (Stopped, Resumed, Ended, Printed, Missed):
+            self._services.on_report(report, lambda mesh_id, rank, report: self._events.put((rank, report)))
+        self._services.serve_ranks(ReadSource, lambda mesh_id, rank, asked: Source(None))
 
-    def _listener(self, event: str) -> Any:
-        return lambda mesh_id, rank, body: self._events.put((event, rank, body))
-
-    def begin(self, operation: str, rank: int = 0, **body: Any) -> concurrent.futures.Future[Body]:
+    def begin(self, operation: Operation[A], rank: int = 0) -> concurrent.futures.Future[A]:
         """Put an operation to a rank and do not wait."""
         mesh_id = self._services.meshes()[-1].mesh_id
 
-        async def request() -> Body:
-            return await self._services.request_rank(mesh_id, rank, operation, body)
+        async def request() -> A:
+            return await self._services.ask_rank(mesh_id, rank, operation)
 
         return asyncio.run_coroutine_threadsafe(request(), start_root().loop.running)
 
-    def ask(self, operation: str, rank: int = 0, **body: Any) -> Body:
+    def ask(self, operation: Operation[A], rank: int = 0) -> A:
         """Put an operation to a rank; return its answer."""
-        return self.begin(operation, rank, **body).result(WAIT)
+        return self.begin(operation, rank).result(WAIT)
 
-    def event(self, name: str, rank: int = 0, actor: str = "", thread: str = "") -> Body:
-        """Return the next event of that name of that rank (of that actor, if one is named); others are kept."""
+    def event(self, kind: type[R], rank: int = 0, actor: str = "", thread: str = "") -> R:
+        """Return the next report of that kind of that rank (of that actor, if one is named); others are kept."""
         while True:
-            for index, (event, sender, body) in enumerate(self._kept):
-                fits = event == name and sender == rank and actor in ("", body["actor"]) and thread == body["thread"]
-                if fits:
+            for index, (sender, report) in enumerate(self._kept):
+                fits = sender == rank and actor in ("", report.actor) and thread == report.thread
+                if fits and isinstance(report, kind):
                     del self._kept[index]
-                    return body
+                    return report
             self._kept.append(self._events.get(timeout=WAIT))
 
-    def quiet(self, name: str) -> bool:
-        """Whether no event of that name has come that nobody has asked for."""
+    def quiet(self, kind: type[OfSession]) -> bool:
+        """Whether no report of that kind has come that the test has not read."""
         while not self._events.empty():
             self._kept.append(self._events.get())
-        return not any(event == name for event, _, _ in self._kept)
+        return not any(isinstance(report, kind) for _, report in self._kept)
 
-    def stopped(self, rank: int = 0, actor: str = "", thread: str = "") -> Body:
+    def stopped(self, rank: int = 0, actor: str = "", thread: str = "") -> Stopped:
         """Wait for the next prompt."""
-        body = self.event("debug.stopped", rank, actor, thread)
-        self._seqs[rank, body["actor"], thread] = body["seq"]
-        return body
+        stop = self.event(Stopped, rank, actor, thread)
+        self._seqs[rank, stop.actor, thread] = stop.seq
+        return stop
 
     def type(self, line: str, rank: int = 0, actor: str = "worker", thread: str = "", **more: Any) -> None:
         """Type a line at the last prompt."""
-        seq = self._seqs[rank, actor, thread]
-        answer = self.ask("debug.input", rank, actor=actor, thread=thread, seq=seq, line=line, **more)
-        assert answer["accepted"]
+        assert self.ask(Input(actor, thread, self._seqs[rank, actor, thread], line, **more), rank).accepted
 
-    def show(self, line: str, rank: int = 0, actor: str = "worker", thread: str = "", **more: Any) -> Body:
+    def show(self, line: str, rank: int = 0, actor: str = "worker", thread: str = "", **more: Any) -> Stopped:
         """Type a line that answers without resuming; return the next prompt."""
         self.type(line, rank, actor, thread, **more)
         return self.stopped(rank, actor, thread)
 
-    def step(self, line: str, rank: int = 0, actor: str = "worker", thread: str = "") -> Body:
+    def step(self, line: str, rank: int = 0, actor: str = "worker", thread: str = "") -> Stopped:
         """Type a line that resumes; return the next stop."""
         self.type(line, rank, actor, thread)
-        self.event("debug.resumed", rank, actor, thread)
+        self.event(Resumed, rank, actor, thread)
         return self.stopped(rank, actor, thread)
 
     def let_go(self, line: str = "c", rank: int = 0, actor: str = "worker", thread: str = "") -> None:
         """Type a line that resumes for good."""
         self.type(line, rank, actor, thread)
-        self.event("debug.resumed", rank, actor, thread)
+        self.event(Resumed, rank, actor, thread)
 
-    def interrupt(self, rank: int = 0, actor: str = "worker") -> Body:
+    def request_stop(self, rank: int = 0, actor: str = "worker") -> Interrupted:
+        """Interrupt an actor; return what that has found."""
+        return self.ask(InterruptRank(actor), rank).same
+
+    def interrupt(self, rank: int = 0, actor: str = "worker") -> Stopped:
         """Interrupt an actor that must be busy; return the stop."""
-        answer = self.ask("debug.interrupt", rank, actor=actor)
-        assert answer["state"] == "asked", answer
+        answer = self.request_stop(rank, actor)
+        assert answer.state == "asked", answer
         return self.stopped(rank, actor)
 
 

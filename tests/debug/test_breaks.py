@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from meshrt import Actor, ProcMesh, endpoint, proc_mesh
+from meshrt.debug.rank_operations import BreakSpec, BreakStates, ReadHits, SetBreaks
+from meshrt.program.places import Place
 from tests.debug import busy
 from tests.debug.busy import AsyncBusy, Busy, line_of
 from tests.debug.desk import WAIT, Desk, desk
@@ -38,32 +40,39 @@ def root(worker: Any) -> Iterator[Desk]:
         yield opened
 
 
-def spec(number: int = 1, **more: Any) -> Any:
-    empty = {"id": number, "file": "", "line": 0, "endpoint": "", "actor": "", "condition": "", "once": False}
-    return {**empty, **more}
+def spec(number: int = 1, **more: Any) -> BreakSpec:
+    return BreakSpec(number, **more)
 
 
-def put(root: Desk, *specs: Any) -> Any:
-    return root.ask("debug.breaks", breaks=list(specs))["same"]
+def put(root: Desk, *specs: BreakSpec) -> BreakStates:
+    return root.ask(SetBreaks(specs)).same
 
 
-def at(name: str, number: int = 1, **more: Any) -> Any:
+def states(answer: BreakStates) -> dict[int, str]:
+    return {each.id: each.state for each in answer.breaks}
+
+
+def hits(root: Desk) -> dict[int, int]:
+    return {each.id: each.hits for each in root.ask(ReadHits()).same.breaks}
+
+
+def at(name: str, number: int = 1, **more: Any) -> BreakSpec:
     return spec(number, file="debug/busy.py", line=line_of(name), **more)
 
 
 def test_a_line_is_hit_each_time_until_it_is_removed(root: Desk, worker: Any) -> None:
     answer = put(root, at("work"))
-    assert answer["bound"] == {"1": "bound"}
-    assert answer["lines"] == {}
-    assert ("times as much" in answer["price"]) is not LATER
+    assert states(answer) == {1: "bound"}
+    assert answer.breaks[0].line == 0
+    assert ("times as much" in answer.price) is not LATER
     result = worker.work.call_one(3)
     for turn in range(3):
         stop = root.stopped()
-        assert (stop["place"][1], stop["reason"], stop["breakpoint"]) == (line_of("work"), "breakpoint", 1)
-        assert root.show("p i")["text"] == f"{turn}\n"
+        assert (stop.place.line, stop.reason, stop.breakpoint) == (line_of("work"), "breakpoint", 1)
+        assert root.show("p i").text == f"{turn}\n"
         root.let_go()
     assert result.get(WAIT) == 3
-    assert root.ask("debug.hits")["same"]["hits"] == {"1": 3}
+    assert hits(root) == {1: 3}
     put(root)
     assert worker.work.call_one(3).get(WAIT) == 3
     assert worker.traced.call_one().get(WAIT) == "None no tool"
@@ -71,25 +80,25 @@ def test_a_line_is_hit_each_time_until_it_is_removed(root: Desk, worker: Any) ->
 
 def test_a_loop_that_runs_already_is_reached_and_let_go(root: Desk, worker: Any, gate: Path) -> None:
     result = worker.loop.call_one()
-    while root.ask("debug.interrupt", actor="worker")["state"] == "idle":
+    while root.request_stop().state == "idle":
         pass
     root.stopped()
     root.let_go()
     put(root, at("loop"))
     stop = root.stopped()
-    assert stop["place"][1] == line_of("loop")
-    before = int(root.show("p turns")["text"])
-    assert root.step("c")["place"][1] == line_of("loop")
-    assert int(root.show("p turns")["text"]) == before + 1
+    assert stop.place.line == line_of("loop")
+    before = int(root.show("p turns").text)
+    assert root.step("c").place.line == line_of("loop")
+    assert int(root.show("p turns").text) == before + 1
     put(root)
     root.show("import sys")
     root.let_go()
-    while root.ask("debug.interrupt", actor="worker")["state"] == "idle":
+    while root.request_stop().state == "idle":
         pass
     root.stopped()
     looking = "[bool(sys.monitoring.get_tool(i)) for i in range(6)]" if LATER else "sys.gettrace()"
-    assert root.show(f"p {looking}")["text"] in ("None\n", f"{[False] * 6}\n")
-    assert root.show("p __import__('sys')._getframe().f_back.f_trace")["text"] == "None\n"
+    assert root.show(f"p {looking}").text in ("None\n", f"{[False] * 6}\n")
+    assert root.show("p __import__('sys')._getframe().f_back.f_trace").text == "None\n"
     root.let_go()
     gate.touch()
     assert result.get(WAIT) > 0
@@ -100,17 +109,17 @@ def test_conditions(root: Desk, worker: Any) -> None:
     put(root, at("work", condition="i == 2"))
     result = worker.work.call_one(5)
     root.stopped()
-    assert root.show("p i, total")["text"] == "(2, 1)\n"
+    assert root.show("p i, total").text == "(2, 1)\n"
     root.let_go()
     assert result.get(WAIT) == 10
     put(root, at("work", condition="nothing > 2"))
     result = worker.work.call_one(1)
     stop = root.stopped()
-    assert stop["error"] == "condition 'nothing > 2' of breakpoint 1 raised NameError: name 'nothing' is not defined"
-    assert stop["text"].startswith(stop["error"] + "\n> ")
+    assert stop.error == "condition 'nothing > 2' of breakpoint 1 raised NameError: name 'nothing' is not defined"
+    assert stop.text.startswith(stop.error + "\n> ")
     root.let_go()
     assert result.get(WAIT) == 0
-    assert "SyntaxError" in put(root, at("work", condition="i ="))["bound"]["1"]
+    assert "SyntaxError" in states(put(root, at("work", condition="i =")))[1]
     assert worker.work.call_one(2).get(WAIT) == 1
 
 
@@ -120,26 +129,26 @@ def test_once(root: Desk, worker: Any) -> None:
     root.stopped()
     root.let_go()
     assert result.get(WAIT) == 10
-    assert root.ask("debug.hits")["same"]["hits"] == {"1": 1}
+    assert hits(root) == {1: 1}
     put(root, at("work", once=True))
     assert worker.work.call_one(5).get(WAIT) == 10
     put(root, at("work", number=2, once=True))
     result = worker.work.call_one(5)
-    assert root.stopped()["breakpoint"] == 2
+    assert root.stopped().breakpoint == 2
     root.let_go()
     assert result.get(WAIT) == 10
 
 
 def test_an_endpoint_by_name(root: Desk, worker: Any) -> None:
-    assert put(root, spec(endpoint="work", actor="worker"))["bound"] == {"1": "bound"}
+    assert states(put(root, spec(endpoint="work", actor="worker"))) == {1: "bound"}
     result = worker.work.call_one(1)
     stop = root.stopped()
-    assert stop["place"][1:] == [line_of("work") - 2, "work"]
+    assert (stop.place.line, stop.place.function) == (line_of("work") - 2, "work")
     root.let_go()
     assert result.get(WAIT) == 0
-    text = put(root, spec(endpoint="wrok", actor="worker"))["bound"]["1"]
+    text = states(put(root, spec(endpoint="wrok", actor="worker")))[1]
     assert text.startswith("Busy has no endpoint 'wrok'; it has asks, computes, ")
-    assert put(root, spec(endpoint="work", actor="another"))["bound"] == {"1": "pending"}
+    assert states(put(root, spec(endpoint="work", actor="another"))) == {1: "pending"}
 
 
 def test_an_endpoint_of_an_actor_that_comes_later(root: Desk, procs: ProcMesh) -> None:
@@ -157,7 +166,7 @@ def test_stepping_onto_a_breakpoint_stops_once(root: Desk, worker: Any) -> None:
     seen = []
     for _ in range(4):
         stop = root.step("n")
-        seen.append((stop["place"][1] - line_of("work"), root.show("p i")["text"]))
+        seen.append((stop.place.line - line_of("work"), root.show("p i").text))
     assert seen == [(-1, "0\n"), (0, "1\n"), (-1, "1\n"), (1, "1\n")]
     root.let_go()
     assert result.get(WAIT) == 1
@@ -168,8 +177,8 @@ def test_breakpoints_of_the_session_and_of_the_mesh(root: Desk, worker: Any) -> 
     result = worker.work.call_one(2)
     root.stopped()
     root.show(f"b {line_of('worked')}")
-    assert root.step("c")["place"][1] == line_of("work")
-    assert root.step("c")["place"][1] == line_of("worked")
+    assert root.step("c").place.line == line_of("work")
+    assert root.step("c").place.line == line_of("worked")
     root.show("clear")
     root.let_go()
     assert result.get(WAIT) == 1
@@ -187,24 +196,24 @@ def test_jump_at_a_breakpoint(root: Desk, worker: Any) -> None:
 
 def test_a_line_without_code(root: Desk, worker: Any) -> None:
     answer = put(root, spec(file=busy.__file__, line=line_of("count") - 1))
-    assert answer["bound"] == {"1": "bound"}
-    assert answer["lines"] == {"1": line_of("count")} == root.ask("debug.hits")["same"]["lines"]
-    beyond = put(root, spec(file=busy.__file__, line=line_of("count") - 2))["bound"]["1"]
+    assert states(answer) == {1: "bound"}
+    assert answer.breaks[0].line == line_of("count") == root.ask(ReadHits()).same.breaks[0].line
+    beyond = states(put(root, spec(file=busy.__file__, line=line_of("count") - 2)))[1]
     assert beyond.endswith(f"count begins at line {line_of('count') - 1}") and "is in no function" in beyond
-    assert "no code at line 99999" in put(root, spec(file="busy.py", line=99999))["bound"]["1"]
-    assert "outside of every function" in put(root, spec(file="busy.py", line=6))["bound"]["1"]
-    assert put(root, spec(file="other.py", line=6))["bound"] == {"1": "pending"}
+    assert "no code at line 99999" in states(put(root, spec(file="busy.py", line=99999)))[1]
+    assert "outside of every function" in states(put(root, spec(file="busy.py", line=6)))[1]
+    assert states(put(root, spec(file="other.py", line=6))) == {1: "pending"}
 
 
 def test_nothing_is_looked_for_when_everything_was_refused(root: Desk, worker: Any) -> None:
     refused = (spec(1, file="busy.py", line=99999), spec(2, endpoint="wrok", actor="worker"))
     answer = put(root, *refused)
-    assert set(answer["bound"].values()).isdisjoint({"bound", "pending"})
-    assert answer["price"] == ""
+    assert set(states(answer).values()).isdisjoint({"bound", "pending"})
+    assert answer.price == ""
     assert worker.traced.call_one().get(WAIT) == "None no tool"
     put(root, *refused, at("work", 3))
     result = worker.work.call_one(1)
-    assert root.stopped()["breakpoint"] == 3
+    assert root.stopped().breakpoint == 3
     put(root, *refused)
     root.let_go()
     assert result.get(WAIT) == 0
@@ -215,7 +224,7 @@ def test_a_thread_of_the_users(root: Desk, worker: Any) -> None:
     put(root, at("count"))
     result = worker.thread.call_one()
     stop = root.stopped(thread="Helper")
-    assert stop["place"][1] == line_of("count")
+    assert stop.place.line == line_of("count")
     root.let_go(thread="Helper")
     assert result.get(WAIT) == 1
 
@@ -223,14 +232,14 @@ def test_a_thread_of_the_users(root: Desk, worker: Any) -> None:
 def test_an_async_endpoint(root: Desk, worker: Any, procs: ProcMesh) -> None:
     sleeper = procs.spawn("sleeper", AsyncBusy).get(WAIT)
     answer = sleeper.wait.call_one()
-    while root.ask("debug.interrupt", actor="sleeper")["state"] == "idle":
+    while root.request_stop(actor="sleeper").state == "idle":
         pass
     root.stopped(actor="sleeper")
     put(root, at("woken"))
     root.show("!self.event.set()", actor="sleeper")
     root.type("c", actor="sleeper")
     stop = root.stopped(actor="sleeper")
-    assert stop["place"][1] == line_of("woken")
+    assert stop.place.line == line_of("woken")
     put(root)
     root.let_go(actor="sleeper")
     assert answer.get(WAIT) == "woken 42"
@@ -240,10 +249,10 @@ def test_an_async_endpoint(root: Desk, worker: Any, procs: ProcMesh) -> None:
 def test_a_module_that_is_loaded_later(root: Desk, worker: Any, tmp_path: Path) -> None:
     path = tmp_path / "loaded_later.py"
     path.write_text("import sys\n\n\ndef late(n):\n    m = n + 1\n    return m\n")
-    assert put(root, spec(file="loaded_later.py", line=5))["bound"] == {"1": "pending"}
+    assert states(put(root, spec(file="loaded_later.py", line=5))) == {1: "pending"}
     result = worker.imports.call_one(str(tmp_path), "loaded_later")
     stop = root.stopped()
-    assert stop["place"] == [str(path), 5, "late"]
+    assert stop.place == Place(str(path), 5, "late")
     root.let_go()
     assert result.get(WAIT) == 8
 
@@ -261,10 +270,10 @@ def test_code_that_came_by_value(gate: Path) -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Local).get(WAIT)
     with desk() as root:
         answer = put(root, spec(file=Path(__file__).name, line=code.co_firstlineno + 2))
-        assert answer["bound"] == {"1": "bound"}
+        assert states(answer) == {1: "bound"}
         result = worker.add.call_one(4)
         stop = root.stopped()
-        assert stop["place"][1:] == [code.co_firstlineno + 2, "add"]
+        assert (stop.place.line, stop.place.function) == (code.co_firstlineno + 2, "add")
         root.let_go()
         assert result.get(WAIT) == 5
 

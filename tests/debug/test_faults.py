@@ -129,7 +129,7 @@ def test_stop_releases_stopped_ranks() -> None:
             wait_until(lambda: me.prompt == "meshrt_dbg> ", WAIT)
             assert me("list") == "nothing is stopped\n"
             assert not any(psutil.pid_exists(pid) for pid in pids)
-        with pytest.raises(ActorError, match="the mesh was stopped while this rank stood in the debugger"):
+        with pytest.raises(ActorError, match="the mesh was stopped while this rank was stopped in the debugger"):
             result.get(WAIT)
 
 

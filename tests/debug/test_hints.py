@@ -155,7 +155,7 @@ def test_a_name_that_is_not_known_where_a_rank_stands(tired: ActorMesh[Tired]) -
     result = tired.slice(gpus=1).measure.call_one()
     with person() as me:
         me.wait("tired", "ranks(1)")
-        place = f"where the rank stands, in measured(), test_hints.py:{line_of('measured')}"
+        place = f"where the rank is stopped, in measured(), test_hints.py:{line_of('measured')}"
         known = "self is known 1 up, in measure(): cast ACTOR ranks(...) u 1"
         assert f"[1] *** NameError: name 'self' is not defined (looked up {place}; {known})\n" in me(
             "p tired self.config"

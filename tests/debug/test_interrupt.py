@@ -9,6 +9,15 @@ from typing import Any
 import pytest
 
 from meshrt import ActorError, MeshError, proc_mesh
+from meshrt.debug.rank_operations import (
+    BreakSpec,
+    Ended,
+    Interrupted,
+    InterruptRank,
+    Resumed,
+    SetBreaks,
+    Stopped,
+)
 from tests.debug import busy
 from tests.debug.busy import AsyncBusy, Busy, line_of
 from tests.debug.desk import WAIT, Desk, desk
@@ -45,28 +54,28 @@ def test_a_blocked_call_is_interrupted_and_goes_on(worker: Any, gate: Path, name
     with desk() as root:
         for _ in range(2):
             stop = until_at(root, line_of(mark))
-            assert stop["reason"] == "interrupt"
-            assert stop["endpoint"] == name
-            assert stop["place"][0] == busy.__file__
-            assert f"in {name}" not in stop["text"]
-            assert root.show("p self.state")["text"] == "{'turns': 0}\n"
+            assert stop.reason == "interrupt"
+            assert stop.endpoint == name
+            assert stop.place.file == busy.__file__
+            assert f"in {name}" not in stop.text
+            assert root.show("p self.state").text == "{'turns': 0}\n"
             root.let_go()
         until_at(root, line_of(mark))
         gate.touch()
-        assert root.step("n")["place"][1] == line_of(mark) + 1
+        assert root.step("n").place.line == line_of(mark) + 1
         root.let_go()
         assert answer.get(WAIT) == result
-        root.event("debug.ended")
+        root.event(Ended)
 
 
-def until_at(root: Desk, line: int) -> Any:
+def until_at(root: Desk, line: int) -> Stopped:
     """Interrupt rank 0 until it stands on ``line``: it may only be on its way there."""
     while True:
-        answer = root.ask("debug.interrupt", actor="worker")
-        if answer["state"] == "idle":
+        answer = root.request_stop()
+        if answer.state == "idle":
             continue
         stop = root.stopped()
-        if not line or stop["place"][1] == line:
+        if not line or stop.place.line == line:
             return stop
         root.let_go()
 
@@ -75,14 +84,14 @@ def test_a_loop_is_interrupted_and_stepped(worker: Any) -> None:
     answer = worker.loop.call_one()
     with desk() as root:
         stop = until_at(root, 0)
-        assert stop["place"][2] == "loop"
-        while root.step("n")["place"][1] != line_of("loop"):
+        assert stop.place.function == "loop"
+        while root.step("n").place.line != line_of("loop"):
             pass
         root.show("!turns = 0")
-        while root.step("n")["place"][1] != line_of("loop"):
+        while root.step("n").place.line != line_of("loop"):
             pass
-        assert root.show("p turns")["text"] == "1\n"
-        assert root.ask("debug.interrupt", actor="worker")["state"] == "stopped"
+        assert root.show("p turns").text == "1\n"
+        assert root.request_stop().state == "stopped"
         root.show("!go = False")
         root.let_go()
         assert answer.get(WAIT) == 2
@@ -94,7 +103,7 @@ def test_a_loop_of_one_line(worker: Any) -> None:
     with desk() as root:
         until_at(root, line_of("tight"))
         root.show("!go = False")
-        while root.step("n")["place"][1] != line_of("after_tight"):
+        while root.step("n").place.line != line_of("after_tight"):
             pass  # each turn begins on the same line
         root.let_go()
         assert answer.get(WAIT) == "done"
@@ -105,8 +114,8 @@ def test_a_sleep_goes_on_after_the_interrupt(worker: Any) -> None:
     with desk() as root:
         until_at(root, line_of("sleep"))
         root.let_go()
-        assert root.ask("debug.interrupt", actor="worker")["state"] == "asked"  # still there: it sleeps on
-        assert root.stopped()["place"][1] == line_of("sleep")
+        assert root.request_stop().state == "asked"  # still there: it sleeps on
+        assert root.stopped().place.line == line_of("sleep")
         root.show("import time")
         root.let_go("q")
         with pytest.raises(ActorError, match="a person aborted"):
@@ -122,13 +131,13 @@ def test_a_rank_that_waits_for_another_one(gate: Path) -> None:
     answer = worker.slice(gpus=0).asks.call_one()
     with desk() as root:
         stop = until_at(root, line_of("call"))
-        assert stop["place"][2] == "asks"
+        assert stop.place.function == "asks"
         root.type("n")  # over the call that waits
-        root.event("debug.resumed")
-        assert until_at(root, line_of("call"))["reason"] == "interrupt"
+        root.event(Resumed)
+        assert until_at(root, line_of("call")).reason == "interrupt"
         gate.touch()
-        assert root.step("n")["place"][1] == line_of("called")
-        assert root.show("p answer")["text"] == "'open'\n"
+        assert root.step("n").place.line == line_of("called")
+        assert root.show("p answer").text == "'open'\n"
         root.let_go()
         assert answer.get(WAIT) == "it said open"
 
@@ -149,9 +158,9 @@ def test_being_looked_at_does_not_count_as_going_on(gate: Path) -> None:
     before = seconds()
     with desk() as root:
         for rank in (0, 1):
-            assert root.ask("debug.interrupt", rank, actor="worker")["state"] == "asked"
+            assert root.request_stop(rank).state == "asked"
             root.stopped(rank)
-            assert root.show("p self.state", rank)["text"] == "{'turns': 0}\n"
+            assert root.show("p self.state", rank).text == "{'turns': 0}\n"
             where("worker")  # while it stands at the prompt
             root.let_go(rank=rank)
     wait_until(lambda: min(seconds()) > 0, WAIT, "both stand again")
@@ -164,51 +173,50 @@ def test_being_looked_at_does_not_count_as_going_on(gate: Path) -> None:
 def test_two_interrupts_stop_once(worker: Any, gate: Path) -> None:
     answer = worker.loop.call_one()
     with desk() as root:
-        while root.ask("debug.interrupt", actor="worker")["state"] == "idle":
+        while root.request_stop().state == "idle":
             pass
-        asked = [root.begin("debug.interrupt", actor="worker") for _ in range(20)]
-        assert {one.result(WAIT)["state"] for one in asked} <= {"asked", "stopped"}
+        asked = [root.begin(InterruptRank("worker")) for _ in range(20)]
+        assert {one.result(WAIT).same.state for one in asked} <= {"asked", "stopped"}
         root.stopped()
         root.let_go()
         gate.touch()
         answer.get(WAIT)
-        root.event("debug.ended")
-        assert root.quiet("debug.stopped")
+        root.event(Ended)
+        assert root.quiet(Stopped)
 
 
 def test_nothing_to_stop(worker: Any) -> None:
     worker.short.call_one().get(WAIT)
     with desk() as root:
-        answer = root.ask("debug.interrupt", actor="worker")
-        assert answer == {"state": "idle", "text": "it waits for messages"}
+        answer = root.request_stop()
+        assert answer == Interrupted("idle", "it waits for messages")
         with pytest.raises(MeshError, match="no actor 'nobody' on this rank; it has worker"):
-            root.ask("debug.interrupt", actor="nobody")
+            root.request_stop(actor="nobody")
 
 
 def test_an_interrupt_that_comes_too_late_leaves_nothing(worker: Any) -> None:
     with desk() as root:
         for _ in range(300):
             answer = worker.short.call_one()
-            asked = root.begin("debug.interrupt", actor="worker")
-            if asked.result(WAIT)["state"] == "asked" and not answer.done():
+            asked = root.begin(InterruptRank("worker"))
+            if asked.result(WAIT).same.state == "asked" and not answer.done():
                 while not answer.done():
-                    if not root.quiet("debug.stopped"):
+                    if not root.quiet(Stopped):
                         root.stopped()
                         root.let_go()
             assert answer.get(WAIT) == 1
-        while not root.quiet("debug.stopped"):
+        while not root.quiet(Stopped):
             root.stopped()
             root.let_go()
         assert worker.traced.call_one().get(WAIT) == "None no tool"
-        assert root.quiet("debug.stopped")
+        assert root.quiet(Stopped)
 
 
 def test_a_forked_child_is_not_affected(worker: Any) -> None:
     with desk() as root:
-        root.ask("debug.interrupt", actor="worker")
+        root.request_stop()
         assert worker.fork.call_one().get(WAIT) == 3
-        spec = {"id": 1, "file": "busy.py", "line": line_of("count"), "endpoint": "", "actor": "", "condition": ""}
-        root.ask("debug.breaks", breaks=[{**spec, "once": False}])
+        root.ask(SetBreaks([BreakSpec(1, "busy.py", line_of("count"))]))
         assert worker.fork.call_one().get(WAIT) == 3
         # Its own breakpoint() is Python's: pdb, which finds nobody at its standard input.
         assert worker.fork_and_break.call_one().get(WAIT) == 5
@@ -219,18 +227,18 @@ def test_a_waiting_coroutine_shows_its_stack() -> None:
     answer = worker.wait.call_one()
     with desk() as root:
         stop = until_at(root, line_of("deep"))
-        assert stop["place"][2] == "deep"
-        assert root.show("p inner, level")["text"] == "(42, 0)\n"
-        where = root.show("w")["text"]
+        assert stop.place.function == "deep"
+        assert root.show("p inner, level").text == "(42, 0)\n"
+        where = root.show("w").text
         assert where.count("deep()") == 4
         assert "wait()" in where
         root.show("u")
-        assert root.show("p level")["text"] == "1\n"
+        assert root.show("p level").text == "1\n"
         root.show("d")
         root.let_go()
         until_at(root, line_of("deep"))
         root.show("!self.event.set()")
-        assert root.step("n")["place"][1] == line_of("woken")
+        assert root.step("n").place.line == line_of("woken")
         root.let_go()
         assert answer.get(WAIT) == "woken 42"
         assert worker.value.call_one().get(WAIT) == 5
@@ -271,7 +279,7 @@ def test_an_idle_event_loop() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", AsyncBusy).get(WAIT)
     worker.value.call_one().get(WAIT)
     with desk() as root:
-        assert root.ask("debug.interrupt", actor="worker")["state"] == "idle"
+        assert root.request_stop().state == "idle"
 
 
 def test_the_thread_of_a_second_actor(gate: Path) -> None:
@@ -282,7 +290,7 @@ def test_the_thread_of_a_second_actor(gate: Path) -> None:
         for name in ("tight", "loop"):
             answer = getattr(worker, name).call_one()
             if not LATER:
-                with pytest.raises(MeshError, match=r"Python 3\.11 cannot stop"):
+                with pytest.raises(MeshError, match=r"rank only; to stop it: break worker\.ENDPOINT \("):
                     until_at(root, 0)
                 gate.touch()
                 procs.stop(0)
@@ -291,7 +299,7 @@ def test_the_thread_of_a_second_actor(gate: Path) -> None:
             root.show("!go = False")
             root.let_go()
             answer.get(WAIT)
-            root.event("debug.ended")
+            root.event(Ended)
             assert worker.traced.call_one().get(WAIT) == "None no tool"
 
 
@@ -314,10 +322,10 @@ def test_two_actors_of_one_rank_are_stopped_at_once(gate: Path) -> None:
     loops, waits = first.loop.call_one(), worker.wait.call_one()
     with desk() as root:
         until_at(root, line_of("deep"))
-        while root.ask("debug.interrupt", actor="first")["state"] == "idle":
+        while root.request_stop(actor="first").state == "idle":
             pass
         root.stopped(actor="first")
-        assert root.show("p self.gate", actor="first")["text"] == f"{str(gate)!r}\n"
+        assert root.show("p self.gate", actor="first").text == f"{str(gate)!r}\n"
         root.show("!self.event.set()")
         root.let_go()
         assert waits.get(WAIT) == "woken 42"
@@ -330,7 +338,7 @@ def test_a_rank_that_prints_all_the_time(worker: Any, gate: Path) -> None:
     answer = worker.prints.call_one()
     with desk() as root:
         for _ in range(5):
-            assert until_at(root, 0)["place"][2] in ("prints", "_opened")
+            assert until_at(root, 0).place.function in ("prints", "_opened")
             root.let_go()
         gate.touch()
         assert answer.get(WAIT) == "printed"
@@ -341,15 +349,15 @@ def test_c_code_is_interrupted_when_it_returns(worker: Any) -> None:
     with desk() as root:
         answer, stop = worker.computes.call_one(), None
         while stop is None:
-            if root.ask("debug.interrupt", actor="worker")["state"] == "idle":
+            if root.request_stop().state == "idle":
                 if answer.done():  # it was over before it could be interrupted: the machine is busy
                     answer = worker.computes.call_one()
                 continue
             stop = root.stopped()
-            if stop["place"][1] != line_of("computed"):
+            if stop.place.line != line_of("computed"):
                 root.let_go()
                 stop = None
-        assert stop["reason"] == "interrupt"
+        assert stop.reason == "interrupt"
         root.let_go()
         assert len(answer.get(WAIT)) == 32
 
@@ -361,7 +369,7 @@ def test_the_mesh_is_stopped_while_a_coroutine_is_looked_at() -> None:
     with desk() as root:
         until_at(root, line_of("deep"))
         procs.stop(WAIT).get(WAIT)
-        with pytest.raises(ActorError, match="the mesh was stopped while this rank stood in the debugger"):
+        with pytest.raises(ActorError, match="the mesh was stopped while this rank was stopped in the debugger"):
             answer.get(WAIT)
 
 

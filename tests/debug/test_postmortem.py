@@ -10,8 +10,9 @@ import pytest
 
 from meshrt import Actor, ActorError, MeshError, endpoint, proc_mesh
 from meshrt.debug.dumpfile import read_dump
-from meshrt.debug.protocol import POST_MORTEM
+from meshrt.debug.rank_operations import CompleteAtRank, Ended, Evaluate, SetModes, Stopped, Value
 from meshrt.mesh.program import start_root
+from meshrt.program.places import Place
 from tests.debug import busy
 from tests.debug.busy import Busy, line_of
 from tests.debug.desk import WAIT, Desk, desk
@@ -56,56 +57,57 @@ def failing_setup() -> None:
 def test_every_failure_stops_when_asked(tmp_path: Path) -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Busy).get(WAIT)
     with desk() as root:
-        assert root.ask(POST_MORTEM, modes={"": "on"})["same"] == {"own": "default"}
+        assert root.ask(SetModes({"": "on"})).same.own == "default"
         answer = worker.fail.call_one(9)
         stop = root.stopped()
-        assert stop["place"] == [busy.__file__, line_of("fail"), "fail"]
-        assert stop["reason"] == "post-mortem"
-        assert stop["text"].startswith("ValueError: bad 9\n")
-        assert root.show("p secret")["text"] == "9\n"
+        assert stop.place == Place(busy.__file__, line_of("fail"), "fail")
+        assert stop.reason == "post-mortem"
+        assert stop.text.startswith("ValueError: bad 9\n")
+        assert root.show("p secret").text == "9\n"
         root.let_go()
         with pytest.raises(ActorError, match="bad 9"):
             answer.get(WAIT)
-        root.event("debug.ended")
+        root.event(Ended)
         with pytest.raises(ActorError, match="SystemExit"):
             worker.exit.call_one().get(WAIT)
-        root.ask(POST_MORTEM, modes={"": "on", "worker": "off"})
+        root.ask(SetModes({"": "on", "worker": "off"}))
         with pytest.raises(ActorError, match="bad 7"):
             worker.fail.call_one().get(WAIT)
-        root.ask(POST_MORTEM, modes={"": "default"})
+        root.ask(SetModes({"": "default"}))
         with pytest.raises(ActorError, match="bad 7"):
             worker.fail.call_one().get(WAIT)
-        assert root.quiet("debug.stopped")
-        with pytest.raises(MeshError, match="'sometimes' is no mode"):
-            root.ask(POST_MORTEM, modes={"": "sometimes"})
+        assert root.quiet(Stopped)
+        wrong: Any = "sometimes"
+        with pytest.raises(MeshError, match="Invalid enum value 'sometimes'"):
+            root.ask(SetModes({"": wrong}))
 
 
 def test_async_init_and_setup() -> None:
     procs = proc_mesh(gpus=1)
     worker = procs.spawn("worker", Fails).get(WAIT)
     with desk() as root:
-        root.ask(POST_MORTEM, modes={"": "on"})
+        root.ask(SetModes({"": "on"}))
         answer = worker.fail_later.call_one()
         root.stopped()
-        assert root.show("p value")["text"] == "3\n"
+        assert root.show("p value").text == "3\n"
         root.let_go()
         with pytest.raises(ActorError, match="async"):
             answer.get(WAIT)
         built = procs.spawn("another", Fails, "init")
         stop = root.stopped(actor="another")
-        assert (stop["endpoint"], stop["place"][2]) == ("__init__", "__init__")
-        assert root.show("p self.when", actor="another")["text"] == "'init'\n"
+        assert (stop.endpoint, stop.place.function) == ("__init__", "__init__")
+        assert root.show("p self.when", actor="another").text == "'init'\n"
         root.let_go(actor="another")
         with pytest.raises(ActorError, match="not built"):
             built.get(WAIT)
     procs = proc_mesh(gpus=1, setup=failing_setup)
     with desk() as root:
-        root.ask(POST_MORTEM, modes={"": "on"})
+        root.ask(SetModes({"": "on"}))
         built = procs.spawn("third", Fails)
         stop = root.stopped(actor="third")
-        assert (stop["endpoint"], stop["place"][2]) == ("__init__", "failing_setup")
-        assert stop["text"].startswith("OSError: no device gpu7\n")
-        assert root.show("p device", actor="third")["text"] == "'gpu7'\n"
+        assert (stop.endpoint, stop.place.function) == ("__init__", "failing_setup")
+        assert stop.text.startswith("OSError: no device gpu7\n")
+        assert root.show("p device", actor="third").text == "'gpu7'\n"
         root.let_go(actor="third")
         with pytest.raises(ActorError, match="no device gpu7"):
             built.get(WAIT)
@@ -114,21 +116,21 @@ def test_async_init_and_setup() -> None:
 def test_an_abort_is_no_failure() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Busy).get(WAIT)
     with desk() as root:
-        root.ask(POST_MORTEM, modes={"worker": "on"})
+        root.ask(SetModes({"worker": "on"}))
         answer = worker.fail.call_one()
         root.stopped()
         root.let_go()
         with pytest.raises(ActorError):
             answer.get(WAIT)
         answer = worker.tight.call_one()
-        while root.ask("debug.interrupt", actor="worker")["state"] == "idle":
+        while root.request_stop().state == "idle":
             pass
         root.stopped()
         root.let_go("q")
         with pytest.raises(ActorError, match="a person aborted"):
             answer.get(WAIT)
-        root.event("debug.ended")
-        assert root.quiet("debug.stopped")
+        root.event(Ended)
+        assert root.quiet(Stopped)
 
 
 def dumps() -> list[Path]:
@@ -139,7 +141,7 @@ def test_a_failure_is_written_down() -> None:
     worker = proc_mesh(hosts=1, gpus=2, name="train").spawn("worker", Fails).get(WAIT)
     with desk() as root:
         for rank in (0, 1):
-            root.ask(POST_MORTEM, rank, modes={"": "dump"})
+            root.ask(SetModes({"": "dump"}), rank)
         with pytest.raises(ActorError, match="second"):
             worker.slice(gpus=1).fail.call_one().get(WAIT)
         (path,) = dumps()
@@ -168,7 +170,7 @@ def test_a_failure_is_written_down() -> None:
 def test_a_dump_that_cannot_be_written_changes_nothing() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Fails).get(WAIT)
     with desk() as root:
-        root.ask(POST_MORTEM, modes={"": "dump"})
+        root.ask(SetModes({"": "dump"}))
         (Path(start_root().run.run_directory) / "post-mortem").write_text("in the way")
         for _ in range(2):
             with pytest.raises(ActorError, match="second") as caught:
@@ -207,8 +209,8 @@ def test_the_environment_turns_it_on(tmp_path: Path) -> None:
     assert done.stderr.count("look at it with: python -m meshrt.debug --open ") >= 1
 
 
-def questions(root: Desk, expression: str, command: str = "p", rank: int = 0) -> Any:
-    return root.ask("debug.eval", rank, actor="worker", command=command, expression=expression)
+def questions(root: Desk, expression: str, command: str = "p", rank: int = 0) -> Value:
+    return root.ask(Evaluate("worker", command, expression), rank).same
 
 
 def test_expressions_in_running_actors() -> None:
@@ -216,39 +218,35 @@ def test_expressions_in_running_actors() -> None:
     answer = worker.tight.call_one()
     with desk() as root:
         state = {"kind": "dict", "items": {"'turns'": "0"}}
-        assert questions(root, "self.state") == {"same": {"text": "{'turns': 0}", "error": False}, "per": state}
-        assert questions(root, "1 / 8") == {
-            "same": {"text": "0.125", "error": False},
-            "per": {"kind": "number", "value": 0.125},
-        }
-        assert questions(root, "line_of")["same"]["text"].startswith("<function line_of")
-        unknown = questions(root, "nothing")["same"]
-        assert unknown["error"] and unknown["text"].startswith("NameError: name 'nothing' is not defined (it runs: ")
-        assert questions(root, "x = 1")["same"]["text"].startswith("SyntaxError: invalid syntax")
-        assert questions(root, "sys.exit(3)")["same"] == {"text": "SystemExit: 3", "error": True}
-        assert questions(root, "print('shown')")["same"]["text"] == "shown\nNone"
-        assert questions(root, "input()")["same"]["text"].startswith("EOFError")
-        assert questions(root, "breakpoint()")["same"]["text"] == "None"
-        assert questions(root, "self.short", "whatis")["same"]["text"] == "Method short"
-        assert questions(root, "Busy", "whatis")["same"]["text"] == "Class tests.debug.busy.Busy"
-        assert "def count(state" in questions(root, "count", "source")["same"]["text"]
-        assert questions(root, "{1: 'a' * 60, 2: 'b' * 60}", "pp")["same"]["text"].count("\n") == 1
+        found = root.ask(Evaluate("worker", "p", "self.state"))
+        assert (found.same, found.per) == (Value("{'turns': 0}", error=False), state)
+        found = root.ask(Evaluate("worker", "p", "1 / 8"))
+        assert (found.same, found.per) == (Value("0.125", error=False), {"kind": "number", "value": 0.125})
+        assert questions(root, "line_of").text.startswith("<function line_of")
+        unknown = questions(root, "nothing")
+        assert unknown.error and unknown.text.startswith("NameError: name 'nothing' is not defined (it runs: ")
+        assert questions(root, "x = 1").text.startswith("SyntaxError: invalid syntax")
+        assert questions(root, "sys.exit(3)") == Value("SystemExit: 3", error=True)
+        assert questions(root, "print('shown')").text == "shown\nNone"
+        assert questions(root, "input()").text.startswith("EOFError")
+        assert questions(root, "breakpoint()").text == "None"
+        assert questions(root, "self.short", "whatis").text == "Method short"
+        assert questions(root, "Busy", "whatis").text == "Class tests.debug.busy.Busy"
+        assert "def count(state" in questions(root, "count", "source").text
+        assert questions(root, "{1: 'a' * 60, 2: 'b' * 60}", "pp").text.count("\n") == 1
         with pytest.raises(MeshError, match="'n' cannot be asked of a running actor"):
             questions(root, "1", "n")
         with pytest.raises(MeshError, match="'other' is not on this rank"):
-            root.ask("debug.eval", actor="other", command="p", expression="1")
-        hanging = [
-            root.begin("debug.eval", actor="worker", command="p", expression="threading.Event().wait()")
-            for _ in range(5)
-        ]
-        assert questions(root, "2 + 2")["same"]["text"] == "4"
+            root.ask(Evaluate("other", "p", "1"))
+        hanging = [root.begin(Evaluate("worker", "p", "threading.Event().wait()")) for _ in range(5)]
+        assert questions(root, "2 + 2").text == "4"
         assert not any(one.done() for one in hanging)
-        while root.ask("debug.interrupt", actor="worker")["state"] == "idle":
+        while root.request_stop().state == "idle":
             pass
         root.stopped()
-        names = root.ask("debug.complete", actor="worker", thread="", text="p self.st")["names"]
+        names = root.ask(CompleteAtRank("worker", "", "p self.st")).names
         assert names == ["self.state"]
         root.show("!go = False")
         root.let_go()
         assert answer.get(WAIT) == "done"
-        assert root.ask("debug.complete", actor="worker", thread="", text="p line_")["names"] == ["line_of"]
+        assert root.ask(CompleteAtRank("worker", "", "p line_")).names == ["line_of"]

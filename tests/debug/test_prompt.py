@@ -14,6 +14,7 @@ import pytest
 
 import meshrt
 from meshrt import Actor, ActorError, current_rank, endpoint, proc_mesh
+from meshrt.debug.rank_operations import Evaluate, Input, Stopped
 from tests.debug.desk import WAIT, Desk, desk
 from tests.support.programs import environment, run_python
 from tests.support.waiting import wait_until
@@ -69,18 +70,18 @@ def test_await_at_the_prompt() -> None:
     answer = one.wait.call_one()
     with desk() as root:
         root.stopped()
-        assert root.show("p await self.twice(4)")["text"] == "8\n"
-        assert root.show("await self.twice(5)")["text"] == "10\n"
+        assert root.show("p await self.twice(4)").text == "8\n"
+        assert root.show("await self.twice(5)").text == "10\n"
         root.show("!got = await self.twice(value)")
-        assert root.show("p got")["text"] == "10\n"
+        assert root.show("p got").text == "10\n"
         root.show("!value = await self.twice(10)")
         stop = root.show("p await own")
-        assert "belongs to the actor's own event loop" in stop["text"]
-        assert stop["error"].startswith("RuntimeError: ")
-        assert "ZeroDivisionError" in root.show("await self.twice(1 / 0)")["text"]
-        assert "SyntaxError" in root.show("p await")["text"]
-        assert root.show("p asyncio.get_running_loop() is not None")["text"] == "True\n"
-        assert root.show("p await self.other.slice(gpus=1).ask.call_one()")["text"] == "0\n"
+        assert "belongs to the actor's own event loop" in stop.text
+        assert stop.error.startswith("RuntimeError: ")
+        assert "ZeroDivisionError" in root.show("await self.twice(1 / 0)").text
+        assert "SyntaxError" in root.show("p await").text
+        assert root.show("p asyncio.get_running_loop() is not None").text == "True\n"
+        assert root.show("p await self.other.slice(gpus=1).ask.call_one()").text == "0\n"
         root.let_go()
         assert answer.get(WAIT) == 40
 
@@ -89,12 +90,12 @@ def test_an_await_that_hangs_is_broken_by_an_interrupt() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
     answer = worker.wait.call_one()
     with desk() as root:
-        seq = root.stopped()["seq"]
+        seq = root.stopped().seq
         root.type("await asyncio.Event().wait()")
         # Not before its line has come to an end: a line that was typed is never passed over.
-        assert not root.ask("debug.input", actor="worker", thread="", seq=seq, action="continue")["accepted"]
-        assert root.interrupt()["text"].strip().endswith("*** KeyboardInterrupt")
-        assert root.show("p await self.twice(value)")["text"] == "10\n"
+        assert not root.ask(Input("worker", "", seq, resume=True)).accepted
+        assert root.interrupt().text.strip().endswith("*** KeyboardInterrupt")
+        assert root.show("p await self.twice(value)").text == "10\n"
         root.let_go()
         assert answer.get(WAIT) == 10
 
@@ -119,11 +120,11 @@ def test_an_interrupt_waits_until_the_loop_of_an_await_is_there(tmp_path: Path) 
         root.show("!asyncio.new_event_loop = slow")
         root.type("await asyncio.Event().wait()")
         wait_until(inside.exists, WAIT)
-        assert root.ask("debug.interrupt", actor="worker")["state"] == "asked"
+        assert root.request_stop().state == "asked"
         gate.touch()
-        assert root.stopped()["text"] == "*** KeyboardInterrupt\n"
+        assert root.stopped().text == "*** KeyboardInterrupt\n"
         root.show("!asyncio.new_event_loop = make")
-        assert root.show("p await self.twice(value)")["text"] == "10\n"
+        assert root.show("p await self.twice(value)").text == "10\n"
         root.let_go()
         assert answer.get(WAIT) == 10
 
@@ -137,9 +138,9 @@ def test_a_line_is_broken_that_has_come_and_not_begun(tmp_path: Path) -> None:
         root.show("!PdbAdapter.precmd = lambda _, line, i=iterate, p=places: (p[0].touch(), list(i()), line)[-1]")
         root.type("await asyncio.Event().wait()")
         wait_until(inside.exists, WAIT)
-        assert root.ask("debug.interrupt", actor="worker")["state"] == "asked"
+        assert root.request_stop().state == "asked"
         gate.touch()
-        assert root.stopped()["text"] == "*** KeyboardInterrupt\n"
+        assert root.stopped().text == "*** KeyboardInterrupt\n"
         root.let_go()
         assert answer.get(WAIT) == 10
 
@@ -159,19 +160,18 @@ def test_values_for_a_comparison() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
     answer = worker.arrays.call_one()
     with desk() as root:
-        assert root.stopped()["facts"] is None
+        assert root.stopped().facts is None
         stop = root.show("p weights", brief=True)
-        assert stop["text"] == "ndarray 1000 float64, min 0, max 999, mean 499.5\n"
-        assert stop["facts"]["mean"] == 499.5
+        assert stop.text == "ndarray 1000 float64, min 0, max 999, mean 499.5\n"
+        assert stop.facts is not None
+        assert stop.facts["mean"] == 499.5
         stop = root.show("pp weights[3]", brief=True)
-        assert stop["facts"] == {"kind": "number", "value": 3.0}
+        assert stop.facts == {"kind": "number", "value": 3.0}
         stop = root.show("p weights")
-        assert stop["facts"] is None
-        assert stop["text"].startswith("array([")
+        assert stop.facts is None
+        assert stop.text.startswith("array([")
         stop = root.show("p nothing", brief=True)
-        assert stop["facts"] is None and stop["error"].startswith(
-            "NameError: name 'nothing' is not defined (looked up "
-        )
+        assert stop.facts is None and stop.error.startswith("NameError: name 'nothing' is not defined (looked up ")
         root.let_go()
         assert answer.get(WAIT) == 0.0
 
@@ -181,12 +181,12 @@ def test_a_breakpoint_for_some_ranks() -> None:
     with desk() as root:
         answer = worker.chosen.call("hosts=1, gpus=0", 1)
         stop = root.stopped(rank=2)
-        assert stop["text"].startswith("look here\n> ")
-        assert stop["place"][2] == "chosen"
-        assert root.show("p i", rank=2)["text"] == "1\n"
+        assert stop.text.startswith("look here\n> ")
+        assert stop.place.function == "chosen"
+        assert root.show("p i", rank=2).text == "1\n"
         root.let_go(rank=2)
         assert answer.get(WAIT).values() == [3] * 4
-        assert root.quiet("debug.stopped")
+        assert root.quiet(Stopped)
         answer = worker.slice(hosts=1).chosen.call("0", 2)
         root.stopped(rank=2)
         root.let_go(rank=2)
@@ -229,5 +229,5 @@ def test_the_answer_can_be_sent() -> None:
     worker = proc_mesh(gpus=1).spawn("worker", Stops).get(WAIT)
     with desk() as root:
         worker.ask.call_one().get(WAIT)
-        answer = root.ask("debug.eval", actor="worker", command="p", expression="numpy.ones((2, 3)) * float('nan')")
-        assert json.loads(json.dumps(answer["per"]))["nan"] == 6
+        answer = root.ask(Evaluate("worker", "p", "numpy.ones((2, 3)) * float('nan')"))
+        assert json.loads(json.dumps(answer.per))["nan"] == 6

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from meshrt.debug.advice import how_to_stop
 from meshrt.debug.broker.sessions import Session, SessionTable
 from meshrt.debug.dap.held import held_by_ide
 from meshrt.debug.protocol import RUNNING, SessionKey
 from meshrt.errors import UsageError
 from meshrt.hooks.services import RootServices
 from meshrt.program.targets import Actor, Selected, Targets, address
+from meshrt.selection import STATE_WORDS
 
 __all__ = ["actor_of", "orphans", "session_to_attach"]
 
@@ -19,9 +21,16 @@ def session_to_attach(services: RootServices, table: SessionTable, targets: Targ
         UsageError: The text is not one rank, or the rank is not stopped (the message says what to type).
         SelectionError: No such ranks.
     """
-    selected = targets.select(name, text, any_thread=True)
+    actor = targets.actor(name, any_thread=True)
+    if text.isidentifier() and text not in STATE_WORDS:
+        numbers = ",".join(f"{label}=0" for label in actor.mesh.shape.labels)
+        raise UsageError(
+            f"{text!r} is not a rank; expected its number or its coordinates: attach {actor.label} 0, or "
+            f"attach {actor.label} {numbers}"
+        )
+    selected = targets.select_of(actor, text, any_thread=True)
     if len(selected.ranks) != 1:
-        raise UsageError(f"attach takes one rank, {text!r} are {len(selected.ranks)}")
+        raise UsageError(f"attach takes one rank; {text!r} denotes {len(selected.ranks)}")
     rank = selected.ranks[0]
     session = table.among(selected).get(rank)
     if session is not None and session.state != RUNNING:
@@ -38,14 +47,16 @@ def session_to_attach(services: RootServices, table: SessionTable, targets: Targ
     held = held_by_ide(services, mesh.mesh_id, rank)
     if held.lost:
         raise UsageError(
-            f"{label} rank {rank} stands in {held.ide}; continue {label} ranks({rank}) lets it go on without one"
+            f"{label} rank {rank} is stopped in {held.ide}; continue {label} ranks({rank}) resumes it without an IDE"
         )
     if held.ide:
-        raise UsageError(f"{label} rank {rank} is in {held.ide}: it is stopped, looked at and let go on there")
+        raise UsageError(f"{label} rank {rank} is in {held.ide}: stop, look at and resume it there")
+    first = selected.actor.name == next(iter(mesh.actors), "")
+    how = how_to_stop(label, f"ranks({rank})", first=first, thread=bool(selected.actor.thread))
     other = f"; a thread of it is stopped: attach {threads[0]} {rank}" if threads else ""
     raise UsageError(
         f"{label} rank {rank} {'runs since it was resumed' if session is not None else 'is not stopped'}"
-        + (other or f"; to stop it: interrupt {label} ranks({rank})")
+        + (other or f"; to stop it: {how}")
     )
 
 

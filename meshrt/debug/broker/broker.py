@@ -14,13 +14,13 @@ breakpoints which were set for its lifetime are deleted.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
-import time
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
+from typing import TypeVar
 
+from meshrt.debug import operations as ops
 from meshrt.debug.broker.attachable import actor_of, orphans, session_to_attach
 from meshrt.debug.broker.autoentry import AutoEntry
 from meshrt.debug.broker.breaks import Breaks
@@ -30,11 +30,23 @@ from meshrt.debug.broker.lines import Lines, checked
 from meshrt.debug.broker.listing import snapshot_of
 from meshrt.debug.broker.notices import Notices, summarize
 from meshrt.debug.broker.sessions import Session, SessionTable, key_of, label_of
-from meshrt.debug.protocol import BUSY, COMPLETE, RUNNING, STEPPING, STOPPED
-from meshrt.debug.switch import RUNS_CODE, refuse, switched_off
-from meshrt.errors import MeshError, UsageError
+from meshrt.debug.broker.waiting import Changes
+from meshrt.debug.protocol import BUSY, RUNNING, STEPPING, STOPPED
+from meshrt.debug.rank_operations import (
+    CompleteAtRank,
+    Ended,
+    Missed,
+    Printed,
+    ReadSource,
+    Resumed,
+    Source,
+    Stopped,
+)
+from meshrt.debug.switch import refuse, switched_off
+from meshrt.errors import UsageError
 from meshrt.hooks.facts import Body
 from meshrt.hooks.fate import Fate
+from meshrt.hooks.operations import Data, Nothing, Served
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.listing import status_of
 from meshrt.program.program import program_of
@@ -44,23 +56,9 @@ from meshrt.wire.source import source_text
 
 __all__ = ["Broker", "load"]
 
-_Operation = Callable[[ToolClient, Body], Awaitable[Body]]
+A = TypeVar("A", bound=Data)
+Q = TypeVar("Q", bound=ops.Asked[Data])
 
-#: Operations that change something for ranks: the other terminals show what was typed.
-_ACTS = (
-    "debug.attach",
-    "debug.send",
-    "debug.cast",
-    "debug.continue",
-    "debug.interrupt",
-    "debug.break",
-    "debug.clear",
-    "debug.postmortem",
-)
-_GATHER_SECONDS = 0.005
-#: Seconds after which a terminal in ``wait`` is told why it still waits.
-_HINT_SECONDS = 1.0
-_LONGEST_WAIT = 24 * 3600.0
 #: Stopped ranks of one actor that completion offers at most.
 _MOST_NAMED = 200
 
@@ -79,6 +77,7 @@ class Broker:
 
     def __init__(self, services: RootServices) -> None:
         self._services = services
+        self._off = switched_off()
         self._table = SessionTable()
         self._program = program_of(services)
         self._targets = self._program.targets
@@ -92,9 +91,7 @@ class Broker:
         self._lines = Lines(services, self._table, self._silent, self._forget)
         self._inquiry = Inquiry(services, self._table, self._targets, self._jobs, self._lines)
         self._breaks = Breaks(services, self._targets)
-        self._changed: asyncio.Future[None] | None = None
-        self._counted: Body = {}
-        self._touched = False
+        self._changes = Changes(services, self._table, self._targets)
         self._auto = AutoEntry(services, self._table, lambda: bool(self._persons()))
         self._notices = Notices(
             services,
@@ -110,88 +107,92 @@ class Broker:
         """Register the operations, events and callbacks with the runtime."""
         services = self._services
         self._program.sources.stops = self._table
-        services.rank_events.update(
-            {
-                "debug.stopped": self._on_stopped,
-                "debug.output": self._on_output,
-                "debug.resumed": self._on_resumed,
-                "debug.ended": self._on_ended,
-                "debug.missed": self._on_missed,
-            }
-        )
-        services.rank_operations["debug.source"] = self._source
-        operations: dict[str, _Operation] = {
-            "debug.hello": self._hello,
-            "debug.names": self._names,
-            "debug.status": self._status,
-            "debug.attach": self._attach,
-            "debug.detach": self._detach,
-            "debug.send": self._send,
-            "debug.complete": self._complete,
-            "debug.cast": self._cast,
-            "debug.continue": self._continue,
-            "debug.leave": self._leave,
-            "debug.wait": self._wait,
-            "debug.print": self._inquiry.print,
-            "debug.logs": self._inquiry.logs,
-            "debug.interrupt": self._inquiry.interrupt,
-            "debug.break": self._breaks.set,
-            "debug.clear": self._breaks.clear,
-            "debug.breaks": self._breaks.show,
-            "debug.postmortem": self._breaks.post_mortem,
-        }
-        services.tool_operations.update(operations)
-        for name in _ACTS:
-            services.tool_operations[name] = self._watched(operations[name])
-        if switched_off():
-            services.tool_operations.update(dict.fromkeys(RUNS_CODE, refuse))
+        services.on_report(Stopped, self._on_stopped)
+        services.on_report(Printed, self._on_output)
+        services.on_report(Resumed, self._on_resumed)
+        services.on_report(Ended, self._on_ended)
+        services.on_report(Missed, self._on_missed)
+        services.serve_ranks(ReadSource, self._source)
+        self._serve(ops.Hello, self._hello)
+        self._serve(ops.Names, self._names)
+        services.tool_operations["debug.status"] = self._status
+        self._serve(ops.Attach, self._attach)
+        self._serve(ops.Detach, self._detach)
+        self._serve(ops.Send, self._send)
+        self._serve(ops.Complete, self._complete)
+        self._serve(ops.Cast, self._cast)
+        self._serve(ops.Continue, self._continue)
+        self._serve(ops.Leave, self._leave)
+        self._serve(ops.Wait, self._changes.wait)
+        self._serve(ops.Print, self._inquiry.print)
+        self._serve(ops.Logs, self._inquiry.logs)
+        self._serve(ops.Interrupt, self._inquiry.interrupt)
+        self._serve(ops.Break, self._breaks.set)
+        self._serve(ops.Clear, self._breaks.clear)
+        self._serve(ops.Breaks, self._breaks.show)
+        self._serve(ops.PostMortemModes, self._breaks.post_mortem)
         services.client_gone.append(self._on_client_gone)
         services.rank_gone.append(self._on_rank_gone)
         services.rank_silent.append(self._on_rank_silent)
         services.tables["debug.happened"] = self._notices.happened
         services.unhandled.append(lambda mesh_id, rank, text: self._notices.said(text))
 
+    def _serve(self, operation: Served[Q, A], handler: Callable[[ToolClient, Q], Awaitable[A]]) -> None:
+        """Serve an operation of terminals; when one that acts has returned, the others show what was typed."""
+
+        async def serve(client: ToolClient, asked: Q) -> A:
+            if asked.runs_code and self._off:
+                await refuse(client, asked)
+            attachment = self._attached.get(client.id)
+            answer = await handler(client, asked)
+            typed = asked.typed.strip()
+            if typed and asked.acts:
+                where = f" at {attachment.session.name} {attachment.session.key.rank}" if attachment else ""
+                self._notices.typed(client, f"process {client.pid}{where}: {typed}")
+            return answer
+
+        self._services.serve_terminals(operation, serve)
+
     # -- events of ranks -----------------------------------------------------------------------------------------------
 
-    def _on_stopped(self, mesh_id: str, rank: int, body: Body) -> None:
-        session = self._table.stopped(mesh_id, rank, body)
+    def _on_stopped(self, mesh_id: str, rank: int, report: Stopped) -> None:
+        session = self._table.stopped(mesh_id, rank, report)
         seen = self._inquiry.stopped(session)
         waiter, attachment = session.waiter, session.attachment
         if waiter is not None:
-            seen = waiter.stopped(session, str(body.get("text", ""))) or seen
+            seen = waiter.stopped(session, report.text) or seen
         if attachment is not None and attachment is not waiter:
             attachment.stopped(session, "")  # the text is shown already: this gives the number of the new prompt
         if not seen:
             self._notices.stopped(session)
-        self._touch()
+        self._changes.touch()
 
-    def _on_output(self, mesh_id: str, rank: int, body: Body) -> None:
-        session = self._table.get(key_of(mesh_id, rank, body))
+    def _on_output(self, mesh_id: str, rank: int, report: Printed) -> None:
+        session = self._table.get(key_of(mesh_id, rank, report))
         if session is not None:
-            session.add_text(str(body["text"]))
+            session.add_text(report.text)
             if session.waiter is not None:
-                session.waiter.printed(session, str(body["text"]))
+                session.waiter.printed(session, report.text)
 
-    def _on_resumed(self, mesh_id: str, rank: int, body: Body) -> None:
-        session = self._table.resumed(mesh_id, rank, body)
+    def _on_resumed(self, mesh_id: str, rank: int, report: Resumed) -> None:
+        session = self._table.resumed(mesh_id, rank, report)
         if session is not None:
-            waiter, attachment, how = session.waiter, session.attachment, str(body.get("how", ""))
+            waiter, attachment = session.waiter, session.attachment
             if waiter is not None:
-                waiter.resumed(session, how, str(body.get("text", "")))
+                waiter.resumed(session, report.how, report.text)
             if attachment is not None and attachment is not waiter:
-                attachment.resumed(session, how, "")
-        self._touch()
+                attachment.resumed(session, report.how, "")
+        self._changes.touch()
 
-    def _on_ended(self, mesh_id: str, rank: int, body: Body) -> None:
-        session = self._table.get(key_of(mesh_id, rank, body))
+    def _on_ended(self, mesh_id: str, rank: int, report: Ended) -> None:
+        session = self._table.get(key_of(mesh_id, rank, report))
         if session is not None:
             self._forget(session, "")
-        self._touch()
+        self._changes.touch()
 
-    def _on_missed(self, mesh_id: str, rank: int, body: Body) -> None:
+    def _on_missed(self, mesh_id: str, rank: int, report: Missed) -> None:
         """Take in that an interrupt has no effect."""
-        why = str(body.get("why") or "")
-        key = key_of(mesh_id, rank, body)
+        key, why = key_of(mesh_id, rank, report), report.why
         if self._inquiry.missed(key, why):
             text = f"cannot be interrupted: {why}" if why else "did not stop: the endpoint, or thread, has ended"
             self._notices.happened(mesh_id, rank, text, actor=label_of(key, self._targets.actors()))
@@ -207,7 +208,7 @@ class Broker:
         self._table.rank_gone(mesh_id, rank)
         if not seen:
             self._notices.happened(mesh_id, rank, f"is gone: {description}", f"are gone: {description}")
-        self._touch()
+        self._changes.touch()
 
     def _on_rank_silent(self, mesh_id: str, rank: int, state: str) -> None:
         if state:
@@ -231,8 +232,8 @@ class Broker:
         if waiter is not None:
             waiter.ended(session, why)
 
-    def _source(self, mesh_id: str, rank: int, body: Body) -> Body:
-        return {"text": source_text(str(body["filename"]))}
+    def _source(self, mesh_id: str, rank: int, asked: ReadSource) -> Source:
+        return Source(source_text(asked.filename))
 
     # -- terminals -----------------------------------------------------------------------------------------------------
 
@@ -243,6 +244,7 @@ class Broker:
         return [terminal.client for terminal in self._terminals.values() if terminal.person or terminal.listens]
 
     def _on_client_gone(self, client: ToolClient) -> None:
+        self._changes.remove(client)
         terminal = self._terminals.pop(client.id, None)
         if terminal is not None and terminal.person and client.pid == os.getpid():
             self._auto.left()
@@ -258,18 +260,17 @@ class Broker:
             if session.waiter is attachment:
                 session.waiter = None
 
-    async def _hello(self, client: ToolClient, body: Body) -> Body:
-        terminal = self._terminals[client.id] = _Terminal(client, bool(body.get("person")), bool(body.get("listens")))
-        self._counted = {}
-        self._touch()
+    async def _hello(self, client: ToolClient, asked: ops.Hello) -> ops.Greeting:
+        terminal = self._terminals[client.id] = _Terminal(client, asked.person, asked.listens)
+        # The counts, too: a terminal that knows of stops must not assume until the next event that no rank is stopped.
+        count = self._changes.add(client)
         # Stops of the present wave are announced at its end: they are left out here, so as not to be shown twice.
         coming = self._notices.coming if terminal.person or terminal.listens else ()
         stopped = [session for session in self._table if session.state == STOPPED and session not in coming]
         stops = summarize(stopped, self._targets.actors())
-        # With the counts: a terminal that knows of stops must not assume until the next event that no rank is stopped.
-        return {"pid": os.getpid(), "argv": sys.argv, "stops": stops, **self._counts()}
+        return ops.Greeting(os.getpid(), sys.argv, stops, count.standing, count.resumed)
 
-    async def _names(self, client: ToolClient, body: Body) -> Body:
+    async def _names(self, client: ToolClient, asked: ops.Names) -> ops.KnownNames:
         actors = self._targets.actors()
         views = [actor.mesh.shape for actor in actors] + [session.view for session in self._table if session.view]
         dims = dict.fromkeys(label for view in views for label in view.labels)
@@ -281,7 +282,7 @@ class Broker:
             ][:_MOST_NAMED]
             for actor in actors
         }
-        return {"actors": sorted(stopped), "dims": list(dims), "stopped": stopped}
+        return ops.KnownNames(sorted(stopped), list(dims), stopped)
 
     async def _status(self, client: ToolClient, body: Body) -> Body:
         """Return the state of everything (`inspect.status`), and the pids of the terminals."""
@@ -289,26 +290,12 @@ class Broker:
         terminals = [person.pid for person in self._persons()]
         return {**status_of(now, self._services), "terminals": terminals, "own": client.pid}
 
-    def _watched(self, operation: _Operation) -> _Operation:
-        """Return ``operation`` wrapped: when it has returned, the other terminals show what was typed."""
-
-        async def watched(client: ToolClient, body: Body) -> Body:
-            attachment = self._attached.get(client.id)
-            answer = await operation(client, body)
-            typed = str(body.get("typed", "")).strip()
-            if typed:
-                where = f" at {attachment.session.name} {attachment.session.key.rank}" if attachment else ""
-                self._notices.typed(client, f"process {client.pid}{where}: {typed}")
-            return answer
-
-        return watched
-
     # -- one rank ------------------------------------------------------------------------------------------------------
 
-    async def _attach(self, client: ToolClient, body: Body) -> Body:
-        session = session_to_attach(self._services, self._table, self._targets, str(body["actor"]), str(body["rank"]))
+    async def _attach(self, client: ToolClient, asked: ops.Attach) -> ops.Snapshot:
+        session = session_to_attach(self._services, self._table, self._targets, asked.actor, asked.rank)
         holder = session.holder
-        if holder is not None and holder.id != client.id and not body.get("steal"):
+        if holder is not None and holder.id != client.id and not asked.steal:
             raise UsageError(
                 f"{session.name} rank {session.key.rank} is held by the terminal of process {holder.pid}; "
                 "attach --steal takes it over"
@@ -324,9 +311,9 @@ class Broker:
         self._attached[client.id] = attachment
         return snapshot_of(session, actor_of(session.key, self._targets), self._targets)
 
-    async def _detach(self, client: ToolClient, body: Body) -> Body:
+    async def _detach(self, client: ToolClient, asked: ops.Detach) -> Nothing:
         self._release(client)
-        return {}
+        return Nothing()
 
     def _attachment(self, client: ToolClient) -> Attachment:
         attachment = self._attached.get(client.id)
@@ -334,43 +321,37 @@ class Broker:
             raise UsageError("this terminal is not attached to a rank any more")
         return attachment
 
-    async def _send(self, client: ToolClient, body: Body) -> Body:
+    async def _send(self, client: ToolClient, asked: ops.Send) -> ops.Sent:
         attachment = self._attachment(client)
         session = attachment.session
         if session.state != STOPPED:
             raise UsageError(f"{session.name} rank {session.key.rank} is not at a prompt ({session.state})")
-        line = body.get("line")
-        seq = session.seq
-        sent = None if line is None else checked(str(line))
-        self._lines.send(session, attachment, line=sent, lines=body.get("lines"))
-        return {"seq": seq}
+        seq = session.at.seq
+        line = None if asked.line is None else checked(asked.line)
+        self._lines.send(session, attachment, line, lines=asked.lines)
+        return ops.Sent(seq)
 
-    async def _complete(self, client: ToolClient, body: Body) -> Body:
-        """Return completions of the last word of a line, from the attached rank."""
+    async def _complete(self, client: ToolClient, asked: ops.Complete) -> ops.Completions:
         key = self._attachment(client).session.key
-        asked = {"actor": key.actor, "thread": key.thread, "text": str(body["text"])}
-        return await self._services.request_rank(key.mesh_id, key.rank, COMPLETE, asked)
+        question = CompleteAtRank(key.actor, key.thread, asked.text)
+        return await self._services.ask_rank(key.mesh_id, key.rank, question)
 
     # -- many ranks ----------------------------------------------------------------------------------------------------
 
-    async def _cast(self, client: ToolClient, body: Body) -> Body:
-        selected = self._targets.select(str(body["actor"]), str(body["ranks"]))
+    async def _cast(self, client: ToolClient, asked: ops.Cast) -> ops.JobReport:
+        line = checked(asked.line)
+        selected = self._targets.select(asked.actor, asked.ranks)
         label = selected.actor.label
         job = self._jobs.new(client, len(selected.ranks))
         sessions = self._table.among(selected)
         _without_session(job, selected, sessions)
-        self._lines.cast(
-            job,
-            [(session, label) for session in sessions.values()],
-            line=checked(str(body["line"])),
-            brief=True,
-        )
+        self._lines.cast(job, [(session, label) for session in sessions.values()], line)
         return job.start()
 
-    async def _continue(self, client: ToolClient, body: Body) -> Body:
+    async def _continue(self, client: ToolClient, asked: ops.Continue) -> ops.JobReport:
         selected = None
-        if body.get("actor"):
-            selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")))
+        if asked.actor:
+            selected = self._targets.select(asked.actor, asked.ranks)
             sessions = [(session, selected.actor.label) for session in self._table.among(selected).values()]
         else:
             actors = self._targets.actors()
@@ -379,84 +360,17 @@ class Broker:
         orphaned = orphans(self._services, self._targets, selected)
         for (mesh_id, rank), label in orphaned.items():
             self._services.tables["dap"].let_go(mesh_id, rank)
-            job.settle(label, "asked", "the IDE that it stood in is gone", [rank])  # its engine sends no report
-        if selected is not None and body.get("ranks"):
+            # Its engine sends no report.
+            job.settle(label, "asked", "it was stopped in an IDE that has disconnected", [rank])
+        if selected is not None and asked.ranks:
             _without_session(job, selected, {*self._table.among(selected), *(rank for _, rank in orphaned)})
         waiting = [(session, label) for session, label in sessions if session.state not in (RUNNING, STEPPING)]
-        self._lines.cast(job, waiting, action="continue")
+        self._lines.cast(job, waiting, None, resume=True)
         return job.start()
 
-    async def _leave(self, client: ToolClient, body: Body) -> Body:
-        self._jobs.leave(client, int(body["job"]))
-        return {}
-
-    # -- waiting -------------------------------------------------------------------------------------------------------
-
-    async def _wait(self, client: ToolClient, body: Body) -> Body:
-        """Wait until all ranks of a selection are stopped; the actor may be spawned later.
-
-        Args:
-            body: ``seconds``: the limit, at most `_LONGEST_WAIT`.
-        Returns:
-            ``stopped``, and ``missing``: ranks that are not stopped at the end of the wait; both ascending.
-        Raises:
-            UsageError: A rank has ended, or no such actor at the end of the wait.
-            SelectionError: No such ranks at the end of the wait.
-        """
-        name, text = str(body["actor"]), str(body.get("ranks", ""))
-        deadline = time.monotonic() + min(float(body.get("seconds", 0)), _LONGEST_WAIT)
-        loop = asyncio.get_running_loop()
-        hint = time.monotonic() + _HINT_SECONDS
-        while True:
-            stopped, missing, problem = self._still_missing(name, text)
-            seconds = deadline - time.monotonic()
-            if problem is not None and time.monotonic() > hint:
-                hint = deadline
-                headline = str(problem).partition("\n")[0]
-                client.push("debug.notice", {"text": f"still waiting: {headline}"})
-            if not missing and problem is None:
-                return {"stopped": sorted(stopped), "missing": []}
-            if seconds <= 0 or client.id not in self._terminals:
-                if problem is not None:
-                    raise problem
-                return {"stopped": sorted(stopped), "missing": sorted(missing)}
-            if self._changed is None:
-                self._changed = loop.create_future()
-            # Spawning an actor does not change the table of sessions, so `_changed` does not tell of it.
-            await asyncio.wait([self._changed], timeout=min(seconds, 0.5 if problem is not None else 60.0))
-
-    def _still_missing(self, name: str, text: str) -> tuple[set[int], set[int], MeshError | None]:
-        try:
-            selected = self._targets.select(name, text)
-        except MeshError as problem:
-            return set(), set(), problem
-        ended = selected.actor.mesh.ended
-        dead = [rank for rank in selected.ranks if rank in ended]
-        if dead:
-            raise UsageError(f"rank {dead[0]} of {selected.actor.label} will not stop: it {ended[dead[0]].how}")
-        stopped = {rank for rank, session in self._table.among(selected).items() if session.state == STOPPED}
-        return stopped, set(selected.ranks) - stopped, None
-
-    def _touch(self) -> None:
-        """Take in that sessions have changed: `_tell` runs once for all changes of `_GATHER_SECONDS`."""
-        if not self._touched:
-            self._touched = True
-            self._services.call_later(_GATHER_SECONDS, self._tell)
-
-    def _tell(self) -> None:
-        """Wake the requests in `_wait`, and tell the terminals how many ranks are stopped."""
-        self._touched = False
-        if self._changed is not None and not self._changed.done():
-            self._changed.set_result(None)
-        self._changed = None
-        counts = self._counts()
-        if counts != self._counted:
-            self._counted = counts
-            for terminal in self._terminals.values():
-                terminal.client.push("debug.count", counts)
-
-    def _counts(self) -> Body:
-        return {"standing": self._table.count(STOPPED, BUSY, STEPPING), "resumed": self._table.count(RUNNING)}
+    async def _leave(self, client: ToolClient, asked: ops.Leave) -> Nothing:
+        self._jobs.leave(client, asked.job)
+        return Nothing()
 
 
 def _without_session(job: Job, selected: Selected, others: Collection[int]) -> None:

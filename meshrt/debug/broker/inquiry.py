@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from meshrt.debug.broker.jobs import Job, Jobs
 from meshrt.debug.broker.lines import Lines, checked
 from meshrt.debug.broker.sessions import Session, SessionTable, session_key
-from meshrt.debug.protocol import BUSY, EVAL, INTERRUPT, STOPPED, SessionKey
-from meshrt.hooks.facts import Body, Gathered, Group
+from meshrt.debug.operations import Interrupt, JobReport, Logs, Print
+from meshrt.debug.protocol import BUSY, STOPPED, SessionKey
+from meshrt.debug.rank_operations import Evaluate, Interrupted, InterruptRank, Value
+from meshrt.hooks.facts import Answered, Body, Collected, Gathered, Group
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect import STACKS, innermost
 from meshrt.inspect.asking import why_silent
@@ -94,47 +96,45 @@ class Inquiry:
 
     # -- values --------------------------------------------------------------------------------------------------------
 
-    async def print(self, client: ToolClient, body: Body) -> Body:
-        """Evaluate ``expression`` on ranks: in the frame where a rank is stopped, else in the actor's namespace.
-
-        Returns the first report of a job. Raises UsageError, SelectionError: no such actor or ranks.
-        """
-        selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")))
-        command, expression = str(body["command"]), str(body["expression"])
-        label = selected.actor.label
-        named = " ".join(filter(None, (str(body["actor"]), str(body.get("ranks", "")))))
+    async def print(self, client: ToolClient, asked: Print) -> JobReport:
+        """Evaluate an expression on ranks. Raises UsageError, SelectionError: no such actor or ranks."""
+        line = checked(f"{asked.command} {asked.expression}")
+        selected = self._targets.select(asked.actor, asked.ranks)
+        actor = selected.actor
         job = self._jobs.new(client, len(selected.ranks))
         # A stepping rank counts as running: it may never come back.
-        standing = {
+        stopped = {
             rank: session
             for rank, session in self._table.among(selected).items()
-            if session.state in (STOPPED, BUSY) and rank not in selected.actor.mesh.silent
+            if session.state in (STOPPED, BUSY) and rank not in actor.mesh.silent
         }
-        running = self._running(selected, standing, job)
-        self._lines.cast(
-            job,
-            [(session, label) for session in standing.values()],
-            pdb_only=True,
-            line=checked(f"{command} {expression}"),
-            brief=True,
-        )
-        asked = {
-            "actor": selected.actor.name,
-            "command": command,
-            "expression": checked(expression),
-            "limit": job.limit,
-            "named": named,
-        }
-        self._gather(job, selected, running, EVAL, asked, _EVAL_SECONDS)
+        running = self._running(selected, stopped, job)
+        self._lines.cast(job, [(session, actor.label) for session in stopped.values()], line, pdb_only=True)
+        for rank in running:
+            job.expect(session_key(actor, rank), actor.label)
+
+        def report(collected: Collected[Value, Body]) -> None:
+            for group in collected.groups:
+                for rank in group.ranks:
+                    key = session_key(actor, rank)
+                    if isinstance(group, Answered):
+                        text = f"{'*** ' if group.same.error else ''}{group.same.text}"
+                        job.answer(key, "answered", text, group.per.get(rank), failed=group.same.error)
+                    else:
+                        job.answer(key, group.kind, group.why or silence(group.state))
+
+        if running:
+            evaluate = Evaluate(actor.name, asked.command, asked.expression, actor.label, asked.ranks, job.limit)
+            self._services.gather_groups({actor.mesh.mesh_id: running}, evaluate, _EVAL_SECONDS, report)
         return job.start()
 
     def _running(
-        self, selected: Selected, standing: dict[int, Session], job: Job, silent: Sequence[str] = ()
+        self, selected: Selected, stopped: dict[int, Session], job: Job, silent: Sequence[str] = ()
     ) -> list[int]:
         """Return the running ranks; dead ranks, and ranks that do not answer, are reported to ``job``.
 
         Args:
-            standing: The stopped ranks, which are left out.
+            stopped: The stopped ranks, which are left out.
             silent: Kinds of silence that do not matter.
         """
         mesh = selected.actor.mesh
@@ -144,73 +144,49 @@ class Inquiry:
                 job.settle(selected.actor.label, "gone", mesh.ended[rank].how, [rank])
             elif rank in mesh.silent and mesh.silent[rank].state not in silent:
                 job.settle(selected.actor.label, "silent", silence(mesh.silent[rank].state), [rank])
-            elif rank not in standing:
+            elif rank not in stopped:
                 running.append(rank)
         return running
 
-    def _gather(
-        self, job: Job, selected: Selected, ranks: Sequence[int], operation: str, body: Body, seconds: float
-    ) -> None:
-        actor = selected.actor
-        for rank in ranks:
-            job.expect(session_key(actor, rank), actor.label)
-        if not ranks:
-            return
-
-        def report(gathered: Gathered) -> None:
-            for group in gathered.groups:
-                for rank in group.ranks:
-                    key = session_key(actor, rank)
-                    if group.kind == "answered":
-                        facts = group.per.get(rank) if group.per else None
-                        failed = bool(group.same["error"])
-                        text = f"{'*** ' if failed else ''}{group.same['text']}"
-                        job.answer(key, "answered", text, facts, failed=failed)
-                    elif group.kind == "silent":
-                        job.answer(key, "silent", why_silent(group.same))
-                    else:
-                        job.answer(key, group.kind, str(group.same))
-
-        self._services.gather({actor.mesh.mesh_id: ranks}, operation, body, seconds, report)
-
     # -- stopping ------------------------------------------------------------------------------------------------------
 
-    async def interrupt(self, client: ToolClient, body: Body) -> Body:
+    async def interrupt(self, client: ToolClient, asked: Interrupt) -> JobReport:
         """Ask running ranks to stop where they are. Reports those that stop, and why the others cannot.
 
-        Returns the first report of a job. Raises UsageError, SelectionError: no such actor or ranks.
+        Raises UsageError, SelectionError: no such actor or ranks.
         """
-        selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")), any_thread=True)
+        selected = self._targets.select(asked.actor, asked.ranks, any_thread=True)
         actor = selected.actor
         job = self._jobs.new(client, len(selected.ranks))
         # A rank that steps, or is at work on a line, may do so for ever: it is asked like a running one.
-        standing = {rank: session for rank, session in self._table.among(selected).items() if session.state == STOPPED}
-        job.settle(actor.label, "standing", "", standing)
+        stopped = {rank: session for rank, session in self._table.among(selected).items() if session.state == STOPPED}
+        job.settle(actor.label, "standing", "", stopped)
         # A rank that holds the GIL in C code stops as soon as that code returns.
-        running = self._running(selected, standing, job, silent=("busy",))
+        running = self._running(selected, stopped, job, silent=("busy",))
         for rank in running:
             job.expect(session_key(actor, rank), actor.label)
             self._interrupting.setdefault(session_key(actor, rank), []).append(job)
 
-        def report(gathered: Gathered) -> None:
-            for group in gathered.groups:
-                state = group.same.get("state") if group.kind == "answered" else ""
+        def report(collected: Collected[Interrupted, None]) -> None:
+            for group in collected.groups:
                 for rank in group.ranks:
                     key = session_key(actor, rank)
-                    if state == "asked" or not self._waits(key, job):
-                        continue  # reported when it stops, or explained already
-                    if group.kind == "silent":
-                        self._explain_one(job, key, group)
-                        continue
-                    self._give_up(key, job)
-                    if group.kind == "answered":
-                        job.answer(key, "standing" if state == "stopped" else str(state), str(group.same["text"]))
+                    if not self._waits(key, job):
+                        continue  # reported when it stopped, or explained already
+                    if isinstance(group, Answered):
+                        if group.same.state != "asked":  # otherwise it is reported when it stops
+                            self._give_up(key, job)
+                            job.answer(key, "idle" if group.same.state == "idle" else "standing", group.same.text)
+                    elif group.kind == "silent":
+                        same = {"state": group.state, "stack": group.stack}
+                        self._explain_one(job, key, Group(group.mesh_id, group.ranks, "silent", same, {}))
                     else:
-                        job.answer(key, group.kind, str(group.same))
+                        self._give_up(key, job)
+                        job.answer(key, group.kind, group.why)
 
         if running:
-            asked = {"actor": actor.name, "thread": actor.thread}
-            self._services.gather({actor.mesh.mesh_id: running}, INTERRUPT, asked, _ASK_SECONDS, report)
+            interrupt = InterruptRank(actor.name, actor.thread)
+            self._services.gather_groups({actor.mesh.mesh_id: running}, interrupt, _ASK_SECONDS, report)
             self._services.call_later(_EXPLAIN_SECONDS, lambda: self._explain(job, actor))
         return job.start()
 
@@ -252,18 +228,19 @@ class Inquiry:
 
     # -- output --------------------------------------------------------------------------------------------------------
 
-    async def logs(self, client: ToolClient, body: Body) -> Body:
-        """Return the last ``lines`` lines that each rank has printed, as the first report of a job.
+    async def logs(self, client: ToolClient, asked: Logs) -> JobReport:
+        """Return the last lines that each rank has printed, as the first report of a job.
 
         Raises UsageError, SelectionError: no such actor or ranks, or an invalid number of lines.
         """
-        selected = self._targets.select(str(body["actor"]), str(body.get("ranks", "")))
-        count = line_count(body.get("lines"))
+        selected = self._targets.select(asked.actor, asked.ranks)
+        count = line_count(asked.lines)
         actor = selected.actor
         job = self._jobs.new(client, len(selected.ranks))
         files = {rank: self._services.log_file(actor.mesh.mesh_id, rank) for rank in selected.ranks}
         texts = await asyncio.get_running_loop().run_in_executor(None, tails, files, count)
         for rank, tail in texts.items():
-            kind = "refused" if tail.problem else "answered"
-            job.settle(actor.label, kind, tail.problem or tail.text or "(nothing)", [rank])
+            job.settle(
+                actor.label, "refused" if tail.problem else "answered", tail.problem or tail.text or "(nothing)", [rank]
+            )
         return job.start()

@@ -1,27 +1,21 @@
 """Root side: one request to many ranks (a `Job`), and a terminal attached to one rank (an `Attachment`). No call waits.
 
-The result of a request, per rank (``kind``):
-
-* ``answered``: the text is what the rank wrote; if it was at a prompt, it is at one again.
-* ``resumed``: the rank has reported that it runs. ``asked``: it was told to run, and sends no report.
-  ``ended``: its endpoint ended. ``aborted``: the line was ``q``.
-* ``gone``: its process ended, the text says how. ``silent``: it has not answered in time, the text says why.
-* ``refused``: not possible on that rank, the text says why. ``idle``: it runs no endpoint. ``blocked``: it is in C
-  code, the text says where.
-* Not asked: ``held`` (another terminal is attached), ``busy`` (has not answered an earlier line), ``running`` (was
-  resumed and has not stopped again), ``missing`` (is not stopped), ``standing`` (an interrupt: is stopped already).
+The kinds of results: `meshrt.debug.operations`.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Literal
 
 from meshrt.debug.broker.sessions import Session
+from meshrt.debug.operations import AttachedReport, JobAnswer, JobReport, Kind
 from meshrt.debug.protocol import PDB_PROMPT, SessionKey
 from meshrt.hooks.facts import Body
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.capping import cap
+from meshrt.wire.pending import PendingTable
 
 __all__ = ["Attachment", "Job", "Jobs"]
 
@@ -37,20 +31,23 @@ class Job:
     """Collects the results of a request to many ranks, and passes them to the terminal in few reports.
 
     Answers that arrive together are sent together, equal ones as one text with a set of ranks. On the root's loop.
+
+    Args:
+        count: How many ranks share `ALL_CHARACTERS`.
+        done: Called with its number when all results are reported.
     """
 
     #: Seconds that an answer may wait for others.
     GATHER_SECONDS = 0.003
 
-    def __init__(
-        self, number: int, client: ToolClient, count: int, services: RootServices, done: Callable[[Job], None]
-    ) -> None:
-        self.number = number
+    def __init__(self, client: ToolClient, count: int, services: RootServices, done: Callable[[int], object]) -> None:
         self.client = client
+        #: Tells its reports from those of other jobs.
+        self.number = 0
         self._services = services
         self._done = done
         self._pending: dict[SessionKey, str] = {}
-        self._answers: dict[tuple[str, str, str, bool], tuple[list[int], Any]] = {}
+        self._answers: dict[tuple[str, Kind, str, bool], tuple[list[int], Body | None]] = {}
         self._limit = max(LEAST_CHARACTERS, ALL_CHARACTERS // max(1, count))
         self._scheduled = False
         self._started = False
@@ -72,19 +69,22 @@ class Job:
         return tuple(self._pending)
 
     def settle(
-        self, label: str, kind: str, text: str, ranks: Iterable[int], facts: Any = None, *, failed: bool = False
+        self,
+        label: str,
+        kind: Kind,
+        text: str,
+        ranks: Iterable[int],
+        facts: Body | None = None,
+        *,
+        failed: bool = False,
     ) -> None:
-        """Report the result of ranks that are not waited for.
-
-        Args:
-            kind: As the module's docstring says.
-            facts: The answer as plain data; equal texts have equal facts.
-            failed: The line failed, and the text says why.
-        """
+        """Report the result of ranks that are not waited for. Arguments as in `JobAnswer`; equal texts: equal facts."""
         text = cap(text, self._limit)
         self._answers.setdefault((label, kind, text, failed), ([], facts))[0].extend(ranks)
 
-    def answer(self, key: SessionKey, kind: str, text: str, facts: Any = None, *, failed: bool = False) -> None:
+    def answer(
+        self, key: SessionKey, kind: Kind, text: str, facts: Body | None = None, *, failed: bool = False
+    ) -> None:
         """Report the result of a rank that is waited for; any other rank is ignored. Arguments as in `settle`."""
         label = self._pending.pop(key, None)
         if label is None:
@@ -102,20 +102,20 @@ class Job:
         """Drop all further reports: the terminal no longer waits for the job."""
         self.left = True
 
-    def start(self) -> Body:
+    def start(self) -> JobReport:
         """Return the first report; later results are pushed to the terminal."""
         self._started = True
         report = self.report()
-        if report["done"]:
+        if report.done:
             self._finished = True
-            self._done(self)
+            self._done(self.number)
         elif not self._pending:
             self._services.call_later(0.0, self._push)
         return report
 
-    def report(self) -> Body:
+    def report(self) -> JobReport:
         """Return the results since the last report, as many as fit into `REPORT_CHARACTERS`, at least one."""
-        answers: list[Body] = []
+        answers: list[JobAnswer] = []
         size = 0
         for key in list(self._answers):
             label, kind, text, failed = key
@@ -124,14 +124,8 @@ class Job:
                 break
             ranks, facts = self._answers.pop(key)
             if ranks:
-                answer = {"actor": label, "kind": kind, "text": text, "ranks": sorted(ranks), "failed": failed}
-                answers.append(answer if facts is None else {**answer, "facts": facts})
-        return {
-            "job": self.number,
-            "answers": answers,
-            "done": not self._pending and not self._answers,
-            "waiting": self._waiting(),
-        }
+                answers.append(JobAnswer(label, kind, text, sorted(ranks), failed, facts))
+        return JobReport(answers, self._waiting(), not self._pending and not self._answers, self.number)
 
     def _waiting(self) -> dict[str, list[int]]:
         waiting: dict[str, list[int]] = {}
@@ -143,8 +137,9 @@ class Job:
 
     def stopped(self, session: Session, text: str) -> bool:
         """Report the session's text as the answer. Returns whether the terminal still waits for the job."""
-        prompt = "" if session.prompt == PDB_PROMPT else session.prompt
-        self._settle(session, "answered", session.text + prompt, session.facts, failed=bool(session.error))
+        at = session.at
+        prompt = "" if at.prompt == PDB_PROMPT else at.prompt
+        self._settle(session, "answered", session.text + prompt, at.facts, failed=bool(at.error))
         return not self.left
 
     def printed(self, session: Session, text: str) -> None:
@@ -163,7 +158,9 @@ class Job:
         """Report the rank as held by the terminal of process ``pid``."""
         self._settle(session, "held", f"process {pid} has attached")
 
-    def _settle(self, session: Session, kind: str, text: str, facts: Any = None, *, failed: bool = False) -> None:
+    def _settle(
+        self, session: Session, kind: Kind, text: str, facts: Body | None = None, *, failed: bool = False
+    ) -> None:
         if session.waiter is self:
             session.waiter = session.attachment
         self.answer(session.key, kind, text, facts, failed=failed)
@@ -174,11 +171,11 @@ class Job:
             return
         self._finished = not self._pending
         while not self.left and (self._answers or self._finished):
-            self.client.push("debug.report", self.report())
+            self.client.report(self.report())
             if not self._answers:
                 break
         if self._finished:
-            self._done(self)
+            self._done(self.number)
 
 
 class Attachment:
@@ -190,61 +187,57 @@ class Attachment:
 
     def stopped(self, session: Session, text: str) -> bool:
         """Push the new prompt with its number and ``text``. Returns True: the terminal shows the stop."""
-        self._push(
-            "stopped",
-            text=text,
-            prompt=session.prompt,
-            reason=session.reason,
-            seq=session.seq,
-            failed=bool(session.error),
+        at = session.at
+        self.client.report(
+            AttachedReport("stopped", at.endpoint, text, at.prompt, at.reason, at.seq, failed=bool(at.error))
         )
         return True
 
     def printed(self, session: Session, text: str) -> None:
         """Push ``text``, which a command has written before its end."""
-        self._push("printed", text=text)
+        self._push("printed", text)
 
     def resumed(self, session: Session, how: str, text: str) -> None:
         """Push ``text`` and how the rank was resumed (``how``: continue, step, quit)."""
-        self._push("resumed", text=text, how=how)
+        self._push("resumed", text, how)
 
     def ended(self, session: Session, why: str) -> None:
         """Push "gone" if ``why`` says how the process ended, else "ended"."""
-        self._push("gone" if why else "ended", text=why)
+        self._push("gone" if why else "ended", why)
 
     def replaced(self, session: Session, pid: int) -> None:
         """Push "stolen": the terminal of process ``pid`` has attached to the session."""
-        self._push("stolen", text=f"process {pid} has taken it over")
+        self._push("stolen", f"process {pid} has taken it over")
 
-    def _push(self, kind: str, **facts: object) -> None:
-        self.client.push("debug.attached", {"kind": kind, "endpoint": self.session.endpoint, **facts})
+    def _push(self, kind: Literal["printed", "resumed", "ended", "gone", "stolen"], text: str, how: str = "") -> None:
+        self.client.report(AttachedReport(kind, self.session.at.endpoint, text, how=how))
 
 
 class Jobs:
-    """All jobs that are not finished, by number. On the root's loop."""
+    """All jobs that are not finished. On the root's loop."""
 
     def __init__(self, services: RootServices) -> None:
         self._services = services
-        self._jobs: dict[int, Job] = {}
-        self._number = 0
+        self._numbers = itertools.count(1)
+        #: By the id of the terminal that waits for them.
+        self._tables: dict[int, PendingTable[Job]] = {}
 
     def new(self, client: ToolClient, count: int) -> Job:
         """Return a new job for a terminal: a request to ``count`` ranks, which share `ALL_CHARACTERS` of text."""
-        self._number += 1
-        job = self._jobs[self._number] = Job(self._number, client, count, self._services, self._forget)
+        table = self._tables.setdefault(client.id, PendingTable(self._numbers))
+        job = Job(client, count, self._services, table.remove)
+        job.number = table.add(job)
         return job
-
-    def _forget(self, job: Job) -> None:
-        self._jobs.pop(job.number, None)
 
     def leave(self, client: ToolClient, number: int) -> None:
         """Drop job ``number`` of a terminal, which no longer waits for it; a number of another terminal is ignored."""
-        job = self._jobs.get(number)
-        if job is not None and job.client.id == client.id:
+        table = self._tables.get(client.id)
+        job = table.remove(number) if table is not None else None
+        if job is not None:
             job.leave()
-            del self._jobs[number]
 
     def client_gone(self, client: ToolClient) -> None:
         """Drop all jobs of a terminal that has closed."""
-        for number in list(self._jobs):
-            self.leave(client, number)
+        table = self._tables.pop(client.id, None)
+        for job in table.clear() if table is not None else ():
+            job.leave()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from meshrt.debug.broker.jobs import Job
 from meshrt.debug.broker.sessions import Session, SessionTable, Waiter
-from meshrt.debug.protocol import BUSY, INPUT, PDB_PROMPT, RUNNING, STEPPING
+from meshrt.debug.protocol import BUSY, PDB_PROMPT, RUNNING, STEPPING
+from meshrt.debug.rank_operations import Input
 from meshrt.errors import MeshError, UsageError
 from meshrt.hooks.services import RootServices
+from meshrt.inspect.capping import TEXT_LIMIT
 from meshrt.program.words import silence
 
 __all__ = ["Lines", "checked"]
@@ -45,28 +46,41 @@ class Lines:
         self._table = table
         self._lost = lost
 
-    def send(self, session: Session, waiter: Waiter, **what: Any) -> None:
-        """Send a line (or an action) to a session that is at a prompt; ``waiter`` gets the events that follow.
-
-        Args:
-            what: ``line`` or ``action``, and the other arguments of the rank's operation `INPUT`.
-        """
-        key = session.key
-        seq = session.seq
-        self._table.asked(session, str(what.get("line") or what.get("action") or ""), waiter)
-        body = {"actor": key.actor, "thread": key.thread, "seq": seq, **what}
+    def send(
+        self,
+        session: Session,
+        waiter: Waiter,
+        line: str | None,
+        *,
+        resume: bool = False,
+        brief: bool = False,
+        limit: int = TEXT_LIMIT,
+        lines: int | None = None,
+    ) -> None:
+        """Answer the prompt of a session; ``waiter`` gets the events that follow. Arguments as in `Input`."""
+        key, seq = session.key, session.at.seq
+        self._table.asked(session, "continue" if resume else line or "", waiter)
+        answer = Input(key.actor, key.thread, seq, line, resume, brief, limit, lines)
         try:
-            self._services.send_rank(key.mesh_id, key.rank, INPUT, body)
+            self._services.tell_rank(key.mesh_id, key.rank, answer)
         except MeshError as error:  # the rank has just ended
             self._lost(session, str(error))
 
-    def cast(self, job: Job, sessions: Iterable[tuple[Session, str]], *, pdb_only: bool = False, **what: Any) -> None:
-        """Send one line to many sessions; those that cannot take one are reported to ``job`` with the reason.
+    def cast(
+        self,
+        job: Job,
+        sessions: Iterable[tuple[Session, str]],
+        line: str | None,
+        *,
+        resume: bool = False,
+        pdb_only: bool = False,
+    ) -> None:
+        """Answer the prompts of many sessions; those that cannot take one are reported to ``job`` with the reason.
 
         Args:
             sessions: Each with the label of its actor.
+            resume: Resume them in place of a line.
             pdb_only: Leave out sessions where something other than pdb reads, such as ``interact``.
-            what: As in `send`.
         """
         send = []
         for session, label in sessions:
@@ -81,10 +95,10 @@ class Lines:
                 job.settle(label, "busy", f"still at {session.line!r}", rank)
             elif session.state in (RUNNING, STEPPING):
                 job.settle(label, "running", "stepping" if session.state == STEPPING else "", rank)
-            elif pdb_only and session.prompt != PDB_PROMPT:
-                job.settle(label, "busy", f"at the prompt {session.prompt.strip()!r}", rank)
+            elif pdb_only and session.at.prompt != PDB_PROMPT:
+                job.settle(label, "busy", f"at the prompt {session.at.prompt.strip()!r}", rank)
             else:
                 job.expect(session.key, label)
                 send.append(session)
         for session in send:
-            self.send(session, job, **what, limit=job.limit)
+            self.send(session, job, line, resume=resume, brief=not resume, limit=job.limit)

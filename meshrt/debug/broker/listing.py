@@ -1,9 +1,9 @@
-"""Root side: the snapshot of a session, as plain data, that a terminal gets when it attaches."""
+"""Root side: the snapshot of a session that a terminal gets when it attaches."""
 
 from __future__ import annotations
 
 from meshrt.debug.broker.sessions import Session
-from meshrt.hooks.facts import Body
+from meshrt.debug.operations import Snapshot
 from meshrt.inspect.listing import row_of
 from meshrt.program.places import Place
 from meshrt.program.targets import Actor, Targets
@@ -12,19 +12,19 @@ from meshrt.wire.source import source_text
 __all__ = ["snapshot_of"]
 
 
-def snapshot_of(session: Session, actor: Actor, targets: Targets) -> Body:
+def snapshot_of(session: Session, actor: Actor, targets: Targets) -> Snapshot:
     """Return the answer to attach: where ``session`` is stopped, its prompt, and what it has written last."""
-    rank = session.key.rank
-    return {
+    rank, at = session.key.rank, session.at
+    return Snapshot(
         **row_of(targets, actor, rank, targets.states(actor)[rank]),
-        "session": session.state,
-        "reason": session.reason,
-        "text": session.text,
-        "headline": session.headline,
-        "code": _code(session.place),
-        "prompt": session.prompt,
-        "sent": session.line,
-    }
+        session=session.state,
+        reason=at.reason,
+        text=session.text,
+        headline=at.headline,
+        code=_code(at.place),
+        prompt=at.prompt,
+        sent=session.line,
+    )
 
 
 def _code(place: Place) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import prod
 
 from meshrt.debug.broker.sessions import Session, SessionTable
+from meshrt.debug.operations import Notice
 from meshrt.debug.protocol import STOPPED
 from meshrt.hooks.services import RootServices, ToolClient
 from meshrt.inspect.capping import cap
@@ -153,7 +154,7 @@ class Notices:
         if not stopped:
             return
         if not self._persons():
-            longest = since(min(session.since for session in stopped))
+            longest = since(min(session.at.since for session in stopped))
             for line in summarize(stopped, self._targets.actors()):
                 self._services.announce(f"still: {line}, for {longest}; {HOW_TO}")
         self._reminder = min(2 * self._reminder, LONGEST_REMINDER_SECONDS)
@@ -161,7 +162,7 @@ class Notices:
 
 
 def _push(client: ToolClient, text: str) -> None:
-    client.push("debug.notice", {"text": cap(text)})  # a text too long for a message would be lost as a whole
+    client.report(Notice(cap(text)))  # a text too long for a message would be lost as a whole
 
 
 def summarize(sessions: Iterable[Session], actors: Sequence[Actor]) -> list[str]:
@@ -175,7 +176,7 @@ def summarize(sessions: Iterable[Session], actors: Sequence[Actor]) -> list[str]
         actor = by_key.get((session.key.mesh_id, session.key.actor, session.key.thread))
         label = actor.label if actor is not None else session.name
         size = prod(actor.mesh.shape.ndslice.sizes) if actor is not None else 0
-        verb = "failed" if session.reason == "post-mortem" else "stopped"
+        verb = "failed" if session.at.reason == "post-mortem" else "stopped"
         groups.setdefault((label, verb, size), []).append(session)
     return [_line(label, verb, members, size) for (label, verb, size), members in sorted(groups.items(), key=_label)]
 
@@ -187,14 +188,14 @@ def _label(group: tuple[tuple[str, str, int], list[Session]]) -> tuple[str, str]
 def _line(label: str, verb: str, sessions: list[Session], size: int) -> str:
     by_place: dict[str, list[Session]] = {}
     for session in sessions:
-        number = f" by breakpoint {session.breakpoint}" if session.breakpoint else ""
-        by_place.setdefault(f"at {session.place}{number}", []).append(session)
+        number = f" by breakpoint {session.at.breakpoint}" if session.at.breakpoint else ""
+        by_place.setdefault(f"at {session.at.place}{number}", []).append(session)
     (first, members), *others = sorted(by_place.items(), key=lambda item: -len(item[1]))
     text = f"{_ranks_of(label, _numbers(members), size)} {verb} {first}{_condition(members)}"
     for place, members in others:
         ranks = _numbers(members)
         text += f", {'rank' if len(ranks) == 1 else len(ranks)} {_braced(ranks)} {place}{_condition(members)}"
-    headlines = {session.headline for session in sessions} if verb == "failed" else {""}
+    headlines = {session.at.headline for session in sessions} if verb == "failed" else {""}
     return text + (f": {headlines.pop()[:_WORDS_MAX]}" if len(headlines) == 1 and headlines != {""} else "")
 
 
@@ -206,8 +207,8 @@ def _condition(sessions: Sequence[Session]) -> str:
     """Return the error of a breakpoint's condition: if ranks differ, the most frequent one and its ranks; or ""."""
     by_error: dict[str, list[int]] = {}
     for session in sessions:
-        if session.breakpoint and session.error:
-            by_error.setdefault(session.error, []).append(session.key.rank)
+        if session.at.breakpoint and session.at.error:
+            by_error.setdefault(session.at.error, []).append(session.key.rank)
     if not by_error:
         return ""
     error, ranks = max(by_error.items(), key=lambda item: len(item[1]))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from meshrt.debug.protocol import BUSY, ENDED, RUNNING, STEPPING, STOPPED, SessionKey
-from meshrt.hooks.facts import Body
+from meshrt.debug.rank_operations import OfSession, Resumed, Stopped
 from meshrt.hooks.services import ToolClient
 from meshrt.inspect.capping import TEXT_LIMIT, cap
 from meshrt.program import words
-from meshrt.program.places import NOWHERE, Place
 from meshrt.program.states import NOT_STOPPED, PostMortem, State, Stop
 from meshrt.program.targets import Actor, Selected, address, shape_in
 from meshrt.selection import Shape
@@ -53,29 +52,15 @@ class Session:
     """One stopped (or resumed) thread of a rank, as the root knows it."""
 
     key: SessionKey
+    #: Its last prompt.
+    at: Stopped
+    #: The view through which its endpoint was called, if that is known.
     view: Shape | None = None
-    endpoint: str = ""
-    place: Place = NOWHERE
-    reason: str = ""
-    since: float = 0.0
-    seq: int = 0
-    prompt: str = ""
     #: Written since the last input: shown to a terminal that attaches.
     text: str = ""
     state: str = STOPPED
     #: When it was resumed last (epoch seconds); 0: never.
     resumed_at: float = 0.0
-    #: The output of the last command as plain data; None: not known.
-    facts: Any = None
-    #: The error of the last command, in pdb's words; "": none.
-    error: str = ""
-    #: The number of the breakpoint that has stopped it; 0: no breakpoint of the broker's table.
-    breakpoint: int = 0
-    #: The error of that breakpoint's condition; "": none.
-    breakpoint_error: str = ""
-    #: After an exception: its stack, ``[file, line, function]`` outermost first, and its headline.
-    stack: list[Any] = field(default_factory=list)
-    headline: str = ""
     #: The last line that was sent.
     line: str = ""
     #: The attached terminal: only it may send a line; None: any terminal may.
@@ -99,9 +84,9 @@ class Session:
         """The state of a stopped session; None: it runs."""
         if self.state in (RUNNING, STEPPING):
             return None
-        word = words.POST_MORTEM if self.reason == "post-mortem" else words.STOPPED
+        word = words.POST_MORTEM if self.at.reason == "post-mortem" else words.STOPPED
         note = "" if self.state == STOPPED else f"at work on {_short(self.line)!r}"
-        return State(word, self.since, self.place, note)
+        return State(word, self.at.since, self.at.place, note)
 
     def add_text(self, text: str) -> None:
         """Keep ``text`` for the next terminal that attaches; a long text is shortened to `TEXT_LIMIT`."""
@@ -165,65 +150,47 @@ class SessionTable:
             return Stop(resumed=left) if left else NOT_STOPPED
         return Stop(
             session.stop,
-            session.place,
+            session.at.place,
             max(session.resumed_at, left),
-            session.endpoint,
+            session.at.endpoint,
             session.view,
-            session.breakpoint,
-            session.breakpoint_error,
+            session.at.breakpoint,
+            session.at.breakpoint_error,
             session.holder.pid if session.holder is not None else 0,
         )
 
     def post_mortems(self) -> list[PostMortem]:
         """Return the sessions that are stopped after an exception."""
         return [
-            PostMortem(
-                session.key.mesh_id,
-                session.key.rank,
-                session.key.actor,
-                session.endpoint,
-                tuple(map(Place.from_wire, session.stack)),
-                session.headline,
-            )
-            for session in self
-            if session.stack and session.state in (STOPPED, BUSY)
+            PostMortem(key.mesh_id, key.rank, key.actor, at.endpoint, tuple(at.stack), at.headline)
+            for key, at in ((session.key, session.at) for session in self if session.state in (STOPPED, BUSY))
+            if at.stack
         ]
 
     def count(self, *states: str) -> int:
         """Return how many sessions are in one of ``states``. Any thread."""
         return sum(session.state in states for session in tuple(self._sessions.values()))
 
-    def stopped(self, mesh_id: str, rank: int, body: Body) -> Session:
+    def stopped(self, mesh_id: str, rank: int, at: Stopped) -> Session:
         """Take in that a rank is at a prompt. Returns its session, a new one if there was none."""
-        key = key_of(mesh_id, rank, body)
+        key = key_of(mesh_id, rank, at)
         session = self._sessions.get(key)
         if session is None:
-            session = self._sessions[key] = Session(key)
+            session = self._sessions[key] = Session(key, at)
             self._by_rank.setdefault((mesh_id, rank), []).append(session)
-        session.view = _shape(body.get("view"))
-        session.endpoint = str(body.get("endpoint", ""))
-        session.place = Place.from_wire(body.get("place"))
-        session.reason = str(body.get("reason", ""))
-        session.since = float(body.get("since", 0))
-        session.seq = int(body["seq"])
-        session.prompt = str(body.get("prompt", ""))
+        session.at = at
+        session.view = _shape(at.view)
         session.state = STOPPED
-        session.facts = body.get("facts")
-        session.error = str(body.get("error") or "")
-        session.breakpoint = int(body.get("breakpoint") or 0)
-        session.breakpoint_error = str(body.get("breakpoint_error") or "")
-        session.stack = list(body.get("stack") or ())
-        session.headline = str(body.get("headline") or "")
-        session.add_text(str(body.get("text", "")))
+        session.add_text(at.text)
         return session
 
-    def resumed(self, mesh_id: str, rank: int, body: Body) -> Session | None:
+    def resumed(self, mesh_id: str, rank: int, report: Resumed) -> Session | None:
         """Take in that a rank runs. Returns its session; None: there is none."""
-        session = self._sessions.get(key_of(mesh_id, rank, body))
+        session = self._sessions.get(key_of(mesh_id, rank, report))
         if session is not None:
-            session.state = STEPPING if body.get("how") == "step" else RUNNING
+            session.state = STEPPING if report.how == "step" else RUNNING
             session.resumed_at = time.time_ns() / 1e9
-            session.add_text(str(body.get("text", "")))
+            session.add_text(report.text)
         return session
 
     def asked(self, session: Session, line: str, waiter: Waiter) -> None:
@@ -231,7 +198,6 @@ class SessionTable:
         session.state = BUSY
         session.line = line
         session.text = ""
-        session.facts = None
         session.waiter = waiter
 
     def remove(self, session: Session) -> None:
@@ -263,9 +229,9 @@ def label_of(key: SessionKey, actors: Sequence[Actor]) -> str:
     return address(key.actor, key.thread)
 
 
-def key_of(mesh_id: str, rank: int, body: Body) -> SessionKey:
-    """Return the key that an event of a rank is about."""
-    return SessionKey(mesh_id, str(body["actor"]), rank, str(body.get("thread", "")))
+def key_of(mesh_id: str, rank: int, report: OfSession) -> SessionKey:
+    """Return the key that a report of a rank is about."""
+    return SessionKey(mesh_id, report.actor, rank, report.thread)
 
 
 def _short(line: str) -> str:
@@ -273,8 +239,8 @@ def _short(line: str) -> str:
     return first[:_SHORT] + ("..." if newline or len(first) > _SHORT else "")
 
 
-def _shape(wire: Any) -> Shape | None:
+def _shape(view: Sequence[object]) -> Shape | None:
     try:
-        return Shape.from_wire(wire)
+        return Shape.from_wire(view) if view else None
     except (ValueError, TypeError):
         return None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from meshrt.debug.operations import JobReport, Kind
 from meshrt.debug.prompt.numbers import array_difference, dict_difference, number_in, summary
 from meshrt.escapes import escaped
 from meshrt.hooks.facts import Body
@@ -28,7 +29,7 @@ _BRIEF_LINES = 3
 _NOT_ASKED = ("held", "busy", "running", "missing", "standing")
 _OUTCOMES = {
     "resumed": "resumed",
-    "asked": "asked to go on",
+    "asked": "asked to resume",
     "ended": "went on to the end of the endpoint",
     "aborted": "aborted",
     "gone": "gone",
@@ -57,24 +58,25 @@ class _Answer(NamedTuple):
 
 
 class Answers:
-    """The results of a request, by actor, kind and rank (kinds: see `meshrt.debug.broker.jobs`)."""
+    """The results of a request, by actor, kind and rank (kinds: see `meshrt.debug.operations`)."""
 
     def __init__(self) -> None:
-        self._kinds: dict[tuple[str, str], list[_Answer]] = {}
-        self.waiting: dict[str, tuple[int, ...]] = {}
+        self._kinds: dict[tuple[str, Kind], list[_Answer]] = {}
+        self.waiting: Mapping[str, Sequence[int]] = {}
         self.done = False
         #: The program has closed the connection: no more reports will come.
         self.lost = False
 
-    def add(self, report: Body) -> None:
+    def add(self, report: JobReport | Body) -> None:
         """Take in one report of a job."""
-        for answer in report["answers"]:
-            members = self._kinds.setdefault((answer["actor"], answer["kind"]), [])
-            text = str(answer["text"]).rstrip("\n")
-            facts, failed = answer.get("facts"), bool(answer.get("failed"))
-            members += [_Answer(rank, text, facts, failed) for rank in answer["ranks"]]
-        self.waiting = {label: tuple(ranks) for label, ranks in report["waiting"].items()}
-        self.done = bool(report["done"])
+        if isinstance(report, dict):  # of a command that is not typed yet
+            report = JobReport.read(report)
+        for answer in report.answers:
+            members = self._kinds.setdefault((answer.actor, answer.kind), [])
+            text = answer.text.rstrip("\n")
+            members += [_Answer(rank, text, answer.facts, answer.failed) for rank in answer.ranks]
+        self.waiting = report.waiting
+        self.done = report.done
 
     def ranks(self, *kinds: str) -> list[int]:
         """Return the ranks (of all actors) whose answer is one of ``kinds``."""
@@ -103,6 +105,11 @@ class Answers:
         )
         return f"{self.sent - self.unanswered}/{self.sent} answered, waiting for {ranks}"
 
+    def _asked(self, label: str) -> list[int]:
+        """Return the ranks of an actor that the request names, ascending."""
+        ranks = [answer.rank for (actor, _), members in self._kinds.items() if actor == label for answer in members]
+        return sorted({*ranks, *self.waiting.get(label, ())})
+
     def text(
         self,
         *,
@@ -125,7 +132,7 @@ class Answers:
             if kind == "answered":
                 prefix = f"{label} " if several else ""
                 if against is not None:
-                    lines += _diff(prefix, members, against, most)
+                    lines += _diff(prefix, members, against, most, self._asked(label))
                 else:
                     lines += _shown(prefix, members, every, most)
         for (label, kind), members in self._kinds.items():
@@ -183,10 +190,11 @@ def _shown(prefix: str, members: Sequence[_Answer], every: bool, most: int | Non
     return [*lines, line] if line else lines
 
 
-def _diff(prefix: str, members: Sequence[_Answer], against: int, most: int | None) -> list[str]:
+def _diff(prefix: str, members: Sequence[_Answer], against: int, most: int | None, asked: Sequence[int]) -> list[str]:
     reference = next((answer for answer in members if answer.rank == against), None)
     if reference is None:
-        why = f"rank {against} has not answered: nothing to compare with"
+        absent = f"is not among the ranks that were asked ({fold_ranks(asked)})"
+        why = f"rank {against} {'has not answered' if against in asked else absent}: there is nothing to compare with"
         return [why, *_shown(prefix, members, every=False, most=most)]
     groups = _alike(members)
     lines: list[str] = []

@@ -5,13 +5,15 @@ from __future__ import annotations
 import queue
 import time
 
+from meshrt.debug.operations import Attach, AttachedReport, Detach, Send, Snapshot
 from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.terminal import Terminal, Woken
 from meshrt.debug.prompt.text import prompt_of
-from meshrt.debug.protocol import BUSY, PDB_PROMPT, QUITS, RUNNING, STEPPING, STOPPED
+from meshrt.debug.protocol import BUSY, PDB_PROMPT, QUITS, RUNNING, STEPPING
 from meshrt.errors import MeshError
 from meshrt.escapes import escaped
 from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import read
 from meshrt.inspect.shortening import LINES
 
 __all__ = ["Attached"]
@@ -31,16 +33,20 @@ class Attached:
         most: Lines of a printed value that are shown; None: all.
     """
 
-    def __init__(self, client: Client, terminal: Terminal, snapshot: Body, *, most: int | None = LINES) -> None:
+    def __init__(
+        self, client: Client, terminal: Terminal, snapshot: Snapshot | Body, *, most: int | None = LINES
+    ) -> None:
+        if isinstance(snapshot, dict):  # of a command that is not typed yet
+            snapshot = read(Snapshot, snapshot, Attach.name())
         self._client = client
         self._most = most
         self._terminal = terminal
-        self._actor = str(snapshot["actor"])
-        self._rank = int(snapshot["rank"])
-        self._coords = dict(snapshot["coords"])
-        self._endpoint = str(snapshot["endpoint"])
-        self._prompt = str(snapshot["prompt"])
-        self._reason = str(snapshot["reason"])
+        self._actor = snapshot.actor
+        self._rank = snapshot.rank
+        self._coords = snapshot.coords
+        self._endpoint = snapshot.endpoint
+        self._prompt = snapshot.prompt
+        self._reason = snapshot.reason
         #: The number of the prompt that the last line was for: only a stop with a higher number answers it.
         self._seq = 0
         #: False: the mesh's prompt is back.
@@ -51,20 +57,20 @@ class Attached:
         #: The last line failed.
         self._failed = False
         self._how = ""
-        host = f" ({snapshot['host']})" if snapshot["host"] else ""
+        host = f" ({snapshot.host})" if snapshot.host else ""
         self._say(f"attached to {self.name}{host}; `detach` returns\n")
-        self._text(str(snapshot["text"]), self._prompt)
-        place = f"{snapshot['file']}({snapshot['line']}){snapshot['function']}()"
-        if place not in str(snapshot["text"]):  # what the rank wrote last does not say where it is
-            if snapshot["headline"]:
-                self._say(escaped(str(snapshot["headline"])) + "\n")
-            self._say(escaped(f"> {place}" + (f"\n-> {snapshot['code']}" if snapshot["code"] else "")) + "\n")
-        if str(snapshot["breakpoint_error"]) not in str(snapshot["text"]):  # the rank has written other text since
-            self._say(escaped(str(snapshot["breakpoint_error"])) + "\n")
-        if snapshot["session"] == BUSY:
-            self._say(f"[{self.name} has not answered {snapshot['sent']!r} yet]\n")
+        self._text(snapshot.text, self._prompt)
+        place = f"{snapshot.file}({snapshot.line}){snapshot.function}()"
+        if place not in snapshot.text:  # what the rank wrote last does not say where it is
+            if snapshot.headline:
+                self._say(escaped(snapshot.headline) + "\n")
+            self._say(escaped(f"> {place}" + (f"\n-> {snapshot.code}" if snapshot.code else "")) + "\n")
+        if snapshot.breakpoint_error not in snapshot.text:  # the rank has written other text since
+            self._say(escaped(snapshot.breakpoint_error) + "\n")
+        if snapshot.session == BUSY:
+            self._say(f"[{self.name} has not answered {snapshot.sent!r} yet]\n")
             self._follow(COMMAND_SECONDS)
-        elif snapshot["session"] in (RUNNING, STEPPING):
+        elif snapshot.session in (RUNNING, STEPPING):
             self._say(f"[{self.name} is running]\n")
             self._follow(CONTINUE_SECONDS)
 
@@ -116,7 +122,7 @@ class Attached:
         self.here = False
         if not self._client.closed():
             try:
-                self._client.ask("debug.detach")
+                self._client.request(Detach())
             except (MeshError, OSError):
                 pass  # the program has just ended
         self._say(text + "\n")
@@ -134,7 +140,7 @@ class Attached:
 
     def _send(self, line: str | None) -> bool:
         try:
-            self._seq = int(self._client.ask("debug.send", line=line, lines=self._most)["seq"])
+            self._seq = self._client.request(Send(line, self._most)).seq
         except MeshError as error:
             self._say(escaped(str(error)) + "\n")
             return False
@@ -165,7 +171,7 @@ class Attached:
                 now = time.monotonic()
                 until = limit if hinted else min(limit, start + HINT_SECONDS)
                 try:
-                    body = self._client.attached.get(timeout=max(0.0, until - now))
+                    event = self._client.attached.get(timeout=max(0.0, until - now))
                 except queue.Empty:
                     if time.monotonic() < limit:
                         hinted = True
@@ -174,13 +180,13 @@ class Attached:
                     self.pushed_out = True
                     self.leave(f"{self.name} is running; its next stop will be announced")
                     return
-                kind = self._take(body)
-                if kind == STOPPED and body is not None and int(body["seq"]) > self._seq:
+                self._take(event)
+                if event is None:
+                    continue
+                if event.kind == "stopped" and event.seq > self._seq:
                     return
-                if kind == "resumed" and body is not None and body.get("how") == "continue":
-                    limit = time.monotonic() + CONTINUE_SECONDS
-                elif kind == "resumed":
-                    limit = time.monotonic() + COMMAND_SECONDS
+                if event.kind == "resumed":
+                    limit = time.monotonic() + (CONTINUE_SECONDS if event.how == "continue" else COMMAND_SECONDS)
         except KeyboardInterrupt:
             self._leave_it()
 
@@ -188,37 +194,38 @@ class Attached:
         self._say("\n")
         self.leave(f"left {self.name} as it is")
 
-    def _take(self, body: Body | None) -> str:
-        """Take in one event. Returns its kind; "closed" for None."""
-        if body is None:
+    def _take(self, event: AttachedReport | None) -> None:
+        """Take in one event; None: the program has closed the connection."""
+        if event is None:
             self.here = False
-            return "closed"
-        kind = str(body["kind"])
-        text = str(body.get("text", ""))
-        if kind == STOPPED:
-            self._endpoint = str(body["endpoint"])  # another one, if several calls run in turns
-            self._prompt = str(body["prompt"])
-            self._reason = str(body["reason"])
-            self._failed = bool(body.get("failed"))
-            self._text(text, self._prompt)
-        elif kind == "printed":
-            self._say(escaped(text))
-        elif kind == "resumed":
-            self._how = str(body.get("how", ""))
-            self._text(text, "")
-        else:
-            self.here, self.pushed_out = False, True
-            if kind == "ended" and self._how == "quit":
-                self._say(f"{self._endpoint} has ended on {self.name} after it was asked to abort\n")
-            elif kind == "ended" and self._reason == "post-mortem":
-                self._say(f"{self._endpoint} has raised on {self.name}: its caller has the exception\n")
-            elif kind == "ended":
-                self._say(f"{self._endpoint} has ended on {self.name}; back at the mesh's prompt\n")
-            elif kind == "gone":
-                self._say(f"{self.name} is gone: {escaped(text)}\n")
-            else:
-                self._say(f"detached from {self.name}: {escaped(text)}\n")
-        return kind
+            return
+        match event.kind:
+            case "stopped":
+                self._endpoint = event.endpoint  # another one, if several calls run in turns
+                self._prompt = event.prompt
+                self._reason = event.reason
+                self._failed = event.failed
+                self._text(event.text, self._prompt)
+            case "printed":
+                self._say(escaped(event.text))
+            case "resumed":
+                self._how = event.how
+                self._text(event.text, "")
+            case "ended" | "gone" | "stolen":
+                self.here, self.pushed_out = False, True
+                self._say(self._end(event))
+
+    def _end(self, event: AttachedReport) -> str:
+        """Return why the mesh's prompt is back."""
+        if event.kind == "gone":
+            return f"{self.name} is gone: {escaped(event.text)}\n"
+        if event.kind == "stolen":
+            return f"detached from {self.name}: {escaped(event.text)}\n"
+        if self._how == "quit":
+            return f"{self._endpoint} has ended on {self.name} after it was asked to abort\n"
+        if self._reason == "post-mortem":
+            return f"{self._endpoint} has raised on {self.name}: its caller has the exception\n"
+        return f"{self._endpoint} has ended on {self.name}; back at the mesh's prompt\n"
 
     def _text(self, text: str, prompt: str) -> None:
         if text:

@@ -9,11 +9,17 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, overload
 
+from msgspec.structs import replace
+
+from meshrt.debug.operations import Asked, AttachedReport, Count, Greeting, Hello, JobReport, Notice
 from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import Data, Operation
 
 __all__ = ["Client", "Connection"]
+
+A = TypeVar("A", bound=Data)
 
 #: Limit for the first answer. It is long so that an overloaded machine does not force the user to try again.
 _GREETING_SECONDS = 60.0
@@ -24,8 +30,12 @@ class Connection(Protocol):
 
     pid: int
 
-    def request(self, operation: str, body: Body, timeout: float = 10.0) -> Body:
-        """Return the broker's answer, within ``timeout`` seconds. Raises as `Client.ask`."""
+    def ask(self, operation: Operation[A], timeout: float | None = 10.0) -> A:
+        """Return the broker's answer, within ``timeout`` seconds. Raises as `Client.request`."""
+        ...
+
+    def request(self, operation: str, body: Body, timeout: float | None = 10.0) -> Body:
+        """As `ask`, without types."""
         ...
 
     def close(self) -> None:
@@ -57,20 +67,21 @@ class Client:
         self._closed = False
         #: The line that runs now: the broker shows it at other terminals.
         self.typed = ""
+        #: How many ranks are stopped, and how many were resumed and may stop again.
         self.standing = 0
         self.resumed = 0
         self._counted = False
         #: Events of the attached session; None: the program has closed the connection.
-        self.attached: queue.SimpleQueue[Body | None] = queue.SimpleQueue()
-        self._jobs: dict[int, queue.SimpleQueue[Body | None]] = {}
+        self.attached: queue.SimpleQueue[AttachedReport | None] = queue.SimpleQueue()
+        self._jobs: dict[int, queue.SimpleQueue[JobReport | None]] = {}
         self._forgotten = 0
         self._lock = threading.Lock()
         self._on_notice: Callable[[str], None] | None = None
         self._early: list[str] = []
         self._connection = connect(self._event, self._close)
         self.pid = self._connection.pid
-        greeting = self.ask("debug.hello", timeout=_GREETING_SECONDS, person=person, listens=listens)
-        self.stops: list[str] = list(greeting["stops"])
+        greeting = self.request(Hello(person=person, listens=listens), _GREETING_SECONDS)
+        self.stops = list(greeting.stops)
         with self._lock:
             if not self._counted:
                 self._count(greeting)
@@ -79,7 +90,13 @@ class Client:
         """Whether the program has closed the connection. Any thread."""
         return self._closed
 
-    def ask(self, operation: str, /, *, timeout: float = 10.0, **body: Any) -> Body:
+    @overload
+    def request(self, operation: Operation[A], timeout: float = 10.0) -> A: ...
+
+    @overload
+    def request(self, operation: str, body: Body, timeout: float) -> Body: ...
+
+    def request(self, operation: Operation[A] | str, *arguments: Any, **named: Any) -> A | Body:
         """Ask the broker, for at most ``timeout`` seconds.
 
         Raises:
@@ -87,13 +104,21 @@ class Client:
             ConnectionError: The connection is closed.
             TimeoutError: No answer in time.
         """
-        return self._connection.request(operation, {**body, "typed": self.typed}, timeout=timeout)
+        if isinstance(operation, str):
+            return self._by_name(operation, *arguments, **named)
+        if isinstance(operation, Asked):
+            operation = replace(operation, typed=self.typed)
+        answer: A = self._connection.ask(operation, *arguments, **named)
+        return answer
 
-    def request(self, operation: str, body: Body, timeout: float) -> Body:
-        """Like `ask`, with the signature of `Connection.request`."""
-        return self.ask(operation, timeout=timeout, **body)
+    def ask(self, operation: str, /, *, timeout: float = 10.0, **body: Any) -> Body:
+        """As `request`, by name: for commands that are not typed yet."""
+        return self._by_name(operation, body, timeout)
 
-    def reports(self, job: int) -> queue.SimpleQueue[Body | None]:
+    def _by_name(self, operation: str, body: Body, timeout: float) -> Body:
+        return self._connection.request(operation, {**body, "typed": self.typed}, timeout)
+
+    def reports(self, job: int) -> queue.SimpleQueue[JobReport | None]:
         """Return the queue of a job's reports; None in it: no more will come, the connection is closed."""
         with self._lock:
             reports = self._jobs.setdefault(job, queue.SimpleQueue())
@@ -127,28 +152,30 @@ class Client:
     # -- reader thread
 
     def _event(self, event: str, body: Body) -> None:
-        if event == "debug.notice":
+        if event == Notice.name():
+            text = Notice.read(body).text
             with self._lock:
                 read = self._on_notice
                 if read is None:
-                    self._early.append(str(body["text"]))
+                    self._early.append(text)
             if read is not None:
-                read(str(body["text"]))
-        elif event == "debug.attached":
-            self.attached.put(body)
+                read(text)
+        elif event == AttachedReport.name():
+            self.attached.put(AttachedReport.read(body))
             self.on_change()
-        elif event == "debug.report":
+        elif event == JobReport.name():
+            report = JobReport.read(body)
             # Job numbers ascend: a late report of a forgotten job is dropped.
-            if int(body["job"]) > self._forgotten:
-                self.reports(int(body["job"])).put(body)
-        elif event == "debug.count":
+            if report.job > self._forgotten:
+                self.reports(report.job).put(report)
+        elif event == Count.name():
             with self._lock:
                 self._counted = True
-                self._count(body)
+                self._count(Count.read(body))
             self.on_change()
 
-    def _count(self, body: Body) -> None:
-        self.standing, self.resumed = int(body["standing"]), int(body["resumed"])
+    def _count(self, counts: Count | Greeting) -> None:
+        self.standing, self.resumed = counts.standing, counts.resumed
 
     def _close(self) -> None:
         self._closed = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from meshrt.debug.operations import Breaks
 from meshrt.debug.prompt.client import Client
 from meshrt.debug.prompt.tables import by_actor
 from meshrt.errors import MeshError
@@ -19,10 +20,10 @@ def left_behind(client: Client, own: Collection[int]) -> str:
         own: The ids of the breakpoints that the script has set; some may be deleted already.
     """
     try:
-        breaks = client.ask("debug.breaks")["breaks"] if own else []
+        breaks = client.request(Breaks()).breaks if own else []
         rows = client.ask("inspect.list", state="stopped", actor="", ranks="")["rows"]
     except (MeshError, OSError) as error:  # a TimeoutError is an OSError
         return f"what is left behind is not known: {str(error) or 'the program does not answer'}"
-    left = [f"breakpoint {row['id']} at {row['place']} (clear {row['id']})" for row in breaks if row["id"] in own]
+    left = [f"breakpoint {row.id} at {row.place} (clear {row.id})" for row in breaks if row.id in own]
     left += [f"stopped ranks: {by_actor(rows)} (continue)"] if rows else []
     return escaped(f"left behind: {'; '.join(left)}") if left else ""

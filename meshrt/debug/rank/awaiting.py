@@ -15,7 +15,7 @@ from meshrt.debug.rank.suspended import never_broken
 __all__ = ["compiled", "run"]
 
 _ELSEWHERE = (
-    "this awaits something that belongs to the actor's own event loop, which stands still while the rank is stopped; "
+    "this awaits something that belongs to the actor's own event loop, which does not run while the rank is stopped; "
     "`n` over the line that awaits it lets that loop run"
 )
 

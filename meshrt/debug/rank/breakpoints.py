@@ -18,21 +18,22 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import CodeType, FrameType
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from meshrt.actor.endpoint import endpoints_of
 from meshrt.debug.rank.codelines import NoCodeError, Target, body_of, find, is_module
 from meshrt.debug.rank.loaded import loaded_code
 from meshrt.debug.rank.users_trace import TraceFunction
+from meshrt.debug.rank_operations import BreakHit, BreakSpec, BreakState
 from meshrt.debug.stepping import is_hidden_code
 from meshrt.files import RUNTIME_FILES, is_library_file
-from meshrt.hooks.facts import ActorState, Body
+from meshrt.hooks.facts import ActorState
 from meshrt.inspect.values import class_name, safe_text
 from meshrt.program.places import names_file
 
 __all__ = ["BreakTable", "Hit", "MeshBreaks"]
 
-_NOWHERE: Mapping[int, list[Any]] = {}
+_NOWHERE: Mapping[int, list[_Breakpoint]] = {}
 #: Most characters of an error of a condition in a report.
 _WORDS_MAX = 200
 
@@ -69,18 +70,11 @@ class MeshBreaks(Protocol):
 class _Breakpoint:
     """One row of the table."""
 
-    def __init__(self, spec: Body) -> None:
+    def __init__(self, spec: BreakSpec) -> None:
         self.spec = spec
-        self.id = int(spec["id"])
-        self.file = str(spec.get("file") or "")
-        self.line = int(spec.get("line") or 0)
-        self.endpoint = str(spec.get("endpoint") or "")
-        self.actor = str(spec.get("actor") or "")
-        self.condition = str(spec.get("condition") or "").strip()
-        self.once = bool(spec.get("once"))
-        #: The session of the IDE that it belongs to; "": none.
-        self.goes = str(spec.get("goes") or "")
-        #: That IDE was attached to this rank, and has detached.
+        self.id = spec.id
+        self.condition = spec.condition.strip()
+        #: The IDE that it belongs to was attached to this rank, and has detached.
         self.left = False
         self.hits = 0
         self.done = False
@@ -98,6 +92,19 @@ class _Breakpoint:
             except (SyntaxError, ValueError) as error:
                 self.problem = f"condition {self.condition!r}: {type(error).__name__}: {error}"
                 self.done = True
+
+    @property
+    def line(self) -> int:
+        """The actual line, if it is not the one that was requested; or 0."""
+        found = {target.line for target in self.targets.values() if target is not None}
+        return min(found) if self.spec.file and found and self.spec.line not in found else 0
+
+    @property
+    def trouble(self) -> str:
+        """Why it stops nothing (code loaded later has no such line), or the error of its condition; "": none."""
+        if self.raised:
+            return f"the condition raised {self.raised}"
+        return "" if any(self.targets.values()) else self.problem
 
     @property
     def state(self) -> str:
@@ -120,25 +127,26 @@ class _Breakpoint:
         """Look for the line in a file's code; ``ran``: as in `find`."""
         target = None
         try:
-            target = find(roots, self.line, ran=ran)
+            target = find(roots, self.spec.line, ran=ran)
         except NoCodeError as error:
             self.problem = str(error)
         self.targets = {**self.targets, filename: target}
 
     def bind_endpoint(self, cls: type) -> None:
         """Look for the endpoint in an actor's class."""
-        if self.endpoint not in endpoints_of(cls):
+        name = self.spec.endpoint
+        if name not in endpoints_of(cls):
             names = ", ".join(endpoints_of(cls)) or "none"
-            if self.actor:
-                self.problem = f"{cls.__name__} has no endpoint {self.endpoint!r}; it has {names}"
+            if self.spec.actor:
+                self.problem = f"{cls.__name__} has no endpoint {name!r}; it has {names}"
             return
-        function = inspect.unwrap(inspect.getattr_static(cls, self.endpoint))
+        function = inspect.unwrap(inspect.getattr_static(cls, name))
         code = getattr(function, "__code__", None)
         if isinstance(code, CodeType):
             target = Target(body_of(code)[0], code.co_firstlineno, code.co_qualname)
             self.targets = {**self.targets, code.co_filename: target}
         else:
-            self.problem = f"endpoint {self.endpoint!r} of {cls.__name__} is no Python function"
+            self.problem = f"endpoint {name!r} of {cls.__name__} is not a Python function"
 
 
 def _is_runtime(file: str) -> bool:
@@ -174,26 +182,21 @@ class BreakTable:
         """A new object after every change: earlier findings may be wrong then."""
         return self._now
 
-    @property
-    def hits(self) -> dict[int, int]:
-        """How often each breakpoint has stopped something."""
-        return {row.id: row.hits for row in self._now.rows.values()}
+    def states(self) -> list[BreakState]:
+        """Return where each breakpoint is set."""
+        near = self._near()
+        return [BreakState(row.id, row.state, row.line, near.get(row.id, "")) for row in self._now.rows.values()]
 
-    @property
-    def left(self) -> list[int]:
-        """The breakpoints that stop nothing here, because the IDE that they belong to has detached from this rank."""
-        return [row.id for row in self._now.rows.values() if row.left]
+    def hits(self) -> list[BreakHit]:
+        """Return what has become of each breakpoint."""
+        return [BreakHit(row.id, row.hits, row.line, row.trouble, row.left) for row in self._now.rows.values()]
 
-    def replace(self, specs: Iterable[Body], actors: Sequence[ActorState]) -> dict[int, str]:
-        """Replace the table; rows that stay keep their hits. On the control thread.
-
-        Returns:
-            By id: "bound", "pending" or the problem.
-        """
+    def replace(self, specs: Iterable[BreakSpec], actors: Sequence[ActorState]) -> None:
+        """Replace the table; rows that stay keep their hits. On the control thread."""
         rows = {row.id: row for row in map(_Breakpoint, specs)}
         for row in rows.values():
-            if row.file and not row.problem:
-                for filename, roots in loaded_code(row.file, actors):
+            if row.spec.file and not row.problem:
+                for filename, roots in loaded_code(row.spec.file, actors):
                     row.bind(filename, roots, ran=True)
         self._bind_endpoints(rows.values(), actors)
         for row in rows.values():
@@ -205,7 +208,6 @@ class BreakTable:
                     row.hits, row.done, row.left = before.hits, row.done or before.done, before.left
                     row.raised = before.raised
             self._change(rows)
-        return {row.id: row.state for row in rows.values()}
 
     def _change(self, rows: Mapping[int, _Breakpoint]) -> None:
         # In this order: a thread that sees the new version sees what belongs to it.
@@ -227,7 +229,7 @@ class BreakTable:
         with self._lock:
             self._resting = resting
             for row in self._now.rows.values():
-                if row.goes and row.goes in sessions:
+                if row.spec.goes and row.spec.goes in sessions:
                     row.left = not resting
             self._change(self._now.rows)
 
@@ -236,45 +238,30 @@ class BreakTable:
         self._lock = threading.RLock()
         self.replace((), ())
 
-    def lines(self) -> dict[int, int]:
-        """Return the actual line of each breakpoint of a file that is not on the line that was requested."""
-        moved = {}
-        for row in self._now.rows.values():
-            found = {target.line for target in row.targets.values() if target is not None}
-            if row.file and found and row.line not in found:
-                moved[row.id] = min(found)
-        return moved
-
-    def problems(self) -> dict[int, str]:
-        """Return the problems of breakpoints by id: code loaded later has no such line, or a condition raises."""
-        found = {}
-        for row in self._now.rows.values():
-            if row.raised:
-                found[row.id] = f"the condition raised {row.raised}"
-            elif row.problem and not any(row.targets.values()):
-                found[row.id] = row.problem
-        return found
-
-    def near(self) -> dict[int, str]:
+    def _near(self) -> dict[int, str]:
         """Return, by id of each breakpoint whose file is not loaded, a user's file with a similar name."""
-        pending = [row for row in self._now.rows.values() if row.file and row.state == "pending"]
+        pending = {row.id: row.spec.file for row in self._now.rows.values() if row.spec.file and row.state == "pending"}
         if not pending:
             return {}
         files = {getattr(module, "__file__", None) or "" for module in list(sys.modules.values())}
         names = {os.path.basename(file) for file in files if not (is_library_file(file) or _is_runtime(file))}
-        found = {row.id: difflib.get_close_matches(os.path.basename(row.file), names, n=1) for row in pending}
+        found = {
+            number: difflib.get_close_matches(os.path.basename(file), names, n=1) for number, file in pending.items()
+        }
         return {number: close[0] for number, close in found.items() if close}
 
     def bind_endpoints(self, actors: Sequence[ActorState]) -> bool:
         """Look again for endpoints of actors that were not there before. Return whether anything has changed."""
         while True:
             now = self._now
-            rows = [row for row in now.rows.values() if row.endpoint and row.wanted and not any(row.targets.values())]
+            rows = [
+                row for row in now.rows.values() if row.spec.endpoint and row.wanted and not any(row.targets.values())
+            ]
             if not rows:
                 return False
             self._bind_endpoints(rows, actors)
             for row in rows:
-                if row.actor:  # otherwise the next actor may have the endpoint
+                if row.spec.actor:  # otherwise the next actor may have the endpoint
                     row.judge()
             with self._lock:
                 if self._now is not now:
@@ -288,10 +275,10 @@ class BreakTable:
     def _bind_endpoints(rows: Iterable[_Breakpoint], actors: Sequence[ActorState]) -> None:
         for row in rows:
             for actor in actors:
-                if row.endpoint and row.actor in ("", actor.name) and actor.instance is not None:
+                if row.spec.endpoint and row.spec.actor in ("", actor.name) and actor.instance is not None:
                     row.bind_endpoint(type(actor.instance))
 
-    def lines_in(self, code: CodeType) -> Mapping[int, list[Any]]:
+    def lines_in(self, code: CodeType) -> Mapping[int, list[_Breakpoint]]:
         """Return the lines of ``code`` that have breakpoints. Fast if its file has none. Any thread."""
         now = self._now
         if self._resting:
@@ -300,7 +287,8 @@ class BreakTable:
         here = now.files.get(filename)
         if here is None:
             here = now.files[filename] = not is_hidden_code(code) and any(
-                filename in row.targets or (row.file and names_file(row.file, filename)) for row in now.rows.values()
+                filename in row.targets or (row.spec.file and names_file(row.spec.file, filename))
+                for row in now.rows.values()
             )
         if not here:
             return _NOWHERE
@@ -325,13 +313,13 @@ class BreakTable:
     def _bind_late(row: _Breakpoint, code: CodeType) -> None:
         """Bind a breakpoint of a file that was not loaded when it was set: ``code`` is about to run."""
         filename = code.co_filename
-        if not row.file or not names_file(row.file, filename):
+        if not row.spec.file or not names_file(row.spec.file, filename):
             return
         if code.co_name == "<module>":
             row.bind(filename, [code], ran=False)
         elif filename not in row.targets and not is_module(code):
             body = body_of(code)
-            if code.co_firstlineno <= row.line <= body[-1]:
+            if code.co_firstlineno <= row.spec.line <= body[-1]:
                 row.bind(filename, [code], ran=True)
 
     def reached(self, frame: FrameType, actor: Callable[[], str]) -> Hit | None:
@@ -342,7 +330,7 @@ class BreakTable:
         """
         hit = None
         for row in self.lines_in(frame.f_code).get(frame.f_lineno, ()):
-            if row.done or row.left or (row.actor and row.actor != actor()):
+            if row.done or row.left or (row.spec.actor and row.spec.actor != actor()):
                 continue
             error = ""
             if row.code is not None:
@@ -358,7 +346,7 @@ class BreakTable:
                 if now is None or now.spec != row.spec or now.done or now.left:
                     continue  # removed meanwhile, or hit by another thread
                 now.hits += 1
-                now.done = now.once
+                now.done = now.spec.once
                 self.active = self._is_active(self._now.rows)
             hit = hit or Hit(row.id, error)
         return hit

@@ -16,10 +16,10 @@ from types import FrameType
 from typing import Any
 
 from meshrt.actor.headroom import SHORTAGES, headroom, say_unavailable
-from meshrt.debug import protocol
+from meshrt.debug.operations import Completions
 from meshrt.debug.rank.breakpoints import BreakTable, Hit
 from meshrt.debug.rank.completion import complete
-from meshrt.debug.rank.evaluate import Evaluator, limit_of, namespace_of
+from meshrt.debug.rank.evaluate import Evaluator, namespace_of
 from meshrt.debug.rank.handover import Handover
 from meshrt.debug.rank.held import variables_of
 from meshrt.debug.rank.interrupts import Interrupts
@@ -30,10 +30,25 @@ from meshrt.debug.rank.sessions import RankSessions
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.rank.tracing import Tracer
 from meshrt.debug.rank.users_trace import TraceFunction, UsersTrace
+from meshrt.debug.rank_operations import (
+    Accepted,
+    BreakHits,
+    BreakStates,
+    CompleteAtRank,
+    Evaluate,
+    Input,
+    Interrupted,
+    InterruptRank,
+    OwnMode,
+    ReadHits,
+    SetBreaks,
+    SetModes,
+)
 from meshrt.debug.stepping import caller_frame
 from meshrt.debug.switch import switched_off
 from meshrt.errors import MeshError
-from meshrt.hooks.facts import Body, EndpointCall
+from meshrt.hooks.facts import EndpointCall
+from meshrt.hooks.operations import Grouped
 from meshrt.hooks.services import RankServices
 from meshrt.hooks.table import hooks
 
@@ -218,39 +233,25 @@ class RankDebugger:
         """Return the session of a thread; None: it has none."""
         return self._sessions.of_thread(ident)
 
-    def input(self, body: Body) -> Body:
-        """Pass a line of the user's, or an action, to the session that it is for."""
-        session = self._sessions.named(str(body["actor"]), str(body.get("thread", "")))
-        if session is None:
-            return {"accepted": False}
-        seq = int(body["seq"])
-        if body.get("action") == "continue":
-            return {"accepted": session.resume(seq)}
-        limit, lines = limit_of(body), body.get("lines")
-        most = None if lines is None else int(lines)
-        return {"accepted": session.feed(seq, body.get("line"), brief=bool(body.get("brief")), limit=limit, lines=most)}
+    def input(self, answer: Input) -> Accepted:
+        """Pass the answer to a prompt to the session that it is for."""
+        session = self._sessions.named(answer.actor, answer.thread)
+        return Accepted(session is not None and session.feed(answer))
 
-    def interrupt(self, body: Body) -> Body:
+    def interrupt(self, asked: InterruptRank) -> Grouped[Interrupted, None]:
         """Request that an actor stops where it is."""
         self._mind_exits(coming=True)
         try:
             self.handover.check()
-            return self._interrupts.ask(body)
+            return Grouped(self._interrupts.ask(asked))
         finally:
             self._mind_exits()
 
-    def breaks(self, body: Body) -> Body:
+    def breaks(self, asked: SetBreaks) -> Grouped[BreakStates, None]:
         """Replace the table of breakpoints."""
-        states = self._table.replace(body["breaks"], self._services.actors())
+        self._table.replace(asked.breaks, self._services.actors())
         price = self._watch()
-        return {
-            "same": {
-                "bound": {str(number): state for number, state in states.items()},
-                "lines": {str(number): line for number, line in self._table.lines().items()},
-                "near": {str(number): name for number, name in self._table.near().items()},
-                "price": price,
-            }
-        }
+        return Grouped(BreakStates(self._table.states(), price))
 
     def _watch(self) -> str:
         """Start or stop looking for the breakpoints of the table. Return a note on the cost, or ""."""
@@ -280,32 +281,25 @@ class RankDebugger:
         """Update what is looked for after a change that is not a new table."""
         self._watch()
 
-    def hits(self, body: Body) -> Body:
-        """Return the hits of each breakpoint, its actual line, its problem, and which ones stop nothing any more."""
-        return {
-            "same": {
-                "hits": {str(number): count for number, count in self._table.hits.items()},
-                "lines": {str(number): line for number, line in self._table.lines().items()},
-                "problems": {str(number): text for number, text in self._table.problems().items()},
-                "left": self._table.left,
-            }
-        }
+    def hits(self, _asked: ReadHits) -> Grouped[BreakHits, None]:
+        """Return what has become of each breakpoint."""
+        return Grouped(BreakHits(self._table.hits()))
 
-    def set_post_mortem(self, body: Body) -> Body:
+    def set_post_mortem(self, asked: SetModes) -> Grouped[OwnMode, None]:
         """Replace the modes for endpoints that raise."""
-        self._post_mortem.set(body["modes"])
-        return {"same": {"own": self._post_mortem.own}}
+        self._post_mortem.set(asked.modes)
+        return Grouped(OwnMode(self._post_mortem.own))
 
-    def complete(self, body: Body) -> Body:
+    def complete(self, asked: CompleteAtRank) -> Completions:
         """Return the completions of the last word of a line."""
-        session = self._sessions.named(str(body["actor"]), str(body.get("thread", "")))
+        session = self._sessions.named(asked.actor, asked.thread)
         frame = session.prompt.pdb.frame if session is not None and session.stopped else None
         if session is not None and frame is not None:
-            return {"names": complete(str(body["text"]), session.prompt.pdb.names, frame.f_globals)}
+            return Completions(complete(asked.text, session.prompt.pdb.names, frame.f_globals))
         for actor in self._services.actors():
-            if actor.name == body["actor"] and actor.instance is not None:
-                return {"names": complete(str(body["text"]), namespace_of(actor))}
-        return {"names": []}
+            if actor.name == asked.actor and actor.instance is not None:
+                return Completions(complete(asked.text, namespace_of(actor)))
+        return Completions([])
 
     def proc_closing(self) -> None:
         """Release every stopped thread: the mesh is being stopped."""
@@ -315,14 +309,14 @@ class RankDebugger:
 
     def serve(self) -> None:
         """Register the operations and hooks with the runtime."""
-        operations = self._services.operations
-        operations[protocol.INPUT] = self.input
-        operations[protocol.INTERRUPT] = self.interrupt
-        operations[protocol.BREAKS] = self.breaks
-        operations[protocol.HITS] = self.hits
-        operations[protocol.POST_MORTEM] = self.set_post_mortem
-        operations[protocol.COMPLETE] = self.complete
-        self._services.deferred_operations[protocol.EVAL] = self._evaluator.evaluate
+        services = self._services
+        services.serve(Input, self.input)
+        services.serve(InterruptRank, self.interrupt)
+        services.serve(SetBreaks, self.breaks)
+        services.serve(ReadHits, self.hits)
+        services.serve(SetModes, self.set_post_mortem)
+        services.serve(CompleteAtRank, self.complete)
+        services.serve_later(Evaluate, self._evaluator.evaluate)
         hooks.endpoint_error.append(self.endpoint_error)
         hooks.variables.append(lambda: variables_of(self._sessions))
         hooks.signalled.append(self.signalled)

@@ -17,9 +17,11 @@ import traceback
 from pathlib import Path
 from types import CodeType, FrameType
 
-from meshrt.debug.dumpfile import SCHEMA, write_dump
+import msgspec
+
+from meshrt.debug.dumpfile import SCHEMA, Dump, DumpedError, DumpedFrame, LinkedError, write_dump
 from meshrt.debug.rank.sources import SourceFetcher
-from meshrt.hooks.facts import Body, EndpointCall
+from meshrt.hooks.facts import EndpointCall
 from meshrt.hooks.services import RankServices
 from meshrt.inspect.capping import cap
 from meshrt.inspect.exceptions import chain_of, frames_of
@@ -64,7 +66,7 @@ class Dumper:
         name = f"{services.mesh_name}-{call.mesh_id}.{call.rank}-{actor}-{number}.json"
         path = Path(services.run_directory) / "post-mortem" / name
         try:
-            text = to_text(self._document(call, exception), default=safe_text)
+            text = to_text(SCHEMA.document(msgspec.to_builtins(self._document(call, exception))), default=safe_text)
             write_dump(path, text)
         except BaseException as error:  # an error here must not replace the program's own exception
             self._say_failed(error)
@@ -80,68 +82,60 @@ class Dumper:
             self._failed = True
             print(f"meshrt: no post-mortem file: {type(error).__name__}: {safe_text(error, str)}", file=sys.stderr)
 
-    def _document(self, call: EndpointCall, exception: BaseException) -> Body:
+    def _document(self, call: EndpointCall, exception: BaseException) -> Dump:
         services = self._services
-        facts = {
-            "mesh": services.mesh_name,
-            "mesh_id": call.mesh_id,
-            "actor": call.actor,
-            "rank": call.rank,
-            "coords": _coordinates(call),
-            "host": services.host_name,
-            "pid": services.pid,
-            "thread": threading.current_thread().name,
-            "time": time.time_ns() / 1e9,
-            "endpoint": call.endpoint,
-            "exception": _exception(exception),
-            "frames": self._frames(exception),
-        }
-        return SCHEMA.document(facts)
+        return Dump(
+            actor=call.actor,
+            rank=call.rank,
+            host=services.host_name,
+            pid=services.pid,
+            time=time.time_ns() / 1e9,
+            endpoint=call.endpoint,
+            exception=_exception(exception),
+            frames=self._frames(exception),
+            mesh=services.mesh_name,
+            mesh_id=call.mesh_id,
+            coords=_coordinates(call),
+            thread=threading.current_thread().name,
+        )
 
-    def _frames(self, exception: BaseException) -> list[Body]:
+    def _frames(self, exception: BaseException) -> list[DumpedFrame]:
         entries = frames_of(exception, _MOST_FRAMES)
         values = Variables(_VALUES_MAX)
         # Innermost frames first: if something has to be left out, it is of outer ones.
         frames = [self._frame(frame, line, values) for frame, line in reversed(entries)]
         return frames[::-1]
 
-    def _frame(self, frame: FrameType, line: int, values: Variables) -> Body:
+    def _frame(self, frame: FrameType, line: int, values: Variables) -> DumpedFrame:
         code = frame.f_code
         self._sources.ensure(code.co_filename)
         first, source = _source(code, line)
-        return {
-            "file": code.co_filename,
-            "line": line,
-            "function": code.co_name,
-            "first_line": first,
-            "source": source,
-            "locals": _without_secrets(frame, values),
-        }
+        return DumpedFrame(code.co_filename, line, code.co_name, first, source, _without_secrets(frame, values))
 
 
-def _without_secrets(frame: FrameType, values: Variables) -> Body:
+def _without_secrets(frame: FrameType, values: Variables) -> dict[str, str]:
     hidden = {str(name) for name in list(frame.f_locals) if masked(str(name))}
     texts = values.of(frame, hidden)
     return {name: MASK if masked(name) else without_secrets(text) for name, text in texts.items()}
 
 
-def _exception(exception: BaseException) -> Body:
+def _exception(exception: BaseException) -> DumpedError:
     chain = [
-        {**_named(linked.exception), "relation": "cause" if linked.explicit else "context"}
+        LinkedError(*_named(linked.exception), "cause" if linked.explicit else "context")
         for linked in chain_of(exception)
     ]
     try:
         text = "".join(traceback.format_exception(exception))
     except BaseException as error:  # its __str__, or a note
         text = f"(the traceback cannot be shown: {class_name(error)})"
-    return {**_named(exception), "chain": chain, "traceback": _shown(text, _TRACEBACK_MAX)}
+    return DumpedError(*_named(exception), _shown(text, _TRACEBACK_MAX), chain)
 
 
-def _named(exception: BaseException) -> Body:
+def _named(exception: BaseException) -> tuple[str, str]:
+    """Return the class of an exception, with its module, and its text."""
     cls = type(exception)
     module, name = module_name(cls), str(type.__dict__["__qualname__"].__get__(cls))
-    full = name if module == "builtins" else f"{module}.{name}"
-    return {"type": full, "message": _shown(safe_text(exception, str), _MESSAGE_MAX)}
+    return name if module == "builtins" else f"{module}.{name}", _shown(safe_text(exception, str), _MESSAGE_MAX)
 
 
 def _shown(text: str, limit: int) -> str:
@@ -149,7 +143,7 @@ def _shown(text: str, limit: int) -> str:
     return cap(without_secrets(cap(text, 4 * limit), prose=True), limit)
 
 
-def _coordinates(call: EndpointCall) -> Body:
+def _coordinates(call: EndpointCall) -> dict[str, int]:
     if not call.view:
         return {}
     shape = Shape.from_wire(call.view)

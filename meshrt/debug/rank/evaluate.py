@@ -14,17 +14,21 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from meshrt.debug.advice import how_to_stop
 from meshrt.debug.rank import awaiting
 from meshrt.debug.rank.console import routed
+from meshrt.debug.rank.shared import within_limit
 from meshrt.debug.rank.sources import SourceFetcher
+from meshrt.debug.rank_operations import Evaluate, Value
 from meshrt.errors import MeshError
-from meshrt.hooks.facts import ActorState, Answer, Body
+from meshrt.hooks.facts import ActorState, Body
+from meshrt.hooks.operations import Answers, Grouped
 from meshrt.hooks.services import RankServices
-from meshrt.inspect.capping import TEXT_LIMIT, cap
+from meshrt.inspect.capping import cap
 from meshrt.inspect.values import describe, describe_pretty, safe_text, within
 from meshrt.transport.threads import RuntimeThread
 
-__all__ = ["Evaluator", "limit_of", "namespace_of"]
+__all__ = ["Evaluator", "namespace_of"]
 
 #: Most expressions that run or hang in a rank; further ones are refused.
 _HANGING_MAX = 64
@@ -44,17 +48,15 @@ class Evaluator:
         self._running = 0
         self._lock = threading.Lock()
 
-    def evaluate(self, body: Body, answer: Answer) -> None:
-        """Evaluate ``body["expression"]`` in ``body["actor"]``. On the control thread.
+    def evaluate(self, asked: Evaluate, answer: Answers[Grouped[Value, Body]]) -> None:
+        """Evaluate an expression. On the control thread.
 
         Args:
-            body: Also ``command``: how to show the value; ``limit``: how many characters of it are sent; ``named``: how
-                the user has named these ranks.
             answer: Called once, on the thread of the expression.
         Raises:
             MeshError: Unknown actor or command, too many expressions, or no thread can be started.
         """
-        name, command = str(body["actor"]), str(body.get("command") or "p")
+        name, command = asked.actor, asked.command
         actor = next((actor for actor in self._services.actors() if actor.name == name), None)
         if actor is None or actor.instance is None:
             state = "is not there yet, or has ended" if actor is not None else "is not on this rank"
@@ -63,14 +65,10 @@ class Evaluator:
             raise MeshError(f"{command!r} cannot be asked of a running actor; {', '.join(_COMMANDS)} can")
         with self._lock:
             if self._running >= _HANGING_MAX:
-                raise MeshError(
-                    f"{self._running} expressions have not come to their end on this rank; no more are taken"
-                )
+                raise MeshError(f"{self._running} expressions have not ended on this rank; no more are taken")
             self._running += 1
-        named = str(body.get("named") or name)
-        arguments = (actor, command, str(body["expression"]), named, limit_of(body), answer)
         try:
-            RuntimeThread(target=self._run, args=arguments, name="meshrt-eval", daemon=True).start()
+            RuntimeThread(target=self._run, args=(actor, asked, answer), name="meshrt-eval", daemon=True).start()
         except (RuntimeError, MemoryError) as error:  # the system's limit of threads
             self._ended()
             reason = str(error) or type(error).__name__
@@ -80,18 +78,19 @@ class Evaluator:
         with self._lock:
             self._running -= 1
 
-    def _run(self, actor: ActorState, command: str, expression: str, named: str, limit: int, answer: Answer) -> None:
+    def _run(self, actor: ActorState, asked: Evaluate, answer: Answers[Grouped[Value, Body]]) -> None:
         self._quiet.add(threading.get_ident())
         output = _Output()
         facts: Body | None = None
         error = False
         try:
             with routed(output):
-                text, facts = self._show(actor, command, expression)
+                text, facts = self._show(actor, asked)
         except BaseException as problem:  # sys.exit() in an expression ends the expression
             text, error = f"{type(problem).__name__}: {safe_text(problem, str)}", True
             if type(problem) is NameError:
-                text += f" (it runs: `self` and its module's names are known; for locals: interrupt {named})"
+                how = _how_to_stop(actor, asked.label, asked.ranks)
+                text += f" (it runs: `self` and its module's names are known; for locals: {how})"
         finally:
             self._quiet.discard(threading.get_ident())
             self._ended()
@@ -99,19 +98,27 @@ class Evaluator:
             with contextlib.suppress(RuntimeError):  # closed meanwhile
                 # What the loop waits for may be there now; a change by another thread does not wake it.
                 actor.loop.call_soon_threadsafe(_nothing)
-        answer({"same": {"text": cap(output.text + text, limit), "error": error}, "per": within(facts, limit)}, "")
+        limit = within_limit(asked.limit)
+        answer(Grouped(Value(cap(output.text + text, limit), error), within(facts, limit)), "")
 
-    def _show(self, actor: ActorState, command: str, expression: str) -> tuple[str, Body | None]:
+    def _show(self, actor: ActorState, asked: Evaluate) -> tuple[str, Body | None]:
+        command, expression = asked.command, asked.expression
         namespace = namespace_of(actor)
         code = awaiting.compiled(expression, "eval")
         if code is not None:
-            raise SyntaxError("a running actor is not awaited from here; interrupt it, or call an endpoint")
+            how = _how_to_stop(actor, asked.label, asked.ranks)
+            raise SyntaxError(f"`await` works where an actor is stopped only; stop it ({how}) or call an endpoint")
         value = eval(compile(expression.strip(), "<expression>", "eval"), namespace)
         if inspect.iscoroutine(value):
             value.close()
         if command == "source":
             return self._sources.source_of(value), None
         return _COMMANDS[command](value)
+
+
+def _how_to_stop(actor: ActorState, label: str, ranks: str) -> str:
+    reachable = actor.loop is not None or actor.thread == threading.main_thread().ident
+    return how_to_stop(label or actor.name, ranks, first=reachable)
 
 
 def _nothing() -> None:
@@ -127,13 +134,7 @@ class _Output(io.StringIO):
         return printed if not printed or printed.endswith("\n") else printed + "\n"
 
     def readline(self, size: int | None = -1, /) -> str:  # type: ignore[override]
-        raise EOFError("nobody answers input() in an expression")
-
-
-def limit_of(body: Body) -> int:
-    """Return how many characters of the answer a request wants (``limit``): 0 to `TEXT_LIMIT`, which is the default."""
-    limit = body.get("limit")
-    return TEXT_LIMIT if limit is None else max(0, min(int(limit), TEXT_LIMIT))
+        raise EOFError("input() has no input in an expression")
 
 
 def namespace_of(actor: ActorState) -> dict[str, Any]:

@@ -70,9 +70,9 @@ class Handover:
         self._taker = taker
         self._with = []
         self.pass_on(holder, session)
-        standing = self._sessions.busy()
+        busy = self._sessions.busy()
         self._look()
-        return str(standing.place()) if standing is not None and not self._taken else ""
+        return str(busy.place()) if busy is not None and not self._taken else ""
 
     def take_back(self) -> None:
         """Give the threads back to the debugger: the taker has detached."""
@@ -94,15 +94,15 @@ class Handover:
         """Return a note for a user who sets a breakpoint; "": the debugger controls the threads."""
         if not self.holder:
             return ""
-        rest = f"{self.holder} has ranks here: breakpoints of the debugger rest there until"
-        return f"{rest} " + ("continue lets those go on" if self._orphaned else "it leaves")
+        until = "continue resumes those" if self._orphaned else "it leaves"
+        return f"{self.holder} has ranks here: breakpoints of the debugger are suspended there until {until}"
 
     def check(self) -> None:
         """Raise MeshError if the debugger does not control the threads."""
         if self._orphaned:
-            raise MeshError("it stands where an IDE that is gone has left it; continue lets it go on")
+            raise MeshError("it is stopped where an IDE that has disconnected has left it; continue resumes it")
         if self.holder:
-            raise MeshError(f"{self.holder} has this rank; it is stopped and let go on there")
+            raise MeshError(f"{self.holder} has this rank; stop and resume it there")
 
     @contextlib.contextmanager
     def entering(self) -> Iterator[None]:

@@ -25,15 +25,17 @@ from types import FrameType
 from typing import Any
 
 from meshrt.actor.headroom import SHORTAGES, say_unavailable
+from meshrt.debug.advice import FIRST_ONLY, how_to_stop
 from meshrt.debug.rank.monitoring import Monitor
 from meshrt.debug.rank.session import RankSession
 from meshrt.debug.rank.sessions import Sessions
 from meshrt.debug.rank.suspended import await_chain, may_break
 from meshrt.debug.rank.tracing import Tracer
 from meshrt.debug.rank.users_trace import UsersTrace, above
+from meshrt.debug.rank_operations import Interrupted, InterruptRank, Missed
 from meshrt.debug.stepping import user_frame
 from meshrt.errors import MeshError
-from meshrt.hooks.facts import ActorState, Body, EndpointCall
+from meshrt.hooks.facts import ActorState, EndpointCall
 from meshrt.hooks.services import RankServices
 from meshrt.inspect.names import names_thread, typed_name
 
@@ -94,29 +96,24 @@ class Interrupts:
 
     # -- on the control thread
 
-    def ask(self, body: Body) -> Body:
+    def ask(self, asked: InterruptRank) -> Interrupted:
         """Request that an actor stops. Returns at once; the stop itself is announced like every stop.
 
-        If the actor cannot be stopped, an event says so as well: the answer may come too late to be read.
+        If the actor cannot be stopped, a report says so as well: the answer may come too late to be read.
 
-        Args:
-            body: ``actor``: its name; ``thread``: a thread of the user's own, "" for the actor's.
-        Returns:
-            ``state``: "asked", "stopped" or "idle"; ``text``: where it is, in words.
         Raises:
             MeshError: No such actor, or its thread cannot be reached.
         """
-        actor, thread = str(body["actor"]), str(body.get("thread", ""))
         try:
-            answer = self._ask(actor, thread)
+            answer = self._ask(asked.actor, asked.thread)
         except MeshError as error:
-            self._missed(actor, thread, str(error))
+            self._missed(asked.actor, asked.thread, str(error))
             raise
-        if answer["state"] == "idle":
-            self._missed(actor, thread, "")
+        if answer.state == "idle":
+            self._missed(asked.actor, asked.thread, "")
         return answer
 
-    def _ask(self, name: str, thread: str) -> Body:
+    def _ask(self, name: str, thread: str) -> Interrupted:
         actor = self._actor(name)
         ident = self._ident(thread) if thread else actor.thread
         session = self._sessions.of_thread(ident) if ident is not None else None
@@ -124,15 +121,15 @@ class Interrupts:
             where = f"at work on a line, {session.place()}"
             self._lines[ident] = session.running
             self._break_line(session, ident, session.running, _RETRY_SECONDS)
-            return {"state": "asked", "text": where}
+            return Interrupted("asked", where)
         if session is not None and session.stopped:
-            return {"state": "stopped", "text": str(session.place())}
+            return Interrupted("stopped", str(session.place()))
         frame, _ = user_frame(sys._current_frames().get(ident)) if ident is not None else (None, True)
         waits = actor.loop is not None and actor.serves is not None and not thread
         if ident is None or (frame is None and not waits):
             if thread:
                 raise MeshError(f"thread {thread!r} runs no Python code of the user's now")
-            return {"state": "idle", "text": "it waits for messages"}
+            return Interrupted("idle", "it waits for messages")
         where = f"at {frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})" if frame else "in an await"
         pending = self._asked.get(ident)
         if pending is None or not (thread or actor.runs(pending.call)):
@@ -142,7 +139,7 @@ class Interrupts:
                     self._services.mesh_id, actor.name, self._services.rank, "", []
                 )
             self._reach(ask, ident, actor.loop)
-        return {"state": "asked", "text": where}
+        return Interrupted("asked", where)
 
     @staticmethod
     def _ident(name: str) -> int:
@@ -168,13 +165,8 @@ class Interrupts:
     def _reach(self, ask: _Ask, ident: int, loop: Any) -> None:
         on_main = ident == threading.main_thread().ident
         if not on_main and self._monitor is None and not ask.on_loop:
-            what = (
-                f"thread {ask.thread!r} is" if ask.thread else f"actor {ask.actor!r} is not the first one of its rank:"
-            )
-            raise MeshError(
-                f"{what} a thread that Python 3.11 cannot stop from outside (Python 3.12 can); a breakpoint() in its "
-                "code does"
-            )
+            how = how_to_stop(ask.actor, "", first=False, thread=bool(ask.thread))
+            raise MeshError(f"{FIRST_ONLY}; to stop it: {how}")
         self._asked[ident] = ask
         try:
             if on_main:
@@ -379,7 +371,7 @@ class Interrupts:
         self._missed(ask.actor, ask.thread, "")
 
     def _missed(self, actor: str, thread: str, why: str) -> None:
-        self._services.notify("debug.missed", {"actor": actor, "thread": thread, "why": why})
+        self._services.report(Missed(actor, thread, why))
 
     def _forget(self, ident: int) -> None:
         ask = self._asked.pop(ident, None)

@@ -5,23 +5,24 @@ from __future__ import annotations
 import bdb
 import os
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from meshrt.actor.errors import type_name
-from meshrt.debug.protocol import MODES
+from meshrt.debug.protocol import MODES, Mode
 from meshrt.debug.rank.dump import Dumper
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.stepping import visible
 from meshrt.debug.switch import switched_off
-from meshrt.errors import MeshError
-from meshrt.hooks.facts import Body, EndpointCall
+from meshrt.hooks.facts import EndpointCall
 from meshrt.hooks.plugins import POST_MORTEM_VALUES
 from meshrt.hooks.services import RankServices
 from meshrt.inspect.capping import cap
 from meshrt.inspect.exceptions import chain_of, frames_of
 from meshrt.inspect.values import safe_text
+from meshrt.program.places import Place
 
-__all__ = ["PostMortem", "aborted", "exception_facts", "exception_text"]
+__all__ = ["NOTHING_RAISED", "PostMortem", "Raised", "aborted", "exception_facts", "exception_text"]
 
 #: Most stack frames, and most characters of the headline, of the exception that a thread stopped for.
 _MOST_FRAMES = 60
@@ -36,19 +37,17 @@ class PostMortem:
     """
 
     def __init__(self, services: RankServices, sources: SourceFetcher) -> None:
-        self._modes: dict[str, str] = {}
-        self.own = POST_MORTEM_VALUES.get(os.environ.get("MESHRT_POST_MORTEM", ""), "default")
+        self._modes: dict[str, Mode] = {}
+        own = POST_MORTEM_VALUES.get(os.environ.get("MESHRT_POST_MORTEM", ""), "default")
+        self.own = next(mode for mode in MODES if mode == own)
         self._dumper = Dumper(services, sources)
 
-    def set(self, modes: Mapping[str, str]) -> None:
-        """Replace the modes, by actor ("": all). Any thread; raises MeshError for an unknown mode."""
-        unknown = [mode for mode in modes.values() if mode not in MODES]
-        if unknown:
-            raise MeshError(f"{unknown[0]!r} is no mode for exceptions; expected one of {', '.join(MODES)}")
+    def set(self, modes: Mapping[str, Mode]) -> None:
+        """Replace the modes, by actor ("": all). Any thread."""
         self._modes = dict(modes)
 
-    def mode(self, actor: str) -> str:
-        """Return the mode of an actor, one of `MODES`."""
+    def mode(self, actor: str) -> Mode:
+        """Return the mode of an actor."""
         modes = self._modes
         mode = modes.get(actor) or modes.get("") or "default"
         mode = self.own if mode == "default" else mode
@@ -79,12 +78,22 @@ def exception_text(exception: BaseException) -> str:
         return f"{type_name(exception)}: {_arguments(exception)}\n(it cannot be shown as usual: {why})\n"
 
 
-def exception_facts(exception: BaseException) -> Body:
-    """Return ``{"stack", "headline"}``: the stack of ``exception``, outermost first, and the exception in one line."""
+class Raised(NamedTuple):
+    """The stack of an exception, outermost frame first, and the exception in one line."""
+
+    stack: Sequence[Place]
+    headline: str
+
+
+NOTHING_RAISED = Raised((), "")
+
+
+def exception_facts(exception: BaseException) -> Raised:
+    """Return what is reported of an exception that a thread is stopped for."""
     entries = frames_of(exception, _MOST_FRAMES)
     entries = visible(entries) if entries else []
-    stack = [[frame.f_code.co_filename, line, frame.f_code.co_name] for frame, line in entries]
-    return {"stack": stack, "headline": _headline(exception)}
+    stack = [Place(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in entries]
+    return Raised(stack, _headline(exception))
 
 
 def _headline(exception: BaseException) -> str:

@@ -16,14 +16,15 @@ from typing import Protocol
 from meshrt.debug.rank.bdb_adapter import Stack
 from meshrt.debug.rank.breakpoints import Hit, MeshBreaks
 from meshrt.debug.rank.console import Console
-from meshrt.debug.rank.postmortem import exception_facts
+from meshrt.debug.rank.postmortem import NOTHING_RAISED, exception_facts
 from meshrt.debug.rank.prompt import Prompt
-from meshrt.debug.rank.shared import Line, Shared
+from meshrt.debug.rank.shared import Line, Shared, within_limit
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.debug.rank.users_trace import TraceFunction, UsersTrace, is_ours
-from meshrt.hooks.facts import Body, EndpointCall
+from meshrt.debug.rank_operations import Ended, Input, Printed, Resumed, Stopped
+from meshrt.hooks.facts import EndpointCall
 from meshrt.hooks.services import RankServices
-from meshrt.inspect.capping import TEXT_LIMIT, cap
+from meshrt.inspect.capping import cap
 from meshrt.inspect.values import within
 from meshrt.program.places import Place
 
@@ -55,7 +56,7 @@ class Siblings(Protocol):
 class RankSession:
     """The stops of one thread during one endpoint call.
 
-    Runs on the stopped thread, except `feed`, `resume` and `close`, which belong to the control thread.
+    Runs on the stopped thread, except `feed` and `close`, which belong to the control thread.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class RankSession:
         self._prompt = Prompt(self._shared)
         #: While the thread is stopped after an exception: its prompt, and the reported facts about the exception.
         self._post_mortem: Prompt | None = None
-        self._raised: Body = {}
+        self._raised = NOTHING_RAISED
         self._open = 0  # the number of the prompt that waits for a line, or 0
         self._closed = False
         #: The breakpoint of the mesh that stopped the thread.
@@ -166,7 +167,7 @@ class RankSession:
             post_mortem.steps.stop_after(exception)
         finally:
             self._post_mortem = None
-            self._raised = {}
+            self._raised = NOTHING_RAISED
 
     def end(self) -> None:
         """End the session: the thread is not traced any more, and the root is told."""
@@ -180,7 +181,7 @@ class RankSession:
         self._siblings.forget(self)
         self._mesh_breaks.follow(None)
         if self._seq and self._siblings.named(self.call.actor, self.thread) is None:
-            self._services.notify("debug.ended", self._key())
+            self._services.report(Ended(*self._key))
 
     def hit(self, hit: Hit) -> None:
         """Note the breakpoint of the mesh that is about to stop the thread."""
@@ -195,33 +196,18 @@ class RankSession:
 
     # -- from the control thread ---------------------------------------------------------------------------------------
 
-    def feed(
-        self, seq: int, line: str | None, *, brief: bool = False, limit: int = TEXT_LIMIT, lines: int | None = None
-    ) -> bool:
-        """Supply the answer to prompt ``seq``.
-
-        Args:
-            line: The line; None: end of the input.
-            brief: Show values in one line each.
-            limit: Most characters of the answer.
-            lines: Most lines of a value; None: all.
-        Returns:
-            False if that prompt does not wait any more.
-        """
-        if seq != self._open:
-            return False
-        self._line.came(line is not None)
-        self._open = 0
-        self._line.brief, self._line.limit, self._line.lines = brief, limit, lines
-        self.console.feed(line)
-        return True
-
-    def resume(self, seq: int) -> bool:
-        """Resume the rank from prompt ``seq``, of any kind. Return False if that prompt does not wait any more."""
-        if seq != self._open:
+    def feed(self, answer: Input) -> bool:
+        """Supply the answer to a prompt, or resume the rank from it. Returns False if it does not wait any more."""
+        if answer.seq != self._open:
             return False
         self._open = 0
-        self.console.release(closing=False)
+        if answer.resume:
+            self.console.release(closing=False)
+            return True
+        self._line.came(answer.line is not None)
+        self._line.brief, self._line.lines = answer.brief, answer.lines
+        self._line.limit = within_limit(answer.limit)
+        self.console.feed(answer.line)
         return True
 
     def close(self) -> None:
@@ -280,7 +266,7 @@ class RankSession:
             self._line.error = ""  # the error of a line that is answered by this event
             self._services.set_held(False)
             text = cap(self.console.take(), self._line.limit)
-            self._services.notify("debug.resumed", {**self._key(), "how": prompt.steps.how, "text": text})
+            self._services.report(Resumed(*self._key, prompt.steps.how, text))
             self._siblings.left()
 
     def printed(self) -> None:
@@ -302,29 +288,31 @@ class RankSession:
         self._line.came(False)  # the answer was not a line for pdb
         self._open = self._seq
         facts, error = self._line.take()
-        self._services.notify(
-            "debug.stopped",
-            {
-                **self._key(),
-                # The view through which the call came; empty: the whole mesh.
-                "view": [] if self.call.endpoint == "__cleanup__" else self.call.view,
-                "endpoint": self.call.endpoint,
-                "place": self.place().to_wire(),
-                "reason": self._reason,
-                "since": self._since,
-                "seq": self._seq,
-                "prompt": cap(prompt, 2000),
-                "text": cap(text, self._line.limit),
-                "facts": within(facts, self._line.limit),
-                "error": cap(error, 2000),
-                "breakpoint": self._hit.id,
-                "breakpoint_error": cap(self._hit.error, 2000),
-                **(self._raised if self._reason == "post-mortem" else {}),
-            },
+        raised = self._raised if self._reason == "post-mortem" else NOTHING_RAISED
+        self._services.report(
+            Stopped(
+                *self._key,
+                endpoint=self.call.endpoint,
+                seq=self._seq,
+                prompt=cap(prompt, 2000),
+                text=cap(text, self._line.limit),
+                view=[] if self.call.endpoint == "__cleanup__" else self.call.view,
+                place=self.place(),
+                reason=self._reason,
+                since=self._since,
+                facts=within(facts, self._line.limit),
+                error=cap(error, 2000),
+                breakpoint=self._hit.id,
+                breakpoint_error=cap(self._hit.error, 2000),
+                stack=raised.stack,
+                headline=raised.headline,
+            )
         )
 
     def _printed(self, text: str) -> None:
-        self._services.notify("debug.output", {**self._key(), "text": cap(text, self._line.limit)})
+        self._services.report(Printed(*self._key, cap(text, self._line.limit)))
 
-    def _key(self) -> Body:
-        return {"actor": self.call.actor, "thread": self.thread}
+    @property
+    def _key(self) -> tuple[str, str]:
+        """Actor and thread."""
+        return self.call.actor, self.thread

@@ -20,7 +20,12 @@ from meshrt.debug.rank.users_trace import TraceFunction, UsersTrace
 from meshrt.hooks.facts import Body
 from meshrt.inspect.capping import TEXT_LIMIT
 
-__all__ = ["Events", "Line", "Shared"]
+__all__ = ["Events", "Line", "Shared", "within_limit"]
+
+
+def within_limit(characters: int) -> int:
+    """Return how many characters of an answer are sent where so many are wanted: 0 to `TEXT_LIMIT`."""
+    return max(0, min(characters, TEXT_LIMIT))
 
 
 class Events(Protocol):

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from types import CodeType, FrameType
 from typing import Any
 
+from meshrt.debug.rank_operations import ReadSource
 from meshrt.errors import MeshError
 from meshrt.hooks.services import RankServices
 from meshrt.program.places import names_file
@@ -60,11 +61,9 @@ class SourceFetcher:
 
     def _request(self, filename: str) -> str | None:
         try:
-            answer = self._services.request("debug.source", {"filename": filename}, _TIMEOUT)
+            return self._services.ask(ReadSource(filename), _TIMEOUT).text
         except (MeshError, TimeoutError, OSError):
             return None
-        text = answer.get("text")
-        return text if isinstance(text, str) else None
 
     def source_of(self, value: Any) -> str:
         """Return the source of a function, class or module. Raises what `inspect.getsource` does."""

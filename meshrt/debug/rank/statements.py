@@ -144,7 +144,7 @@ class Statements:
                 known = f"; {problem.name} is known {up} up, in {code.co_name}(): cast ACTOR ranks(...) u {up}"
                 break
         place = f"{frame.f_code.co_name}(), {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
-        return f" (looked up where the rank stands, in {place}{known})"
+        return f" (looked up where the rank is stopped, in {place}{known})"
 
 
 def _whole(statement: str) -> str:

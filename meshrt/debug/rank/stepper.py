@@ -13,6 +13,7 @@ import bdb
 import sys
 from collections.abc import Callable
 from types import FrameType
+from typing import Literal
 
 from meshrt.actor.headroom import SHORTAGES, headroom
 from meshrt.debug.protocol import ABORTED, CLOSED
@@ -140,8 +141,8 @@ class Stepper:
     # -- what it is doing ----------------------------------------------------------------------------------------------
 
     @property
-    def how(self) -> str:
-        """How it was resumed: "quit", "continue" or "step"."""
+    def how(self) -> Literal["quit", "continue", "step"]:
+        """How it was resumed."""
         if self._pdb.quitting:
             return "quit"
         return "continue" if self.post_mortem or self._pdb.goes_on else "step"

@@ -12,8 +12,11 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 import meshrt
 from meshrt.debug.rank.debugger import RankDebugger
+from meshrt.debug.rank_operations import Input
 from meshrt.hooks.facts import ActorState, Answer, Body, EndpointCall, Wait, Workload
 from meshrt.hooks.operations import Answers, Operation, Report, Served, body_of, server, slow_server
 
@@ -91,7 +94,7 @@ class FakeRankServices:
         return operation.read_answer(self.request(operation.name(), body_of(operation), timeout))
 
     def notify(self, event: str, body: Body) -> None:
-        self.events.put((event, body))
+        self.events.put((event, msgspec.to_builtins(body)))
 
     def request(self, operation: str, body: Body, timeout: float) -> Body:
         assert operation == "debug.source"
@@ -169,8 +172,7 @@ class FakeRank:
 
     def send(self, line: str | None, actor: str = "debugee", thread: str = "", **more: Any) -> bool:
         """Type ``line`` at the last prompt of ``thread``."""
-        body = {"actor": actor, "thread": thread, "seq": self._seqs[actor, thread], "line": line, **more}
-        return bool(self.debugger.input(body)["accepted"])
+        return self.debugger.input(Input(actor, thread, self._seqs[actor, thread], line, **more)).accepted
 
     def ask(self, line: str, **more: Any) -> str:
         """Type a line that answers without resuming; return the answer."""

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from meshrt.debug.broker.broker import Broker
 from meshrt.hooks.facts import Body, Collected, Gathered, Group, Measured, Wait
 from meshrt.hooks.fate import Fate
@@ -42,7 +44,7 @@ class FakeTerminal:
         self.push(report.name(), body_of(report))
 
     def push(self, event: str, body: Body) -> None:
-        self.pushed.append((event, body))
+        self.pushed.append((event, msgspec.to_builtins(body)))
 
     def of(self, event: str) -> list[Body]:
         """The bodies of one kind of event."""
@@ -174,7 +176,7 @@ class FakeRoot:
 
     def send_rank(self, mesh_id: str, rank: int, operation: str, body: Body) -> None:
         assert operation == "debug.input"
-        self.sent.append((mesh_id, rank, body))
+        self.sent.append((mesh_id, rank, msgspec.to_builtins(body)))
 
     def interrupted(self, mesh_id: str) -> int:
         return 0
@@ -259,7 +261,8 @@ class FakeRoot:
         """Make a request of a terminal."""
 
         async def call() -> Body:
-            return await self.tool_operations[operation](client, body) or {}
+            answer: Body = msgspec.to_builtins(await self.tool_operations[operation](client, body) or {})
+            return answer
 
         return asyncio.run(call())
 
@@ -287,7 +290,7 @@ class FakeRoot:
             body = {
                 "actor": actor,
                 "thread": "",
-                "view": None,
+                "view": [],
                 "endpoint": "work",
                 "place": ["/src/actors.py", 16, "work"],
                 "reason": "breakpoint",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -70,18 +71,19 @@ def test_a_good_file(tmp_path: Path) -> None:
         ("3", "no post-mortem file"),
         ("{}", "no post-mortem file"),
         ({"version": 99}, "has version 99"),
-        ({"time": None}, "no valid time"),
-        ({"time": 1e300}, "time are none"),
-        ({"rank": "x"}, "no valid rank"),
-        ({"rank": True}, "are none"),
-        ({"coords": [1]}, "are none"),
-        ({"exception": 5}, "no valid exception"),
-        ({"exception": {}}, "no valid type, message, traceback"),
-        ({"frames": 5}, "no valid frames"),
-        ({"frames": [1]}, "stack frame 0 has no valid file"),
-        ({"frames": [{}]}, "stack frame 0 has no valid file"),
-        ({"frames": [{**GOOD["frames"][0], "line": None}]}, "no valid line"),
-        ({"frames": [{**GOOD["frames"][0], "locals": {"x": 1}}]}, "no text"),
+        ({"time": None}, r"damaged: Expected `float`, got `null` - at `\$.time`"),
+        ({"time": 1e300}, "Expected `float` < 100000000000"),
+        ({"time": math.nan}, r"at `\$.time`"),
+        ({"rank": "x"}, "Expected `int`, got `str`"),
+        ({"rank": True}, "Expected `int`, got `bool`"),
+        ({"coords": [1]}, "Expected `object`, got `array`"),
+        ({"exception": 5}, r"at `\$.exception`"),
+        ({"exception": {}}, "required field `type`"),
+        ({"frames": 5}, r"at `\$.frames`"),
+        ({"frames": [1]}, r"at `\$.frames\[0\]`"),
+        ({"frames": [{}]}, "required field `file`"),
+        ({"frames": [{**GOOD["frames"][0], "line": None}]}, "line`"),
+        ({"frames": [{**GOOD["frames"][0], "locals": {"x": 1}}]}, "Expected `str`, got `int`"),
     ],
 )
 def test_damage_is_named(tmp_path: Path, damage: Any, problem: str) -> None:

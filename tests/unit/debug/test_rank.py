@@ -9,6 +9,7 @@ import time
 import pytest
 
 import meshrt.debug.rank.console as console_module
+from meshrt.debug.rank_operations import Input
 from tests.unit.debug import endpoints
 from tests.unit.debug.endpoints import line_of
 from tests.unit.debug.fakes import FakeRank
@@ -440,7 +441,7 @@ def test_continue_from_any_prompt(rank: FakeRank) -> None:
         rank.result = None
         assert rank.send(line)
         rank.stopped()
-        assert rank.send("", action="continue")
+        assert rank.send("", resume=True)
         assert rank.event("debug.resumed")["how"] == "continue"
         rank.event("debug.ended")
         rank.join()
@@ -450,11 +451,11 @@ def test_continue_from_any_prompt(rank: FakeRank) -> None:
 def test_late_line_is_dropped(rank: FakeRank) -> None:
     rank.start(endpoints.simple, 4)
     stop = rank.stopped()
-    assert rank.debugger.input({"actor": "debugee", "seq": stop["seq"] - 1, "line": "q"}) == {"accepted": False}
+    assert not rank.debugger.input(Input("debugee", "", stop["seq"] - 1, "q")).accepted
     assert rank.send("p 1")
     assert not rank.send("q")  # the same prompt, answered already
     assert rank.stopped()["text"] == "1\n"
-    assert rank.debugger.input({"actor": "nobody", "seq": 2, "line": "q"}) == {"accepted": False}
+    assert not rank.debugger.input(Input("nobody", "", 2, "q")).accepted
     rank.end()
 
 

@@ -53,16 +53,16 @@ def test_from_prompts_to_a_taker_and_back() -> None:
     handover.check()
     assert handover.give("the IDE of process 1", rank.taker, "1/1") == ""
     assert rank.rests == [(True, ["1/1"])] and rank.taker.done == ["take"]
-    with pytest.raises(MeshError, match="the IDE of process 1 has this rank; it is stopped and let go on there"):
+    with pytest.raises(MeshError, match="the IDE of process 1 has this rank; stop and resume it there"):
         handover.check()
     assert handover.breakpoint(sys._getframe())
     rank.sessions.left()  # of no concern: it has them
     assert rank.taker.done == ["take", "breakpoint"]
     # It is gone, and another one comes, or none.
     handover.orphan()
-    with pytest.raises(MeshError, match="where an IDE that is gone has left it; continue lets it go on"):
+    with pytest.raises(MeshError, match="where an IDE that has disconnected has left it; continue resumes it"):
         handover.check()
-    assert "rest there until continue lets those go on" in handover.resting()
+    assert "are suspended there until continue resumes those" in handover.resting()
     handover.pass_on("the IDE of process 2", "2/1")
     with pytest.raises(MeshError, match="the IDE of process 2 has this rank"):
         handover.check()

@@ -93,7 +93,14 @@ def test_cast_gathers_equal_answers(root: FakeRoot) -> None:
     root.stop(*range(7), text="3\n")
     root.advance(0.01)
     (report,) = me.of("debug.report")
-    answer = {"actor": "debugee", "kind": "answered", "text": "3\n", "ranks": [0, 1, 2, 3, 4, 5, 6], "failed": False}
+    answer = {
+        "actor": "debugee",
+        "kind": "answered",
+        "text": "3\n",
+        "ranks": [0, 1, 2, 3, 4, 5, 6],
+        "failed": False,
+        "facts": None,
+    }
     assert report["answers"] == [answer]
     assert report["waiting"] == {"debugee": [7]}
     root.stop(7, text="8\n")
@@ -297,9 +304,16 @@ def test_continue_is_one_action_for_all(root: FakeRoot) -> None:
     me = root.terminal()
     root.stop(0, 1, prompt=">>> ")
     root.ask(me, "debug.continue")
-    assert [body["action"] for _, _, body in root.sent] == ["continue", "continue"]
+    assert [(body["resume"], body["line"]) for _, _, body in root.sent] == [(True, None)] * 2
     assert root.ask(me, "debug.continue")["answers"] == [
-        {"actor": "debugee", "kind": "busy", "text": "still at 'continue'", "ranks": [0, 1], "failed": False}
+        {
+            "actor": "debugee",
+            "kind": "busy",
+            "text": "still at 'continue'",
+            "ranks": [0, 1],
+            "failed": False,
+            "facts": None,
+        }
     ]
 
 
@@ -318,20 +332,6 @@ def test_status_and_the_dead(root: FakeRoot) -> None:
     assert kinds(cast(root, me, "ranks(dead)")) == {"gone": "1"}
     with pytest.raises(MeshError, match="rank 1 is gone: it was killed by SIGSEGV"):
         root.ask(me, "debug.attach", actor="debugee", rank="1")
-
-
-def test_wait(root: FakeRoot) -> None:
-    me = root.terminal()
-    root.stop(0, 1)
-    wanted: dict[str, Any] = {"actor": "debugee", "ranks": "ranks(0:2)", "seconds": 0}
-    assert root.ask(me, "debug.wait", **wanted) == {"stopped": [0, 1], "missing": []}
-    assert root.ask(me, "debug.wait", **{**wanted, "ranks": ""}) == {"stopped": [0, 1], "missing": [2, 3, 4, 5, 6, 7]}
-    with pytest.raises(MeshError, match="no actor"):
-        root.ask(me, "debug.wait", actor="nobody", ranks="", seconds=0)
-    root.kill(5, "exited with code 3")
-    with pytest.raises(MeshError, match="rank 5 of debugee will not stop: it exited with code 3"):
-        root.ask(me, "debug.wait", actor="debugee", ranks="", seconds=60)
-    assert root.ask(me, "debug.wait", actor="debugee", ranks="ranks(!dead & 0:2)", seconds=0)["missing"] == []
 
 
 def test_source_is_served(root: FakeRoot) -> None:
@@ -503,7 +503,9 @@ def test_print_asks_those_that_stand_and_those_that_run(root: FakeRoot) -> None:
     assert [body["line"] for _, _, body in root.sent] == ["p x", "p x"]
     root.answer("debug.eval", answered(4, 5, text="3", error=False), done=False)
     root.answer(
-        "debug.eval", answered(6, text="NameError", error=True), Group("m1", (7,), "silent", {"state": "busy"}, {})
+        "debug.eval",
+        answered(6, text="NameError", error=True),
+        Group("m1", (7,), "silent", {"state": "busy", "stack": ""}, {}),
     )
     root.stop(0, 1, text="3\n")
     root.advance(0.01)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshrt.debug.operations import JobAnswer, JobReport
 from meshrt.debug.prompt.answers import Answers
 from meshrt.debug.prompt.commands.looking import told
 from meshrt.debug.prompt.commands.table import COMMANDS, candidates
@@ -163,7 +164,7 @@ def test_difference_from_one_rank() -> None:
     assert "-b" in lines
     assert "+B" in lines
     assert "[0] the same" in lines
-    assert answered("1").text(against=9).startswith("rank 9 has not answered")
+    assert answered("1").text(against=9).startswith("rank 9 is not among the ranks that were asked (0)")
 
 
 @given(st.lists(st.floats(), min_size=1, max_size=40))
@@ -283,3 +284,12 @@ def test_status_says_of_ranks_that_came_to_a_state_at_different_times_when_the_f
 
     assert shown(600, 180) == "trainer 0-1: running for 3 min to 10 min"
     assert shown(600, 598) == "trainer 0-1: running for 10 min"
+
+
+def test_a_rank_to_compare_with_that_has_no_answer() -> None:
+    answers = answered("1", "2")
+    why = "rank 9 is not among the ranks that were asked (0-1): there is nothing to compare with"
+    assert answers.text(against=9).splitlines()[0] == why
+    gone = JobAnswer("a", "gone", "was killed by SIGKILL", [9])
+    answers.add(JobReport([gone], {}, done=True))
+    assert answers.text(against=9).splitlines()[0] == "rank 9 has not answered: there is nothing to compare with"

@@ -14,7 +14,8 @@ from meshrt import Actor, endpoint
 from meshrt.debug.rank import breakpoints
 from meshrt.debug.rank.breakpoints import BreakTable
 from meshrt.debug.rank.monitoring import Monitor
-from meshrt.hooks.facts import ActorState, Body, EndpointCall
+from meshrt.debug.rank_operations import BreakSpec, BreakState, ReadHits, SetBreaks
+from meshrt.hooks.facts import ActorState, EndpointCall
 from meshrt.hooks.table import hooks
 from meshrt.program import places
 from tests.unit.debug import endpoints
@@ -32,12 +33,11 @@ class Tool(Actor):
         return 1
 
 
-def spec(number: int = 1, **more: Any) -> Body:
-    empty = {"id": number, "file": "", "line": 0, "endpoint": "", "actor": "", "condition": "", "once": False}
-    return {**empty, **more}
+def spec(number: int = 1, **more: Any) -> BreakSpec:
+    return BreakSpec(number, **more)
 
 
-def on_double(number: int = 1, **more: Any) -> Body:
+def on_double(number: int = 1, **more: Any) -> BreakSpec:
     return spec(number, file="debug/endpoints.py", line=line_of("double"), **more)
 
 
@@ -55,7 +55,7 @@ def serving(rank: FakeRank) -> Iterator[FakeRank]:
     rank.services.calls[0] = tool().call  # type: ignore[assignment]
     rank.services.instances["tool"] = Tool()
     yield rank
-    rank.debugger.breaks({"breaks": []})
+    rank.debugger.breaks(SetBreaks([]))
     rank.services.calls.clear()
 
 
@@ -66,27 +66,32 @@ def looking(rank: FakeRank) -> bool:
     return used or rank.debugger._tracer.wanted or rank.debugger.endpoint_enter in hooks.endpoint_enter
 
 
+def left_by(rank: FakeRank) -> list[int]:
+    """The breakpoints that an IDE has left."""
+    return [each.id for each in rank.debugger.hits(ReadHits()).same.breaks if each.left]
+
+
 @pytest.mark.parametrize("row", [BEYOND, NO_ENDPOINT, NO_CONDITION])
-def test_nothing_is_looked_for_after_refusals(serving: FakeRank, row: Body) -> None:
-    answer = serving.debugger.breaks({"breaks": [row]})["same"]
-    assert answer["bound"][str(row["id"])] not in ("bound", "pending")
-    assert answer["price"] == ""
+def test_nothing_is_looked_for_after_refusals(serving: FakeRank, row: BreakSpec) -> None:
+    answer = serving.debugger.breaks(SetBreaks([row])).same
+    assert (answer.breaks[0].id, answer.breaks[0].state in ("bound", "pending")) == (row.id, False)
+    assert answer.price == ""
     assert not looking(serving)
     assert serving.services.signals_sent == 0
-    assert serving.debugger.breaks({"breaks": [row, on_double(9)]})["same"]["bound"]["9"] == "bound"
+    assert serving.debugger.breaks(SetBreaks([row, on_double(9)])).same.breaks[1].state == "bound"
     assert looking(serving)
-    serving.debugger.breaks({"breaks": [row]})
+    serving.debugger.breaks(SetBreaks([row]))
     assert not looking(serving)
 
 
 def test_what_is_pending_is_looked_for(serving: FakeRank) -> None:
-    serving.debugger.breaks({"breaks": [spec(file="not_loaded_yet.py", line=3)]})
+    serving.debugger.breaks(SetBreaks([spec(file="not_loaded_yet.py", line=3)]))
     assert looking(serving)
 
 
 def test_what_goes_with_an_ide_stops_nothing_that_this_ide_has_left(serving: FakeRank) -> None:
-    rows = [on_double(1), {**on_double(2), "goes": "5/1"}]
-    serving.debugger.breaks({"breaks": rows[1:]})
+    rows = [on_double(1), on_double(2, goes="5/1")]
+    serving.debugger.breaks(SetBreaks(rows[1:]))
     assert looking(serving)
     # Another one that comes and goes changes nothing: of another process, or another window of the same.
     for sessions, left in ((["6/1", "5/2"], []), (["5/1"], [2])):
@@ -94,18 +99,18 @@ def test_what_goes_with_an_ide_stops_nothing_that_this_ide_has_left(serving: Fak
         assert not looking(serving)
         serving.debugger._rest(False, sessions)
         assert looking(serving) is not bool(left)
-        assert serving.debugger.hits({})["same"]["left"] == left
+        assert left_by(serving) == left
     # Nor after any other is set, until it is deleted.
-    serving.debugger.breaks({"breaks": rows})
+    serving.debugger.breaks(SetBreaks(rows))
     assert [row.wanted for row in serving.debugger._table._now.rows.values()] == [True, False]
     # It comes back: what it has set rests, as all do, and is its own again.
     serving.debugger._rest(True, ["5/1"])
-    assert serving.debugger.hits({})["same"]["left"] == []
+    assert left_by(serving) == []
 
 
 def test_an_actor_that_comes_without_the_endpoint_ends_the_search(serving: FakeRank) -> None:
     del serving.services.instances["tool"]
-    assert serving.debugger.breaks({"breaks": [NO_ENDPOINT]})["same"]["bound"] == {"2": "pending"}
+    assert serving.debugger.breaks(SetBreaks([NO_ENDPOINT])).same.breaks == [BreakState(2, "pending", 0, "")]
     assert looking(serving)
     serving.services.instances["tool"] = Tool()
     call: Any = serving.services.calls[0]
@@ -218,7 +223,7 @@ def test_a_breakpoint_that_is_taken_away_meanwhile_does_not_stop() -> None:
     table = BreakTable()
     table.replace([on_double(condition="not change()")], [])
     assert reached_while(table, lambda: None) == (1, "")
-    assert reached_while(table, lambda: table.replace([], []) and None) is None
+    assert reached_while(table, lambda: table.replace([], [])) is None
 
 
 def test_a_hit_counts_although_the_table_is_replaced() -> None:
@@ -226,9 +231,14 @@ def test_a_hit_counts_although_the_table_is_replaced() -> None:
     row = on_double(condition="change()", once=True)
     table.replace([row], [])
     more = [row, spec(2, file="other.py", line=3)]
-    hit = reached_while(table, lambda: table.replace(more, []))
+
+    def replaced() -> bool:
+        table.replace(more, [])
+        return True
+
+    hit = reached_while(table, replaced)
     assert hit == (1, "")
-    assert table.hits == {1: 1, 2: 0}
+    assert [(each.id, each.hits) for each in table.hits()] == [(1, 1), (2, 0)]
     assert reached_while(table, lambda: True) is None  # it was there for once
 
 

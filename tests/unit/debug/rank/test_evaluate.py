@@ -10,8 +10,10 @@ import msgpack
 import pytest
 
 from meshrt.debug.rank.evaluate import _HANGING_MAX
+from meshrt.debug.rank_operations import BreakSpec, Evaluate, SetBreaks, Value
 from meshrt.errors import MeshError
 from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import Grouped
 from meshrt.inspect.capping import TEXT_BYTES, TEXT_LIMIT, cap
 from tests.unit.debug import endpoints
 from tests.unit.debug.endpoints import line_of
@@ -23,18 +25,17 @@ class Thing:
         self.size = 5
 
 
-def evaluate(rank: FakeRank, expression: str, **more: Any) -> Body:
+def evaluate(rank: FakeRank, expression: str, **more: Any) -> Value:
     """Evaluate an expression in an actor that is there."""
     rank.services.calls.setdefault(0, rank.debugger._sessions.call_of_thread())
     actor = rank.services.calls[0].actor
     rank.services.instances[actor] = Thing()
-    answers: queue.Queue[Body | None] = queue.Queue()
-    body = {"actor": actor, "command": "p", "expression": expression, **more}
-    rank.debugger._evaluator.evaluate(body, lambda answer, error: answers.put(answer))
+    answers: queue.Queue[Grouped[Value, Body] | None] = queue.Queue()
+    asked = Evaluate(actor, "p", expression, **more)
+    rank.debugger._evaluator.evaluate(asked, lambda answer, error: answers.put(answer))
     answer = answers.get(timeout=WAIT)
     assert answer is not None
-    same: Body = answer["same"]
-    return same
+    return answer.same
 
 
 @pytest.mark.parametrize("text", ["", "plain", "größe \U0001f600", "x" * TEXT_LIMIT])
@@ -63,12 +64,12 @@ def test_text_is_cut_in_the_middle(limit: int) -> None:
 
 
 def test_the_answer_to_an_expression_is_cut_on_the_rank(rank: FakeRank) -> None:
-    assert evaluate(rank, "self.size") == {"text": "5", "error": False}
-    assert evaluate(rank, "'x' * 5000", limit=2000)["text"] == cap(repr("x" * 5000), 2000)
-    assert len(evaluate(rank, "print('y' * 5000)", limit=2000)["text"]) < 2100
-    assert len(evaluate(rank, "1 / 0 + " * 500 + "1", limit=2000)["text"]) < 2100
-    for limit in (None, 10**9):
-        assert TEXT_LIMIT <= len(evaluate(rank, "'x' * 5_000_000", limit=limit)["text"]) < TEXT_LIMIT + 200
+    assert evaluate(rank, "self.size") == Value("5", error=False)
+    assert evaluate(rank, "'x' * 5000", limit=2000).text == cap(repr("x" * 5000), 2000)
+    assert len(evaluate(rank, "print('y' * 5000)", limit=2000).text) < 2100
+    assert len(evaluate(rank, "1 / 0 + " * 500 + "1", limit=2000).text) < 2100
+    for limit in (TEXT_LIMIT, 10**9):
+        assert TEXT_LIMIT <= len(evaluate(rank, "'x' * 5_000_000", limit=limit).text) < TEXT_LIMIT + 200
 
 
 @pytest.mark.parametrize("brief", [False, True])
@@ -93,7 +94,7 @@ def test_an_expression_without_a_thread_is_refused(rank: FakeRank, monkeypatch: 
         for _ in range(_HANGING_MAX + 1):
             with pytest.raises(MeshError, match=r"cannot start a thread for the expression: can't start new thread"):
                 evaluate(rank, "self.size")
-    assert evaluate(rank, "self.size")["text"] == "5"
+    assert evaluate(rank, "self.size").text == "5"
 
 
 def answer(rank: FakeRank, line: str) -> Body:
@@ -149,14 +150,14 @@ def test_an_error_of_commands_that_run_on_is_not_kept(rank: FakeRank) -> None:
 def test_a_jump_that_fails_later_says_so(rank: FakeRank) -> None:
     rank.start(endpoints.simple, 4)
     rank.stopped()
-    rank.debugger.breaks({"breaks": [spec_of("after")]})
+    rank.debugger.breaks(SetBreaks([spec_of("after")]))
     stop = rank.step("j 1")
     assert stop["error"].startswith("Jump failed: ")
     assert stop["breakpoint"] in (0, 1)
-    rank.debugger.breaks({"breaks": []})
+    rank.debugger.breaks(SetBreaks([]))
     rank.end()
 
 
-def spec_of(name: str) -> Body:
+def spec_of(name: str) -> BreakSpec:
     """A breakpoint of the mesh on a line of the endpoints."""
-    return {"id": 1, "file": endpoints.__file__, "line": line_of(name)}
+    return BreakSpec(1, endpoints.__file__, line_of(name))

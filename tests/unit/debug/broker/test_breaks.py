@@ -28,12 +28,12 @@ def test_breakpoints_are_told_of_ranks_with_their_mesh() -> None:
         ("m1", "left", {"n": 4}, ("debugee",)),
         ("m2", "", {"n": 4}, ("other",)),
         answers={
-            "debug.breaks": [Group(mesh, (0, 1), "answered", {"bound": {"1": "bound"}, "near": {}}, {})
+            "debug.breaks": [Group(mesh, (0, 1), "answered", {"breaks": [[1, "bound", 0, ""]], "price": ""}, {})
                              for mesh in ("m1", "m2")],
             "debug.hits": [
                 Group("m1", (0, 1), "answered",
-                      {"hits": {"1": 2}, "lines": {"1": 4}, "problems": {"1": "raised"}, "left": []}, {}),
-                Group("m2", (1, 2), "answered", {"hits": {"1": 2}, "lines": {"1": 5}, "problems": {}, "left": []}, {}),
+                      {"breaks": [[1, 2, 4, "raised", False]]}, {}),
+                Group("m2", (1, 2), "answered", {"breaks": [[1, 2, 5, "", False]]}, {}),
                 Group("m1", (2, 3), "silent", silent, {}),
                 Group("m2", (0, 3), "silent", silent, {}),
             ],
@@ -64,8 +64,12 @@ def test_what_was_set_in_the_console_of_an_ide_goes_with_it() -> None:
     root = Answering(
         ("m1", "", {"n": 2}, ("debugee",)),
         answers={
-            "debug.breaks": [Group("m1", (0, 1), "answered", {"bound": {"1": "bound", "2": "bound"}, "near": {}}, {})],
-            "debug.hits": [Group("m1", (0, 1), "answered", {"hits": {}, "left": [1]}, {})],
+            "debug.breaks": [
+                Group("m1", (0, 1), "answered", {"breaks": [[1, "bound", 0, ""], [2, "bound", 0, ""]], "price": ""}, {})
+            ],
+            "debug.hits": [
+                Group("m1", (0, 1), "answered", {"breaks": [[1, 0, 0, "", True], [2, 0, 0, "", False]]}, {})
+            ],
         },
     )
     ide, person = root.terminal(), root.terminal()

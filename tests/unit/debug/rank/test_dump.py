@@ -162,7 +162,10 @@ def test_a_full_disk_is_said_once(dumper: Dumper, tmp_path: Path, capsys: pytest
         ('{"schema": "meshrt failure"}', r"\(meshrt postmortem shows reports of failures\)"),
         ('{"schema": "other"}', "is no post-mortem file"),
         (json.dumps({"schema": dumpfile.SCHEMA.name, "version": 9}), "has version 9; this meshrt reads version 1"),
-        (json.dumps({"schema": dumpfile.SCHEMA.name, "version": 1, "actor": "a"}), "damaged: it has no valid rank"),
+        (
+            json.dumps({"schema": dumpfile.SCHEMA.name, "version": 1, "actor": "a"}),
+            "damaged: Object missing required field `rank`",
+        ),
         (json.dumps({"schema": dumpfile.SCHEMA.name, "version": 1, "actor": "a"})[:-5], "is cut off or damaged"),
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from meshrt.debug.protocol import Mode
 from meshrt.debug.rank.postmortem import PostMortem, aborted, exception_facts, exception_text
 from meshrt.debug.rank.sources import SourceFetcher
 from meshrt.hooks.table import Hooks
@@ -41,8 +42,7 @@ def raised(function: Any, *arguments: Any) -> BaseException:
 def test_the_event_tells_stack_and_headline(rank: FakeRank) -> None:
     rank.start(endpoints.fails, "pea")
     stop = rank.stopped()
-    assert "stack" not in stop
-    assert "headline" not in stop
+    assert (stop["stack"], stop["headline"]) == ((), "")
     stop = rank.step("c")
     assert stop["headline"] == "ValueError: bad pea"
     assert [frame[2] for frame in stop["stack"]] == ["fails", "raiser"]
@@ -64,9 +64,9 @@ def test_nothing_is_left_to_step(rank: FakeRank, command: str) -> None:
 
 def test_long_stacks_and_texts_are_cut() -> None:
     facts = exception_facts(raised(deep, 200))
-    assert len(facts["stack"]) == 60
-    assert facts["stack"][-1][2] == "deep"
-    assert facts["headline"] == "ValueError: first"
+    assert len(facts.stack) == 60
+    assert facts.stack[-1].function == "deep"
+    assert facts.headline == "ValueError: first"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_long_stacks_and_texts_are_cut() -> None:
 )
 def test_exceptions_that_cannot_be_shown(error: Exception) -> None:
     assert type(error).__name__ in exception_text(error)
-    assert exception_facts(error)["headline"].startswith(type(error).__qualname__) or "Hostile" in exception_text(error)
+    assert exception_facts(error).headline.startswith(type(error).__qualname__) or "Hostile" in exception_text(error)
 
 
 class Falsy(Exception):
@@ -124,7 +124,7 @@ def quits_in(error: BaseException) -> None:
     ],
 )
 def test_default_is_what_the_program_has_set(
-    environment: str, told: dict[str, str], mode: str, monkeypatch: pytest.MonkeyPatch
+    environment: str, told: dict[str, Mode], mode: Mode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MESHRT_POST_MORTEM", environment)
     services: Any = FakeRankServices()

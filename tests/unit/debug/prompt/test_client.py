@@ -1,0 +1,114 @@
+"""The terminal's connection: requests with types and by name, and reports that come in any order."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from meshrt.debug.operations import AttachedReport, Count, Detach, JobReport, Notice, Send, Sent
+from meshrt.debug.prompt.client import Client
+from meshrt.errors import ProtocolError
+from meshrt.hooks.facts import Body
+from meshrt.hooks.operations import Data, Operation, Report, body_of
+
+A = TypeVar("A", bound=Data)
+
+
+class FakeConnection:
+    """A program that answers what a table says."""
+
+    pid = 7
+
+    def __init__(self, on_event: Callable[[str, Body], None], on_close: Callable[[], None]) -> None:
+        self.on_event = on_event
+        self.on_close = on_close
+        self.asked: list[tuple[str, Body]] = []
+        self.answers: dict[str, Body] = {
+            "debug.hello": {"pid": 7, "argv": ["a.py"], "stops": ["one"], "standing": 1, "resumed": 2},
+            "debug.send": {"seq": 4},
+            "debug.detach": {},
+        }
+
+    def ask(self, operation: Operation[A], timeout: float | None = 10.0) -> A:
+        return operation.read_answer(self.request(operation.name(), body_of(operation), timeout))
+
+    def request(self, operation: str, body: Body, timeout: float | None = 10.0) -> Body:
+        self.asked.append((operation, body))
+        return self.answers[operation]
+
+    def close(self) -> None:
+        self.on_close()
+
+    def tell(self, report: Report) -> None:
+        self.on_event(report.name(), body_of(report))
+
+
+@pytest.fixture
+def connection() -> FakeConnection:
+    return FakeConnection(lambda event, body: None, lambda: None)
+
+
+@pytest.fixture
+def client(connection: FakeConnection) -> Client:
+    def connect(on_event: Callable[[str, Body], None], on_close: Callable[[], None]) -> FakeConnection:
+        connection.on_event, connection.on_close = on_event, on_close
+        return connection
+
+    return Client(connect, person=True)
+
+
+def test_the_greeting_is_taken_over(client: Client, connection: FakeConnection) -> None:
+    assert (client.stops, client.standing, client.resumed, client.pid) == (["one"], 1, 2, 7)
+    assert connection.asked == [("debug.hello", {"typed": "", "person": True, "listens": False})]
+
+
+def test_a_request_says_what_was_typed(client: Client, connection: FakeConnection) -> None:
+    client.typed = "n"
+    assert client.request(Send("n", lines=3)) == Sent(4)
+    assert client.ask("debug.send", line="n") == {"seq": 4}
+    assert client.request("debug.send", {"line": "n"}, 1.0) == {"seq": 4}
+    assert [body for _, body in connection.asked[1:]] == [
+        {"typed": "n", "line": "n", "lines": 3},
+        {"line": "n", "typed": "n"},
+        {"line": "n", "typed": "n"},
+    ]
+
+
+def test_an_answer_of_another_version_is_refused(client: Client, connection: FakeConnection) -> None:
+    connection.answers["debug.send"] = {"seq": "four"}
+    with pytest.raises(ProtocolError, match="the answer to debug"):
+        client.request(Send("n"))
+    client.request(Detach())
+
+
+def test_reports_are_sorted(client: Client, connection: FakeConnection) -> None:
+    changes: list[int] = []
+    client.on_change = lambda: changes.append(client.standing)
+    connection.tell(Notice("early"))
+    read: list[str] = []
+    client.read_notices(read.append)
+    connection.tell(Notice("late"))
+    event = AttachedReport("printed", "work", "text")
+    connection.tell(event)
+    connection.tell(Count(5, 0))
+    assert (read, client.attached.get_nowait(), changes) == (["early", "late"], event, [1, 5])
+
+
+def test_reports_of_a_job_that_is_forgotten_are_dropped(client: Client, connection: FakeConnection) -> None:
+    report = JobReport([], {"a": [1]}, done=False, job=3)
+    connection.tell(report)
+    assert client.reports(3).get_nowait() == report
+    client.forget(3)
+    connection.tell(report)
+    with pytest.raises(queue.Empty):
+        client.reports(3).get_nowait()
+
+
+def test_the_end_of_the_program_ends_every_wait(client: Client, connection: FakeConnection) -> None:
+    before = client.reports(3)
+    client.close()
+    assert client.closed()
+    assert (before.get_nowait(), client.reports(4).get_nowait(), client.attached.get_nowait()) == (None, None, None)
